@@ -1,0 +1,7 @@
+"""What is true of vLLM's prefix cache, derived from what attention needs.
+
+Read in this order: `terms` (how one predicate serves integers and Z3 terms), `attention`
+(what a resumed request reads), `groups` (KV cache groups and their alignment), `hits`
+(required run, valid hit, longest valid hit), `mask` (reachable blocks and the mask) and
+`claims` (the registry: each claim by name, with its clauses).
+"""

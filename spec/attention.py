@@ -1,0 +1,30 @@
+"""What a resumed request reads: the ground on which every other clause stands.
+
+A request that resumes after a hit of L tokens computes the tokens at positions L, L+1, ...
+Each of them attends to earlier tokens; those before L are read from cached blocks, so every
+block that holds one of them must be there. Nothing else must.
+"""
+
+from spec.terms import INTEGERS, Arithmetic, Formula, Term
+
+
+def attends(query: Term, token: Term, window: Term | None) -> Formula:
+    """Whether the token at position ``query`` attends to the token at position ``token``.
+
+    Causal attention, positions in tokens. With a sliding ``window`` of w tokens a token sees
+    itself and the w - 1 tokens before it (Beltagy et al., Longformer, 2020; Jiang et al.,
+    Mistral 7B, 2023; vLLM's ``SlidingWindowSpec.sliding_window``). None: full attention.
+    """
+    causal = token <= query
+    return causal if window is None else causal & (query - token < window)
+
+
+def tail_blocks(window: Term, block_size: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
+    """The tail t: how many blocks before a boundary a sliding window reaches into.
+
+    The first token after a boundary attends to the ``window - 1`` tokens before it. They end
+    at a block edge, so they lie in ``ceil((window - 1) / block_size)`` blocks, and in no
+    fewer. Sizes in tokens, the tail in blocks; ``window >= 1`` and ``block_size >= 1``.
+    vLLM: ``SlidingWindowManager._contiguous_blocks_for_hit`` without EAGLE.
+    """
+    return arithmetic.ceil_div(window - 1, block_size)

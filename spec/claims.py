@@ -1,0 +1,107 @@
+"""The claim registry: each claim states what must hold, in one sentence, under a stable name.
+
+A claim is proved as a theorem of the same name in ``proofs`` and judged on real code by the
+check of the same name in ``conformance``; a test fails when either is missing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from spec.attention import attends, tail_blocks
+from spec.hits import (
+    has_required_run,
+    in_required_run,
+    longest_valid_hit,
+    run_end,
+    run_start,
+    valid_hit,
+    within_reach,
+)
+from spec.mask import in_mask, next_boundary
+
+
+class Divergence(StrEnum):
+    """The ways to be wrong, the most severe first."""
+
+    UNSOUND = "unsound"
+    CRASH = "crash"
+    LOST_HIT = "lost hit"
+    WASTE = "waste"
+    POLICY_CHANGE = "policy change"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of the spec.
+
+    Attributes:
+        name: stable, and says what is claimed.
+        sentence: the claim in one English sentence.
+        divergence: what it means for users when real code breaks it.
+        clauses: the spec functions that state it.
+        symbols: the vLLM symbols it judges.
+    """
+
+    name: str
+    sentence: str
+    divergence: Divergence
+    clauses: tuple[Callable[..., Any], ...]
+    symbols: tuple[str, ...]
+
+
+_LOOKUPS = (
+    "FullAttentionManager.find_longest_cache_hit",
+    "SlidingWindowManager.find_longest_cache_hit",
+)
+_MASKS = (
+    "SlidingWindowManager.reachable_block_mask",
+    "SlidingWindowManager._cache_block_mask",
+    "SingleTypeKVCacheManager.cache_blocks",
+)
+
+CLAIMS: dict[str, Claim] = {
+    claim.name: claim
+    for claim in (
+        Claim(
+            name="hit_has_every_block_attention_reads",
+            sentence="A hit is served only when every block that attention reads before it "
+            "is cached, and the served block table holds those blocks.",
+            divergence=Divergence.UNSOUND,
+            clauses=(attends, tail_blocks, run_start, in_required_run, has_required_run),
+            symbols=_LOOKUPS,
+        ),
+        Claim(
+            name="eagle_needs_tail_plus_one",
+            sentence="With EAGLE or MTP a sliding-window hit is served only after tail + 1 "
+            "contiguous cached blocks, the last of which, just past the hit, is dropped.",
+            divergence=Divergence.UNSOUND,
+            clauses=(in_required_run, run_end),
+            symbols=(*_LOOKUPS, "SlidingWindowManager._contiguous_blocks_for_hit"),
+        ),
+        Claim(
+            name="lookup_returns_longest_valid_hit",
+            sentence="Lookup returns the longest valid hit, whatever is cached.",
+            divergence=Divergence.LOST_HIT,
+            clauses=(within_reach, valid_hit, longest_valid_hit),
+            symbols=_LOOKUPS,
+        ),
+        Claim(
+            name="mask_keeps_every_reachable_block",
+            sentence="The producer registers every block that is in the required run of some "
+            "boundary.",
+            divergence=Divergence.LOST_HIT,
+            clauses=(in_mask, next_boundary),
+            symbols=_MASKS,
+        ),
+        Claim(
+            name="mask_keeps_only_reachable_blocks",
+            sentence="The producer registers no block that is in no boundary's required run.",
+            divergence=Divergence.WASTE,
+            clauses=(in_mask, next_boundary),
+            symbols=_MASKS,
+        ),
+    )
+}
+"""Every claim, by name."""

@@ -1,0 +1,114 @@
+"""KV cache groups, the alignment that they share, and who drops a block for EAGLE."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from spec.attention import tail_blocks
+from spec.terms import Term
+
+
+class ConfigurationError(ValueError):
+    """A configuration that no vLLM engine can have; the message names the mend."""
+
+
+class GroupKind(StrEnum):
+    """How the layers of a group attend. vLLM: the class of the group's ``KVCacheSpec``."""
+
+    FULL_ATTENTION = "full_attention"
+    SLIDING_WINDOW = "sliding_window"
+
+
+@dataclass(frozen=True, order=True)
+class Group:
+    """One KV cache group. vLLM: ``KVCacheGroupSpec``.
+
+    Attributes:
+        kind: how its layers attend.
+        block_size: b, tokens in a block.
+        window: w, tokens that a sliding-window layer sees, itself included; None for full
+            attention.
+        eagle: whether an EAGLE or MTP draft layer lives in the group (``is_eagle_group``).
+    """
+
+    kind: GroupKind
+    block_size: int
+    window: int | None = None
+    eagle: bool = False
+
+    def __post_init__(self) -> None:
+        if self.block_size < 1:
+            raise ConfigurationError(
+                f"a block holds at least one token; block size {self.block_size} is not possible"
+            )
+        if self.kind is GroupKind.SLIDING_WINDOW:
+            if self.window is None or self.window < 1:
+                raise ConfigurationError(
+                    f"a sliding-window group needs a window of at least one token, "
+                    f"not {self.window}"
+                )
+        elif self.window is not None:
+            raise ConfigurationError(f"a {self.kind} group takes no window, not {self.window}")
+
+
+@dataclass(frozen=True)
+class BlockGeometry:
+    """A group seen in blocks instead of tokens: all that the clauses on blocks depend on.
+
+    Each field is a term, so that a theorem can leave it open.
+
+    Attributes:
+        kind: how the group's layers attend.
+        segment: P, blocks from one boundary to the next (alignment / block size), >= 1.
+        tail: t, blocks before a boundary that a sliding window reaches into, >= 0. Not
+            looked at for full attention.
+        lookahead: 1 when EAGLE/MTP must match and drop one block past the boundary, else 0.
+    """
+
+    kind: GroupKind
+    segment: Term
+    tail: Term
+    lookahead: Term
+
+
+def alignment(groups: Sequence[Group]) -> int:
+    """The alignment A in tokens: the least common multiple of the block sizes.
+
+    A hit must end on a block edge in every group. vLLM: ``scheduler_block_size``.
+    """
+    return math.lcm(*(group.block_size for group in groups))
+
+
+def share_eagle(groups: Sequence[Group], use_eagle: bool) -> tuple[Group, ...]:
+    """The groups as lookup treats them: who must match and drop a lookahead block.
+
+    With EAGLE on and no group flagged, every group is (vLLM does not know where the draft
+    layers live). Groups of equal kind, block size and window are looked up together, so one
+    flag serves them all. With EAGLE off nobody drops. vLLM: ``eagle_group_ids`` and
+    ``HybridKVCacheCoordinator.verify_and_split_kv_cache_groups``.
+    """
+    nobody_flagged = not any(group.eagle for group in groups)
+    flagged = {replace(group, eagle=False) for group in groups if group.eagle or nobody_flagged}
+    return tuple(
+        replace(group, eagle=use_eagle and replace(group, eagle=False) in flagged)
+        for group in groups
+    )
+
+
+def geometry(group: Group, alignment_tokens: int) -> BlockGeometry:
+    """The group in blocks, for hits that end on multiples of ``alignment_tokens``.
+
+    Raises `ConfigurationError` when the alignment is not a multiple of the block size.
+    """
+    if alignment_tokens < 1 or alignment_tokens % group.block_size:
+        raise ConfigurationError(
+            f"the alignment ({alignment_tokens} tokens) must be a positive multiple of the "
+            f"group's block size ({group.block_size} tokens)"
+        )
+    return BlockGeometry(
+        kind=group.kind,
+        segment=alignment_tokens // group.block_size,
+        tail=0 if group.window is None else tail_blocks(group.window, group.block_size),
+        lookahead=int(group.eagle),
+    )

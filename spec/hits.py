@@ -1,0 +1,91 @@
+"""Hits: which blocks a hit requires, when it is valid, and which one lookup must return."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from spec.groups import BlockGeometry, Group, GroupKind, alignment, geometry
+from spec.terms import INTEGERS, Arithmetic, Formula, Term
+
+Cached = Callable[[int, Term], Formula]
+"""``cached(g, i)``: whether block i of group g (an index into the groups) is cached."""
+
+
+def run_start(group: BlockGeometry, boundary: Term) -> Term:
+    """First block of the required run at ``boundary``, in blocks; below 0 means from block 0."""
+    return 0 if group.kind is GroupKind.FULL_ATTENTION else boundary - group.tail
+
+
+def run_end(group: BlockGeometry, boundary: Term) -> Term:
+    """One past the last block of the required run at ``boundary``, in blocks."""
+    return boundary + group.lookahead
+
+
+def in_required_run(group: BlockGeometry, block: Term, boundary: Term) -> Formula:
+    """Whether ``block`` must be cached for a hit that ends at ``boundary`` (both in blocks).
+
+    Full attention reads every block before the boundary, a sliding window its tail. EAGLE/MTP
+    adds the lookahead block: the key and value that a draft layer keeps for the last token
+    before the boundary depend on the token after it, which only the hash of the next block
+    vouches for.
+    """
+    return (0 <= block) & (run_start(group, boundary) <= block) & (block < run_end(group, boundary))
+
+
+def required_run(group: BlockGeometry, boundary: int) -> range:
+    """The blocks for which `in_required_run` holds, as a range of ints."""
+    return range(max(run_start(group, boundary), 0), run_end(group, boundary))
+
+
+def has_required_run(
+    group: BlockGeometry,
+    boundary: Term,
+    cached: Callable[[Term], Formula],
+    arithmetic: Arithmetic = INTEGERS,
+) -> Formula:
+    """Whether every block of the required run at ``boundary`` (in blocks) is cached."""
+    return arithmetic.for_all(
+        arithmetic.maximum(run_start(group, boundary), 0), run_end(group, boundary), cached
+    )
+
+
+def within_reach(
+    group: BlockGeometry, boundary: Term, cap_blocks: Term, horizon_blocks: Term
+) -> Formula:
+    """Whether lookup may serve ``boundary`` at all, whatever is cached (all in blocks).
+
+    The hit stays within the cap, since the last token of a request is always recomputed; its
+    lookahead block stays within the lookahead horizon, the policy on how far past the cap a
+    lookup may peek.
+    """
+    return (boundary <= cap_blocks) & (run_end(group, boundary) <= horizon_blocks)
+
+
+def valid_hit(groups: Sequence[Group], length: int, cap: int, horizon: int, cached: Cached) -> bool:
+    """Whether a hit of ``length`` tokens is valid: every group has its required run.
+
+    ``groups`` are as `share_eagle` gives them; ``cap`` and ``horizon`` (the lookahead horizon)
+    are in tokens. No hit, ``length`` 0, is always valid. vLLM: the hit length that
+    ``find_longest_cache_hit`` of a coordinator may return.
+    """
+    align = alignment(groups)
+    if length == 0:
+        return True
+    if length < 0 or length % align:
+        return False
+    for index, group in enumerate(groups):
+        shape, size = geometry(group, align), group.block_size
+        boundary = length // size
+        reach = within_reach(shape, boundary, cap // size, horizon // size)
+        if not reach or not has_required_run(shape, boundary, partial(cached, index)):
+            return False
+    return True
+
+
+def longest_valid_hit(groups: Sequence[Group], cap: int, horizon: int, cached: Cached) -> int:
+    """The longest valid hit in tokens: what lookup must return. Arguments as in `valid_hit`."""
+    align = alignment(groups)
+    return next(
+        length
+        for length in range(cap // align * align, -1, -align)
+        if valid_hit(groups, length, cap, horizon, cached)
+    )

@@ -1,0 +1,56 @@
+"""One definition, two interpretations.
+
+Every clause of the spec is an ordinary Python function over *terms*. Called with ints it
+computes a truth value; called with Z3 integer terms it builds the formula that the theorems
+are about. Comparison, `+`, `-` and `&` mean the same on both. The few operations that do not
+are named in `Arithmetic`; a clause that needs one takes the interpretation as an argument.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+Term: TypeAlias = Any
+"""An integer: a Python int, or a Z3 integer term."""
+
+Formula: TypeAlias = Any
+"""A truth value: a Python bool, or a Z3 Boolean term."""
+
+
+class Arithmetic(Protocol):
+    """The operations whose notation differs between ints and Z3 terms."""
+
+    def ceil_div(self, dividend: Term, divisor: Term) -> Term:
+        """Least integer q with ``dividend <= q * divisor``, for ``divisor >= 1``."""
+
+    def multiple_at_most(self, position: Term, step: Term) -> Term:
+        """Greatest multiple of ``step`` that is ``<= position``, for ``step >= 1``."""
+
+    def maximum(self, left: Term, right: Term) -> Term:
+        """The greater of two terms."""
+
+    def for_all(self, start: Term, end: Term, holds: Callable[[Term], Formula]) -> Formula:
+        """Whether ``holds(i)`` for every integer i with ``start <= i < end``."""
+
+
+class IntegerArithmetic:
+    """`Arithmetic` on Python ints."""
+
+    def ceil_div(self, dividend: int, divisor: int) -> int:
+        """Floor division, rounded up."""
+        return -(-dividend // divisor)
+
+    def multiple_at_most(self, position: int, step: int) -> int:
+        """Round down, also below zero."""
+        return position // step * step
+
+    def maximum(self, left: int, right: int) -> int:
+        """Python's ``max``."""
+        return max(left, right)
+
+    def for_all(self, start: int, end: int, holds: Callable[[int], bool]) -> bool:
+        """Evaluate ``holds`` on the whole range until it fails."""
+        return all(holds(i) for i in range(start, end))
+
+
+INTEGERS = IntegerArithmetic()
+"""The interpretation that runs."""
