@@ -74,8 +74,8 @@ CLAIMS: dict[str, Claim] = {
         ),
         Claim(
             name="eagle_needs_tail_plus_one",
-            sentence="With EAGLE or MTP a sliding-window hit is served only after tail + 1 "
-            "contiguous cached blocks, the last of which, just past the hit, is dropped.",
+            sentence="With EAGLE or MTP a hit is served only when the block just past it is "
+            "cached, too, and then dropped: a sliding window needs tail + 1 contiguous blocks.",
             divergence=Divergence.UNSOUND,
             clauses=(in_required_run, run_end),
             symbols=(*_LOOKUPS, "SlidingWindowManager._contiguous_blocks_for_hit"),

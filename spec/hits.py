@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from spec.groups import BlockGeometry, Group, GroupKind, alignment, geometry
+from spec.groups import BlockGeometry, Group, GroupKind, geometry
 from spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 Cached = Callable[[int, Term], Formula]
@@ -60,20 +60,27 @@ def within_reach(
     return (boundary <= cap_blocks) & (run_end(group, boundary) <= horizon_blocks)
 
 
-def valid_hit(groups: Sequence[Group], length: int, cap: int, horizon: int, cached: Cached) -> bool:
+def valid_hit(
+    groups: Sequence[Group],
+    alignment_tokens: int,
+    length: int,
+    cap: int,
+    horizon: int,
+    cached: Cached,
+) -> bool:
     """Whether a hit of ``length`` tokens is valid: every group has its required run.
 
-    ``groups`` are as `share_eagle` gives them; ``cap`` and ``horizon`` (the lookahead horizon)
-    are in tokens. No hit, ``length`` 0, is always valid. vLLM: the hit length that
-    ``find_longest_cache_hit`` of a coordinator may return.
+    ``groups`` are as `share_eagle` gives them and ``alignment_tokens`` is their `alignment`,
+    or a multiple of it; ``cap`` and ``horizon`` (the lookahead horizon) are in tokens. No hit,
+    ``length`` 0, is always valid. vLLM: the hit length that ``find_longest_cache_hit`` may
+    return.
     """
-    align = alignment(groups)
     if length == 0:
         return True
-    if length < 0 or length % align:
+    if length < 0 or length % alignment_tokens:
         return False
     for index, group in enumerate(groups):
-        shape, size = geometry(group, align), group.block_size
+        shape, size = geometry(group, alignment_tokens), group.block_size
         boundary = length // size
         reach = within_reach(shape, boundary, cap // size, horizon // size)
         if not reach or not has_required_run(shape, boundary, partial(cached, index)):
@@ -81,11 +88,12 @@ def valid_hit(groups: Sequence[Group], length: int, cap: int, horizon: int, cach
     return True
 
 
-def longest_valid_hit(groups: Sequence[Group], cap: int, horizon: int, cached: Cached) -> int:
+def longest_valid_hit(
+    groups: Sequence[Group], alignment_tokens: int, cap: int, horizon: int, cached: Cached
+) -> int:
     """The longest valid hit in tokens: what lookup must return. Arguments as in `valid_hit`."""
-    align = alignment(groups)
     return next(
         length
-        for length in range(cap // align * align, -1, -align)
-        if valid_hit(groups, length, cap, horizon, cached)
+        for length in range(cap // alignment_tokens * alignment_tokens, -1, -alignment_tokens)
+        if valid_hit(groups, alignment_tokens, length, cap, horizon, cached)
     )

@@ -1,0 +1,1 @@
+"""All that knows vLLM: targets, the adapter, the worker process, the gate and its command."""

@@ -1,0 +1,323 @@
+"""The checks: each judges one claim, or several at once, on a subject and a configuration."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+from conformance.configurations import Configuration
+from conformance.exploration import (
+    BudgetExceeded,
+    Candidate,
+    Exploration,
+    ExplorationError,
+    Path,
+    SymbolicBlock,
+    candidates,
+    explore,
+    replay,
+)
+from conformance.findings import Evidence, Signature, block_role, smallest
+from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Subject
+from spec.claims import Divergence
+from spec.hits import longest_valid_hit, required_run
+from spec.mask import in_mask, next_boundary
+
+_TABLE = "hit_has_every_block_attention_reads"
+_EAGLE = "eagle_needs_tail_plus_one"
+_LONGEST = "lookup_returns_longest_valid_hit"
+_KEPT = "mask_keeps_every_reachable_block"
+_ONLY = "mask_keeps_only_reachable_blocks"
+
+_SMALL = 5
+"""Requests up to this many blocks are explored for every length, and without merging, too."""
+
+
+class Status(StrEnum):
+    """How an obligation ended."""
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What one check did on one configuration.
+
+    Attributes:
+        statuses: for each claim judged, how it ended.
+        evidence: the smallest evidence of each signature that was seen.
+        paths: runs of the subject that were compared with the spec.
+        states: cache states (lookup) or registrations (mask) that they cover.
+        detail: why a claim is inconclusive; empty otherwise.
+    """
+
+    statuses: dict[str, Status]
+    evidence: tuple[Evidence, ...]
+    paths: int
+    states: int
+    detail: str = ""
+
+
+def check_lookup(subject: Subject, configuration: Configuration) -> CheckResult:
+    """Judge the lookup for every cache state, up to the configuration's bound in blocks."""
+    eagle = (_EAGLE,) if configuration.group.eagle else ()
+    return _finished((_TABLE, *eagle, _LONGEST), partial(_lookup_cases, subject, configuration))
+
+
+def check_mask(subject: Subject, configuration: Configuration) -> CheckResult:
+    """Judge what the producer registers, for a request in one chunk and in many."""
+    return _finished((_KEPT, _ONLY), partial(_mask_cases, subject, configuration))
+
+
+CHECKS: dict[str, Callable[[Subject, Configuration], CheckResult]] = {
+    _TABLE: check_lookup,
+    _EAGLE: check_lookup,
+    _LONGEST: check_lookup,
+    _KEPT: check_mask,
+    _ONLY: check_mask,
+}
+"""The check of each claim, by the claim's name."""
+
+
+@dataclass
+class _Case:
+    """A part of a check: how many runs and states it covers, and what diverged."""
+
+    paths: int
+    states: int
+    evidence: list[Evidence]
+
+
+def _finished(claims: tuple[str, ...], cases: Callable[[], Iterator[_Case]]) -> CheckResult:
+    done: list[_Case] = []
+    detail = ""
+    try:
+        done.extend(cases())
+    except (CannotJudge, BudgetExceeded) as reason:
+        detail = str(reason)
+    evidence = smallest(item for case in done for item in case.evidence)
+    broken = {signature.claim for signature in evidence}
+    unbroken = Status.INCONCLUSIVE if detail or not done else Status.PROVED
+    return CheckResult(
+        statuses={c: Status.REFUTED if c in broken else unbroken for c in claims},
+        evidence=tuple(evidence.values()),
+        paths=sum(case.paths for case in done),
+        states=sum(case.states for case in done),
+        detail=detail or ("" if done else "the bound allows no case"),
+    )
+
+
+def _lookup_cases(subject: Subject, configuration: Configuration) -> Iterator[_Case]:
+    lookup = subject.lookup(configuration)
+    size, bound = configuration.group.block_size, configuration.num_blocks
+    for max_length in _max_lengths(configuration):
+        blocks = min(max_length // size, bound)
+        exploration = explore(configuration, lookup, max_length)
+        evidence = _lookup_evidence(configuration, lookup, max_length, exploration)
+        if exploration.merged and blocks <= _SMALL:
+            apart = explore(configuration, lookup, max_length, merging=False)
+            again = _lookup_evidence(configuration, lookup, max_length, apart)
+            if smallest(again).keys() != smallest(evidence).keys():
+                raise CannotJudge("the lookup depends on something that merging forgets")
+        yield _Case(len(exploration.paths), 1 << blocks, evidence)
+
+
+def _max_lengths(configuration: Configuration) -> list[int]:
+    """How many tokens the lookups may serve: every small length, then the bound.
+
+    Below the bound, lengths that start the scan at each distance from a boundary; where a
+    segment is long, at those next to one. A length that ends inside a block is tried, too.
+    """
+    size, bound = configuration.group.block_size, configuration.num_blocks
+    segment = configuration.shape.segment
+    distances = range(segment) if segment <= _SMALL else (0, 1, segment - 1)
+    last_boundary = bound // segment * segment
+    near = {last_boundary - distance for distance in distances} | {bound}
+    blocks = {*range(min(bound, _SMALL) + 1), *(b for b in near if b > 0)}
+    inside = {*range(min(bound, _SMALL) + 1), bound}
+    return sorted({b * size for b in blocks} | {b * size + size - 1 for b in inside})
+
+
+def _lookup_evidence(
+    configuration: Configuration, lookup: Lookup, max_length: int, exploration: Exploration
+) -> list[Evidence]:
+    hits = candidates(configuration, max_length)
+    return [
+        _replayed(configuration, lookup, max_length, cached)
+        for path in exploration.paths
+        for cached in _diverging_completions(configuration, hits, path)
+    ]
+
+
+def _diverging_completions(
+    configuration: Configuration, hits: tuple[Candidate, ...], path: Path
+) -> Iterator[frozenset[int]]:
+    """Cache states of the path at which the answer is wrong, one for each way to be wrong."""
+    held = frozenset(block for block, cached in path.answers.items() if cached)
+    missing = path.answers.keys() - held
+    if _malformed(configuration, hits, path.answer):
+        yield held
+        return
+    assert isinstance(path.answer, LookupAnswer)  # _malformed covers exceptions
+    served = path.answer.hit_length
+    if not next(hit for hit in hits if hit.length == served).required <= held:
+        yield held  # blocks that were not asked about are missing in this completion
+    for hit in hits:
+        if hit.length > served and missing.isdisjoint(hit.required):
+            yield held | hit.required
+
+
+def _malformed(
+    configuration: Configuration, hits: tuple[Candidate, ...], answer: LookupAnswer | Exception
+) -> tuple[str, Divergence, str] | None:
+    """Claim, class and pattern of an answer that is wrong whatever is cached."""
+    if isinstance(answer, Exception):
+        return _LONGEST, Divergence.CRASH, f"raises {type(answer).__name__}"
+    if answer.hit_length not in {hit.length for hit in hits}:
+        claim = _EAGLE if configuration.group.eagle else _TABLE
+        return claim, Divergence.UNSOUND, "hit off the boundaries within reach"
+    boundary = answer.hit_length // configuration.group.block_size
+    if len(answer.tables) != configuration.members or any(
+        len(table) != boundary for table in answer.tables
+    ):
+        return _TABLE, Divergence.UNSOUND, "block table as long as the hit is not"
+    run = required_run(configuration.shape, boundary)
+    for member, table in enumerate(answer.tables):
+        for position, block in enumerate(table):
+            if not isinstance(block, SymbolicBlock):
+                return _TABLE, Divergence.UNSOUND, "block table holds something else than blocks"
+            in_place = block.index == position and block.member == member
+            if not in_place and not (block.is_null_block and position not in run):
+                return _TABLE, Divergence.UNSOUND, "block table holds another block"
+    return None
+
+
+def _replayed(
+    configuration: Configuration, lookup: Lookup, max_length: int, cached: frozenset[int]
+) -> Evidence:
+    """Run the lookup on one concrete cache state and state how it is wrong."""
+    answer = replay(configuration, lookup, max_length, cached)
+    hits = candidates(configuration, max_length)
+    horizon = min(max_length, configuration.num_blocks * configuration.group.block_size)
+    expected = longest_valid_hit(
+        (configuration.group,),
+        configuration.alignment,
+        horizon,
+        horizon,
+        lambda _group, block: block in cached,
+    )
+    malformed = _malformed(configuration, hits, answer)
+    if malformed:
+        claim, divergence, pattern = malformed
+    else:
+        assert isinstance(answer, LookupAnswer)
+        claim, divergence, pattern = _wrong_length(configuration, expected, answer.hit_length)
+    return Evidence(
+        signature=Signature(
+            claim, divergence, configuration.group.kind, configuration.group.eagle, pattern
+        ),
+        configuration=configuration,
+        cached=cached,
+        max_length=max_length,
+        chunks=(),
+        spec=f"hit of {expected} tokens",
+        actual=f"raises {answer!r}"
+        if isinstance(answer, Exception)
+        else f"hit of {answer.hit_length} tokens{f' ({pattern})' if malformed else ''}",
+        spec_hit=expected,
+        actual_hit=None if isinstance(answer, Exception) else answer.hit_length,
+    )
+
+
+def _wrong_length(
+    configuration: Configuration, expected: int, served: int
+) -> tuple[str, Divergence, str]:
+    """Claim, class and pattern of a well-formed answer of the wrong length."""
+    if served == expected:
+        raise ExplorationError(f"a counterexample does not replay ({configuration})")
+    longer = max(expected, served) // configuration.group.block_size
+    whole = longer >= configuration.shape.tail
+    run = "whole run" if whole else "run cut at the start of the request"
+    if served > expected:
+        claim = _EAGLE if configuration.group.eagle else _TABLE
+        return claim, Divergence.UNSOUND, f"{run}, a required block is not cached"
+    short = (expected - served) // configuration.alignment
+    by = "one boundary" if short == 1 else "several boundaries"
+    step = "one block" if configuration.shape.segment == 1 else "several blocks"
+    return _LONGEST, Divergence.LOST_HIT, f"{run}, {by} short, {step} a segment"
+
+
+def _mask_cases(subject: Subject, configuration: Configuration) -> Iterator[_Case]:
+    size, bound = configuration.group.block_size, configuration.num_blocks
+    shape = configuration.shape
+    whole = (bound * size,)
+    one_by_one = tuple(blocks * size for blocks in range(1, bound + 1))
+    uneven = tuple(sorted({*range(size // 2 + size, bound * size, 2 * size + 1), bound * size}))
+    wanted = [bool(in_mask(shape, block)) for block in range(bound)]
+    for chunks in dict.fromkeys((whole, one_by_one, uneven)):
+        try:
+            registered = subject.registered(configuration, chunks)
+        except CannotJudge:
+            raise
+        except Exception as crash:
+            yield _Case(1, 1, [_mask_crash(configuration, chunks, crash)])
+            continue
+        if len(registered) != bound:
+            raise CannotJudge(f"{len(registered)} of {bound} blocks are accounted for")
+        evidence = [
+            _mask_evidence(configuration, chunks, registered, block)
+            for block in range(bound)
+            if registered[block] != wanted[block]
+        ]
+        yield _Case(1, 1, evidence)
+
+
+def _mask_crash(
+    configuration: Configuration, chunks: tuple[int, ...], crash: Exception
+) -> Evidence:
+    pattern = f"raises {type(crash).__name__}"
+    group = configuration.group
+    return Evidence(
+        signature=Signature(_KEPT, Divergence.CRASH, group.kind, group.eagle, pattern),
+        configuration=configuration,
+        cached=frozenset(),
+        max_length=None,
+        chunks=chunks,
+        spec="blocks are registered",
+        actual=f"raises {crash!r}",
+    )
+
+
+def _mask_evidence(
+    configuration: Configuration, chunks: tuple[int, ...], registered: list[bool], block: int
+) -> Evidence:
+    shape, size = configuration.shape, configuration.group.block_size
+    boundary = next_boundary(shape, block)
+    if registered[block]:
+        claim, divergence = _ONLY, Divergence.WASTE
+        first = required_run(shape, shape.segment).start
+        where = "before the first run" if block < first else "between runs"
+        filled = shape.tail + shape.lookahead == shape.segment
+        pattern = f"a block {where}, which {'just fills' if filled else 'does not fill'} a segment"
+        spec = f"block {block} is in no required run; do not register it"
+        actual = f"block {block} is registered"
+    else:
+        role = {"L": "lookahead", "t": "tail", "p": "prefix"}
+        name = role[block_role(configuration, block, boundary)]
+        claim, divergence = _KEPT, Divergence.LOST_HIT
+        pattern = f"the {name} block is left out"
+        spec = f"block {block} is the {name} block of the hit of {boundary * size} tokens; keep it"
+        actual = f"block {block} is not registered, so that hit is lost"
+    return Evidence(
+        signature=Signature(
+            claim, divergence, configuration.group.kind, configuration.group.eagle, pattern
+        ),
+        configuration=configuration,
+        cached=frozenset(i for i, held in enumerate(registered) if held),
+        max_length=None,
+        chunks=chunks,
+        spec=spec,
+        actual=actual,
+    )

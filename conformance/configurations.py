@@ -1,0 +1,214 @@
+"""The configurations that the gate judges, one group at a time.
+
+Coverage of the grid: the cross product of the kinds, of P (blocks from one boundary to the
+next), of tails shorter than, equal to and longer than P, of the smallest and the largest
+window that gives that tail, of EAGLE on and off; two block sizes, and one or two groups that
+share the lookup, alternate over it. Windows start at two tokens: a layer that sees one token
+reads nothing from the cache. Beside the grid stand the group layouts of real models.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from spec.groups import BlockGeometry, Group, GroupKind, alignment, geometry, share_eagle
+
+
+@dataclass(frozen=True, order=True)
+class Configuration:
+    """One group as its lookup and its producer see it. The order puts smaller cases first.
+
+    Attributes:
+        members: groups of equal kind, block size and window that are looked up together.
+        num_blocks: the bound: blocks of this group in the longest request considered.
+        alignment: A in tokens.
+        group: kind, block size, window, and EAGLE as `share_eagle` decides it.
+        hash_block_size: tokens that one block hash covers.
+        model: the real model whose layout this is, or "" in the grid.
+    """
+
+    members: int
+    num_blocks: int
+    alignment: int
+    group: Group
+    hash_block_size: int = field(compare=False)
+    model: str = field(default="", compare=False)
+
+    @cached_property
+    def shape(self) -> BlockGeometry:
+        """The group in blocks."""
+        return geometry(self.group, self.alignment)
+
+    def describe(self) -> str:
+        """The configuration in words, as findings and obligations show it."""
+        window = "" if self.group.window is None else f" window {self.group.window},"
+        shared = "" if self.members == 1 else f" {self.members} groups share the lookup,"
+        return (
+            f"{self.model + ': ' if self.model else ''}{self.group.kind.replace('_', ' ')}, "
+            f"block size {self.group.block_size},{window}{shared} alignment {self.alignment}, "
+            f"EAGLE {'on' if self.group.eagle else 'off'}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The configuration as JSON; `from_json` reads it."""
+        return {
+            "kind": str(self.group.kind),
+            "block_size": self.group.block_size,
+            "window": self.group.window,
+            "eagle": self.group.eagle,
+            "alignment": self.alignment,
+            "hash_block_size": self.hash_block_size,
+            "members": self.members,
+            "num_blocks": self.num_blocks,
+            "model": self.model,
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> "Configuration":
+        """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else."""
+        group = Group(GroupKind(data["kind"]), data["block_size"], data["window"], data["eagle"])
+        return Configuration(
+            members=data["members"],
+            num_blocks=data["num_blocks"],
+            alignment=data["alignment"],
+            group=group,
+            hash_block_size=data["hash_block_size"],
+            model=data["model"],
+        )
+
+
+def single_group(
+    kind: GroupKind,
+    block_size: int,
+    segment: int,
+    window: int | None,
+    eagle: bool,
+    num_blocks: int,
+    members: int = 1,
+) -> Configuration:
+    """A configuration whose alignment is ``segment`` blocks."""
+    return Configuration(
+        members=members,
+        num_blocks=num_blocks,
+        alignment=segment * block_size,
+        group=Group(kind, block_size, window, eagle),
+        hash_block_size=block_size,
+    )
+
+
+def windows_with_tail(tail: int, block_size: int) -> tuple[int, ...]:
+    """The smallest and the largest window, in tokens, whose tail is ``tail`` >= 1 blocks."""
+    return tuple(sorted({(tail - 1) * block_size + 2, tail * block_size + 1}))
+
+
+class Profile(StrEnum):
+    """How much the gate covers."""
+
+    QUICK = "quick"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class _Grid:
+    block_sizes: tuple[int, ...]
+    segments: tuple[int, ...]
+    tails: tuple[int, ...]
+    num_blocks: int
+
+
+_GRIDS = {
+    Profile.QUICK: _Grid((4,), (1, 2, 3), (1, 2, 4), 24),
+    Profile.DEFAULT: _Grid((2, 16), (1, 2, 3, 4), (1, 2, 3, 4, 6, 9), 24),
+}
+
+
+def grid(profile: Profile) -> Iterator[Configuration]:
+    """The grid of one-group configurations, smallest parameters first."""
+    sizes = _GRIDS[profile]
+    for block_size in sizes.block_sizes:
+        for segment in sizes.segments:
+            for eagle in (False, True):
+                yield single_group(
+                    GroupKind.FULL_ATTENTION, block_size, segment, None, eagle, sizes.num_blocks
+                )
+                for tail in sizes.tails:
+                    for members, window in enumerate(windows_with_tail(tail, block_size), 1):
+                        yield single_group(
+                            GroupKind.SLIDING_WINDOW,
+                            block_size,
+                            segment,
+                            window,
+                            eagle,
+                            sizes.num_blocks,
+                            members,
+                        )
+
+
+@dataclass(frozen=True)
+class Model:
+    """The group layout of a real model, as vLLM 0.33.0's own planner lays it out.
+
+    Attributes:
+        name: the model.
+        groups: its KV cache groups, EAGLE-flagged where a draft layer joins them.
+        hash_block_size: tokens that one block hash covers.
+    """
+
+    name: str
+    groups: tuple[Group, ...]
+    hash_block_size: int
+
+    def configurations(self, use_eagle: bool) -> Iterator[Configuration]:
+        """Each distinct group of the model, with EAGLE on or off, as the lookup shares it."""
+        groups = share_eagle(self.groups, use_eagle)
+        align = alignment(groups)
+        for group in dict.fromkeys(groups):
+            shape = geometry(group, align)
+            whole_run = max(shape.tail, shape.segment) + shape.segment + shape.lookahead
+            yield Configuration(
+                members=groups.count(group),
+                num_blocks=max(24, whole_run),
+                alignment=align,
+                group=group,
+                hash_block_size=self.hash_block_size,
+                model=f"{self.name}{' + EAGLE' if use_eagle else ''}",
+            )
+
+
+def _full(block_size: int, eagle: bool = False) -> Group:
+    return Group(GroupKind.FULL_ATTENTION, block_size, None, eagle)
+
+
+def _sliding(block_size: int, window: int, eagle: bool = False) -> Group:
+    return Group(GroupKind.SLIDING_WINDOW, block_size, window, eagle)
+
+
+MODELS = (
+    Model("Gemma-4-like", (_full(32), *(_sliding(16, 1024),) * 5), 16),
+    Model("gpt-oss-like", (_full(16, eagle=True), _sliding(16, 128)), 16),
+    Model(
+        "DeepSeek-V4-like",
+        (
+            _full(256),
+            _sliding(64, 128, eagle=True),
+            _sliding(64, 128),
+            _sliding(4, 8),
+            _sliding(8, 128),
+        ),
+        4,
+    ),
+)
+"""Real models; EAGLE/MTP flags as their draft layers join the groups."""
+
+
+def configurations(profile: Profile) -> tuple[Configuration, ...]:
+    """Every configuration of a profile: the grid, then the real models with and without EAGLE."""
+    models = (
+        configuration
+        for model in MODELS
+        for use_eagle in (False, True)
+        for configuration in model.configurations(use_eagle)
+    )
+    return (*grid(profile), *models)

@@ -1,0 +1,251 @@
+"""Findings: what diverged, in the form that people, the ledger and other tools read."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from conformance.configurations import Configuration
+from spec.claims import CLAIMS, Divergence
+from spec.groups import GroupKind
+from spec.hits import required_run
+from spec.mask import in_mask, next_boundary
+
+SEVERITY = tuple(Divergence)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The structure of a divergence: findings with equal signatures have one cause.
+
+    Attributes:
+        claim: the claim that is broken.
+        divergence: unsound, crash, lost hit, waste.
+        kind: the group's kind.
+        eagle: whether the group drops a lookahead block.
+        pattern: how it is broken, in words that do not depend on sizes.
+    """
+
+    claim: str
+    divergence: str
+    kind: str
+    eagle: bool
+    pattern: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The signature as JSON."""
+        return asdict(self)
+
+    @property
+    def severity(self) -> tuple[int, str, str]:
+        """Sorts the most severe first."""
+        return SEVERITY.index(Divergence(self.divergence)), self.claim, self.pattern
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One concrete case of a divergence, replayed on the subject.
+
+    Attributes:
+        signature: what it is a case of.
+        configuration: the configuration.
+        cached: for a lookup, the cached blocks; for a mask, the registered ones.
+        max_length: for a lookup, how many tokens it may serve; None for a mask.
+        chunks: for a mask, the token counts at which blocks were registered.
+        spec: what the spec says, as a hit length or the blocks.
+        actual: what the subject did.
+    """
+
+    signature: Signature
+    configuration: Configuration
+    cached: frozenset[int]
+    max_length: int | None
+    chunks: tuple[int, ...]
+    spec: str
+    actual: str
+    spec_hit: int = 0
+    actual_hit: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The evidence as JSON; `from_json` reads it."""
+        return {
+            **asdict(self),
+            "configuration": self.configuration.as_json(),
+            "cached": sorted(self.cached),
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> "Evidence":
+        """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else."""
+        return Evidence(
+            **{
+                **data,
+                "signature": Signature(**data["signature"]),
+                "configuration": Configuration.from_json(data["configuration"]),
+                "cached": frozenset(data["cached"]),
+                "chunks": tuple(data["chunks"]),
+            }
+        )
+
+    @property
+    def size(self) -> tuple[Any, ...]:
+        """Smaller evidence first: groups, blocks, sizes, then what is cached."""
+        order = (sorted(self.cached), self.chunks)
+        return self.configuration, self.max_length or 0, len(self.cached), len(self.chunks), order
+
+
+def smallest(evidence: Iterable[Evidence]) -> dict[Signature, Evidence]:
+    """The smallest evidence for each signature."""
+    best: dict[Signature, Evidence] = {}
+    for item in evidence:
+        known = best.get(item.signature)
+        if known is None or item.size < known.size:
+            best[item.signature] = item
+    return best
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A divergence with its smallest evidence, ready to show.
+
+    Attributes:
+        signature: see `Signature`.
+        sentence: the claim's sentence.
+        given: the configuration and the cache state, one fact a line.
+        spec: what the spec says.
+        actual: what the subject did.
+        strip: a picture of the blocks.
+        source: file:line of the code that it judges.
+        configuration: the configuration as JSON, ready for a ledger entry.
+    """
+
+    signature: Signature
+    sentence: str
+    given: tuple[str, ...]
+    spec: str
+    actual: str
+    strip: str
+    source: str
+    configuration: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding as JSON, as `hitproof check --format json` prints it."""
+        return {
+            "claim": self.signature.claim,
+            "sentence": self.sentence,
+            "class": self.signature.divergence,
+            "signature": self.signature.as_json(),
+            "given": list(self.given),
+            "spec": self.spec,
+            "actual": self.actual,
+            "strip": self.strip.splitlines(),
+            "source": self.source,
+            "configuration": self.configuration,
+        }
+
+
+def finding(evidence: Evidence, source: str) -> Finding:
+    """The finding that ``evidence`` shows; ``source`` is the judged code, as file:line."""
+    configuration = evidence.configuration
+    given = [configuration.describe()]
+    if evidence.max_length is None:
+        given.append(
+            f"a request of {configuration.num_blocks} blocks, registered after "
+            f"{', '.join(map(str, evidence.chunks))} tokens"
+        )
+        strip = _mask_strip(evidence)
+    else:
+        given.append(
+            f"a lookup of at most {evidence.max_length} tokens; cached blocks: "
+            f"{', '.join(map(str, sorted(evidence.cached))) or 'none'}"
+        )
+        strip = _lookup_strip(evidence)
+    return Finding(
+        signature=evidence.signature,
+        sentence=CLAIMS[evidence.signature.claim].sentence,
+        given=tuple(given),
+        spec=evidence.spec,
+        actual=evidence.actual,
+        strip=strip,
+        source=source,
+        configuration=configuration.as_json(),
+    )
+
+
+def block_role(configuration: Configuration, block: int, boundary: int) -> str:
+    """What ``block`` is to a hit that ends at ``boundary`` (in blocks): a letter for strips.
+
+    ``L`` lookahead, ``t`` tail of a sliding window, ``p`` prefix of full attention, ``.`` none.
+    """
+    if block not in required_run(configuration.shape, boundary):
+        return "."
+    if block >= boundary:
+        return "L"
+    return "p" if configuration.group.kind is GroupKind.FULL_ATTENTION else "t"
+
+
+_LEGEND = "# block held   . not   t tail   p prefix   L lookahead   | hit ends   : boundary"
+
+
+def _strip(
+    configuration: Configuration, rows: Sequence[tuple[str, dict[int, str], int | None]], last: int
+) -> str:
+    """Rows of one cell a block; each row may mark where a hit ends."""
+    boundaries = range(0, last + 2, configuration.shape.segment)
+    width = max(2, len(str(last)))
+    lines = []
+    for label, cells, end in rows:
+        line = f"{label:<12}"
+        for block in range(last + 1):
+            mark = "|" if block == end else ":" if block in boundaries else " "
+            line += f"{mark}{cells.get(block, ''):>{width}} "
+        closing = "|" if last + 1 == end else ":" if last + 1 in boundaries else ""
+        lines.append((line + closing).rstrip())
+    return "\n".join([*lines, _LEGEND])
+
+
+def _numbers(last: int) -> dict[int, str]:
+    return {block: str(block) for block in range(last + 1)}
+
+
+def _lookup_strip(evidence: Evidence) -> str:
+    configuration = evidence.configuration
+    size = configuration.group.block_size
+    last = configuration.num_blocks - 1
+    spec_end = evidence.spec_hit // size
+    actual_end = None if evidence.actual_hit is None else evidence.actual_hit // size
+
+    def roles(end: int) -> dict[int, str]:
+        return {b: block_role(configuration, b, end) for b in range(last + 1)} if end else {}
+
+    held = {block: "#" if block in evidence.cached else "." for block in range(last + 1)}
+    return _strip(
+        configuration,
+        [
+            ("block", _numbers(last), None),
+            ("cached", held, None),
+            ("spec hit", roles(spec_end), spec_end),
+            ("actual hit", roles(actual_end or 0), actual_end),
+        ],
+        last,
+    )
+
+
+def _mask_strip(evidence: Evidence) -> str:
+    configuration = evidence.configuration
+    shape, last = configuration.shape, configuration.num_blocks - 1
+    needed = {
+        block: block_role(configuration, block, next_boundary(shape, block))
+        if in_mask(shape, block)
+        else "."
+        for block in range(last + 1)
+    }
+    held = {block: "#" if block in evidence.cached else "." for block in range(last + 1)}
+    return _strip(
+        configuration,
+        [
+            ("block", _numbers(last), None),
+            ("reachable", needed, None),
+            ("registered", held, None),
+        ],
+        last,
+    )

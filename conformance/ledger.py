@@ -1,0 +1,107 @@
+"""The ledger: known divergences, matched by their exact signature, never by substring."""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+
+from conformance.configurations import Configuration
+from conformance.findings import Finding, Signature
+from spec.claims import CLAIMS, Divergence
+
+_NEWER_THAN_ANY = Version("999999")
+
+
+class LedgerError(Exception):
+    """The ledger file cannot be used; the message names the entry and the mend."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A known divergence.
+
+    Attributes:
+        signature: exactly the signature of the finding.
+        configuration: a configuration that shows it; the gate always judges it, so that an
+            entry that no longer reproduces is noticed.
+        releases: the releases that have it, as a version specifier (PEP 440).
+        reason: what is wrong, and why it is tolerated.
+        link: where it is discussed; may be empty.
+    """
+
+    signature: Signature
+    configuration: Configuration
+    releases: SpecifierSet
+    reason: str
+    link: str
+
+    def applies_to(self, version: str | None) -> bool:
+        """Whether the entry speaks of ``version``; None stands for newer than any release."""
+        release = _NEWER_THAN_ANY if version is None else Version(version)
+        return self.releases.contains(release, prereleases=True)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Findings held against the ledger."""
+
+    new: tuple[Finding, ...]
+    known: tuple[tuple[Finding, Entry], ...]
+    stale: tuple[Entry, ...]
+
+
+def load(path: Path) -> tuple[Entry, ...]:
+    """The entries of a ledger file. Raises `LedgerError`."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LedgerError(
+            f"the ledger {path} cannot be read ({error.strerror}); name another with --ledger"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LedgerError(f"the ledger {path} is not TOML ({error}); mend that line") from error
+    entries = data.pop("divergence", [])
+    if data or not isinstance(entries, list):
+        raise LedgerError(f"the ledger {path} may hold [[divergence]] entries only")
+    return tuple(_entry(raw, f"{path}: entry {n}") for n, raw in enumerate(entries, 1))
+
+
+def _entry(raw: Any, where: str) -> Entry:
+    try:
+        entry = Entry(
+            signature=Signature(**raw["signature"]),
+            configuration=Configuration.from_json({"model": "", **raw["configuration"]}),
+            releases=SpecifierSet(raw["releases"]),
+            reason=raw["reason"],
+            link=raw.get("link", ""),
+        )
+        if entry.signature.claim not in CLAIMS:
+            raise ValueError(f"no claim is called {entry.signature.claim}")
+        Divergence(entry.signature.divergence)
+    except KeyError as missing:
+        raise LedgerError(f"{where} has no {missing}; add it") from missing
+    except (TypeError, ValueError, InvalidSpecifier) as error:
+        raise LedgerError(f"{where} cannot be read: {error}") from error
+    if not entry.reason:
+        raise LedgerError(f"{where} gives no reason; say what is wrong and why it is tolerated")
+    return entry
+
+
+def judge(findings: Sequence[Finding], entries: Sequence[Entry]) -> Judgement:
+    """Sort findings into new and known, and name the entries that did not reproduce.
+
+    ``entries`` are those that apply to the target and whose configuration was judged.
+    """
+    by_signature = {entry.signature: entry for entry in entries}
+    seen = {finding.signature for finding in findings}
+    return Judgement(
+        new=tuple(f for f in findings if f.signature not in by_signature),
+        known=tuple(
+            (f, by_signature[f.signature]) for f in findings if f.signature in by_signature
+        ),
+        stale=tuple(entry for entry in entries if entry.signature not in seen),
+    )

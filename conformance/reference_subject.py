@@ -1,0 +1,44 @@
+"""The reference as a subject: what the checks must find nothing wrong with."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from conformance.configurations import Configuration
+from conformance.subjects import LookupAnswer
+from reference.lookup import find_longest_cache_hit
+from spec.mask import in_mask
+
+
+class ReferenceLookup:
+    """The reference's lookup for one configuration."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.keys = [b"block %d" % block for block in range(configuration.num_blocks)]
+        self._shape = configuration.shape
+        self._block_size = configuration.group.block_size
+        self._group_ids = tuple(range(configuration.members))
+        self.inputs: tuple[object, ...] = (self.keys, self._shape)
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """See `conformance.subjects.Lookup`."""
+        limit = min(max_length // self._block_size, len(self.keys))
+        tables = find_longest_cache_hit(self.keys, limit, self._group_ids, pool, self._shape)
+        return LookupAnswer(len(tables[0]) * self._block_size, tables)
+
+
+class ReferenceSubject:
+    """The reference under the checks' protocol, `conformance.subjects.Subject`."""
+
+    def lookup(self, configuration: Configuration) -> ReferenceLookup:
+        """The reference's lookup."""
+        return ReferenceLookup(configuration)
+
+    def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
+        """The spec's mask; chunks do not matter to it."""
+        full = min(chunks[-1] // configuration.group.block_size, configuration.num_blocks)
+        held = [bool(in_mask(configuration.shape, block)) for block in range(full)]
+        return held + [False] * (configuration.num_blocks - full)
+
+    def source(self, entry: str) -> str:
+        """Names the reference instead of a line."""
+        return f"reference: {entry}"

@@ -1,0 +1,61 @@
+"""Subjects: anything with a lookup and a mask that the checks can judge."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from conformance.configurations import Configuration
+
+
+class CannotJudge(Exception):
+    """The subject lacks something a check needs; the message says precisely what."""
+
+
+@dataclass(frozen=True)
+class LookupAnswer:
+    """What one lookup returned.
+
+    Attributes:
+        hit_length: tokens served from the cache.
+        tables: for each group that shares the lookup, its block table up to the hit, one
+            entry a block.
+    """
+
+    hit_length: int
+    tables: Sequence[Sequence[Any]]
+
+
+class Lookup(Protocol):
+    """A subject's lookup, made ready for one configuration."""
+
+    @property
+    def keys(self) -> Sequence[bytes]:
+        """The key under which block i of the request is registered."""
+
+    @property
+    def inputs(self) -> Sequence[object]:
+        """Objects that the subject is handed again, unchanged, on every run."""
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """Look up a request of ``len(keys)`` hashed blocks, serving at most ``max_length`` tokens.
+
+        ``pool`` answers ``get_cached_block(key, kv_cache_group_ids)`` and has ``null_block``
+        and ``hash_block_size``, as vLLM's ``BlockPool`` does.
+        """
+
+
+class Subject(Protocol):
+    """What is judged. Both methods raise `CannotJudge` when an entry point is missing."""
+
+    def lookup(self, configuration: Configuration) -> Lookup:
+        """The lookup of the configuration's group."""
+
+    def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
+        """Which blocks the producer registers for one request of ``num_blocks`` blocks.
+
+        The request is computed in ``chunks``: token counts at which blocks are registered,
+        ascending. The result has one entry a block.
+        """
+
+    def source(self, entry: str) -> str:
+        """Where an entry point ("lookup full_attention", "mask sliding_window") is: file:line."""

@@ -1,0 +1,206 @@
+"""The command ``hitproof``."""
+
+import importlib.metadata
+import json
+import os
+import sys
+import time
+import traceback
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from conformance.configurations import Profile
+from conformance.exploration import ExplorationError
+from conformance.ledger import LedgerError, load
+from proofs.prover import ReplayError, Status, prove_in_subprocess
+from vllm_integration import gate, rendering
+from vllm_integration.driver import EnvironmentFailure, InternalFailure, find_python
+from vllm_integration.gate import Verdict
+from vllm_integration.targets import TargetError, resolve
+
+EXIT_CODES = """\
+Exit codes: 0 conforms (known divergences of the ledger apart); 1 diverges: a finding that is
+not in the ledger, or a ledger entry that no longer reproduces; 2 usage or environment: bad
+arguments, no such target, a target that does not import; 3 inconclusive: a time-out, a limit, a
+claim that could not be checked; 4 internal error: hitproof is wrong."""
+
+LEDGER = Path(__file__).with_name("ledger.toml")
+
+app = typer.Typer(
+    name="hitproof",
+    help="A formally checked specification of vLLM's prefix cache, and the gate that judges "
+    "vLLM's real code against it.\n\n" + EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hitproof {importlib.metadata.version('hitproof')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command(epilog=EXIT_CODES)
+def check(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="What to judge: a release such as 0.33.0 (fetched once from the package index), "
+            "a path to a checkout, or 'installed'.",
+        ),
+    ],
+    quick: Annotated[bool, typer.Option("--quick", help="Cover less, in seconds.")] = False,
+    output: Annotated[
+        Format, typer.Option("--format", help="Text for people, JSON for programs.")
+    ] = Format.TEXT,
+    python: Annotated[
+        str,
+        typer.Option(
+            "--python",
+            envvar="HITPROOF_PYTHON",
+            help="Interpreter that has what vLLM imports. [default: the one that runs hitproof]",
+            show_default=False,
+        ),
+    ] = sys.executable,
+    ledger: Annotated[
+        Path,
+        typer.Option(
+            "--ledger", help="Known divergences. [default: hitproof's own]", show_default=False
+        ),
+    ] = LEDGER,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Seconds that one check may take.")
+    ] = 60.0,
+    memory: Annotated[
+        float, typer.Option("--memory", min=1.0, help="GiB that the target may map.")
+    ] = 16.0,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show every obligation and known divergence.")
+    ] = False,
+) -> None:
+    """Judge vLLM's real prefix-cache code against the spec, for every cache state up to a bound."""
+    errors = Console(stderr=True)
+
+    def announce(text: str) -> None:
+        errors.print(text, style="dim", highlight=False)
+
+    started = time.monotonic()
+    try:
+        entries = load(ledger)
+        interpreter = find_python(python)
+        resolved = resolve(target, announce=announce)
+        with _progress(errors) as progress:
+            judging = progress.add_task(f"judging vLLM {resolved.name}", total=None)
+            report = gate.check(
+                resolved,
+                Profile.QUICK if quick else Profile.DEFAULT,
+                entries,
+                python=interpreter,
+                timeout=timeout,
+                memory=int(memory * 2**30),
+                progress=lambda done, total: progress.update(judging, completed=done, total=total),
+            )
+    except (TargetError, LedgerError, EnvironmentFailure) as error:
+        _fail(Verdict.USAGE, str(error), output)
+    except (InternalFailure, ExplorationError) as error:
+        _fail(Verdict.INTERNAL, f"hitproof is wrong, please report it: {error}", output)
+    report.seconds = time.monotonic() - started
+    if output is Format.JSON:
+        typer.echo(json.dumps(rendering.report_json(report), indent=2))
+    else:
+        rendering.print_report(report, _stdout(), verbose)
+    raise typer.Exit(int(report.verdict))
+
+
+@app.command(epilog=EXIT_CODES)
+def prove(
+    claim: Annotated[
+        list[str] | None, typer.Argument(help="Claims to prove; all of them by default.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Seconds that all proofs may take.")
+    ] = 300.0,
+) -> None:
+    """Prove the spec's theorems, for all block sizes, windows, alignments and positions."""
+    try:
+        results = prove_in_subprocess(claim or None, timeout)
+    except KeyError as unknown:
+        _fail(Verdict.USAGE, str(unknown.args[0]), Format.TEXT)
+    except ReplayError as error:
+        _fail(Verdict.INTERNAL, f"hitproof is wrong, please report it: {error}", Format.TEXT)
+    rendering.print_proofs(results, _stdout())
+    statuses = {result.status for result in results}
+    if Status.REFUTED in statuses:
+        raise typer.Exit(int(Verdict.DIVERGES))
+    if statuses != {Status.PROVED}:
+        raise typer.Exit(int(Verdict.INCONCLUSIVE))
+
+
+def _stdout() -> Console:
+    """A console as wide as the terminal; lines in a pipe are not broken."""
+    return Console() if sys.stdout.isatty() else Console(width=200, soft_wrap=True)
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def _fail(verdict: Verdict, sentence: str, output: Format) -> NoReturn:
+    """End with one sentence and an exit code."""
+    if output is Format.JSON:
+        name = rendering.verdict_name(verdict)
+        typer.echo(json.dumps({"verdict": name, "exit_code": int(verdict), "error": sentence}))
+    typer.echo(f"hitproof: {sentence}", err=True)
+    raise typer.Exit(int(verdict))
+
+
+def main() -> NoReturn:
+    """Run the command; an exception that nobody expected is an internal error."""
+    try:
+        app()
+    except SystemExit:
+        raise
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(int(Verdict.INTERNAL))
+    except Exception as error:
+        typer.echo(f"hitproof: hitproof is wrong, please report it: {error!r}", err=True)
+        if os.environ.get("HITPROOF_TRACEBACK"):
+            traceback.print_exc()
+        sys.exit(int(Verdict.INTERNAL))
+    sys.exit(0)

@@ -1,0 +1,218 @@
+"""The gate: judges a target against the spec and says conforms, diverges or inconclusive."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from conformance.checks import CHECKS, Status
+from conformance.configurations import Configuration, Profile, configurations
+from conformance.findings import Evidence, Finding, finding, smallest
+from conformance.ledger import Entry, Judgement, judge
+from spec.claims import CLAIMS
+from vllm_integration.driver import Worker, WorkerGone
+from vllm_integration.targets import Target
+
+
+class Verdict(IntEnum):
+    """The verdict; its value is the exit code."""
+
+    CONFORMS = 0
+    DIVERGES = 1
+    USAGE = 2
+    INCONCLUSIVE = 3
+    INTERNAL = 4
+
+
+@dataclass(frozen=True)
+class Obligation:
+    """One claim on one configuration, and how it ended.
+
+    Attributes:
+        claim: the claim.
+        configuration: the configuration, which holds the bound in blocks.
+        status: proved up to the bound, refuted, or inconclusive.
+        paths: runs of the target that were compared with the spec.
+        states: cache states that those runs cover.
+        detail: why it is inconclusive.
+    """
+
+    claim: str
+    configuration: Configuration
+    status: Status
+    paths: int
+    states: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """One check on one configuration; it settles every claim that shares the check."""
+
+    claim: str
+    configuration: Configuration
+
+    @property
+    def entry(self) -> tuple[str, str]:
+        """The entry point that it runs."""
+        return CHECKS[self.claim].__name__, self.configuration.group.kind
+
+
+@dataclass
+class Report:
+    """What `check` found.
+
+    Attributes:
+        target: the target.
+        profile: how much was covered.
+        obligations: every claim on every configuration.
+        judgement: findings new and known, and stale ledger entries.
+        seconds: wall clock, filled in by the caller.
+    """
+
+    target: Target
+    profile: Profile
+    obligations: list[Obligation] = field(default_factory=list)
+    judgement: Judgement = field(default_factory=lambda: Judgement((), (), ()))
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict: a divergence counts before what could not be judged."""
+        if self.judgement.new or self.judgement.stale:
+            return Verdict.DIVERGES
+        judged = {o.claim for o in self.obligations if o.status is not Status.INCONCLUSIVE}
+        if self.unsettled or judged != CLAIMS.keys():
+            return Verdict.INCONCLUSIVE
+        return Verdict.CONFORMS
+
+    @property
+    def unsettled(self) -> list[Obligation]:
+        """The obligations that could not be settled."""
+        return [o for o in self.obligations if o.status is Status.INCONCLUSIVE]
+
+    @property
+    def num_configurations(self) -> int:
+        """How many different configurations were judged."""
+        return len({(o.configuration, o.configuration.model) for o in self.obligations})
+
+    def tasks_total(self, count: Callable[[Obligation], int]) -> int:
+        """Sum over the checks that were run; claims that share a check count once."""
+        once = {(CHECKS[o.claim].__name__, o.configuration.describe()): o for o in self.obligations}
+        return sum(count(obligation) for obligation in once.values())
+
+
+def tasks(profile: Profile, entries: Sequence[Entry]) -> list[Task]:
+    """What the gate runs: each check on each configuration, ledger configurations included."""
+    representatives = list({check: claim for claim, check in CHECKS.items()}.values())
+    wanted = [Task(c, g) for g in configurations(profile) for c in representatives]
+    shared = {CHECKS[claim]: claim for claim in representatives}
+    wanted += [Task(shared[CHECKS[e.signature.claim]], e.configuration) for e in entries]
+    return list(dict.fromkeys(wanted))
+
+
+def check(
+    target: Target,
+    profile: Profile,
+    entries: Sequence[Entry],
+    *,
+    python: str,
+    timeout: float,
+    memory: int,
+    progress: Callable[[int, int], None],
+) -> Report:
+    """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) the worker.
+
+    ``progress`` is called with the checks done and their number. Raises the exceptions of
+    `Worker` when the target cannot be imported or hitproof itself is wrong.
+    """
+    applicable = [entry for entry in entries if entry.applies_to(target.version)]
+    session = _Session(target, python, timeout, memory)
+    report = Report(target, profile)
+    try:
+        todo = tasks(profile, applicable)
+        for done, task in enumerate(todo):
+            progress(done, len(todo))
+            report.obligations += session.run(task)
+        progress(len(todo), len(todo))
+        findings = session.findings()
+    finally:
+        session.close()
+    settled = {o.configuration for o in report.obligations if o.status is not Status.INCONCLUSIVE}
+    reproducible = [entry for entry in applicable if entry.configuration in settled]
+    report.judgement = judge(findings, reproducible)
+    return report
+
+
+class _Session:
+    """Runs tasks in a worker, replaces it when it dies, and gathers what diverged."""
+
+    def __init__(self, target: Target, python: str, timeout: float, memory: int) -> None:
+        self._start: Callable[[], Worker] = lambda: Worker(target, python, memory)
+        self._timeout = timeout
+        self._worker: Worker | None = self._start()
+        self._fatal: dict[tuple[str, str], str] = {}
+        self._evidence: list[Evidence] = []
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def run(self, task: Task) -> list[Obligation]:
+        """The obligations that the task settles, or fails to."""
+        known_fatal = self._fatal.get(task.entry)
+        if known_fatal is not None:
+            return _unsettled(task, f"not run, since on an earlier configuration {known_fatal}")
+        try:
+            answer = self._ask(
+                op="check", claim=task.claim, configuration=task.configuration.as_json()
+            )
+            evidence = [Evidence.from_json(raw) for raw in answer["evidence"]]
+            obligations = [
+                Obligation(
+                    claim,
+                    task.configuration,
+                    Status(status),
+                    int(answer["paths"]),
+                    int(answer["states"]),
+                    str(answer["detail"]),
+                )
+                for claim, status in answer["statuses"].items()
+            ]
+        except WorkerGone as gone:
+            check_name, kind = task.entry
+            reason = f"{check_name.replace('_', ' ')} of {kind.replace('_', ' ')} failed: {gone}"
+            self._fatal[task.entry] = reason
+            return _unsettled(task, reason)
+        self._evidence += evidence
+        return obligations
+
+    def findings(self) -> list[Finding]:
+        """The findings, shrunk, the most severe first."""
+        found = []
+        for signature, evidence in smallest(self._evidence).items():
+            source = ""
+            try:
+                answer = self._ask(op="shrink", evidence=evidence.as_json())
+                evidence, source = Evidence.from_json(answer["evidence"]), str(answer["source"])
+            except WorkerGone:
+                pass  # shown as it was found, larger than need be
+            found.append((signature.severity, finding(evidence, source)))
+        return [item for _, item in sorted(found, key=lambda pair: pair[0])]
+
+    def _ask(self, **message: Any) -> dict[str, Any]:
+        if self._worker is None:
+            self._worker = self._start()
+        try:
+            return self._worker.ask(self._timeout, **message)
+        except WorkerGone:
+            self.close()
+            raise
+
+
+def _unsettled(task: Task, reason: str) -> list[Obligation]:
+    claims: Iterable[str] = (c for c, run in CHECKS.items() if run is CHECKS[task.claim])
+    return [
+        Obligation(claim, task.configuration, Status.INCONCLUSIVE, 0, 0, reason) for claim in claims
+    ]

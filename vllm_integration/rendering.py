@@ -1,0 +1,188 @@
+"""Reports as people and as programs read them."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from conformance.checks import Status
+from conformance.configurations import MODELS
+from conformance.findings import Finding
+from conformance.ledger import Entry
+from proofs.prover import ProofResult
+from vllm_integration.gate import Report, Verdict
+
+_MOST_INCONCLUSIVE = 5
+
+
+def verdict_name(verdict: Verdict) -> str:
+    """The verdict as one lower-case word."""
+    return verdict.name.lower()
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """The report of `hitproof check` as JSON."""
+    known = [f.as_json() | {"reason": e.reason} for f, e in report.judgement.known]
+    return {
+        "verdict": verdict_name(report.verdict),
+        "exit_code": int(report.verdict),
+        "target": {"name": report.target.name, "version": report.target.version},
+        "profile": str(report.profile),
+        "seconds": round(report.seconds, 1),
+        "coverage": {
+            "configurations": report.num_configurations,
+            "paths": report.tasks_total(lambda o: o.paths),
+            "states": report.tasks_total(lambda o: o.states),
+        },
+        "obligations": [
+            {
+                "claim": o.claim,
+                "configuration": o.configuration.as_json(),
+                "status": str(o.status),
+                "paths": o.paths,
+                "states": o.states,
+                "detail": o.detail,
+            }
+            for o in report.obligations
+        ],
+        "findings": [finding.as_json() for finding in report.judgement.new],
+        "known_divergences": known,
+        "stale_ledger_entries": [
+            {"signature": entry.signature.as_json(), "reason": entry.reason}
+            for entry in report.judgement.stale
+        ],
+    }
+
+
+def print_report(report: Report, console: Console, verbose: bool) -> None:
+    """The report of `hitproof check` for people: short when all is well."""
+    for finding in report.judgement.new:
+        _print_finding(finding, console)
+    for entry in report.judgement.stale:
+        _print_stale(entry, console)
+    for finding, entry in report.judgement.known:
+        _print_known(finding, entry, console, verbose)
+    _print_unsettled(report, console, verbose)
+    if verbose:
+        _print_obligations(report, console)
+    _print_coverage(report, console)
+    _print_verdict(report, console)
+
+
+def _print_finding(finding: Finding, console: Console) -> None:
+    signature = finding.signature
+    kind = signature.kind.replace("_", " ")
+    pattern = escape(f"{kind}: {signature.pattern}")
+    console.print(f"[bold red]{signature.divergence}[/]: {pattern}", highlight=False)
+    console.print(f"  claim : {signature.claim}", highlight=False)
+    console.print(f"          {finding.sentence}", highlight=False)
+    for label, fact in zip(("given :", *[""] * 9), finding.given, strict=False):
+        console.print(f"  {label:<7} {escape(fact)}", highlight=False)
+    console.print(f"  spec  : {escape(finding.spec)}", highlight=False)
+    console.print(f"  vllm  : {escape(finding.actual)}", highlight=False)
+    for line in finding.strip.splitlines():
+        console.print(f"    {line}", highlight=False, markup=False, no_wrap=True, crop=False)
+    if finding.source:
+        console.print(f"  {finding.source}", highlight=False, markup=False)
+    console.print()
+
+
+def _print_stale(entry: Entry, console: Console) -> None:
+    console.print(
+        f"[bold red]stale ledger entry[/]: {entry.signature.claim}: "
+        f"{escape(entry.signature.pattern)} does not reproduce; remove the entry or narrow its "
+        f"releases ({entry.releases})",
+        highlight=False,
+    )
+    console.print()
+
+
+def _print_known(finding: Finding, entry: Entry, console: Console, verbose: bool) -> None:
+    kind = finding.signature.kind.replace("_", " ")
+    console.print(
+        f"[yellow]known[/] {finding.signature.divergence}: "
+        f"{kind}: {escape(finding.signature.pattern)}",
+        highlight=False,
+    )
+    if verbose:
+        console.print(f"  {escape(entry.reason.strip())}", highlight=False)
+        _print_finding(finding, console)
+
+
+def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
+    reasons = list(dict.fromkeys(o.detail for o in report.unsettled))
+    shown = reasons if verbose else reasons[:_MOST_INCONCLUSIVE]
+    for reason in shown:
+        count = sum(o.detail == reason for o in report.unsettled)
+        console.print(
+            f"[bold yellow]inconclusive[/] ({count} obligations): {escape(reason)}", highlight=False
+        )
+    if len(reasons) > len(shown):
+        console.print(f"... and {len(reasons) - len(shown)} more reasons; --verbose shows them")
+
+
+def _print_obligations(report: Report, console: Console) -> None:
+    table = Table("claim", "configuration", "bound", "status", "paths", title="obligations")
+    for o in report.obligations:
+        table.add_row(
+            o.claim,
+            escape(o.configuration.describe()),
+            f"{o.configuration.num_blocks} blocks",
+            str(o.status),
+            str(o.paths),
+        )
+    console.print(table)
+
+
+def _print_coverage(report: Report, console: Console) -> None:
+    states = report.tasks_total(lambda o: o.states)
+    counts = {s: sum(o.status is s for o in report.obligations) for s in Status}
+    console.print(
+        f"{report.num_configurations} configurations ({len(MODELS)} real models among them), "
+        f"{_scientific(states)} cache states covered by "
+        f"{report.tasks_total(lambda o: o.paths)} paths; obligations: "
+        + ", ".join(f"{n} {status}" for status, n in counts.items() if n)
+        + f"; {report.seconds:.1f} s",
+        highlight=False,
+    )
+
+
+def _print_verdict(report: Report, console: Console) -> None:
+    known = len(report.judgement.known)
+    divergences = "divergence" if known == 1 else "divergences"
+    words = {
+        Verdict.CONFORMS: "[bold green]conforms[/]"
+        + (f", {known} known {divergences}" if known else ""),
+        Verdict.DIVERGES: f"[bold red]diverges[/], {len(report.judgement.new)} new findings, "
+        f"{len(report.judgement.stale)} stale ledger entries",
+        Verdict.INCONCLUSIVE: f"[bold yellow]inconclusive[/], {len(report.unsettled)} obligations "
+        f"not settled",
+    }
+    console.print(f"vLLM {escape(report.target.name)}: {words[report.verdict]}", highlight=False)
+
+
+def _scientific(number: int) -> str:
+    """A count of states, which soon has forty digits."""
+    digits = str(number)
+    if len(digits) <= 6:
+        return digits
+    return f"{digits[0]}.{digits[1]}e{len(digits) - 1}"
+
+
+def print_proofs(results: list[ProofResult], console: Console) -> None:
+    """The table of `hitproof prove`."""
+    table = Table("claim", "obligation", "status", "resources", "seconds")
+    for result in results:
+        colour = {"proved": "green", "refuted": "red"}.get(str(result.status), "yellow")
+        table.add_row(
+            result.claim,
+            escape(result.obligation),
+            f"[{colour}]{result.status}[/]",
+            str(result.resource_count),
+            f"{result.seconds:.2f}",
+        )
+    console.print(table)
+    for result in results:
+        if str(result.status) != "proved":
+            console.print(f"{result.claim}: {escape(result.detail)}", highlight=False)

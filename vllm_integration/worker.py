@@ -1,0 +1,117 @@
+"""The worker: imports the target under the chosen interpreter and runs the checks there.
+
+It is the only process that imports vLLM. Started by `vllm_integration.gate` with the standard
+library, ``spec``, ``conformance`` and this package on its path, and nothing else of ours.
+"""
+
+import os
+import resource
+import sys
+from typing import IO, Any
+
+from conformance.checks import CHECKS
+from conformance.configurations import Configuration
+from conformance.exploration import ExplorationError
+from conformance.findings import Evidence
+from conformance.shrinking import shrink
+from vllm_integration.adapter import VllmSubject
+from vllm_integration.protocol import VERSION, Failure, decode, encode
+
+
+class _Refused(Exception):
+    def __init__(self, kind: Failure, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def main() -> None:
+    """Serve requests until the gate closes the pipe."""
+    requests, answers = _private_pipes()
+    subject: VllmSubject | None = None
+    for line in requests:
+        message = decode(line)
+        try:
+            if message["op"] == "hello":
+                subject = _import_target(message)
+                result = {"python": sys.version.split()[0]}
+            else:
+                assert subject is not None
+                result = _OPERATIONS[message["op"]](subject, message)
+            answer = {"ok": True, **result}
+        except _Refused as refusal:
+            answer = {"ok": False, "kind": refusal.kind, "message": str(refusal)}
+        except ExplorationError as error:
+            answer = {"ok": False, "kind": Failure.INTERNAL, "message": str(error)}
+        answers.write(encode(answer))
+        answers.flush()
+
+
+def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
+    """Keep the protocol's pipes away from whatever the target prints or reads."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    return requests, answers
+
+
+def _import_target(message: dict[str, Any]) -> VllmSubject:
+    if message["protocol"] != VERSION:
+        raise _Refused(Failure.INTERNAL, f"the gate speaks protocol {message['protocol']}")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (message["memory"], message["memory"]))
+    root = message["root"]
+    if root is not None:
+        sys.path.insert(0, root)
+    try:
+        subject = VllmSubject()
+    except ModuleNotFoundError as error:
+        if (error.name or "vllm").split(".")[0] != "vllm":
+            raise _Refused(
+                Failure.ENVIRONMENT,
+                f"{sys.executable} lacks the module {error.name!r}, which the target imports; "
+                f"install hitproof[target] there, or name another interpreter with --python",
+            ) from error
+        raise _import_failed(error, root) from error
+    except BaseException as error:
+        raise _import_failed(error, root) from error
+    found = os.path.realpath(sys.modules["vllm"].__file__ or "")
+    if root is not None and not found.startswith(os.path.realpath(root) + os.sep):
+        raise _Refused(
+            Failure.ENVIRONMENT,
+            f"{sys.executable} imports vllm from {found}, not from {root}; name an interpreter "
+            f"without an installed vllm with --python",
+        )
+    return subject
+
+
+def _import_failed(error: BaseException, root: str | None) -> _Refused:
+    where = "the installed vllm" if root is None else f"vllm from {root}"
+    reason = f"{type(error).__name__}: {error}".strip().replace("\n", " ")[:300]
+    return _Refused(Failure.ENVIRONMENT, f"importing {where} failed with {reason}")
+
+
+def _check(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Run one check on one configuration."""
+    configuration = Configuration.from_json(message["configuration"])
+    result = CHECKS[message["claim"]](subject, configuration)
+    return {
+        "statuses": result.statuses,
+        "evidence": [evidence.as_json() for evidence in result.evidence],
+        "paths": result.paths,
+        "states": result.states,
+        "detail": result.detail,
+    }
+
+
+def _shrink(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Shrink a divergence, and say which code it is about."""
+    evidence = Evidence.from_json(message["evidence"])
+    what = "mask" if evidence.max_length is None else "lookup"
+    return {
+        "evidence": shrink(subject, evidence).as_json(),
+        "source": subject.source(f"{what} {evidence.signature.kind}"),
+    }
+
+
+_OPERATIONS = {"check": _check, "shrink": _shrink}
