@@ -1,7 +1,7 @@
 """The checks: each judges one claim, or several at once, on a subject and a configuration."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
@@ -88,6 +88,7 @@ class _Case:
     paths: int
     states: int
     evidence: list[Evidence]
+    coarse: bool = False
 
 
 def _finished(claims: tuple[str, ...], cases: Callable[[], Iterator[_Case]]) -> CheckResult:
@@ -98,6 +99,8 @@ def _finished(claims: tuple[str, ...], cases: Callable[[], Iterator[_Case]]) -> 
     except (CannotJudge, BudgetExceeded) as reason:
         detail = str(reason)
     evidence = smallest(item for case in done for item in case.evidence)
+    if any(case.coarse and case.evidence for case in done):
+        detail = detail or "so much diverges that not every way to diverge was told apart"
     broken = {signature.claim for signature in evidence}
     unbroken = Status.INCONCLUSIVE if detail or not done else Status.PROVED
     return CheckResult(
@@ -121,7 +124,7 @@ def _lookup_cases(subject: Subject, configuration: Configuration) -> Iterator[_C
             again = _lookup_evidence(configuration, lookup, max_length, apart)
             if smallest(again).keys() != smallest(evidence).keys():
                 raise CannotJudge("the lookup depends on something that merging forgets")
-        yield _Case(len(exploration.paths), 1 << blocks, evidence)
+        yield _Case(len(exploration.paths), 1 << blocks, evidence, exploration.coarse)
 
 
 def _max_lengths(configuration: Configuration) -> list[int]:
@@ -135,20 +138,22 @@ def _max_lengths(configuration: Configuration) -> list[int]:
     distances = range(segment) if segment <= _SMALL else (0, 1, segment - 1)
     last_boundary = bound // segment * segment
     near = {last_boundary - distance for distance in distances} | {bound}
-    blocks = {*range(min(bound, _SMALL) + 1), *(b for b in near if b > 0)}
-    inside = {*range(min(bound, _SMALL) + 1), bound}
-    return sorted({b * size for b in blocks} | {b * size + size - 1 for b in inside})
+    small = range(min(bound, _SMALL) + 1)
+    blocks = {*small, *(b for b in near if b > 0)}
+    return sorted({b * size for b in blocks} | {b * size + size - 1 for b in small})
 
 
 def _lookup_evidence(
     configuration: Configuration, lookup: Lookup, max_length: int, exploration: Exploration
 ) -> list[Evidence]:
+    """The smallest evidence of each signature among the paths, replayed."""
     hits = candidates(configuration, max_length)
-    return [
-        _replayed(configuration, lookup, max_length, cached)
+    diverging = smallest(
+        _evidence(configuration, hits, max_length, cached, path.answer)
         for path in exploration.paths
         for cached in _diverging_completions(configuration, hits, path)
-    ]
+    )
+    return [_replayed(lookup, evidence) for evidence in diverging.values()]
 
 
 def _diverging_completions(
@@ -194,26 +199,20 @@ def _malformed(
     return None
 
 
-def _replayed(
-    configuration: Configuration, lookup: Lookup, max_length: int, cached: frozenset[int]
+def _evidence(
+    configuration: Configuration,
+    hits: tuple[Candidate, ...],
+    max_length: int,
+    cached: frozenset[int],
+    answer: LookupAnswer | Exception,
 ) -> Evidence:
-    """Run the lookup on one concrete cache state and state how it is wrong."""
-    answer = replay(configuration, lookup, max_length, cached)
-    hits = candidates(configuration, max_length)
-    horizon = min(max_length, configuration.num_blocks * configuration.group.block_size)
-    expected = longest_valid_hit(
-        (configuration.group,),
-        configuration.alignment,
-        horizon,
-        horizon,
-        lambda _group, block: block in cached,
-    )
-    malformed = _malformed(configuration, hits, answer)
-    if malformed:
-        claim, divergence, pattern = malformed
+    """What is wrong with ``answer`` when exactly the blocks in ``cached`` are cached."""
+    expected = max(hit.length for hit in hits if hit.required <= cached)
+    claim, divergence, pattern = _classified(configuration, hits, cached, expected, answer)
+    if isinstance(answer, Exception):
+        actual, actual_hit = f"raises {answer!r}", None
     else:
-        assert isinstance(answer, LookupAnswer)
-        claim, divergence, pattern = _wrong_length(configuration, expected, answer.hit_length)
+        actual, actual_hit = f"hit of {answer.hit_length} tokens", answer.hit_length
     return Evidence(
         signature=Signature(
             claim, divergence, configuration.group.kind, configuration.group.eagle, pattern
@@ -223,26 +222,54 @@ def _replayed(
         max_length=max_length,
         chunks=(),
         spec=f"hit of {expected} tokens",
-        actual=f"raises {answer!r}"
-        if isinstance(answer, Exception)
-        else f"hit of {answer.hit_length} tokens{f' ({pattern})' if malformed else ''}",
+        actual=actual,
         spec_hit=expected,
-        actual_hit=None if isinstance(answer, Exception) else answer.hit_length,
+        actual_hit=actual_hit,
     )
 
 
-def _wrong_length(
-    configuration: Configuration, expected: int, served: int
+def _replayed(lookup: Lookup, evidence: Evidence) -> Evidence:
+    """The evidence, once a concrete run of the lookup and of the spec has confirmed it."""
+    configuration, cached = evidence.configuration, evidence.cached
+    assert evidence.max_length is not None
+    horizon = min(evidence.max_length, configuration.num_blocks * configuration.group.block_size)
+    expected = longest_valid_hit(
+        (configuration.group,),
+        configuration.alignment,
+        horizon,
+        horizon,
+        lambda _group, block: block in cached,
+    )
+    answer = replay(configuration, lookup, evidence.max_length, cached)
+    hits = candidates(configuration, evidence.max_length)
+    again = _evidence(configuration, hits, evidence.max_length, cached, answer)
+    # The text of an exception may hold addresses, which differ from run to run.
+    if expected != evidence.spec_hit or replace(again, actual=evidence.actual) != evidence:
+        raise ExplorationError(f"a counterexample does not replay: {evidence}")
+    return evidence
+
+
+def _classified(
+    configuration: Configuration,
+    hits: tuple[Candidate, ...],
+    cached: frozenset[int],
+    expected: int,
+    answer: LookupAnswer | Exception,
 ) -> tuple[str, Divergence, str]:
-    """Claim, class and pattern of a well-formed answer of the wrong length."""
-    if served == expected:
-        raise ExplorationError(f"a counterexample does not replay ({configuration})")
-    longer = max(expected, served) // configuration.group.block_size
-    whole = longer >= configuration.shape.tail
+    """Claim, class and pattern of a wrong answer; a right one does not replay."""
+    served = None if isinstance(answer, Exception) else answer.hit_length
+    hit = next((hit for hit in hits if hit.length == served), None)
+    malformed = _malformed(configuration, hits, answer)
+    if served is None or hit is None or (malformed and hit.required <= cached):
+        assert malformed
+        return malformed
+    whole = max(expected, served) // configuration.group.block_size >= configuration.shape.tail
     run = "whole run" if whole else "run cut at the start of the request"
-    if served > expected:
+    if not hit.required <= cached:
         claim = _EAGLE if configuration.group.eagle else _TABLE
         return claim, Divergence.UNSOUND, f"{run}, a required block is not cached"
+    if served >= expected:
+        raise ExplorationError(f"a right answer is taken for a wrong one ({configuration})")
     short = (expected - served) // configuration.alignment
     by = "one boundary" if short == 1 else "several boundaries"
     step = "one block" if configuration.shape.segment == 1 else "several blocks"

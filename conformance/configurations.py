@@ -211,4 +211,4 @@ def configurations(profile: Profile) -> tuple[Configuration, ...]:
         for use_eagle in (False, True)
         for configuration in model.configurations(use_eagle)
     )
-    return (*grid(profile), *models)
+    return tuple(dict.fromkeys((*grid(profile), *models)))

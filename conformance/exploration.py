@@ -20,6 +20,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from types import FrameType
 from typing import Any
 
@@ -159,8 +160,10 @@ class _Canonical:
             return "pool"
         if isinstance(obj, SymbolicBlock):
             return ("block", obj.index, obj.member)
-        if isinstance(obj, list) and all(isinstance(entry, SymbolicBlock) for entry in obj):
-            return self._table(obj)
+        if isinstance(obj, list):
+            table = self._table(obj)
+            if table is not None:
+                return table
         if isinstance(obj, list | tuple):
             return (type(obj).__name__, tuple(self.value(entry) for entry in obj))
         if isinstance(obj, dict):
@@ -175,18 +178,20 @@ class _Canonical:
             return (type(obj).__qualname__, self.value(vars(obj)))
         return ("unknown", object())  # an iterator, say: equal to nothing, so never merged
 
-    def _table(self, blocks: list[SymbolicBlock]) -> Any:
-        """A block table: which entries are out of place is compared, which are null forgotten."""
-        misplaced = tuple(
-            (position, block.index, block.member)
-            for position, block in enumerate(blocks)
-            if not block.is_null_block and block.index != position
-        )
-        self.stored.append(
-            frozenset(p for p, block in enumerate(blocks) if not block.is_null_block)
-        )
-        members = frozenset(block.member for block in blocks if not block.is_null_block)
-        return ("table", len(blocks), misplaced, members if len(members) > 1 else None)
+    def _table(self, entries: list[Any]) -> Any:
+        """A block table: entries out of place are compared, which ones are null is forgotten."""
+        stored, misplaced = [], []
+        member = None
+        for position, block in enumerate(entries):
+            if type(block) is SymbolicBlock:
+                stored.append(position)
+                member = block.member if member is None else member
+                if block.index != position or block.member != member:
+                    misplaced.append((position, block.index, block.member))
+            elif type(block) is not _NullBlock:
+                return None
+        self.stored.append(frozenset(stored))
+        return ("table", len(entries), tuple(misplaced))
 
 
 @dataclass(frozen=True)
@@ -246,12 +251,24 @@ class Exploration:
         paths: the finished runs.
         suspensions: states at which runs were suspended, after merging.
         merged: whether equal states were merged.
+        coarse: whether states were merged that agree only on what is *longer* than a hit known
+            to be valid. Then no wrong answer is missed, but a path that returns less than that
+            hit may stand for others that are wrong in a worse way.
     """
 
     num_blocks: int
     paths: list[Path] = field(default_factory=list)
     suspensions: int = 0
     merged: bool = True
+    coarse: bool = False
+
+
+class _Merging(Enum):
+    """How suspended runs are merged: what must be equal."""
+
+    NONE = 0
+    EXACT = 1
+    COARSE = 2
 
 
 def explore(
@@ -260,27 +277,32 @@ def explore(
     max_length: int,
     *,
     merging: bool = True,
-    budget: int = 200_000,
+    budget: int = 20_000,
 ) -> Exploration:
     """Follow every path of ``lookup`` for one request and one ``max_length`` (tokens).
 
-    Raises `BudgetExceeded` after ``budget`` runs, and `CannotJudge` when the lookup uses
-    something of the pool that is not modelled.
+    Merges exactly for a quarter of ``budget`` runs, then coarsely or, where merging forgets too
+    much, not at all. Raises `BudgetExceeded` when that does not end within ``budget`` runs, and
+    `CannotJudge` when the lookup uses something of the pool that is not modelled.
     """
     if merging:
         try:
-            return _explore(configuration, lookup, max_length, True, budget)
+            try:
+                return _explore(configuration, lookup, max_length, _Merging.EXACT, budget // 4)
+            except BudgetExceeded:
+                return _explore(configuration, lookup, max_length, _Merging.COARSE, budget)
         except _Forgotten:
             pass
-    return _explore(configuration, lookup, max_length, False, budget)
+    return _explore(configuration, lookup, max_length, _Merging.NONE, budget)
 
 
 def _explore(
-    configuration: Configuration, lookup: Lookup, max_length: int, merging: bool, budget: int
+    configuration: Configuration, lookup: Lookup, max_length: int, merging: _Merging, budget: int
 ) -> Exploration:
     keys = {key: index for index, key in enumerate(lookup.keys)}
     hits = candidates(configuration, max_length)
-    result = Exploration(len(keys), merged=merging)
+    merged, coarse = merging is not _Merging.NONE, merging is _Merging.COARSE
+    result = Exploration(len(keys), merged=merged, coarse=coarse)
     runs = 0
     frontier = [_Node((), 1)]
     while frontier:
@@ -336,7 +358,7 @@ def _run(
     configuration: Configuration,
     lookup: Lookup,
     max_length: int,
-    merging: bool,
+    merging: _Merging,
     keys: dict[bytes, int],
     hits: Sequence[Candidate],
     node: _Node,
@@ -351,7 +373,8 @@ def _run(
         asked = len(pool.answers)
         return node.decisions[asked] if asked < len(node.decisions) else None
 
-    pool = SymbolicPool(keys, configuration.hash_block_size, decide, suspend, merging)
+    watched = merging is not _Merging.NONE
+    pool = SymbolicPool(keys, configuration.hash_block_size, decide, suspend, watched)
     try:
         answer = _answer(lookup, pool, max_length)
     except _Suspended:
@@ -390,10 +413,10 @@ def _suspended_state(
     index: int,
     lookup: Lookup,
     pool: SymbolicPool,
-    merging: bool,
+    merging: _Merging,
     hits: Sequence[Candidate],
 ) -> _State:
-    if not merging:
+    if merging is _Merging.NONE:
         return _State(tuple(pool.answers.items()), ())
     canonical = _Canonical((lookup, *lookup.inputs), pool)
     frames = []
@@ -401,7 +424,7 @@ def _suspended_state(
         live = live_after(running.f_code, running.f_lasti)
         held = {name: value for name, value in running.f_locals.items() if name in live}
         frames.append((running.f_code, running.f_lasti, canonical.value(held)))
-    key = (index, len(pool.answers), tuple(frames), _undecided(hits, pool.answers))
+    key = (index, len(pool.answers), tuple(frames), _undecided(hits, pool.answers, merging))
     return _State(key, tuple(canonical.stored))
 
 
@@ -412,16 +435,20 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _undecided(
-    hits: Sequence[Candidate], answers: dict[int, bool]
+    hits: Sequence[Candidate], answers: dict[int, bool], merging: _Merging
 ) -> tuple[tuple[int, frozenset[int]], ...]:
     """What the spec still depends on: candidates not ruled out, with the blocks not asked about.
 
-    Candidates shorter than one that is certain no longer matter to the longest valid hit, but
-    may still be served; so only those ruled out are dropped.
+    Candidates shorter than a hit known to be valid no longer matter to the longest valid hit.
+    They do tell a lost hit from an unsound one, so only coarse merging drops them.
     """
     missing = {index for index, cached in answers.items() if not cached}
-    return tuple(
+    open_hits = [
         (hit.length, hit.required.difference(answers))
         for hit in hits
         if missing.isdisjoint(hit.required)
-    )
+    ]
+    if merging is _Merging.COARSE:
+        certain = max(length for length, unasked in open_hits if not unasked)
+        open_hits = [hit for hit in open_hits if hit[0] >= certain]
+    return tuple(open_hits)

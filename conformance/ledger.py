@@ -82,6 +82,7 @@ def _entry(raw: Any, where: str) -> Entry:
         if entry.signature.claim not in CLAIMS:
             raise ValueError(f"no claim is called {entry.signature.claim}")
         Divergence(entry.signature.divergence)
+        _ = entry.configuration.shape  # refuses sizes that do not fit together
     except KeyError as missing:
         raise LedgerError(f"{where} has no {missing}; add it") from missing
     except (TypeError, ValueError, InvalidSpecifier) as error:

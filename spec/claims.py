@@ -14,6 +14,7 @@ from spec.hits import (
     has_required_run,
     in_required_run,
     longest_valid_hit,
+    required_run,
     run_end,
     run_start,
     valid_hit,
@@ -77,7 +78,7 @@ CLAIMS: dict[str, Claim] = {
             sentence="With EAGLE or MTP a hit is served only when the block just past it is "
             "cached, too, and then dropped: a sliding window needs tail + 1 contiguous blocks.",
             divergence=Divergence.UNSOUND,
-            clauses=(in_required_run, run_end),
+            clauses=(in_required_run, run_end, required_run),
             symbols=(*_LOOKUPS, "SlidingWindowManager._contiguous_blocks_for_hit"),
         ),
         Claim(

@@ -151,9 +151,9 @@ def prove(
 ) -> None:
     """Prove the spec's theorems, for all block sizes, windows, alignments and positions."""
     try:
-        results = prove_in_subprocess(claim or None, timeout)
-    except KeyError as unknown:
-        _fail(Verdict.USAGE, str(unknown.args[0]), Format.TEXT)
+        results = prove_in_subprocess(claim or None, timeout_seconds=timeout)
+    except ValueError as unknown:
+        _fail(Verdict.USAGE, str(unknown), Format.TEXT)
     except ReplayError as error:
         _fail(Verdict.INTERNAL, f"hitproof is wrong, please report it: {error}", Format.TEXT)
     rendering.print_proofs(results, _stdout())

@@ -1,0 +1,225 @@
+"""Every check finds nothing on the reference and something on a reference broken for it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from conformance.checks import CHECKS, Status, check_lookup, check_mask
+from conformance.configurations import (
+    MODELS,
+    Configuration,
+    Profile,
+    configurations,
+    grid,
+    single_group,
+    windows_with_tail,
+)
+from conformance.findings import Evidence, finding, smallest
+from conformance.reference_subject import ReferenceSubject
+from conformance.shrinking import shrink
+from conformance.subjects import CannotJudge, LookupAnswer
+from conformance.tests.subjects_for_tests import (
+    BrokenSubject,
+    longer_tail,
+    no_lookahead,
+    shorter_tail,
+    wider_segment,
+)
+from spec.attention import tail_blocks
+from spec.claims import CLAIMS
+from spec.groups import GroupKind
+
+SLIDING = GroupKind.SLIDING_WINDOW
+
+
+def null_in_table(answer: LookupAnswer, pool: Any, configuration: Configuration) -> LookupAnswer:
+    del configuration
+    tables = [[*table[:-1], pool.null_block] if table else [] for table in answer.tables]
+    return LookupAnswer(answer.hit_length, tables)
+
+
+def short_table(answer: LookupAnswer, pool: Any, configuration: Configuration) -> LookupAnswer:
+    del pool, configuration
+    return LookupAnswer(answer.hit_length, [table[1:] for table in answer.tables])
+
+
+def half_a_block(answer: LookupAnswer, pool: Any, configuration: Configuration) -> LookupAnswer:
+    del pool
+    return LookupAnswer(answer.hit_length + configuration.group.block_size // 2, answer.tables)
+
+
+def swapped(answer: LookupAnswer, pool: Any, configuration: Configuration) -> LookupAnswer:
+    del pool, configuration
+    return LookupAnswer(answer.hit_length, [table[::-1] for table in answer.tables])
+
+
+def raises(answer: LookupAnswer, pool: Any, configuration: Configuration) -> LookupAnswer:
+    del pool, configuration
+    assert answer.hit_length == 0, "made to fail"
+    return answer
+
+
+BROKEN = {
+    "no lookahead": (BrokenSubject(shape=no_lookahead), "eagle_needs_tail_plus_one"),
+    "tail one short": (BrokenSubject(shape=shorter_tail), "hit_has_every_block_attention_reads"),
+    "tail one short, EAGLE": (BrokenSubject(shape=shorter_tail), "eagle_needs_tail_plus_one"),
+    "tail one long": (BrokenSubject(shape=longer_tail), "lookup_returns_longest_valid_hit"),
+    "every other boundary": (
+        BrokenSubject(shape=wider_segment),
+        "lookup_returns_longest_valid_hit",
+    ),
+    "null served": (BrokenSubject(answer=null_in_table), "hit_has_every_block_attention_reads"),
+    "table too short": (BrokenSubject(answer=short_table), "hit_has_every_block_attention_reads"),
+    "table reversed": (BrokenSubject(answer=swapped), "hit_has_every_block_attention_reads"),
+    "off the boundary": (
+        BrokenSubject(answer=half_a_block),
+        "hit_has_every_block_attention_reads",
+    ),
+    "raises": (BrokenSubject(answer=raises), "lookup_returns_longest_valid_hit"),
+    "mask without lookahead": (
+        BrokenSubject(mask=no_lookahead),
+        "mask_keeps_every_reachable_block",
+    ),
+    "mask tail one short": (BrokenSubject(mask=shorter_tail), "mask_keeps_every_reachable_block"),
+    "mask tail one long": (BrokenSubject(mask=longer_tail), "mask_keeps_only_reachable_blocks"),
+    "mask of every block": (
+        BrokenSubject(registers=lambda _: True),
+        "mask_keeps_only_reachable_blocks",
+    ),
+    "mask of no block": (
+        BrokenSubject(registers=lambda _: False),
+        "mask_keeps_every_reachable_block",
+    ),
+}
+
+
+@pytest.mark.parametrize("check", [check_lookup, check_mask])
+def test_the_reference_conforms(check: Any) -> None:
+    for configuration in configurations(Profile.QUICK):
+        if configuration.num_blocks > 40 and check is check_lookup:
+            continue  # the real models' long tails take minutes in all; vLLM's lookup merges better
+        result = check(ReferenceSubject(), configuration)
+        assert set(result.statuses.values()) == {Status.PROVED}, configuration.describe()
+        assert result.paths
+        assert result.states
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_each_fault_is_refuted(name: str) -> None:
+    subject, claim = BROKEN[name]
+    refuted: set[str] = set()
+    for configuration in grid(Profile.QUICK):
+        if configuration.shape.segment > 2:
+            continue
+        result = CHECKS[claim](subject, configuration)
+        refuted |= {c for c, status in result.statuses.items() if status is Status.REFUTED}
+        if claim in refuted:
+            return
+    pytest.fail(f"only {refuted} refuted")
+
+
+def test_every_claim_has_a_fault_that_its_check_refutes() -> None:
+    assert {claim for _, claim in BROKEN.values()} == CLAIMS.keys() == CHECKS.keys()
+
+
+def evidence_of(subject: BrokenSubject, configuration: Configuration, claim: str) -> Evidence:
+    found = smallest(CHECKS[claim](subject, configuration).evidence)
+    return next(item for signature, item in found.items() if signature.claim == claim)
+
+
+def test_findings_shrink_to_the_smallest_configuration() -> None:
+    claim = "mask_keeps_every_reachable_block"
+    subject = BrokenSubject(mask=no_lookahead)
+    large = evidence_of(subject, single_group(SLIDING, 16, 4, 33, True, 24, 2), claim)
+    small = shrink(subject, large)
+    assert small.signature == large.signature
+    assert small.configuration == single_group(SLIDING, 1, 2, 2, True, 3)
+    assert small.cached == {1}
+
+
+def test_a_lookup_finding_shrinks_its_cache_state_too() -> None:
+    claim = "eagle_needs_tail_plus_one"
+    subject = BrokenSubject(shape=no_lookahead)
+    large = evidence_of(subject, single_group(SLIDING, 4, 2, 9, True, 12), claim)
+    small = shrink(subject, large)
+    assert small.signature == large.signature
+    assert small.configuration.num_blocks <= 2
+    assert len(small.cached) <= len(large.cached)
+
+
+def test_a_finding_shows_claim_given_spec_actual_and_strip() -> None:
+    claim = "mask_keeps_every_reachable_block"
+    subject = BrokenSubject(mask=no_lookahead)
+    shown = finding(evidence_of(subject, single_group(SLIDING, 1, 2, 2, True, 3), claim), "f:1")
+    assert shown.sentence == CLAIMS[claim].sentence
+    assert shown.as_json()["class"] == "lost hit"
+    assert "lookahead" in shown.spec
+    rows = dict(
+        zip(
+            ("block", "reachable", "registered"),
+            (line[12:].split() for line in shown.strip.splitlines()),
+            strict=False,
+        )
+    )
+    assert rows == {
+        "block": [":", "0", "1", ":", "2"],
+        "reachable": [":", ".", "t", ":", "L"],
+        "registered": [":", ".", "#", ":", "."],
+    }
+
+
+@pytest.mark.parametrize("name", ["tail one short, EAGLE", "mask of every block"])
+def test_evidence_survives_json(name: str) -> None:
+    subject, claim = BROKEN[name]
+    evidence = evidence_of(subject, single_group(SLIDING, 2, 2, 3, True, 6), claim)
+    assert Evidence.from_json(evidence.as_json()) == evidence
+
+
+def test_a_mask_that_raises_is_a_crash_and_one_that_cannot_be_found_is_inconclusive() -> None:
+    class Crashing(ReferenceSubject):
+        def registered(self, *_: Any) -> list[bool]:
+            raise IndexError("made to fail")
+
+    class Missing(ReferenceSubject):
+        def registered(self, *_: Any) -> list[bool]:
+            raise CannotJudge("the mask cannot be found")
+
+    class Short(ReferenceSubject):
+        def registered(self, *_: Any) -> list[bool]:
+            return []
+
+    configuration = single_group(SLIDING, 1, 2, 2, True, 3)
+    crash = check_mask(Crashing(), configuration)
+    assert [item.signature.divergence for item in crash.evidence] == ["crash"]
+    for subject, detail in ((Missing(), "cannot be found"), (Short(), "0 of 3 blocks")):
+        result = check_mask(subject, configuration)
+        assert set(result.statuses.values()) == {Status.INCONCLUSIVE}
+        assert detail in result.detail
+
+
+def test_windows_with_tail_are_the_extremes() -> None:
+    for tail in range(1, 6):
+        for block_size in (1, 2, 16):
+            low, *_, high = windows_with_tail(tail, block_size) * 2
+            assert tail_blocks(low, block_size) == tail_blocks(high, block_size) == tail
+            assert tail_blocks(high + 1, block_size) == tail + 1
+            assert low == 2 or tail_blocks(low - 1, block_size) == tail - 1
+
+
+def test_profiles_cover_what_they_say() -> None:
+    for profile in Profile:
+        covered = configurations(profile)
+        assert len(set(covered)) == len(covered)
+        assert all(c.num_blocks >= 24 for c in covered)
+        assert {c.group.kind for c in covered} == set(GroupKind)
+        tails = {
+            (c.shape.tail > c.shape.segment) - (c.shape.tail < c.shape.segment) for c in covered
+        }
+        assert tails == {-1, 0, 1}
+        for model in MODELS:
+            for use_eagle in (False, True):
+                assert set(model.configurations(use_eagle)) <= set(covered)
+            laid_out = {replace(c.group, eagle=False) for c in model.configurations(True)}
+            assert laid_out == {replace(group, eagle=False) for group in model.groups}
+            assert any(c.group.eagle for c in model.configurations(True))

@@ -1,0 +1,208 @@
+"""The explorer against brute force, and the ways a lookup could slip past merging."""
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conformance.checks import Status, check_lookup
+from conformance.configurations import Configuration, single_group
+from conformance.exploration import BudgetExceeded, explore, replay
+from conformance.reference_subject import ReferenceLookup
+from conformance.subjects import CannotJudge, LookupAnswer
+from conformance.tests.subjects_for_tests import (
+    BrokenSubject,
+    longer_tail,
+    no_lookahead,
+    shorter_tail,
+    unchanged,
+)
+from spec.groups import GroupKind
+from spec.hits import longest_valid_hit
+
+FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
+
+
+def small_configurations(num_blocks: int = 6) -> Iterator[Configuration]:
+    for segment, eagle in itertools.product((1, 2, 3), (False, True)):
+        yield single_group(FULL, 2, segment, None, eagle, num_blocks)
+        for window in (2, 4, 7):
+            yield single_group(SLIDING, 2, segment, window, eagle, num_blocks)
+
+
+def states(num_blocks: int) -> Iterator[frozenset[int]]:
+    for size in range(num_blocks + 1):
+        yield from map(frozenset, itertools.combinations(range(num_blocks), size))
+
+
+def wrong_states(
+    subject: Any, configuration: Configuration, max_length: int
+) -> set[frozenset[int]]:
+    """The cache states at which the subject's hit length is not the spec's, by brute force."""
+    lookup = subject.lookup(configuration)
+    wrong = set()
+    for cached in states(configuration.num_blocks):
+        answer = replay(configuration, lookup, max_length, cached)
+        expected = longest_valid_hit(
+            (configuration.group,),
+            configuration.alignment,
+            max_length,
+            max_length,
+            lambda _, block: block in cached,  # noqa: B023  # called in this round only
+        )
+        if not isinstance(answer, LookupAnswer) or answer.hit_length != expected:
+            wrong.add(cached)
+    return wrong
+
+
+@pytest.mark.parametrize("configuration", [*small_configurations()], ids=Configuration.describe)
+@pytest.mark.parametrize("distortion", [unchanged, no_lookahead, shorter_tail, longer_tail])
+def test_explorer_agrees_with_brute_force(configuration: Configuration, distortion: Any) -> None:
+    subject = BrokenSubject(shape=distortion)
+    sizes = range(configuration.num_blocks + 1)
+    lengths = [blocks * configuration.group.block_size for blocks in sizes]
+    wrong = {length: wrong_states(subject, configuration, length) for length in lengths}
+    result = check_lookup(subject, configuration)
+    assert bool(result.evidence) == any(wrong.values())
+    for evidence in result.evidence:
+        assert evidence.max_length is not None
+        length = evidence.max_length // configuration.group.block_size
+        assert evidence.cached in wrong[length * configuration.group.block_size]
+
+
+@pytest.mark.parametrize("configuration", [*small_configurations(9)], ids=Configuration.describe)
+def test_merged_and_unmerged_paths_end_alike(configuration: Configuration) -> None:
+    lookup = ReferenceLookup(configuration)
+    max_length = configuration.num_blocks * configuration.group.block_size
+    merged = explore(configuration, lookup, max_length)
+    apart = explore(configuration, lookup, max_length, merging=False)
+    assert merged.merged
+    assert not apart.merged
+    assert hit_weights(merged.paths, 9) == hit_weights(apart.paths, 9)
+    assert merged.suspensions <= apart.suspensions
+
+
+def hit_weights(paths: Any, num_blocks: int) -> dict[int, int]:
+    """How many cache states end with each hit length."""
+    weights: dict[int, int] = {}
+    for path in paths:
+        length = path.answer.hit_length
+        weights[length] = weights.get(length, 0) + (path.weight << num_blocks - len(path.answers))
+    return weights
+
+
+def test_merging_makes_long_requests_cheap() -> None:
+    configuration = single_group(SLIDING, 1, 1, 5, True, 40)
+    exploration = explore(configuration, ReferenceLookup(configuration), 40)
+    assert exploration.merged
+    assert exploration.suspensions < 40 * 40
+
+
+class OddLookup(ReferenceLookup):
+    """A lookup written so that forgetting something would hide its fault."""
+
+    def __init__(self, configuration: Configuration, how: Any) -> None:
+        super().__init__(configuration)
+        self._how = how
+        self.inputs = (*self.inputs, how)
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        del max_length
+        return self._how(pool, self.keys)  # type: ignore[no-any-return]
+
+
+def scan_right(pool: Any, keys: list[bytes]) -> list[Any]:
+    table = [pool.null_block] * len(keys)
+    for i in range(len(keys) - 1, -1, -1):
+        if found := pool.get_cached_block(keys[i], [0]):
+            table[i] = found[0]
+    return table
+
+
+def asks_again(pool: Any, keys: list[bytes]) -> LookupAnswer:
+    for i in range(len(keys) - 1, -1, -1):
+        pool.get_cached_block(keys[i], [0])
+    held = pool.get_cached_block(keys[-1], [0])
+    return LookupAnswer(0, [[]]) if held is None else LookupAnswer(len(keys), [[None] * len(keys)])
+
+
+def looks_into_blocks(pool: Any, keys: list[bytes]) -> LookupAnswer:
+    table = scan_right(pool, keys)
+    return LookupAnswer(len(keys) if not table[-1].is_null else 0, [table])
+
+
+def compares_blocks(pool: Any, keys: list[bytes]) -> LookupAnswer:
+    table = scan_right(pool, keys)
+    return LookupAnswer(len(keys) if table[-1] != pool.null_block else 0, [table])
+
+
+def serves_what_differs(pool: Any, keys: list[bytes]) -> LookupAnswer:
+    return LookupAnswer(len(keys), [scan_right(pool, keys)])
+
+
+@pytest.mark.parametrize("how", [asks_again, looks_into_blocks, compares_blocks])
+def test_what_merging_forgets_is_not_used_unnoticed(how: Any) -> None:
+    configuration = single_group(SLIDING, 1, 1, 9, False, 5)
+    exploration = explore(configuration, OddLookup(configuration, how), 5)
+    assert not exploration.merged
+    assert len({path.answer.hit_length for path in exploration.paths}) == 2  # type: ignore[union-attr]
+
+
+def test_served_blocks_that_merged_runs_disagree_on_are_told_apart() -> None:
+    configuration = single_group(SLIDING, 1, 1, 9, False, 5)
+    exploration = explore(configuration, OddLookup(configuration, serves_what_differs), 5)
+    assert len(exploration.paths) == 2**5
+
+
+def identity(pool: Any, keys: list[bytes]) -> LookupAnswer:
+    table = scan_right(pool, keys)
+    served = len(keys) if table[-1] is not pool.null_block else 0
+    return LookupAnswer(served, [table[:served]])
+
+
+def test_identity_between_blocks_is_noticed_on_small_requests() -> None:
+    class Subject(BrokenSubject):
+        def lookup(self, configuration: Configuration) -> Any:
+            return OddLookup(configuration, identity)
+
+    result = check_lookup(Subject(), single_group(SLIDING, 1, 1, 2, False, 5))
+    assert result.evidence or result.detail
+
+
+def swallows(pool: Any, keys: list[bytes]) -> LookupAnswer:
+    with contextlib.suppress(BaseException):
+        pool.get_cached_block(keys[0], [0])
+    return LookupAnswer(0, [[]])
+
+
+def unmodelled(pool: Any, keys: list[bytes]) -> LookupAnswer:
+    return LookupAnswer(pool.num_gpu_blocks, [keys])
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [(swallows, "swallows exceptions"), (unmodelled, "BlockPool.num_gpu_blocks")],
+)
+def test_what_cannot_be_judged_is_said(how: Any, sentence: str) -> None:
+    configuration = single_group(SLIDING, 1, 1, 2, False, 3)
+    with pytest.raises(CannotJudge, match=sentence):
+        explore(configuration, OddLookup(configuration, how), 3)
+
+
+def test_a_spent_budget_is_no_result() -> None:
+    configuration = single_group(FULL, 1, 1, None, False, 8)
+    with pytest.raises(BudgetExceeded):
+        explore(configuration, ReferenceLookup(configuration), 8, budget=3)
+
+
+def test_coarse_merging_still_finds_a_fault_and_claims_no_more() -> None:
+    configuration = single_group(SLIDING, 1, 1, 5, False, 24)
+    subject = BrokenSubject(shape=longer_tail)
+    exploration = explore(configuration, subject.lookup(configuration), 24)
+    assert exploration.coarse
+    result = check_lookup(subject, configuration)
+    assert result.statuses["lookup_returns_longest_valid_hit"] is Status.REFUTED
+    assert result.statuses["hit_has_every_block_attention_reads"] is Status.INCONCLUSIVE
+    assert "told apart" in result.detail

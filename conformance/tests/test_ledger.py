@@ -1,0 +1,114 @@
+"""The ledger: exact matches only, stale entries noticed, bad files refused in a sentence."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from packaging.specifiers import SpecifierSet
+
+from conformance.configurations import single_group
+from conformance.findings import Finding, Signature
+from conformance.ledger import Entry, LedgerError, judge, load
+from spec.groups import GroupKind
+
+SIGNATURE = Signature(
+    "lookup_returns_longest_valid_hit", "lost hit", "sliding_window", True, "one boundary short"
+)
+CONFIGURATION = single_group(GroupKind.SLIDING_WINDOW, 1, 2, 4, True, 3)
+
+TEXT = """
+[[divergence]]
+releases = ">=0.21,<0.30"
+reason = "why"
+[divergence.signature]
+claim = "lookup_returns_longest_valid_hit"
+divergence = "lost hit"
+kind = "sliding_window"
+eagle = true
+pattern = "one boundary short"
+[divergence.configuration]
+kind = "sliding_window"
+block_size = 1
+window = 4
+eagle = true
+alignment = 2
+hash_block_size = 1
+members = 1
+num_blocks = 3
+"""
+
+
+def found(signature: Signature) -> Finding:
+    return Finding(signature, "", (), "", "", "", "", {})
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "ledger.toml"
+    path.write_text(text)
+    return path
+
+
+def test_an_entry_is_read(tmp_path: Path) -> None:
+    (entry,) = load(write(tmp_path, TEXT))
+    assert entry == Entry(SIGNATURE, CONFIGURATION, SpecifierSet(">=0.21,<0.30"), "why", "")
+
+
+@pytest.mark.parametrize(
+    ("version", "applies"),
+    [("0.20.2", False), ("0.21.0", True), ("0.29.1rc1", True), ("0.30.0", False), (None, False)],
+)
+def test_releases_bound_an_entry(tmp_path: Path, version: str | None, applies: bool) -> None:
+    (entry,) = load(write(tmp_path, TEXT))
+    assert entry.applies_to(version) is applies
+
+
+def test_an_open_range_reaches_unknown_checkouts(tmp_path: Path) -> None:
+    (entry,) = load(write(tmp_path, TEXT.replace(",<0.30", "")))
+    assert entry.applies_to(None)
+
+
+def test_only_an_equal_signature_matches(tmp_path: Path) -> None:
+    entries = load(write(tmp_path, TEXT))
+    same = judge([found(SIGNATURE)], entries)
+    assert not same.new
+    assert not same.stale
+    assert [entry for _, entry in same.known] == list(entries)
+    others = [
+        replace(SIGNATURE, claim="mask_keeps_every_reachable_block"),
+        replace(SIGNATURE, divergence="unsound"),
+        replace(SIGNATURE, kind="full_attention"),
+        replace(SIGNATURE, eagle=False),
+        replace(SIGNATURE, pattern="one boundary short, and more"),
+    ]
+    for other in others:
+        changed = judge([found(other)], entries)
+        assert len(changed.new) == 1
+        assert len(changed.stale) == 1
+
+
+def test_an_entry_without_its_finding_is_stale(tmp_path: Path) -> None:
+    assert len(judge([], load(write(tmp_path, TEXT))).stale) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (('reason = "why"', ""), "entry 1 has no 'reason'; add it"),
+        (('reason = "why"', 'reason = ""'), "gives no reason"),
+        (("lookup_returns_longest_valid_hit", "no_such_claim"), "no claim is called no_such_claim"),
+        (('"lost hit"', '"found hit"'), "cannot be read"),
+        (('">=0.21,<0.30"', '"newest"'), "cannot be read"),
+        (("block_size = 1\n", ""), "has no 'block_size'"),
+        (("alignment = 2", 'alignment = "2"'), "cannot be read"),
+        (("[[divergence]]", "[[divergences]]"), "entries only"),
+        (('reason = "why"', "reason = why"), "is not TOML"),
+    ],
+)
+def test_a_bad_ledger_is_refused(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:
+    with pytest.raises(LedgerError, match=sentence):
+        load(write(tmp_path, TEXT.replace(*change)))
+
+
+def test_a_missing_ledger_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="name another with --ledger"):
+        load(tmp_path / "none.toml")

@@ -1,0 +1,73 @@
+"""What is to be proved: statements, obligations, mutants and theorems."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from proofs.interpretation import Abstract, Interpretation, Z3Interpretation
+from spec.terms import Formula
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Under the hypotheses, for all values of the unknowns, the conclusion.
+
+    Attributes:
+        hypotheses: each with one line that explains it.
+        conclusion: what follows.
+    """
+
+    hypotheses: tuple[tuple[str, Formula], ...]
+    conclusion: Formula
+
+
+State: TypeAlias = Callable[[Interpretation], Statement]
+"""A statement, in any interpretation. Unknowns are named the most important first: models
+make the first one smallest, then the second, and so on."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A statement with one deliberate error, which must be refuted.
+
+    Attributes:
+        name: what was broken.
+        sentence: the false claim in one English sentence.
+        state: the statement.
+    """
+
+    name: str
+    sentence: str
+    state: State
+
+
+@dataclass(frozen=True)
+class Obligation:
+    """One part of a theorem.
+
+    Attributes:
+        name: stable, unique within its theorem.
+        sentence: what is proved, in one English sentence.
+        state: the statement.
+        mutants: errors that the statement must be strong enough to exclude.
+        interpretation: the one to prove it in.
+    """
+
+    name: str
+    sentence: str
+    state: State
+    mutants: tuple[Mutant, ...]
+    interpretation: Callable[[], Z3Interpretation] = Abstract
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """The obligations that together prove one claim.
+
+    Attributes:
+        name: the claim's.
+        obligations: all of them must be proved.
+    """
+
+    name: str
+    obligations: tuple[Obligation, ...]

@@ -1,0 +1,289 @@
+"""Runs the theorems and says what came of each obligation.
+
+An obligation is *proved* when Z3 finds its premises and the negated conclusion contradictory,
+when a small model shows that the premises can hold, and when each of its mutants is refuted by
+a small model. It is *refuted* when a model breaks it. Everything else, unknown and an exhausted
+resource limit included, is *inconclusive*. Every model is replayed on ints.
+
+Limits are resource counts of Z3, the same on every machine.
+"""
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from multiprocessing.connection import Connection
+
+import z3
+
+from proofs.interpretation import Bounded, Model, Replay, Z3Interpretation
+from proofs.lemmas import LEMMAS
+from proofs.obligation import Obligation, State, Theorem
+from proofs.theorems import THEOREMS
+
+
+class Status(StrEnum):
+    """What came of an obligation."""
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    INCONCLUSIVE = "inconclusive"
+
+
+class ReplayError(Exception):
+    """A model does not hold on ints, or contradicts a proof: hitproof itself is wrong."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How Z3 runs.
+
+    Attributes:
+        seed: of its random choices.
+        resource_limit: for one query, in Z3's resource counts.
+        bound: of the integers and blocks that a search for models looks at.
+    """
+
+    seed: int = 0
+    resource_limit: int = 10_000_000
+    bound: int = 6
+
+
+DEFAULTS = Settings()
+"""How Z3 runs unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class ProofResult:
+    """What came of one obligation.
+
+    Attributes:
+        claim: the theorem's name; that of `proofs.lemmas.LEMMAS` for a lemma.
+        obligation: its name within the theorem.
+        status: proved, refuted or inconclusive.
+        detail: the reason, when not proved.
+        resource_count: what Z3 spent on it, mutants included, in its resource counts.
+        seconds: wall clock, mutants included.
+        premises: a model in which the premises hold.
+        counterexample: a minimal model that breaks the obligation, when refuted.
+        mutants: a minimal model that breaks each mutant, by the mutant's name.
+    """
+
+    claim: str
+    obligation: str
+    status: Status
+    detail: str = ""
+    resource_count: int = 0
+    seconds: float = 0.0
+    premises: Model | None = None
+    counterexample: Model | None = None
+    mutants: dict[str, Model] = field(default_factory=dict)
+
+
+class Solver:
+    """Z3 under `Settings`, with a running count of what it spent."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.resource_count = 0
+
+    def proves(
+        self, state: State, interpretation: Callable[[], Z3Interpretation]
+    ) -> tuple[bool, str]:
+        """Whether the statement is proved, and Z3's reason if not."""
+        at = interpretation()
+        statement = state(at)
+        solver = z3.SimpleSolver(ctx=at.context)
+        # Counterexamples come from `minimal_model`; without them a false statement ends soon.
+        solver.set("mbqi", False)
+        solver.set("random_seed", self._settings.seed)
+        solver.set("rlimit", self._settings.resource_limit)
+        solver.add(at.assumptions())
+        solver.add([hypothesis for _, hypothesis in statement.hypotheses])
+        solver.add(at.negation(statement.conclusion))
+        answer, reason = self._check(solver)
+        if answer == z3.unknown:
+            return False, reason
+        return answer == z3.unsat, "Z3 finds a model that need not be one of real products"
+
+    def minimal_model(self, state: State, broken: bool) -> tuple[Model | None, str]:
+        """The minimal model of the hypotheses, or of all but the conclusion; a reason if none."""
+        at = Bounded(self._settings.bound)
+        statement = state(at)
+        solver = z3.Optimize(ctx=at.context)
+        solver.set("rlimit", self._settings.resource_limit)
+        solver.add(at.assumptions())
+        solver.add([hypothesis for _, hypothesis in statement.hypotheses])
+        if broken:
+            solver.add(at.negation(statement.conclusion))
+        for size in at.sizes():
+            solver.minimize(size)
+        answer, reason = self._check(solver)
+        if answer == z3.unknown:
+            return None, reason
+        if answer == z3.unsat:
+            return None, f"no model has all sizes and blocks up to {self._settings.bound}"
+        return at.read(solver.model()), ""
+
+    def _check(self, solver: z3.Solver | z3.Optimize) -> tuple[z3.CheckSatResult, str]:
+        try:
+            answer = solver.check()
+        except z3.Z3Exception as error:
+            return z3.unknown, f"Z3 fails: {error}"
+        self.resource_count += solver.statistics().get_key_value("rlimit count")
+        return answer, f"Z3 gives up: {solver.reason_unknown()}" if answer == z3.unknown else ""
+
+
+def replay(state: State, model: Model, broken: bool) -> None:
+    """Evaluate the statement on the ints of the model.
+
+    Raises `ReplayError` unless all hypotheses hold, and the conclusion fails just when the
+    model is said to break it.
+    """
+    statement = state(Replay(model))
+    for why, holds in statement.hypotheses:
+        if holds is not True:
+            raise ReplayError(f"on ints it does not hold that {why}, with {model}")
+    if statement.conclusion is not (not broken):
+        raise ReplayError(
+            f"on ints the conclusion {'holds' if broken else 'fails'}, against the proof, "
+            f"with {model}"
+        )
+
+
+def prove_obligation(claim: str, obligation: Obligation, settings: Settings) -> ProofResult:
+    """Prove one obligation, show that its premises can hold, and refute its mutants.
+
+    Raises `ReplayError` when a model does not hold on ints, or when the same proof would also
+    prove a refuted mutant.
+    """
+    start = time.perf_counter()
+    solver = Solver(settings)
+    result = _judge(ProofResult(claim, obligation.name, Status.INCONCLUSIVE), obligation, solver)
+    return replace(
+        result,
+        resource_count=solver.resource_count,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _judge(result: ProofResult, obligation: Obligation, solver: Solver) -> ProofResult:
+    proved, reason = solver.proves(obligation.state, obligation.interpretation)
+    if not proved:
+        counterexample, no_model = solver.minimal_model(obligation.state, broken=True)
+        if counterexample is None:
+            return replace(result, detail=f"not proved ({reason}), not refuted ({no_model})")
+        replay(obligation.state, counterexample, broken=True)
+        return replace(
+            result,
+            status=Status.REFUTED,
+            detail=f"fails with {counterexample}",
+            counterexample=counterexample,
+        )
+    premises, reason = solver.minimal_model(obligation.state, broken=False)
+    if premises is None:
+        return replace(result, detail=f"its premises are not known to be possible: {reason}")
+    replay(obligation.state, premises, broken=False)
+    refuted: dict[str, Model] = {}
+    result = replace(result, premises=premises, mutants=refuted)
+    if not obligation.mutants:
+        return replace(result, detail="it has no mutant, so it may be unable to fail")
+    for mutant in obligation.mutants:
+        model, reason = solver.minimal_model(mutant.state, broken=True)
+        if model is None:
+            return replace(result, detail=f"its mutant {mutant.name} is not refuted: {reason}")
+        replay(mutant.state, model, broken=True)
+        if solver.proves(mutant.state, obligation.interpretation)[0]:
+            raise ReplayError(f"{result.obligation} proves its mutant {mutant.name} too")
+        refuted[mutant.name] = model
+    return replace(result, status=Status.PROVED)
+
+
+def prove(
+    names: Iterable[str] | None = None, *, settings: Settings = DEFAULTS
+) -> list[ProofResult]:
+    """Prove the theorems of these claims, of all by default, and the lemmas they rest on.
+
+    Raises `ValueError` on a claim without theorem, `ReplayError` as `prove_obligation` does.
+    """
+    return list(_results(_chosen(names), settings))
+
+
+def prove_in_subprocess(
+    names: Iterable[str] | None = None,
+    *,
+    timeout_seconds: float = 120.0,
+    settings: Settings = DEFAULTS,
+) -> list[ProofResult]:
+    """`prove` in a process of its own, which is killed when the time is up.
+
+    The time is a backstop for a Z3 that ignores its resource limit. What was not finished is
+    inconclusive.
+    """
+    theorems = _chosen(names)
+    planned = [(theorem.name, part.name) for theorem in theorems for part in theorem.obligations]
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    chosen = [theorem.name for theorem in theorems if theorem is not LEMMAS]
+    process = context.Process(target=_work, args=(sender, chosen, settings), daemon=True)
+    deadline = time.monotonic() + timeout_seconds
+    process.start()
+    sender.close()
+    results: list[ProofResult] = []
+    try:
+        detail = _receive(receiver, results, len(planned), deadline)
+    finally:
+        process.kill()
+        process.join()
+        receiver.close()
+    return results + [
+        ProofResult(claim, name, Status.INCONCLUSIVE, detail)
+        for claim, name in planned[len(results) :]
+    ]
+
+
+def _receive(
+    receiver: Connection, results: list[ProofResult], expected: int, deadline: float
+) -> str:
+    """Append what the child sends, until all is there; else say why not."""
+    while len(results) < expected:
+        if not receiver.poll(max(0.0, deadline - time.monotonic())):
+            return "not finished in time"
+        try:
+            message = receiver.recv()
+        except EOFError:
+            return "the process of the prover died"
+        if isinstance(message, Exception):
+            raise message
+        results.append(message)
+    return ""
+
+
+def _work(sender: Connection, names: list[str], settings: Settings) -> None:
+    try:
+        for result in _results(_chosen(names), settings):
+            sender.send(result)
+    except Exception as error:
+        sender.send(error)
+
+
+def _chosen(names: Iterable[str] | None) -> list[Theorem]:
+    chosen = list(THEOREMS) if names is None else list(dict.fromkeys(names))
+    unknown = [name for name in chosen if name not in THEOREMS]
+    if unknown:
+        raise ValueError(f"no theorem for {', '.join(unknown)}; there is {', '.join(THEOREMS)}")
+    return [LEMMAS, *(THEOREMS[name] for name in chosen)]
+
+
+def _results(theorems: list[Theorem], settings: Settings) -> Iterator[ProofResult]:
+    missing: list[str] = []
+    for theorem in theorems:
+        for obligation in theorem.obligations:
+            result = prove_obligation(theorem.name, obligation, settings)
+            if theorem is LEMMAS and result.status is not Status.PROVED:
+                missing.append(result.obligation)
+            elif missing and result.status is Status.PROVED:
+                detail = f"rests on lemmas that are not proved: {', '.join(missing)}"
+                result = replace(result, status=Status.INCONCLUSIVE, detail=detail)
+            yield result

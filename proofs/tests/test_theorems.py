@@ -1,0 +1,252 @@
+"""The theorems are proved, with any seed, and fall when the spec is broken."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain, combinations, product
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proofs.interpretation import Model, Replay
+from proofs.lemmas import LEMMAS
+from proofs.obligation import Obligation, State
+from proofs.prover import ProofResult, Settings, Solver, Status, prove
+from proofs.theorems import KINDS, THEOREMS, _two_hits
+from spec import attention, hits, mask
+from spec.claims import CLAIMS
+from spec.groups import Group, GroupKind
+
+ALL = [
+    pytest.param(obligation, id=f"{theorem.name}-{obligation.name}")
+    for theorem in (LEMMAS, *THEOREMS.values())
+    for obligation in theorem.obligations
+]
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[tuple[str, str], ProofResult]:
+    return {(result.claim, result.obligation): result for result in prove()}
+
+
+def test_each_claim_has_its_theorem() -> None:
+    assert set(THEOREMS) == set(CLAIMS)
+    for name, theorem in THEOREMS.items():
+        assert theorem.name == name
+        assert theorem.obligations
+
+
+def test_each_kind_of_group_is_covered() -> None:
+    assert set(KINDS) == set(GroupKind)
+
+
+def test_names_are_unique() -> None:
+    for theorem in (LEMMAS, *THEOREMS.values()):
+        names = [obligation.name for obligation in theorem.obligations]
+        assert len(names) == len(set(names))
+        for obligation in theorem.obligations:
+            mutants = [mutant.name for mutant in obligation.mutants]
+            assert mutants
+            assert len(mutants) == len(set(mutants))
+
+
+def test_everything_is_proved(results: dict[tuple[str, str], ProofResult]) -> None:
+    assert len(results) == len(ALL)
+    assert {key: r.detail for key, r in results.items() if r.status is not Status.PROVED} == {}
+
+
+def test_each_mutant_is_refuted(results: dict[tuple[str, str], ProofResult]) -> None:
+    for theorem in (LEMMAS, *THEOREMS.values()):
+        for obligation in theorem.obligations:
+            found = results[theorem.name, obligation.name].mutants
+            assert list(found) == [mutant.name for mutant in obligation.mutants]
+            for mutant in obligation.mutants:
+                statement = mutant.state(Replay(found[mutant.name]))
+                assert all(holds for _, holds in statement.hypotheses)
+                assert not statement.conclusion
+
+
+def test_mask_without_lookahead_loses_the_lookahead_block(
+    results: dict[tuple[str, str], ProofResult],
+) -> None:
+    """vLLM 0.22.1: the block just past boundary 1 is needed there, and not registered."""
+    result = results[
+        "mask_keeps_every_reachable_block",
+        "reachable_block_is_kept[sliding_window, with lookahead]",
+    ]
+    assert result.mutants["mask_without_lookahead"] == Model(
+        {"block": 1, "segment": 1, "tail": 0, "count": 1}
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 42, 20_26])
+def test_proofs_do_not_hang_on_the_seed(seed: int) -> None:
+    solver = Solver(Settings(seed=seed))
+    for theorem in (LEMMAS, *THEOREMS.values()):
+        for obligation in theorem.obligations:
+            proved, reason = solver.proves(obligation.state, obligation.interpretation)
+            assert proved, (theorem.name, obligation.name, reason)
+
+
+def test_results_do_not_depend_on_what_ran_before(
+    results: dict[tuple[str, str], ProofResult],
+) -> None:
+    for alone in prove(["mask_keeps_only_reachable_blocks"]):
+        after = results[alone.claim, alone.obligation]
+        assert replace(alone, seconds=0) == replace(after, seconds=0)
+
+
+def block_sets(bound: int) -> Iterator[tuple[int, ...]]:
+    """All of them, in the order in which `Bounded.sizes` prefers them."""
+    blocks = range(bound + 1)
+    subsets = chain.from_iterable(combinations(blocks, size) for size in range(bound + 2))
+    return iter(sorted(subsets, key=lambda s: (len(s), sum(2**block for block in s))))
+
+
+def first_model(state: State, unknowns: Model, bound: int) -> Model | None:
+    """What `Solver.minimal_model` should find, by trying everything in order."""
+    integers = product(range(bound + 1), repeat=len(unknowns.integers))
+    for values in integers:
+        for members in product(*(list(block_sets(bound)) for _ in unknowns.block_sets)):
+            model = Model(
+                dict(zip(unknowns.integers, values, strict=True)),
+                dict(zip(unknowns.block_sets, members, strict=True)),
+            )
+            try:
+                statement = state(Replay(model))
+            except ZeroDivisionError:
+                continue
+            if all(holds for _, holds in statement.hypotheses) and not statement.conclusion:
+                return model
+    return None
+
+
+@pytest.mark.parametrize("obligation", ALL)
+def test_models_are_minimal(obligation: Obligation) -> None:
+    bound = 3
+    solver = Solver(Settings(bound=bound))
+    for mutant in obligation.mutants:
+        model, _ = solver.minimal_model(mutant.state, broken=True)
+        assert model is not None, mutant.name
+        assert first_model(mutant.state, model, bound) == model
+
+
+@pytest.mark.parametrize("obligation", ALL)
+def test_theorems_hold_on_all_small_ints(obligation: Obligation) -> None:
+    premises, _ = Solver(Settings(bound=3)).minimal_model(obligation.state, broken=False)
+    assert premises is not None
+    assert first_model(obligation.state, premises, bound=2) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lookahead", [0, 1])
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_the_scan_is_about_valid_hits(kind: GroupKind, lookahead: int, data: st.DataObject) -> None:
+    """The lookup theorem composes within_reach and has_required_run as valid_hit does."""
+    small = st.integers(1, 5)
+    values = {name: data.draw(small) for name in ("count", "other", "segment", "tail")}
+    values |= {name: data.draw(st.integers(0, 20)) for name in ("cap", "horizon")}
+    missing = data.draw(st.sets(st.integers(0, 20), max_size=3))
+    members = tuple(block for block in range(21) if block not in missing)
+    model = Model(values, {"cached": members})
+    count, valid, *_ = _two_hits(Replay(model), kind, lookahead)
+    window = None if kind is GroupKind.FULL_ATTENTION else values["tail"] + 1
+    group = Group(kind, 1, window, bool(lookahead))
+    assert valid is hits.valid_hit(
+        [group],
+        values["segment"],
+        count * values["segment"],
+        values["cap"],
+        values["horizon"],
+        lambda _, block: block in members,
+    )
+
+
+def off_by(step: int, original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments: original(*arguments) + step
+
+
+def late_next_boundary(group: Any, block: Any, arithmetic: Any) -> Any:
+    return NEXT_BOUNDARY(group, block, arithmetic) + group.segment
+
+
+def unshifted_next_boundary(group: Any, block: Any, arithmetic: Any) -> Any:
+    """As vLLM 0.22.1 has it."""
+    return NEXT_BOUNDARY(group, block + group.lookahead, arithmetic)
+
+
+NEXT_BOUNDARY = mask.next_boundary
+
+BROKEN = [
+    (mask, "next_boundary", late_next_boundary, "mask_keeps_every_reachable_block"),
+    (mask, "next_boundary", unshifted_next_boundary, "mask_keeps_every_reachable_block"),
+    (mask, "in_mask", lambda _, block, __: 0 <= block, "mask_keeps_only_reachable_blocks"),
+    (
+        attention,
+        "tail_blocks",
+        lambda window, size, at: at.ceil_div(window, size),
+        "hit_has_every_block_attention_reads",
+    ),
+    (
+        attention,
+        "tail_blocks",
+        lambda window, size, at: at.ceil_div(window - size, size),
+        "hit_has_every_block_attention_reads",
+    ),
+    (
+        attention,
+        "attends",
+        lambda query, token, window: (
+            token <= query if window is None else (token <= query) & (query - token <= window)
+        ),
+        "hit_has_every_block_attention_reads",
+    ),
+    (hits, "run_start", off_by(1, hits.run_start), "hit_has_every_block_attention_reads"),
+    (hits, "run_start", off_by(1, hits.run_start), "eagle_needs_tail_plus_one"),
+    (hits, "run_start", off_by(-1, hits.run_start), "eagle_needs_tail_plus_one"),
+    (hits, "run_end", lambda _, boundary: boundary, "eagle_needs_tail_plus_one"),
+    (
+        hits,
+        "has_required_run",
+        lambda group, boundary, cached, at: at.for_all(
+            at.maximum(hits.run_start(group, boundary), 0), boundary, cached
+        ),
+        "hit_has_every_block_attention_reads",
+    ),
+    (
+        hits,
+        "has_required_run",
+        lambda group, boundary, cached, at: at.for_all(0, hits.run_end(group, boundary), cached),
+        "lookup_returns_longest_valid_hit",
+    ),
+    (
+        hits,
+        "within_reach",
+        lambda group, boundary, _, horizon: hits.run_end(group, boundary) <= horizon,
+        "lookup_returns_longest_valid_hit",
+    ),
+    (
+        hits,
+        "within_reach",
+        lambda group, boundary, cap, _: hits.run_end(group, boundary) <= cap,
+        "lookup_returns_longest_valid_hit",
+    ),
+]
+
+
+@pytest.mark.parametrize(("module", "clause", "broken", "claim"), BROKEN)
+def test_broken_clause_is_refuted(
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    clause: str,
+    broken: Callable[..., Any],
+    claim: str,
+) -> None:
+    monkeypatch.setattr(module, clause, broken)
+    refuted = [r for r in prove([claim]) if r.status is Status.REFUTED]
+    assert refuted
+    assert {r.claim for r in refuted} == {claim}
+    assert all(r.counterexample is not None for r in refuted)
