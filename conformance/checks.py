@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import partial
 
 from conformance.configurations import Configuration
@@ -19,7 +18,7 @@ from conformance.exploration import (
 )
 from conformance.findings import Evidence, Signature, block_role, smallest
 from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Subject
-from spec.claims import Divergence
+from spec.claims import Divergence, Status
 from spec.hits import longest_valid_hit, required_run
 from spec.mask import in_mask, next_boundary
 
@@ -31,14 +30,6 @@ _ONLY = "mask_keeps_only_reachable_blocks"
 
 _SMALL = 5
 """Requests up to this many blocks are explored for every length, and without merging, too."""
-
-
-class Status(StrEnum):
-    """How an obligation ended."""
-
-    PROVED = "proved"
-    REFUTED = "refuted"
-    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -240,11 +231,19 @@ def _replayed(lookup: Lookup, evidence: Evidence) -> Evidence:
         horizon,
         lambda _group, block: block in cached,
     )
-    answer = replay(configuration, lookup, evidence.max_length, cached)
     hits = candidates(configuration, evidence.max_length)
-    again = _evidence(configuration, hits, evidence.max_length, cached, answer)
-    # The text of an exception may hold addresses, which differ from run to run.
-    if expected != evidence.spec_hit or replace(again, actual=evidence.actual) != evidence:
+    answers = [replay(configuration, lookup, evidence.max_length, cached) for _ in range(2)]
+    again = [
+        # The text of an exception may hold addresses, which differ from run to run.
+        replace(
+            _evidence(configuration, hits, evidence.max_length, cached, answer),
+            actual=evidence.actual,
+        )
+        for answer in answers
+    ]
+    if again[0] != again[1]:
+        raise CannotJudge("lookup does not return the same when it is run twice")
+    if expected != evidence.spec_hit or again[0] != evidence:
         raise ExplorationError(f"a counterexample does not replay: {evidence}")
     return evidence
 

@@ -238,6 +238,7 @@ class Path:
 class _Node:
     decisions: tuple[bool, ...]
     weight: int
+    asked: tuple[int, ...] = ()
     stored: tuple[frozenset[int], ...] = ()
     disputed: tuple[frozenset[int], ...] = ()
 
@@ -319,7 +320,7 @@ def _explore(
                 _merge(level, outcome, node)
         result.suspensions += len(level)
         frontier = [
-            _Node((*node.decisions, cached), node.weight, node.stored, node.disputed)
+            _Node((*node.decisions, cached), node.weight, node.asked, node.stored, node.disputed)
             for node in level.values()
             for cached in (False, True)
         ]
@@ -369,9 +370,14 @@ def _run(
         suspended.append(_suspended_state(frame, index, lookup, pool, merging, hits))
         raise _Suspended
 
-    def decide(_index: int) -> bool | None:
+    def decide(index: int) -> bool | None:
         asked = len(pool.answers)
-        return node.decisions[asked] if asked < len(node.decisions) else None
+        if asked == len(node.decisions):
+            node.asked = (*node.asked, index)
+            return None
+        if node.asked[asked] != index:
+            raise CannotJudge("lookup does not do the same when it is run twice")
+        return node.decisions[asked]
 
     watched = merging is not _Merging.NONE
     pool = SymbolicPool(keys, configuration.hash_block_size, decide, suspend, watched)

@@ -12,7 +12,6 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from multiprocessing.connection import Connection
 
 import z3
@@ -21,14 +20,7 @@ from proofs.interpretation import Bounded, Model, Replay, Z3Interpretation
 from proofs.lemmas import LEMMAS
 from proofs.obligation import Obligation, State, Theorem
 from proofs.theorems import THEOREMS
-
-
-class Status(StrEnum):
-    """What came of an obligation."""
-
-    PROVED = "proved"
-    REFUTED = "refuted"
-    INCONCLUSIVE = "inconclusive"
+from spec.claims import Status
 
 
 class ReplayError(Exception):

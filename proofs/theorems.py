@@ -445,8 +445,7 @@ def _two_hits(
 
     def valid(segments: Term) -> Formula:
         boundary = at.times(segments, group.segment)
-        run = hits.has_required_run(group, boundary, cached, at)
-        return hits.within_reach(group, boundary, cap, horizon) & run
+        return hits.valid_boundary(group, boundary, cap, horizon, cached, at)
 
     some_hits = ("neither hit is empty", (1 <= count) & (1 <= other))
     return count, valid(count), other, valid(other), (*sizes, some_hits)

@@ -17,6 +17,7 @@ from spec.hits import (
     required_run,
     run_end,
     run_start,
+    valid_boundary,
     valid_hit,
     within_reach,
 )
@@ -31,6 +32,14 @@ class Divergence(StrEnum):
     LOST_HIT = "lost hit"
     WASTE = "waste"
     POLICY_CHANGE = "policy change"
+
+
+class Status(StrEnum):
+    """How a claim ended, as a theorem or on real code."""
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,7 @@ CLAIMS: dict[str, Claim] = {
             name="lookup_returns_longest_valid_hit",
             sentence="Lookup returns the longest valid hit, whatever is cached.",
             divergence=Divergence.LOST_HIT,
-            clauses=(within_reach, valid_hit, longest_valid_hit),
+            clauses=(within_reach, valid_boundary, valid_hit, longest_valid_hit),
             symbols=_LOOKUPS,
         ),
         Claim(

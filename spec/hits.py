@@ -26,7 +26,7 @@ def in_required_run(group: BlockGeometry, block: Term, boundary: Term) -> Formul
     Full attention reads every block before the boundary, a sliding window its tail. EAGLE/MTP
     adds the lookahead block: the key and value that a draft layer keeps for the last token
     before the boundary depend on the token after it, which only the hash of the next block
-    vouches for.
+    vouches for. Boundary 0 is no hit and has no required run.
     """
     return (0 <= block) & (run_start(group, boundary) <= block) & (block < run_end(group, boundary))
 
@@ -60,6 +60,19 @@ def within_reach(
     return (boundary <= cap_blocks) & (run_end(group, boundary) <= horizon_blocks)
 
 
+def valid_boundary(
+    group: BlockGeometry,
+    boundary: Term,
+    cap_blocks: Term,
+    horizon_blocks: Term,
+    cached: Callable[[Term], Formula],
+    arithmetic: Arithmetic = INTEGERS,
+) -> Formula:
+    """Whether one group can serve a hit that ends at ``boundary`` >= 1 (all in blocks)."""
+    reach = within_reach(group, boundary, cap_blocks, horizon_blocks)
+    return reach & has_required_run(group, boundary, cached, arithmetic)
+
+
 def valid_hit(
     groups: Sequence[Group],
     alignment_tokens: int,
@@ -79,13 +92,16 @@ def valid_hit(
         return True
     if length < 0 or length % alignment_tokens:
         return False
-    for index, group in enumerate(groups):
-        shape, size = geometry(group, alignment_tokens), group.block_size
-        boundary = length // size
-        reach = within_reach(shape, boundary, cap // size, horizon // size)
-        if not reach or not has_required_run(shape, boundary, partial(cached, index)):
-            return False
-    return True
+    return all(
+        valid_boundary(
+            geometry(group, alignment_tokens),
+            length // group.block_size,
+            cap // group.block_size,
+            horizon // group.block_size,
+            partial(cached, index),
+        )
+        for index, group in enumerate(groups)
+    )
 
 
 def longest_valid_hit(

@@ -17,7 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from conformance.configurations import Profile
 from conformance.exploration import ExplorationError
 from conformance.ledger import LedgerError, load
-from proofs.prover import ReplayError, Status, prove_in_subprocess
+from proofs.prover import ReplayError, prove_in_subprocess
+from spec.claims import Status
 from vllm_integration import gate, rendering
 from vllm_integration.driver import EnvironmentFailure, InternalFailure, find_python
 from vllm_integration.gate import Verdict
@@ -148,15 +149,24 @@ def prove(
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, help="Seconds that all proofs may take.")
     ] = 300.0,
+    output: Annotated[
+        Format, typer.Option("--format", help="Text for people, JSON for programs.")
+    ] = Format.TEXT,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show every obligation.")
+    ] = False,
 ) -> None:
     """Prove the spec's theorems, for all block sizes, windows, alignments and positions."""
     try:
         results = prove_in_subprocess(claim or None, timeout_seconds=timeout)
     except ValueError as unknown:
-        _fail(Verdict.USAGE, str(unknown), Format.TEXT)
+        _fail(Verdict.USAGE, str(unknown), output)
     except ReplayError as error:
-        _fail(Verdict.INTERNAL, f"hitproof is wrong, please report it: {error}", Format.TEXT)
-    rendering.print_proofs(results, _stdout())
+        _fail(Verdict.INTERNAL, f"hitproof is wrong, please report it: {error}", output)
+    if output is Format.JSON:
+        typer.echo(json.dumps(rendering.proofs_json(results), indent=2))
+    else:
+        rendering.print_proofs(results, _stdout(), verbose)
     statuses = {result.status for result in results}
     if Status.REFUTED in statuses:
         raise typer.Exit(int(Verdict.DIVERGES))

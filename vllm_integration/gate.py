@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from conformance.checks import CHECKS, Status
+from conformance.checks import CHECKS
 from conformance.configurations import Configuration, Profile, configurations
 from conformance.findings import Evidence, Finding, finding, smallest
 from conformance.ledger import Entry, Judgement, judge
-from spec.claims import CLAIMS
+from spec.claims import CLAIMS, Status
 from vllm_integration.driver import Worker, WorkerGone
 from vllm_integration.targets import Target
 

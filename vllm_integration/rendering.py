@@ -1,16 +1,18 @@
 """Reports as people and as programs read them."""
 
+from collections import Counter
+from collections.abc import Sized
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from conformance.checks import Status
 from conformance.configurations import MODELS
 from conformance.findings import Finding
 from conformance.ledger import Entry
 from proofs.prover import ProofResult
+from spec.claims import Status
 from vllm_integration.gate import Report, Verdict
 
 _MOST_INCONCLUSIVE = 5
@@ -149,17 +151,20 @@ def _print_coverage(report: Report, console: Console) -> None:
 
 
 def _print_verdict(report: Report, console: Console) -> None:
-    known = len(report.judgement.known)
-    divergences = "divergence" if known == 1 else "divergences"
+    known = report.judgement.known
     words = {
         Verdict.CONFORMS: "[bold green]conforms[/]"
-        + (f", {known} known {divergences}" if known else ""),
-        Verdict.DIVERGES: f"[bold red]diverges[/], {len(report.judgement.new)} new findings, "
-        f"{len(report.judgement.stale)} stale ledger entries",
-        Verdict.INCONCLUSIVE: f"[bold yellow]inconclusive[/], {len(report.unsettled)} obligations "
-        f"not settled",
+        + (f", {_count(known, 'known divergence')}" if known else ""),
+        Verdict.DIVERGES: f"[bold red]diverges[/], {_count(report.judgement.new, 'new finding')}, "
+        f"{_count(report.judgement.stale, 'stale ledger entry', 'stale ledger entries')}",
+        Verdict.INCONCLUSIVE: "[bold yellow]inconclusive[/], "
+        f"{_count(report.unsettled, 'obligation')} not settled",
     }
     console.print(f"vLLM {escape(report.target.name)}: {words[report.verdict]}", highlight=False)
+
+
+def _count(things: Sized, one: str, many: str = "") -> str:
+    return f"{len(things)} {one if len(things) == 1 else many or one + 's'}"
 
 
 def _scientific(number: int) -> str:
@@ -170,19 +175,59 @@ def _scientific(number: int) -> str:
     return f"{digits[0]}.{digits[1]}e{len(digits) - 1}"
 
 
-def print_proofs(results: list[ProofResult], console: Console) -> None:
-    """The table of `hitproof prove`."""
-    table = Table("claim", "obligation", "status", "resources", "seconds")
+def print_proofs(results: list[ProofResult], console: Console, verbose: bool) -> None:
+    """What `hitproof prove` prints: a line a claim, or with ``verbose`` a line an obligation."""
+    table = Table("claim", "obligations", "status", "mutants refuted", "resources", "seconds")
+    by_claim: dict[str, list[ProofResult]] = {}
     for result in results:
-        colour = {"proved": "green", "refuted": "red"}.get(str(result.status), "yellow")
+        by_claim.setdefault(result.claim, []).append(result)
+    for claim, parts in by_claim.items():
+        counts = Counter(part.status for part in parts)
         table.add_row(
-            result.claim,
-            escape(result.obligation),
-            f"[{colour}]{result.status}[/]",
-            str(result.resource_count),
-            f"{result.seconds:.2f}",
+            claim,
+            str(len(parts)),
+            ", ".join(f"{n} {_coloured(status)}" for status, n in counts.items()),
+            str(sum(len(part.mutants) for part in parts)),
+            str(sum(part.resource_count for part in parts)),
+            f"{sum(part.seconds for part in parts):.2f}",
         )
+        for part in parts if verbose else []:
+            table.add_row(
+                "",
+                escape(part.obligation),
+                _coloured(part.status),
+                str(len(part.mutants)),
+                str(part.resource_count),
+                f"{part.seconds:.2f}",
+            )
     console.print(table)
     for result in results:
-        if str(result.status) != "proved":
-            console.print(f"{result.claim}: {escape(result.detail)}", highlight=False)
+        if result.status is not Status.PROVED:
+            console.print(
+                f"{_coloured(result.status)}: {result.claim}, {escape(result.obligation)}: "
+                f"{escape(result.detail)}",
+                highlight=False,
+            )
+
+
+def _coloured(status: Status) -> str:
+    colours = {Status.PROVED: "green", Status.REFUTED: "red", Status.INCONCLUSIVE: "yellow"}
+    return f"[{colours[status]}]{status}[/]"
+
+
+def proofs_json(results: list[ProofResult]) -> list[dict[str, Any]]:
+    """What `hitproof prove --format json` prints."""
+    return [
+        {
+            "claim": result.claim,
+            "obligation": result.obligation,
+            "status": str(result.status),
+            "detail": result.detail,
+            "resources": result.resource_count,
+            "seconds": round(result.seconds, 3),
+            "premises": None if result.premises is None else str(result.premises),
+            "counterexample": None if result.counterexample is None else str(result.counterexample),
+            "mutants": {name: str(model) for name, model in result.mutants.items()},
+        }
+        for result in results
+    ]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conformance.checks import CHECKS, Status, check_lookup, check_mask
+from conformance.checks import CHECKS, check_lookup, check_mask
 from conformance.configurations import (
     MODELS,
     Configuration,
@@ -27,7 +27,7 @@ from conformance.tests.subjects_for_tests import (
     wider_segment,
 )
 from spec.attention import tail_blocks
-from spec.claims import CLAIMS
+from spec.claims import CLAIMS, Status
 from spec.groups import GroupKind
 
 SLIDING = GroupKind.SLIDING_WINDOW

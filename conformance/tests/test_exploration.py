@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.checks import Status, check_lookup
+from conformance.checks import check_lookup
 from conformance.configurations import Configuration, single_group
 from conformance.exploration import BudgetExceeded, explore, replay
 from conformance.reference_subject import ReferenceLookup
@@ -19,6 +19,7 @@ from conformance.tests.subjects_for_tests import (
     shorter_tail,
     unchanged,
 )
+from spec.claims import Status
 from spec.groups import GroupKind
 from spec.hits import longest_valid_hit
 
@@ -189,6 +190,20 @@ def test_what_cannot_be_judged_is_said(how: Any, sentence: str) -> None:
     configuration = single_group(SLIDING, 1, 1, 2, False, 3)
     with pytest.raises(CannotJudge, match=sentence):
         explore(configuration, OddLookup(configuration, how), 3)
+
+
+def test_a_lookup_that_changes_its_mind_is_not_judged() -> None:
+    runs = itertools.count()
+
+    def fickle(pool: Any, keys: list[bytes]) -> LookupAnswer:
+        first = next(runs) % len(keys)
+        for i in range(first, len(keys)):
+            pool.get_cached_block(keys[i], [0])
+        return LookupAnswer(0, [[]])
+
+    configuration = single_group(SLIDING, 1, 1, 2, False, 4)
+    with pytest.raises(CannotJudge, match="twice"):
+        explore(configuration, OddLookup(configuration, fickle), 4)
 
 
 def test_a_spent_budget_is_no_result() -> None:

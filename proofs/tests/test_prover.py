@@ -18,12 +18,12 @@ from proofs.prover import (
     ProofResult,
     ReplayError,
     Settings,
-    Status,
     prove,
     prove_in_subprocess,
     prove_obligation,
 )
 from proofs.theorems import THEOREMS
+from spec.claims import Status
 from spec.terms import Formula
 
 CLAIM = "mask_keeps_every_reachable_block"
