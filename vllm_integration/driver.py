@@ -63,7 +63,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 cwd=scratch / "work",
-                env=_environment(),
+                env=_environment(target),
                 start_new_session=True,
             )
         except OSError as error:
@@ -164,13 +164,14 @@ def find_python(python: str) -> str:
     return os.path.abspath(found)
 
 
-def _environment() -> dict[str, str]:
-    """What the worker may know: no secrets of ours, no network, no writing into checkouts."""
+def _environment(target: Target) -> dict[str, str]:
+    """What the worker may know: no secrets, no network, no bytecode into what is not ours."""
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+    if target.root is None or not target.root.is_relative_to(cache_directory()):
+        kept["PYTHONDONTWRITEBYTECODE"] = "1"
     return kept | {
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
         "CUDA_VISIBLE_DEVICES": "",
-        "PYTHONPYCACHEPREFIX": str(cache_directory() / "bytecode"),
     }

@@ -75,8 +75,8 @@ def _import_target(message: dict[str, Any]) -> VllmSubject:
         raise _import_failed(error, root) from error
     except BaseException as error:
         raise _import_failed(error, root) from error
-    found = os.path.realpath(sys.modules["vllm"].__file__ or "")
-    if root is not None and not found.startswith(os.path.realpath(root) + os.sep):
+    found = os.path.abspath(sys.modules["vllm"].__file__ or "")
+    if root is not None and not found.startswith(root + os.sep):
         raise _Refused(
             Failure.ENVIRONMENT,
             f"{sys.executable} imports vllm from {found}, not from {root}; name an interpreter "

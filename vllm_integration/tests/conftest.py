@@ -1,0 +1,72 @@
+"""Real releases for tests, copies of them with one fault each, and the command."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vllm_integration.targets import resolve
+
+MANAGERS = "vllm/v1/core/single_type_kv_cache_manager.py"
+
+Edits = dict[str, str]
+Copy = Callable[[str, Edits], Path]
+
+
+@cache
+def release(version: str) -> Path:
+    """The root of a real release, fetched from the package index on first use."""
+    root = resolve(version).root
+    assert root is not None
+    return root
+
+
+@pytest.fixture
+def broken_copy(tmp_path: Path) -> Copy:
+    """Makes a copy of a release whose managers are edited; the rest is linked, not copied."""
+
+    def copy(version: str, edits: Edits) -> Path:
+        original, root = release(version), tmp_path / "checkout"
+        shutil.copytree(original, root, copy_function=os.symlink)
+        text = (original / MANAGERS).read_text()
+        for old, new in edits.items():
+            assert text.count(old) >= 1, f"{old!r} is not in {version}"
+            text = text.replace(old, new)
+        (root / MANAGERS).unlink()
+        (root / MANAGERS).write_text(text)
+        return root
+
+    return copy
+
+
+def hitproof(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as users do."""
+    return subprocess.run(
+        [sys.executable, "-c", "from vllm_integration.cli import main; main()"]
+        + [str(argument) for argument in arguments],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def check_json(*arguments: object) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON of `hitproof check --quick`."""
+    result = hitproof("check", "--quick", "--format", "json", *arguments)
+    return result.returncode, json.loads(result.stdout)
+
+
+def one_sentence(result: subprocess.CompletedProcess[str]) -> str:
+    """What was said on failure: one sentence on standard error, and no traceback."""
+    lines = [line for line in result.stderr.splitlines() if line.startswith("hitproof: ")]
+    assert len(lines) == 1, result.stderr
+    assert "Traceback" not in result.stdout + result.stderr
+    return lines[0].removeprefix("hitproof: ")

@@ -1,0 +1,117 @@
+"""The command: its help, its exit codes, and the examples in README."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from conformance.exploration import ExplorationError
+from proofs.prover import ProofResult, ReplayError
+from spec.claims import Status
+from vllm_integration import cli
+from vllm_integration.driver import InternalFailure
+from vllm_integration.tests.conftest import hitproof, one_sentence
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_version() -> None:
+    assert re.fullmatch(r"hitproof \d+\.\d+\.\d+\n", hitproof("--version").stdout)
+
+
+@pytest.mark.parametrize("command", [[], ["check"], ["prove"]])
+def test_help_documents_the_exit_codes(command: list[str]) -> None:
+    result = hitproof(*command, "--help")
+    assert result.returncode == 0
+    text = " ".join(result.stdout.split())
+    assert " ".join(cli.EXIT_CODES.split()) in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check"],
+        ["check", "0.33.0", "--no-such-option"],
+        ["check", "0.33.0", "--format", "yaml"],
+        ["check", "0.33.0", "--timeout", "0"],
+        ["check", "0.33.0", "--ledger", "no-such-file.toml"],
+        ["check", "not a target"],
+        ["prove", "no_such_claim"],
+        ["no-such-command"],
+    ],
+)
+def test_bad_arguments_exit_2(arguments: list[str]) -> None:
+    result = hitproof(*arguments)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    assert result.stderr
+
+
+@pytest.mark.parametrize(
+    "error", [ExplorationError("made to fail"), InternalFailure("made to fail"), OSError("odd")]
+)
+def test_an_internal_error_exits_4(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "resolve", fail)
+    monkeypatch.setattr("sys.argv", ["hitproof", "check", "0.33.0"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 4
+    assert "hitproof is wrong" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        ([ProofResult("c", "o", Status.PROVED)], 0),
+        ([ProofResult("c", "o", Status.PROVED), ProofResult("c", "p", Status.REFUTED, "why")], 1),
+        ([ProofResult("c", "o", Status.INCONCLUSIVE, "gave up")], 3),
+        ([], 3),
+        (ReplayError("made to fail"), 4),
+    ],
+)
+def test_prove_exit_codes(
+    outcome: list[ProofResult] | Exception, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prove(*_: object, **__: object) -> list[ProofResult]:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(cli, "prove_in_subprocess", prove)
+    result = CliRunner().invoke(cli.app, ["prove"])
+    assert result.exit_code == code, result.output
+
+
+def examples() -> list[tuple[str, str]]:
+    """Each command in a console block of README, with the output shown under it."""
+    blocks = re.findall(r"^```console\n(.*?)^```", README.read_text(), flags=re.M | re.S)
+    pairs = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks), flags=re.M)
+    return [(command, output) for command, output in pairs if command.startswith("hitproof ")]
+
+
+def without_times(text: str) -> list[str]:
+    """The lines of an output, without what differs from run to run."""
+    text = re.sub(r"[\d.]+ s$|\b\d+\.\d\d\b", "TIME", text, flags=re.M)
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def test_readme_has_examples() -> None:
+    assert {command.split()[1] for command, _ in examples()} >= {"check", "prove"}
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(("command", "shown"), examples())
+def test_readme_examples_are_what_is_printed(command: str, shown: str) -> None:
+    result = hitproof(*shlex.split(command)[1:])
+    assert without_times(result.stdout) == without_times(shown)
+
+
+def test_a_failure_is_one_sentence() -> None:
+    assert "is no target" in one_sentence(hitproof("check", "not-a-target"))

@@ -1,0 +1,138 @@
+"""The gate on real releases and on copies of them with one fault each."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vllm_integration.cli import LEDGER
+from vllm_integration.tests.conftest import Copy, check_json, hitproof, release
+
+pytestmark = pytest.mark.release
+
+LOOKAHEAD_LEFT_OUT = {
+    "claim": "mask_keeps_every_reachable_block",
+    "divergence": "lost hit",
+    "kind": "sliding_window",
+    "eagle": True,
+    "pattern": "the lookahead block is left out",
+}
+
+
+def signatures(report: dict[str, Any], where: str = "findings") -> list[dict[str, Any]]:
+    return [finding["signature"] for finding in report[where]]
+
+
+@pytest.mark.parametrize("profile", [["--quick"], []])
+def test_0_22_1_leaves_out_the_lookahead_block(profile: list[str]) -> None:
+    result = hitproof("check", *profile, "--format", "json", "0.22.1")
+    report = json.loads(result.stdout)
+    assert (result.returncode, report["verdict"]) == (1, "diverges")
+    assert signatures(report) == [LOOKAHEAD_LEFT_OUT]
+    (finding,) = report["findings"]
+    assert finding["class"] == "lost hit"
+    assert finding["given"] == [
+        "sliding window, block size 1, window 2, alignment 2, EAGLE on",
+        "a request of 3 blocks, registered after 3 tokens",
+    ]
+    assert "lookahead" in finding["spec"]
+    assert "block 2 is not registered" in finding["actual"]
+    assert [line.split()[0] for line in finding["strip"]] == [
+        "block",
+        "reachable",
+        "registered",
+        "#",
+    ]
+    path, line = finding["source"].split(":")
+    assert (
+        "def _cache_block_mask"
+        in (release("0.22.1") / path).read_text().splitlines()[int(line) - 1]
+    )
+
+
+def test_0_23_0_keeps_it() -> None:
+    code, report = check_json("0.23.0")
+    assert (code, report["verdict"]) == (0, "conforms")
+    assert LOOKAHEAD_LEFT_OUT not in signatures(report) + signatures(report, "known_divergences")
+
+
+def test_0_21_0_registers_blocks_that_no_hit_can_use() -> None:
+    code, report = check_json("0.21.0")
+    assert code == 1
+    assert {finding["class"] for finding in report["findings"]} == {"waste"}
+
+
+def test_the_newest_release_conforms_and_every_obligation_is_settled() -> None:
+    result = hitproof("check", "--format", "json", "0.33.0")
+    report = json.loads(result.stdout)
+    assert (result.returncode, report["verdict"]) == (0, "conforms")
+    assert {o["status"] for o in report["obligations"]} == {"proved", "refuted"}
+    assert {o["claim"] for o in report["obligations"]} >= {LOOKAHEAD_LEFT_OUT["claim"]}
+    for obligation in report["obligations"]:
+        assert obligation["paths"] > 0
+        assert obligation["states"] > 0
+        assert obligation["configuration"]["block_size"] > 0
+    models = {o["configuration"]["model"].split(" ")[0] for o in report["obligations"]}
+    assert {"Gemma-4-like", "gpt-oss-like", "DeepSeek-V4-like"} <= models
+    assert report["target"] == {"name": "0.33.0", "version": "0.33.0"}
+    assert all(entry["reason"] for entry in report["known_divergences"])
+
+
+def test_a_removed_ledger_entry_and_a_stale_one_make_it_diverge(tmp_path: Path) -> None:
+    first, *others = re.split(r"^(?=\[\[divergence\]\])", LEDGER.read_text(), flags=re.M)[1:]
+    removed = tmp_path / "removed.toml"
+    removed.write_text("".join(others))
+    code, report = check_json("--ledger", removed, "0.33.0")
+    assert (code, len(report["findings"]), len(report["stale_ledger_entries"])) == (1, 1, 0)
+    stale = tmp_path / "stale.toml"
+    stale.write_text(LEDGER.read_text() + first.replace("one boundary short", "no such pattern"))
+    code, report = check_json("--ledger", stale, "0.33.0")
+    assert (code, len(report["findings"]), len(report["stale_ledger_entries"])) == (1, 0, 1)
+
+
+FAULTS = {
+    "the consumer ignores EAGLE": (
+        "0.23.0",
+        {"if use_eagle:\n            # Need to drop": "if False:\n            # Need to drop"},
+        {"eagle_needs_tail_plus_one", "mask_keeps_every_reachable_block"},
+    ),
+    "the mask is not shifted": (
+        "0.23.0",
+        {"shift = 1 if use_eagle else 0": "shift = 0"},
+        {"mask_keeps_every_reachable_block"},
+    ),
+    "the lookup accepts a run one block short": (
+        "0.33.0",
+        {">= sliding_window_contiguous_blocks": ">= sliding_window_contiguous_blocks - 1"},
+        {"hit_has_every_block_attention_reads", "eagle_needs_tail_plus_one"},
+    ),
+    "the lookup of full attention does not stop at a miss": (
+        "0.33.0",
+        {
+            "            if not cached_block:\n                break": (
+                "            if not cached_block:\n                continue"
+            )
+        },
+        {"hit_has_every_block_attention_reads"},
+    ),
+    "the lookup raises on a miss": (
+        "0.33.0",
+        {
+            "            else:\n                num_contiguous_blocks = 0": (
+                "            else:\n                raise KeyError(i)"
+            )
+        },
+        {"lookup_returns_longest_valid_hit"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_caught(fault: str, broken_copy: Copy) -> None:
+    version, edits, claims = FAULTS[fault]
+    code, report = check_json(broken_copy(version, edits))
+    assert (code, report["verdict"]) == (1, "diverges")
+    assert {finding["claim"] for finding in report["findings"]} >= claims
+    assert report["target"]["version"] == version
