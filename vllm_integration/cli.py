@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -207,7 +208,7 @@ def main() -> NoReturn:
         raise
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(int(Verdict.INTERNAL))
+        sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
         typer.echo(f"hitproof: hitproof is wrong, please report it: {error!r}", err=True)
         if os.environ.get("HITPROOF_TRACEBACK"):
