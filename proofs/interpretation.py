@@ -176,6 +176,11 @@ class Z3Interpretation:
         left, right = self._term(left), self._term(right)
         return z3.If(left >= right, left, right)
 
+    def minimum(self, left: Term, right: Term) -> Term:
+        """A case distinction."""
+        left, right = self._term(left), self._term(right)
+        return z3.If(left <= right, left, right)
+
     def for_all(self, start: Term, end: Term, holds: Callable[[Term], Formula]) -> Formula:
         """A quantifier, instantiated at the blocks whose membership is mentioned."""
         index = z3.FreshInt("index", self.context)

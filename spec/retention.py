@@ -1,0 +1,91 @@
+"""Retention: which hits the producer promises to keep possible, and the blocks that takes.
+
+Dense retention keeps every hit possible (`spec.mask`). Sparse retention (vLLM PR #43447) keeps
+a few boundaries and drops the rest of a sliding window's blocks. Its contract:
+
+- a *resend* of the prompt and an *extension* of it hit what dense retention would give them;
+- with an interval of R tokens, a *sibling* that shares the first p tokens hits at least what
+  dense retention would give it, rounded down to a multiple of R;
+- a prefix seen to be shared by several requests is treated like a prompt of its own (the
+  *junction*), so that the next sibling hits it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+
+from spec.groups import BlockGeometry, ConfigurationError
+from spec.hits import in_required_run
+from spec.mask import in_mask
+from spec.terms import INTEGERS, Arithmetic, Formula, Term
+
+
+class LookaheadHorizon(StrEnum):
+    """How far past the cap a lookup may peek for the lookahead block: a policy of the release.
+
+    The coordinator of one group is always ``CAPPED``.
+    """
+
+    CAPPED = "capped"
+    """No further than ``num_tokens - 1``; vLLM 0.20 to 0.31."""
+    HASHED = "hashed"
+    """As far as tokens are hashed; vLLM 0.32 and later."""
+
+
+def horizon(policy: LookaheadHorizon, num_tokens: int) -> int:
+    """The lookahead horizon, in tokens, of a request of ``num_tokens`` tokens."""
+    return num_tokens - 1 if policy is LookaheadHorizon.CAPPED else num_tokens
+
+
+def check_interval(interval: int | None, alignment_tokens: int) -> None:
+    """Refuse a retention interval that no boundary falls on.
+
+    None is dense retention, 0 keeps the latest replayable boundary only. Raises
+    `ConfigurationError`. vLLM: ``_validate_prefix_cache_retention_interval``.
+    """
+    if interval is not None and (interval < 0 or interval % alignment_tokens):
+        raise ConfigurationError(
+            f"a retention interval is a multiple of the alignment ({alignment_tokens} tokens), "
+            f"0 for the latest boundary only, or none for dense; {interval} is none of these"
+        )
+
+
+def replay_boundary(
+    cap: Term,
+    horizon_tokens: Term,
+    lookahead_tokens: Term,
+    alignment_tokens: Term,
+    arithmetic: Arithmetic = INTEGERS,
+) -> Term:
+    """The longest hit of a request when all its blocks below the horizon are cached, in tokens.
+
+    ``lookahead_tokens`` is the largest block size of a group that drops a lookahead block, 0
+    without EAGLE: a hit of L tokens needs L <= cap and L + lookahead <= horizon. A resend of a
+    prompt of n tokens has the cap n - 1 and the horizon of its policy; an extension of the
+    prompt finds n tokens cached, so n is both. vLLM: ``replay_boundaries``.
+    """
+    limit = arithmetic.minimum(cap, horizon_tokens - lookahead_tokens)
+    return arithmetic.maximum(arithmetic.multiple_at_most(limit, alignment_tokens), 0)
+
+
+def in_retained_mask(
+    group: BlockGeometry,
+    block: Term,
+    replays: Sequence[Term],
+    interval: Term | None = None,
+    arithmetic: Arithmetic = INTEGERS,
+) -> Formula:
+    """Whether the producer registers ``block`` under sparse retention.
+
+    ``replays`` are the boundaries that resends, extensions and junctions promise, ``interval``
+    the blocks from one promised sibling boundary to the next, or None; all in blocks. A block
+    is kept when it is in the required run of a promised boundary, and boundary 0 is no hit.
+    vLLM: ``reachable_block_mask`` with a ``retention_interval``.
+    """
+    first, *others = replays
+    kept = (1 <= first) & in_required_run(group, block, first)
+    for boundary in others:
+        kept = kept | ((1 <= boundary) & in_required_run(group, block, boundary))
+    if interval is None:
+        return kept
+    return kept | in_mask(replace(group, segment=interval), block, arithmetic)
