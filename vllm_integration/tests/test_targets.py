@@ -570,8 +570,10 @@ def test_threads_in_parallel_fetch_once(index: Index) -> None:
 def test_the_index_is_ours_or_pips_or_the_default(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    config = tmp_path / "pip.conf"
-    monkeypatch.setenv("PIP_CONFIG_FILE", str(config))
+    config = tmp_path / "pip/pip.conf"
+    config.parent.mkdir()
+    monkeypatch.delenv("PIP_CONFIG_FILE", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("HITPROOF_INDEX_URL", "http://ours.invalid")
     monkeypatch.setenv("PIP_INDEX_URL", "http://pips.invalid")
     assert targets._index_url() == "http://ours.invalid"
