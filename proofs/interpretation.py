@@ -28,12 +28,6 @@ class Interpretation(Arithmetic, Protocol):
     def block_set(self, name: str) -> Callable[[Term], Formula]:
         """An arbitrary set of blocks, as its membership test."""
 
-    def times(self, count: Term, unit: Term) -> Term:
-        """The product; ``count`` blocks of ``unit`` tokens, or segments of ``unit`` blocks."""
-
-    def floor_div(self, dividend: Term, divisor: Term) -> Term:
-        """Greatest integer q with ``q * divisor <= dividend``, for ``divisor >= 1``."""
-
     def implies(self, premise: Formula, conclusion: Formula) -> Formula:
         """Whether the conclusion holds if the premise does."""
 
@@ -102,14 +96,6 @@ class Replay(IntegerArithmetic):
     def block_set(self, name: str) -> Callable[[int], bool]:
         """The model's set; blocks it does not name are not in it."""
         return frozenset(self._model.block_sets[name]).__contains__
-
-    def times(self, count: int, unit: int) -> int:
-        """Python's product."""
-        return count * unit
-
-    def floor_div(self, dividend: int, divisor: int) -> int:
-        """Python's quotient, which rounds down below zero too."""
-        return dividend // divisor
 
     def implies(self, premise: bool, conclusion: bool) -> bool:
         """Material implication."""
