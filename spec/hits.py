@@ -41,9 +41,9 @@ def in_required_run(
 
     Full attention reads every block before the boundary, a sliding window its tail, chunked
     local attention those of the chunk that the boundary lies in, Mamba the one state block that
-    ends there. EAGLE/MTP adds the lookahead block: the key and value that a draft layer keeps for the last token
-    before the boundary depend on the token after it, which only the hash of the next block
-    vouches for. Boundary 0 is no hit and has no required run.
+    ends there. EAGLE/MTP adds the lookahead block: the key and value that a draft layer keeps
+    for the last token before the boundary depend on the token after it, which only the hash of
+    the next block vouches for. Boundary 0 is no hit and has no required run.
     """
     start = run_start(group, boundary, arithmetic)
     return (0 <= block) & (start <= block) & (block < run_end(group, boundary))
@@ -105,8 +105,8 @@ def valid_hit(
 
     ``groups`` are as `share_eagle` gives them and ``alignment_tokens`` is their `alignment`,
     or a multiple of it; ``cap`` and ``horizon`` (the lookahead horizon) are in tokens. No hit,
-    ``length`` 0, is always valid. Groups that opt out of prefix caching require nothing. vLLM: the hit length that ``find_longest_cache_hit`` may
-    return.
+    ``length`` 0, is always valid. Groups that opt out of prefix caching require nothing. vLLM:
+    the hit length that ``find_longest_cache_hit`` may return.
     """
     if length == 0:
         return True

@@ -135,4 +135,4 @@ def test_sizes_that_do_not_belong_to_the_kind_are_refused(
     kind: GroupKind, sizes: dict[str, int]
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"window|chunk"):
-        Group(kind, 4, **sizes)
+        Group(kind, 4, sizes.get("window"), False, sizes.get("chunk"))
