@@ -28,12 +28,6 @@ class Interpretation(Arithmetic, Protocol):
     def block_set(self, name: str) -> Callable[[Term], Formula]:
         """An arbitrary set of blocks, as its membership test."""
 
-    def times(self, count: Term, unit: Term) -> Term:
-        """The product; ``count`` blocks of ``unit`` tokens, or segments of ``unit`` blocks."""
-
-    def floor_div(self, dividend: Term, divisor: Term) -> Term:
-        """Greatest integer q with ``q * divisor <= dividend``, for ``divisor >= 1``."""
-
     def implies(self, premise: Formula, conclusion: Formula) -> Formula:
         """Whether the conclusion holds if the premise does."""
 
@@ -103,14 +97,6 @@ class Replay(IntegerArithmetic):
         """The model's set; blocks it does not name are not in it."""
         return frozenset(self._model.block_sets[name]).__contains__
 
-    def times(self, count: int, unit: int) -> int:
-        """Python's product."""
-        return count * unit
-
-    def floor_div(self, dividend: int, divisor: int) -> int:
-        """Python's quotient, which rounds down below zero too."""
-        return dividend // divisor
-
     def implies(self, premise: bool, conclusion: bool) -> bool:
         """Material implication."""
         return conclusion or not premise
@@ -135,6 +121,7 @@ class Z3Interpretation:
         self.context = z3.Context()
         self._assumptions: list[Formula] = []
         self._memberships: list[Term] = []
+        self._quotients: dict[tuple[object, int, int], tuple[Term, Term, Term]] = {}
 
     def assumptions(self) -> list[Formula]:
         """What the terms built so far take for granted."""
@@ -186,7 +173,11 @@ class Z3Interpretation:
         index = z3.FreshInt("index", self.context)
         assumptions, memberships = len(self._assumptions), len(self._memberships)
         body = holds(index)
-        if len(self._assumptions) > assumptions:
+        elsewhere = self._term(0)
+        if any(
+            not z3.substitute(assumption, (index, elsewhere)).eq(assumption)
+            for assumption in self._assumptions[assumptions:]
+        ):
             raise NotImplementedError("a quotient under a quantifier would not be one witness")
         return z3.ForAll(
             [index],
@@ -208,13 +199,16 @@ class Z3Interpretation:
         dividend: Term,
         divisor: Term,
     ) -> Term:
-        quotient = z3.FreshInt("quotient", self.context)
-        divisor = self._term(divisor)
-        # Without the guard a divisor of 0 would make the assumptions contradictory.
-        self._assumptions.append(
-            z3.Implies(divisor >= 1, fits(self, quotient, self._term(dividend), divisor))
-        )
-        return quotient
+        dividend, divisor = z3.simplify(self._term(dividend)), self._term(divisor)
+        key = fits, dividend.get_id(), divisor.get_id()
+        if key not in self._quotients:
+            quotient = z3.FreshInt("quotient", self.context)
+            self._quotients[key] = quotient, dividend, divisor
+            # Without the guard a divisor of 0 would make the assumptions contradictory.
+            self._assumptions.append(
+                z3.Implies(divisor >= 1, fits(self, quotient, dividend, divisor))
+            )
+        return self._quotients[key][0]
 
     def _term(self, value: Term) -> Term:
         return z3.IntVal(value, self.context) if isinstance(value, int) else value

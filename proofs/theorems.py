@@ -3,24 +3,36 @@
 Statements call the spec's own functions; they add only the unknowns, the hypotheses and, where
 something exists, a witness for it. Names of unknowns: positions and windows are in tokens,
 ``block``, ``boundary``, ``segment``, ``tail`` and ``contiguous`` in blocks, ``count`` and
-``other`` in segments.
+``other`` in segments; ``block_size``, ``window`` and ``chunk`` are in tokens.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from typing import Any
 
 from proofs.interpretation import Interpretation
 from proofs.obligation import Mutant, Obligation, Statement, Theorem
 from spec import attention, hits, mask
-from spec.groups import BlockGeometry, GroupKind
+from spec.groups import BlockGeometry, Group, GroupKind, geometry
 from spec.terms import Formula, Term
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
-KINDS = (FULL, SLIDING)
+CHUNKED, MAMBA = GroupKind.CHUNKED_LOCAL, GroupKind.MAMBA
+KINDS = (FULL, SLIDING, CHUNKED, MAMBA)
 """The kinds of group that the theorems are about."""
+
+
+def _lookaheads(kind: GroupKind) -> tuple[int, ...]:
+    """The lookaheads, in blocks, that groups of the kind have with EAGLE off and on."""
+    window = 1 if kind is SLIDING else None
+    chunk = 1 if kind is CHUNKED else None
+    groups = (Group(kind, 1, window, eagle, chunk) for eagle in (False, True))
+    return tuple(dict.fromkeys(geometry(group, 1).lookahead for group in groups))
+
+
+CASES = tuple((kind, lookahead) for kind in KINDS for lookahead in _lookaheads(kind))
+"""Each kind with each lookahead that it can have."""
 
 _Hypotheses = tuple[tuple[str, Formula], ...]
 
@@ -32,14 +44,26 @@ def _case(name: str, kind: GroupKind, lookahead: int | None = None) -> str:
     return f"{name}[{kind}, {'with' if lookahead else 'without'} lookahead]"
 
 
+def _chunks(at: Interpretation) -> tuple[Term, Term, _Hypotheses]:
+    """Any block size and any chunk; neither need divide the other."""
+    block_size, chunk = at.integer("block_size"), at.integer("chunk")
+    some_block = ("a block holds at least one token", 1 <= block_size)
+    some_chunk = ("a chunk holds at least one token", 1 <= chunk)
+    return block_size, chunk, (some_block, some_chunk)
+
+
 def _any_group(
     at: Interpretation, kind: GroupKind, lookahead: int
 ) -> tuple[BlockGeometry, _Hypotheses]:
     """Any group of that kind, seen in blocks."""
     segment = at.integer("segment")
     some_segment = ("a segment is at least one block", 1 <= segment)
-    if kind is FULL:
+    if kind in (FULL, MAMBA):
         return BlockGeometry(kind, segment, 0, lookahead), (some_segment,)
+    if kind is CHUNKED:
+        block_size, chunk, some_tokens = _chunks(at)
+        group = BlockGeometry(kind, segment, 0, lookahead, block_size, chunk)
+        return group, (some_segment, *some_tokens)
     tail = at.integer("tail")
     some_tail = ("a tail is not negative", 0 <= tail)
     return BlockGeometry(kind, segment, tail, lookahead), (some_segment, some_tail)
@@ -50,17 +74,28 @@ def _any_group(
 
 def _attending_group(
     at: Interpretation, kind: GroupKind, window_slip: int
-) -> tuple[BlockGeometry, Term, Term, _Hypotheses]:
-    """Any group of that kind, seen in tokens: also its block size and window."""
+) -> tuple[BlockGeometry, Term, Callable[[Term, Term], Formula], _Hypotheses]:
+    """Any group of that kind, seen in tokens: also its block size and what attends to what."""
+    # The run before one boundary does not depend on where the next one is.
+    if kind is CHUNKED:
+        block_size, chunk, sizes = _chunks(at)
+        group = BlockGeometry(kind, 1, 0, 0, block_size, chunk)
+        return group, block_size, _attends(at, None, chunk), sizes
     block_size = at.integer("block_size")
     some_block = ("a block holds at least one token", 1 <= block_size)
-    # The run before one boundary does not depend on where the next one is.
     if kind is FULL:
-        return BlockGeometry(kind, 1, 0, 0), block_size, None, (some_block,)
+        return BlockGeometry(kind, 1, 0, 0), block_size, _attends(at, None, None), (some_block,)
     window = at.integer("window")
     tail = attention.tail_blocks(window + window_slip, block_size, at)
     some_window = ("a window holds at least the token itself", 1 <= window)
-    return BlockGeometry(kind, 1, tail, 0), block_size, window, (some_block, some_window)
+    group = BlockGeometry(kind, 1, tail, 0)
+    return group, block_size, _attends(at, window, None), (some_block, some_window)
+
+
+def _attends(
+    at: Interpretation, window: Term | None, chunk: Term | None
+) -> Callable[[Term, Term], Formula]:
+    return partial(attention.attends, window=window, chunk=chunk, arithmetic=at)
 
 
 def _holds(at: Interpretation, block: Term, token: Term, block_size: Term) -> Formula:
@@ -71,7 +106,7 @@ def _read_is_required(
     at: Interpretation, kind: GroupKind, window_slip: int = 0, boundary_slip: int = 0
 ) -> Statement:
     boundary, block = at.integer("boundary"), at.integer("block")
-    group, block_size, window, sizes = _attending_group(at, kind, window_slip)
+    group, block_size, attends, sizes = _attending_group(at, kind, window_slip)
     query, token = at.integer("query"), at.integer("token")
     first = at.times(boundary, block_size)
     return Statement(
@@ -81,9 +116,9 @@ def _read_is_required(
             ("the block holds the token", _holds(at, block, token, block_size)),
             ("the token is part of the hit", token < first),
             ("the query is computed after the hit", first <= query),
-            ("the query reads the token", attention.attends(query, token, window)),
+            ("the query reads the token", attends(query, token)),
         ),
-        hits.in_required_run(group, block, boundary + boundary_slip),
+        hits.in_required_run(group, block, boundary + boundary_slip, at),
     )
 
 
@@ -91,28 +126,60 @@ def _required_is_read(
     at: Interpretation, kind: GroupKind, window_slip: int = 0, boundary_slip: int = 0
 ) -> Statement:
     boundary, block = at.integer("boundary"), at.integer("block")
-    group, block_size, window, sizes = _attending_group(at, kind, window_slip)
-    required = hits.in_required_run(group, block, boundary + boundary_slip)
+    group, block_size, attends, sizes = _attending_group(at, kind, window_slip)
+    required = hits.in_required_run(group, block, boundary + boundary_slip, at)
     first, last_token = at.times(boundary, block_size), at.times(block + 1, block_size) - 1
     return Statement(
         (*sizes, ("the block is in the required run", required)),
         (0 <= last_token)
         & _holds(at, block, last_token, block_size)
         & (last_token < first)
-        & attention.attends(first, last_token, window),
+        & attends(first, last_token),
     )
 
 
 def _first_query_suffices(at: Interpretation, kind: GroupKind, first_slip: int = 0) -> Statement:
     first, query, token = at.integer("length"), at.integer("query"), at.integer("token")
-    window = None if kind is FULL else at.integer("window")
+    *_, attends, sizes = _attending_group(at, kind, window_slip=0)
     return Statement(
         (
+            *sizes,
             ("the token is part of the hit", token < first),
             ("the query is computed after the hit", first <= query),
-            ("the query reads the token", attention.attends(query, token, window)),
+            ("the query reads the token", attends(query, token)),
         ),
-        attention.attends(first + first_slip, token, window),
+        attends(first + first_slip, token),
+    )
+
+
+def _read_state_is_required(at: Interpretation, boundary_slip: int = 0) -> Statement:
+    boundary, block, block_size = (at.integer(n) for n in ("boundary", "block", "block_size"))
+    last_token = at.times(block + 1, block_size) - 1
+    length = at.times(boundary, block_size)
+    return Statement(
+        (
+            ("a block holds at least one token", 1 <= block_size),
+            ("positions start at 0", 0 <= last_token),
+            (
+                "the state is as of the block's last token",
+                attention.reads_state(length, last_token),
+            ),
+        ),
+        hits.in_required_run(BlockGeometry(MAMBA, 1, 0, 0), block, boundary + boundary_slip, at),
+    )
+
+
+def _required_state_is_read(at: Interpretation, boundary_slip: int = 0) -> Statement:
+    boundary, block, block_size = (at.integer(n) for n in ("boundary", "block", "block_size"))
+    group = BlockGeometry(MAMBA, 1, 0, 0)
+    required = hits.in_required_run(group, block, boundary + boundary_slip, at)
+    last_token = at.times(block + 1, block_size) - 1
+    return Statement(
+        (
+            ("a block holds at least one token", 1 <= block_size),
+            ("the block is in the required run", required),
+        ),
+        (0 <= last_token) & attention.reads_state(at.times(boundary, block_size), last_token),
     )
 
 
@@ -122,7 +189,7 @@ def _hit_has_required_block(
     boundary, block = at.integer("boundary"), at.integer("block")
     group, sizes = _any_group(at, kind, lookahead)
     cached = at.block_set("cached")
-    required = hits.in_required_run(group, block, boundary + boundary_slip)
+    required = hits.in_required_run(group, block, boundary + boundary_slip, at)
     return Statement(
         (
             *sizes,
@@ -135,7 +202,31 @@ def _hit_has_required_block(
 
 
 def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
-    for kind in KINDS:
+    yield Obligation(
+        _case("read_state_is_required", MAMBA),
+        "The block that keeps the state to resume from is in the required run.",
+        _read_state_is_required,
+        (
+            Mutant(
+                "earlier_boundary",
+                "It is in that of a hit one block shorter.",
+                partial(_read_state_is_required, boundary_slip=-1),
+            ),
+        ),
+    )
+    yield Obligation(
+        _case("required_state_is_read", MAMBA),
+        "Resuming reads the state in each block of the required run.",
+        _required_state_is_read,
+        (
+            Mutant(
+                "later_boundary",
+                "It reads the state in each block of that of a hit one block longer.",
+                partial(_required_state_is_read, boundary_slip=1),
+            ),
+        ),
+    )
+    for kind in (FULL, SLIDING, CHUNKED):
         sliding = kind is SLIDING
         yield Obligation(
             _case("every_read_block_is_required", kind),
@@ -184,7 +275,7 @@ def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
                     "A token of the hit that some later query reads is read by the second one.",
                     partial(_first_query_suffices, kind=kind, first_slip=1),
                 )
-                if sliding
+                if kind is not FULL
                 else Mutant(
                     "query_within_the_hit",
                     "A token of the hit that some later query reads is read by the query two "
@@ -193,25 +284,21 @@ def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
                 ),
             ),
         )
-        for lookahead in (0, 1):
-            yield Obligation(
-                _case("hit_has_each_required_block", kind, lookahead),
-                "When the required run is cached, so is each block in it.",
-                partial(_hit_has_required_block, kind=kind, lookahead=lookahead),
-                (
-                    Mutant(
-                        "later_boundary",
-                        "When the required run is cached, so is each block in that of the next "
-                        "block edge.",
-                        partial(
-                            _hit_has_required_block,
-                            kind=kind,
-                            lookahead=lookahead,
-                            boundary_slip=1,
-                        ),
-                    ),
+    for kind, lookahead in CASES:
+        case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
+        yield Obligation(
+            _case("hit_has_each_required_block", kind, lookahead),
+            "When the required run is cached, so is each block in it.",
+            partial(_hit_has_required_block, **case),
+            (
+                Mutant(
+                    "later_boundary",
+                    "When the required run is cached, so is each block in that of the next block "
+                    "edge.",
+                    partial(_hit_has_required_block, **case, boundary_slip=1),
                 ),
-            )
+            ),
+        )
 
 
 # --- eagle_needs_tail_plus_one -------------------------------------------------------------
@@ -226,6 +313,16 @@ def _group_and_need(
     sizes = (*sizes, ("the hit is not empty", 1 <= boundary))
     if kind is FULL:
         return group, boundary, boundary + lookahead, sizes
+    if kind is MAMBA:
+        return group, boundary, 1, sizes
+    if kind is CHUNKED:
+        first_block = at.integer("first_block")
+        first_token = at.multiple_at_most(
+            at.times(boundary, group.block_size), group.chunk
+        )  # of the chunk that the boundary lies in
+        holds = _holds(at, first_block, first_token, group.block_size)
+        begins = ("the block holds the first token of the boundary's chunk", holds)
+        return group, boundary, boundary - first_block + lookahead, (*sizes, begins)
     if near_start:
         cut = ("the tail reaches past the start of the request", boundary < group.tail)
         return group, boundary, boundary + lookahead, (*sizes, cut)
@@ -256,14 +353,14 @@ def _less_does_not_suffice(
 ) -> Statement:
     group, boundary, need, sizes = _group_and_need(at, kind, lookahead, near_start)
     count = at.integer("contiguous")
-    first = at.maximum(hits.run_start(group, boundary), 0)
+    first = at.maximum(hits.run_start(group, boundary, at), 0)
     return Statement(
         (
             *sizes,
             ("a count is not negative", 0 <= count),
             ("fewer blocks than needed are contiguous", count < need + slip),
         ),
-        hits.in_required_run(group, first, boundary)
+        hits.in_required_run(group, first, boundary, at)
         & at.negation(_among_last(group, boundary, count, first)),
     )
 
@@ -275,20 +372,22 @@ def _run_is_exact(
     block = at.integer("block")
     return Statement(
         sizes,
-        hits.in_required_run(group, block, boundary)
+        hits.in_required_run(group, block, boundary, at)
         == _among_last(group, boundary, need + slip, block),
     )
 
 
 def _eagle_needs_tail_plus_one() -> Iterable[Obligation]:
-    for kind, near_start, where in (
-        (SLIDING, False, "tail"),
-        (SLIDING, True, "tail_cut_at_the_start"),
-        (FULL, False, "every_block"),
+    for kind, near_start, where, run in (
+        (SLIDING, False, "tail", "the tail"),
+        (SLIDING, True, "tail_cut_at_the_start", "every block"),
+        (FULL, False, "every_block", "every block"),
+        (CHUNKED, False, "chunk", "those of the boundary's chunk"),
+        (MAMBA, False, "one_state", "the state block"),
     ):
-        for lookahead in (1, 0):
+        for lookahead in reversed(_lookaheads(kind)):
             case: dict[str, Any] = {"kind": kind, "lookahead": lookahead, "near_start": near_start}
-            need = "every block" if near_start or kind is FULL else "the tail"
+            need = run
             need += " and the lookahead block" if lookahead else ""
             yield Obligation(
                 _case(f"{where}_suffices", kind, lookahead),
@@ -359,7 +458,7 @@ def _required_suffices(
     cached = at.block_set("cached")
 
     def cached_if_required(block: Term) -> Formula:
-        required = hits.in_required_run(group, block, boundary + boundary_slip)
+        required = hits.in_required_run(group, block, boundary + boundary_slip, at)
         return at.implies(required, cached(block))
 
     every_block = hits.run_end(group, boundary)
@@ -379,7 +478,7 @@ def _less_is_invalid(
     boundary, block = at.integer("boundary"), at.integer("block")
     group, sizes = _any_group(at, kind, lookahead)
     cached = at.block_set("cached")
-    required = hits.in_required_run(group, block, boundary + boundary_slip)
+    required = hits.in_required_run(group, block, boundary + boundary_slip, at)
     without = hits.has_required_run(group, boundary, lambda i: cached(i) & (i != block), at)
     return Statement(
         (
@@ -479,7 +578,7 @@ def _longest_is_one(
 
 
 def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
-    for kind, lookahead in product(KINDS, (0, 1)):
+    for kind, lookahead in CASES:
         case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
         yield Obligation(
             _case("more_cached_blocks_keep_a_hit_valid", kind, lookahead),
@@ -597,14 +696,14 @@ def _reachable_is_kept(
         (
             *sizes,
             ("the hit is not empty", 1 <= count),
-            ("the block is in its required run", hits.in_required_run(group, block, boundary)),
+            ("the block is in its required run", hits.in_required_run(group, block, boundary, at)),
         ),
         mask.in_mask(masked, block + block_slip, at),
     )
 
 
 def _mask_keeps_every_reachable_block() -> Iterable[Obligation]:
-    for kind, lookahead in product(KINDS, (0, 1)):
+    for kind, lookahead in CASES:
         case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
         mutants = [
             Mutant(
@@ -646,25 +745,29 @@ def _kept_is_reachable(
     kind: GroupKind,
     lookahead: int,
     mask_lookahead: int | None = None,
+    mask_kind: GroupKind | None = None,
     tail_slip: int = 0,
     count_slip: int = 0,
 ) -> Statement:
     block = at.integer("block")
     group, sizes = _any_group(at, kind, lookahead)
     masked = _altered(
-        group, tail_slip, lookahead=lookahead if mask_lookahead is None else mask_lookahead
+        group,
+        tail_slip,
+        kind=mask_kind or kind,
+        lookahead=lookahead if mask_lookahead is None else mask_lookahead,
     )
     # The boundary that shows it: the first whose run ends after the block.
     passed = at.floor_div(block - group.lookahead, group.segment)
     count = at.maximum(passed + 1, 1) + count_slip
     return Statement(
         (*sizes, ("the block is in the mask", mask.in_mask(masked, block, at))),
-        (1 <= count) & hits.in_required_run(group, block, at.times(count, group.segment)),
+        (1 <= count) & hits.in_required_run(group, block, at.times(count, group.segment), at),
     )
 
 
 def _mask_keeps_only_reachable_blocks() -> Iterable[Obligation]:
-    for kind, lookahead in product(KINDS, (0, 1)):
+    for kind, lookahead in CASES:
         case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
         mutants = [
             Mutant(
@@ -689,6 +792,14 @@ def _mask_keeps_only_reachable_blocks() -> Iterable[Obligation]:
                         partial(_kept_is_reachable, **case, mask_lookahead=1),
                     )
                 )
+        if kind in (CHUNKED, MAMBA):
+            mutants.append(
+                Mutant(
+                    "mask_of_every_block",
+                    "So is any block, as vLLM 0.33.0 has it.",
+                    partial(_kept_is_reachable, **case, mask_kind=FULL),
+                )
+            )
         yield Obligation(
             _case("kept_block_is_reachable", kind, lookahead),
             "A block in the mask is in the required run of some boundary.",

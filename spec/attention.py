@@ -2,21 +2,43 @@
 
 A request that resumes after a hit of L tokens computes the tokens at positions L, L+1, ...
 Each of them attends to earlier tokens; those before L are read from cached blocks, so every
-block that holds one of them must be there. Nothing else must.
+block that holds one of them must be there. Nothing else must. Mamba layers do not attend: they
+carry all they need of the past in one state.
 """
 
 from spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 
-def attends(query: Term, token: Term, window: Term | None) -> Formula:
+def attends(
+    query: Term,
+    token: Term,
+    window: Term | None,
+    chunk: Term | None = None,
+    arithmetic: Arithmetic = INTEGERS,
+) -> Formula:
     """Whether the token at position ``query`` attends to the token at position ``token``.
 
     Causal attention, positions in tokens. With a sliding ``window`` of w tokens a token sees
     itself and the w - 1 tokens before it (Beltagy et al., Longformer, 2020; Jiang et al.,
-    Mistral 7B, 2023; vLLM's ``SlidingWindowSpec.sliding_window``). None: full attention.
+    Mistral 7B, 2023; vLLM's ``SlidingWindowSpec.sliding_window``). With a local ``chunk`` of C
+    tokens it sees itself and the tokens before it in its own chunk, where chunks start at the
+    multiples of C (Llama 4; vLLM's ``ChunkedLocalAttentionSpec.attention_chunk_size``). None of
+    either: full attention.
     """
     causal = token <= query
+    if chunk is not None:
+        return causal & (arithmetic.multiple_at_most(query, chunk) <= token)
     return causal if window is None else causal & (query - token < window)
+
+
+def reads_state(length: Term, token: Term) -> Formula:
+    """Whether resuming after a hit of ``length`` tokens reads the state as of ``token``.
+
+    A Mamba layer goes on from its state after the last token of the hit and reads nothing else.
+    Positions in tokens, from 0. In align mode each block keeps one state, the one as of the
+    block's last token (vLLM's ``MambaSpec`` with ``mamba_cache_mode`` "align").
+    """
+    return token == length - 1
 
 
 def tail_blocks(window: Term, block_size: Term, arithmetic: Arithmetic = INTEGERS) -> Term:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from spec.attention import attends, tail_blocks
+from spec.attention import attends, reads_state, tail_blocks
 from spec.hits import (
     has_required_run,
     in_required_run,
@@ -64,11 +64,15 @@ class Claim:
 _LOOKUPS = (
     "FullAttentionManager.find_longest_cache_hit",
     "SlidingWindowManager.find_longest_cache_hit",
+    "ChunkedLocalAttentionManager.find_longest_cache_hit",
+    "MambaManager.find_longest_cache_hit",
 )
 _MASKS = (
     "SlidingWindowManager.reachable_block_mask",
     "SlidingWindowManager._cache_block_mask",
     "SingleTypeKVCacheManager.cache_blocks",
+    "MambaManager.reachable_block_mask",
+    "MambaManager.cache_blocks",
 )
 
 CLAIMS: dict[str, Claim] = {
@@ -76,16 +80,25 @@ CLAIMS: dict[str, Claim] = {
     for claim in (
         Claim(
             name="hit_has_every_block_attention_reads",
-            sentence="A hit is served only when every block that attention reads before it "
-            "is cached, and the served block table holds those blocks.",
+            sentence="A hit is served only when every block that attention reads before it, or "
+            "the state that Mamba resumes from, is cached, and the served block table holds "
+            "those blocks.",
             divergence=Divergence.UNSOUND,
-            clauses=(attends, tail_blocks, run_start, in_required_run, has_required_run),
+            clauses=(
+                attends,
+                reads_state,
+                tail_blocks,
+                run_start,
+                in_required_run,
+                has_required_run,
+            ),
             symbols=_LOOKUPS,
         ),
         Claim(
             name="eagle_needs_tail_plus_one",
             sentence="With EAGLE or MTP a hit is served only when the block just past it is "
-            "cached, too, and then dropped: a sliding window needs tail + 1 contiguous blocks.",
+            "cached, too, and then dropped: a sliding window needs tail + 1 contiguous blocks. "
+            "A Mamba state is never dropped.",
             divergence=Divergence.UNSOUND,
             clauses=(in_required_run, run_end, required_run),
             symbols=(*_LOOKUPS, "SlidingWindowManager._contiguous_blocks_for_hit"),

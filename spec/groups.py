@@ -18,6 +18,9 @@ class GroupKind(StrEnum):
 
     FULL_ATTENTION = "full_attention"
     SLIDING_WINDOW = "sliding_window"
+    CHUNKED_LOCAL = "chunked_local"
+    MAMBA = "mamba"
+    """In align mode: each block keeps the state as of its last token."""
 
 
 @dataclass(frozen=True, order=True)
@@ -27,29 +30,39 @@ class Group:
     Attributes:
         kind: how its layers attend.
         block_size: b, tokens in a block.
-        window: w, tokens that a sliding-window layer sees, itself included; None for full
-            attention.
+        window: w, tokens that a sliding-window layer sees, itself included; None for other
+            kinds.
         eagle: whether an EAGLE or MTP draft layer lives in the group (``is_eagle_group``).
+        chunk: C, tokens in a chunk of local attention; None for other kinds.
+            vLLM: ``attention_chunk_size``.
+        prefix_cacheable: False when the group opts out of prefix caching, so that hits ask
+            nothing of it (a ring buffer, say). vLLM: ``KVCacheSpec.prefix_cacheable``.
     """
 
     kind: GroupKind
     block_size: int
     window: int | None = None
     eagle: bool = False
+    chunk: int | None = None
+    prefix_cacheable: bool = True
 
     def __post_init__(self) -> None:
         if self.block_size < 1:
             raise ConfigurationError(
                 f"a block holds at least one token; block size {self.block_size} is not possible"
             )
-        if self.kind is GroupKind.SLIDING_WINDOW:
-            if self.window is None or self.window < 1:
+        self._check("window", self.window, GroupKind.SLIDING_WINDOW)
+        self._check("chunk", self.chunk, GroupKind.CHUNKED_LOCAL)
+
+    def _check(self, what: str, tokens: int | None, kind: GroupKind) -> None:
+        if self.kind is kind:
+            if tokens is None or tokens < 1:
                 raise ConfigurationError(
-                    f"a sliding-window group needs a window of at least one token, "
-                    f"not {self.window}"
+                    f"a {kind.replace('_', '-')} group needs a {what} of at least one token, "
+                    f"not {tokens}"
                 )
-        elif self.window is not None:
-            raise ConfigurationError(f"a {self.kind} group takes no window, not {self.window}")
+        elif tokens is not None:
+            raise ConfigurationError(f"a {self.kind} group takes no {what}, not {tokens}")
 
 
 @dataclass(frozen=True)
@@ -62,29 +75,39 @@ class BlockGeometry:
         kind: how the group's layers attend.
         segment: P, blocks from one boundary to the next (alignment / block size), >= 1.
         tail: t, blocks before a boundary that a sliding window reaches into, >= 0. Not
-            looked at for full attention.
+            looked at for other kinds.
         lookahead: 1 when EAGLE/MTP must match and drop one block past the boundary, else 0.
+        block_size: b, tokens in a block. Looked at for chunked local attention only, whose
+            chunks need not start on a block edge.
+        chunk: C, tokens in a chunk. Looked at for chunked local attention only.
     """
 
     kind: GroupKind
     segment: Term
     tail: Term
     lookahead: Term
+    block_size: Term = 1
+    chunk: Term = 1
 
 
 def alignment(groups: Sequence[Group]) -> int:
     """The alignment A in tokens: the least common multiple of the block sizes.
 
-    A hit must end on a block edge in every group. vLLM: ``scheduler_block_size``.
+    A hit must end on a block edge in every group that takes part in prefix caching. vLLM:
+    ``scheduler_block_size``, a multiple of this when groups opt out. Raises
+    `ConfigurationError` when all do, as ``HybridKVCacheCoordinator`` refuses to start.
     """
-    return math.lcm(*(group.block_size for group in groups))
+    sizes = [group.block_size for group in groups if group.prefix_cacheable]
+    if not sizes:
+        raise ConfigurationError("hits need at least one group that does prefix caching")
+    return math.lcm(*sizes)
 
 
 def share_eagle(groups: Sequence[Group], use_eagle: bool) -> tuple[Group, ...]:
     """The groups as lookup treats them: who must match and drop a lookahead block.
 
     With EAGLE on and no group flagged, every group is (vLLM does not know where the draft
-    layers live). Groups of equal kind, block size and window are looked up together, so one
+    layers live). Groups that are equal but for the flag are looked up together, so one
     flag serves them all. With EAGLE off nobody drops. vLLM: ``eagle_group_ids`` and
     ``HybridKVCacheCoordinator.verify_and_split_kv_cache_groups``.
     """
@@ -99,6 +122,9 @@ def share_eagle(groups: Sequence[Group], use_eagle: bool) -> tuple[Group, ...]:
 def geometry(group: Group, alignment_tokens: int) -> BlockGeometry:
     """The group in blocks, for hits that end on multiples of ``alignment_tokens``.
 
+    A Mamba group never looks ahead, EAGLE or not: draft models have no Mamba layers, and a state
+    cannot be rewound by dropping a block.
+
     Raises `ConfigurationError` when the alignment is not a multiple of the block size.
     """
     if alignment_tokens < 1 or alignment_tokens % group.block_size:
@@ -110,5 +136,7 @@ def geometry(group: Group, alignment_tokens: int) -> BlockGeometry:
         kind=group.kind,
         segment=alignment_tokens // group.block_size,
         tail=0 if group.window is None else tail_blocks(group.window, group.block_size),
-        lookahead=int(group.eagle),
+        lookahead=int(group.eagle and group.kind is not GroupKind.MAMBA),
+        block_size=group.block_size,
+        chunk=1 if group.chunk is None else group.chunk,
     )

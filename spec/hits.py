@@ -10,9 +10,23 @@ Cached = Callable[[int, Term], Formula]
 """``cached(g, i)``: whether block i of group g (an index into the groups) is cached."""
 
 
-def run_start(group: BlockGeometry, boundary: Term) -> Term:
-    """First block of the required run at ``boundary``, in blocks; below 0 means from block 0."""
-    return 0 if group.kind is GroupKind.FULL_ATTENTION else boundary - group.tail
+def run_start(group: BlockGeometry, boundary: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
+    """First block of the required run at ``boundary``, in blocks; below 0 means from block 0.
+
+    Chunked local attention starts in the block that holds the first token of the boundary's
+    chunk. A boundary that starts a chunk itself gives the boundary: nothing before it is read.
+    """
+    match group.kind:
+        case GroupKind.FULL_ATTENTION:
+            return 0
+        case GroupKind.MAMBA:
+            return boundary - 1
+        case GroupKind.CHUNKED_LOCAL:
+            length = arithmetic.times(boundary, group.block_size)
+            first_token = arithmetic.multiple_at_most(length, group.chunk)
+            return arithmetic.floor_div(first_token, group.block_size)
+        case _:
+            return boundary - group.tail
 
 
 def run_end(group: BlockGeometry, boundary: Term) -> Term:
@@ -20,15 +34,19 @@ def run_end(group: BlockGeometry, boundary: Term) -> Term:
     return boundary + group.lookahead
 
 
-def in_required_run(group: BlockGeometry, block: Term, boundary: Term) -> Formula:
+def in_required_run(
+    group: BlockGeometry, block: Term, boundary: Term, arithmetic: Arithmetic = INTEGERS
+) -> Formula:
     """Whether ``block`` must be cached for a hit that ends at ``boundary`` (both in blocks).
 
-    Full attention reads every block before the boundary, a sliding window its tail. EAGLE/MTP
-    adds the lookahead block: the key and value that a draft layer keeps for the last token
-    before the boundary depend on the token after it, which only the hash of the next block
-    vouches for. Boundary 0 is no hit and has no required run.
+    Full attention reads every block before the boundary, a sliding window its tail, chunked
+    local attention those of the chunk that the boundary lies in, Mamba the one state block that
+    ends there. EAGLE/MTP adds the lookahead block: the key and value that a draft layer keeps
+    for the last token before the boundary depend on the token after it, which only the hash of
+    the next block vouches for. Boundary 0 is no hit and has no required run.
     """
-    return (0 <= block) & (run_start(group, boundary) <= block) & (block < run_end(group, boundary))
+    start = run_start(group, boundary, arithmetic)
+    return (0 <= block) & (start <= block) & (block < run_end(group, boundary))
 
 
 def required_run(group: BlockGeometry, boundary: int) -> range:
@@ -44,7 +62,9 @@ def has_required_run(
 ) -> Formula:
     """Whether every block of the required run at ``boundary`` (in blocks) is cached."""
     return arithmetic.for_all(
-        arithmetic.maximum(run_start(group, boundary), 0), run_end(group, boundary), cached
+        arithmetic.maximum(run_start(group, boundary, arithmetic), 0),
+        run_end(group, boundary),
+        cached,
     )
 
 
@@ -85,8 +105,8 @@ def valid_hit(
 
     ``groups`` are as `share_eagle` gives them and ``alignment_tokens`` is their `alignment`,
     or a multiple of it; ``cap`` and ``horizon`` (the lookahead horizon) are in tokens. No hit,
-    ``length`` 0, is always valid. vLLM: the hit length that ``find_longest_cache_hit`` may
-    return.
+    ``length`` 0, is always valid. Groups that opt out of prefix caching require nothing. vLLM:
+    the hit length that ``find_longest_cache_hit`` may return.
     """
     if length == 0:
         return True
@@ -101,6 +121,7 @@ def valid_hit(
             partial(cached, index),
         )
         for index, group in enumerate(groups)
+        if group.prefix_cacheable
     )
 
 

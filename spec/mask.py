@@ -19,7 +19,9 @@ def in_mask(group: BlockGeometry, block: Term, arithmetic: Arithmetic = INTEGERS
     """Whether the producer registers ``block`` under dense retention.
 
     A block is *reachable* when it is in the required run of some boundary P, 2P, ... Later
-    boundaries start their runs later, so the first one whose run ends after the block decides.
+    boundaries never start their runs earlier, so the first one whose run ends after the block
+    decides. For chunked local attention with chunks of whole blocks this leaves out the last
+    block of each chunk: the next boundary starts a new chunk, which does not read it.
     vLLM: ``reachable_block_mask`` (``_cache_block_mask`` in 0.22) as ``cache_blocks`` uses it.
     """
-    return in_required_run(group, block, next_boundary(group, block, arithmetic))
+    return in_required_run(group, block, next_boundary(group, block, arithmetic), arithmetic)

@@ -19,6 +19,12 @@ Formula: TypeAlias = Any
 class Arithmetic(Protocol):
     """The operations whose notation differs between ints and Z3 terms."""
 
+    def times(self, count: Term, unit: Term) -> Term:
+        """The product; ``count`` blocks of ``unit`` tokens, or segments of ``unit`` blocks."""
+
+    def floor_div(self, dividend: Term, divisor: Term) -> Term:
+        """Greatest integer q with ``q * divisor <= dividend``, for ``divisor >= 1``."""
+
     def ceil_div(self, dividend: Term, divisor: Term) -> Term:
         """Least integer q with ``dividend <= q * divisor``, for ``divisor >= 1``."""
 
@@ -37,6 +43,14 @@ class Arithmetic(Protocol):
 
 class IntegerArithmetic:
     """`Arithmetic` on Python ints."""
+
+    def times(self, count: int, unit: int) -> int:
+        """Python's product."""
+        return count * unit
+
+    def floor_div(self, dividend: int, divisor: int) -> int:
+        """Python's quotient, which rounds down below zero too."""
+        return dividend // divisor
 
     def ceil_div(self, dividend: int, divisor: int) -> int:
         """Floor division, rounded up."""

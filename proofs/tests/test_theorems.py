@@ -14,7 +14,7 @@ from proofs.interpretation import Model, Replay
 from proofs.lemmas import LEMMAS
 from proofs.obligation import Obligation, State
 from proofs.prover import ProofResult, Settings, Solver, prove
-from proofs.theorems import KINDS, THEOREMS, _two_hits
+from proofs.theorems import CASES, KINDS, THEOREMS, _two_hits
 from spec import attention, hits, mask
 from spec.claims import CLAIMS, Status
 from spec.groups import Group, GroupKind
@@ -140,27 +140,32 @@ def test_theorems_hold_on_all_small_ints(obligation: Obligation) -> None:
     assert first_model(obligation.state, premises, bound=2) is None
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("lookahead", [0, 1])
+@pytest.mark.parametrize(("kind", "lookahead"), CASES)
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_the_scan_is_about_valid_hits(kind: GroupKind, lookahead: int, data: st.DataObject) -> None:
     """The lookup theorem is about the hits that valid_hit accepts."""
     small = st.integers(1, 5)
-    values = {name: data.draw(small) for name in ("count", "other", "segment", "tail")}
+    values = {
+        name: data.draw(small)
+        for name in ("count", "other", "segment", "tail", "block_size", "chunk")
+    }
     values |= {name: data.draw(st.integers(0, 20)) for name in ("cap", "horizon")}
     missing = data.draw(st.sets(st.integers(0, 20), max_size=3))
     members = tuple(block for block in range(21) if block not in missing)
     model = Model(values, {"cached": members})
     count, valid, *_ = _two_hits(Replay(model), kind, lookahead)
-    window = None if kind is GroupKind.FULL_ATTENTION else values["tail"] + 1
-    group = Group(kind, 1, window, bool(lookahead))
+    # The size of a block matters to chunks only; a tail in blocks is one in tokens at size 1.
+    chunked, sliding = kind is GroupKind.CHUNKED_LOCAL, kind is GroupKind.SLIDING_WINDOW
+    size = values["block_size"] if chunked else 1
+    window, chunk = values["tail"] + 1 if sliding else None, values["chunk"] if chunked else None
+    group = Group(kind, size, window, bool(lookahead), chunk)
     assert valid is hits.valid_hit(
         [group],
-        values["segment"],
-        count * values["segment"],
-        values["cap"],
-        values["horizon"],
+        values["segment"] * size,
+        count * values["segment"] * size,
+        values["cap"] * size,
+        values["horizon"] * size,
         lambda _, block: block in members,
     )
 
@@ -179,6 +184,7 @@ def unshifted_next_boundary(group: Any, block: Any, arithmetic: Any) -> Any:
 
 
 NEXT_BOUNDARY = mask.next_boundary
+ATTENDS = attention.attends
 
 BROKEN = [
     (mask, "next_boundary", late_next_boundary, "mask_keeps_every_reachable_block"),
@@ -199,9 +205,27 @@ BROKEN = [
     (
         attention,
         "attends",
-        lambda query, token, window: (
-            token <= query if window is None else (token <= query) & (query - token <= window)
+        lambda query, token, window, chunk, arithmetic: (
+            ATTENDS(query, token, window, chunk, arithmetic)
+            if window is None
+            else (token <= query) & (query - token <= window)
         ),
+        "hit_has_every_block_attention_reads",
+    ),
+    (
+        attention,
+        "attends",
+        lambda query, token, window, chunk, arithmetic: (
+            ATTENDS(query, token, window, chunk, arithmetic)
+            if chunk is None
+            else (token <= query) & (query - token < chunk)
+        ),
+        "hit_has_every_block_attention_reads",
+    ),
+    (
+        attention,
+        "reads_state",
+        lambda length, token: token == length - 2,
         "hit_has_every_block_attention_reads",
     ),
     (hits, "run_start", off_by(1, hits.run_start), "hit_has_every_block_attention_reads"),
@@ -212,7 +236,7 @@ BROKEN = [
         hits,
         "has_required_run",
         lambda group, boundary, cached, at: at.for_all(
-            at.maximum(hits.run_start(group, boundary), 0), boundary, cached
+            at.maximum(hits.run_start(group, boundary, at), 0), boundary, cached
         ),
         "hit_has_every_block_attention_reads",
     ),
