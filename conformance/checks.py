@@ -1,12 +1,11 @@
 """The checks: each judges one claim, or several at once, on a subject and a configuration."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from conformance.configurations import Configuration
 from conformance.exploration import (
-    BudgetExceeded,
     Candidate,
     Exploration,
     ExplorationError,
@@ -16,9 +15,11 @@ from conformance.exploration import (
     explore,
     replay,
 )
-from conformance.findings import Evidence, Signature, block_role, smallest
+from conformance.findings import ROLES, Evidence, Signature, block_role, smallest
+from conformance.outcomes import Case, CheckResult, finished
+from conformance.retention_check import check_retention
 from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Subject
-from spec.claims import Divergence, Status
+from spec.claims import Divergence
 from spec.hits import longest_valid_hit, required_run
 from spec.mask import in_mask, next_boundary
 
@@ -32,34 +33,15 @@ _SMALL = 5
 """Requests up to this many blocks are explored for every length, and without merging, too."""
 
 
-@dataclass(frozen=True)
-class CheckResult:
-    """What one check did on one configuration.
-
-    Attributes:
-        statuses: for each claim judged, how it ended.
-        evidence: the smallest evidence of each signature that was seen.
-        paths: runs of the subject that were compared with the spec.
-        states: cache states (lookup) or registrations (mask) that they cover.
-        detail: why a claim is inconclusive; empty otherwise.
-    """
-
-    statuses: dict[str, Status]
-    evidence: tuple[Evidence, ...]
-    paths: int
-    states: int
-    detail: str = ""
-
-
 def check_lookup(subject: Subject, configuration: Configuration) -> CheckResult:
     """Judge the lookup for every cache state, up to the configuration's bound in blocks."""
     eagle = (_EAGLE,) if configuration.group.eagle else ()
-    return _finished((_TABLE, *eagle, _LONGEST), partial(_lookup_cases, subject, configuration))
+    return finished((_TABLE, *eagle, _LONGEST), partial(_lookup_cases, subject, configuration))
 
 
 def check_mask(subject: Subject, configuration: Configuration) -> CheckResult:
     """Judge what the producer registers, for a request in one chunk and in many."""
-    return _finished((_KEPT, _ONLY), partial(_mask_cases, subject, configuration))
+    return finished((_KEPT, _ONLY), partial(_mask_cases, subject, configuration))
 
 
 CHECKS: dict[str, Callable[[Subject, Configuration], CheckResult]] = {
@@ -68,42 +50,14 @@ CHECKS: dict[str, Callable[[Subject, Configuration], CheckResult]] = {
     _LONGEST: check_lookup,
     _KEPT: check_mask,
     _ONLY: check_mask,
+    "retention_keeps_resends_and_extensions": check_retention,
+    "retention_keeps_siblings": check_retention,
+    "retention_keeps_only_promised_blocks": check_retention,
 }
 """The check of each claim, by the claim's name."""
 
 
-@dataclass
-class _Case:
-    """A part of a check: how many runs and states it covers, and what diverged."""
-
-    paths: int
-    states: int
-    evidence: list[Evidence]
-    coarse: bool = False
-
-
-def _finished(claims: tuple[str, ...], cases: Callable[[], Iterator[_Case]]) -> CheckResult:
-    done: list[_Case] = []
-    detail = ""
-    try:
-        done.extend(cases())
-    except (CannotJudge, BudgetExceeded) as reason:
-        detail = str(reason)
-    evidence = smallest(item for case in done for item in case.evidence)
-    if any(case.coarse and case.evidence for case in done):
-        detail = detail or "so much diverges that not every way to diverge was told apart"
-    broken = {signature.claim for signature in evidence}
-    unbroken = Status.INCONCLUSIVE if detail or not done else Status.PROVED
-    return CheckResult(
-        statuses={c: Status.REFUTED if c in broken else unbroken for c in claims},
-        evidence=tuple(evidence.values()),
-        paths=sum(case.paths for case in done),
-        states=sum(case.states for case in done),
-        detail=detail or ("" if done else "the bound allows no case"),
-    )
-
-
-def _lookup_cases(subject: Subject, configuration: Configuration) -> Iterator[_Case]:
+def _lookup_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
     lookup = subject.lookup(configuration)
     size, bound = configuration.group.block_size, configuration.num_blocks
     for max_length in _max_lengths(configuration):
@@ -115,7 +69,7 @@ def _lookup_cases(subject: Subject, configuration: Configuration) -> Iterator[_C
             again = _lookup_evidence(configuration, lookup, max_length, apart)
             if smallest(again).keys() != smallest(evidence).keys():
                 raise CannotJudge("the lookup depends on something that merging forgets")
-        yield _Case(len(exploration.paths), 1 << blocks, evidence, exploration.coarse)
+        yield Case(len(exploration.paths), 1 << blocks, evidence, exploration.coarse)
 
 
 def _max_lengths(configuration: Configuration) -> list[int]:
@@ -275,7 +229,7 @@ def _classified(
     return _LONGEST, Divergence.LOST_HIT, f"{run}, {by} short, {step} a segment"
 
 
-def _mask_cases(subject: Subject, configuration: Configuration) -> Iterator[_Case]:
+def _mask_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
     size, bound = configuration.group.block_size, configuration.num_blocks
     shape = configuration.shape
     whole = (bound * size,)
@@ -288,7 +242,7 @@ def _mask_cases(subject: Subject, configuration: Configuration) -> Iterator[_Cas
         except CannotJudge:
             raise
         except Exception as crash:
-            yield _Case(1, 1, [_mask_crash(configuration, chunks, crash)])
+            yield Case(1, 1, [_mask_crash(configuration, chunks, crash)])
             continue
         if len(registered) != bound:
             raise CannotJudge(f"{len(registered)} of {bound} blocks are accounted for")
@@ -297,7 +251,7 @@ def _mask_cases(subject: Subject, configuration: Configuration) -> Iterator[_Cas
             for block in range(bound)
             if registered[block] != wanted[block]
         ]
-        yield _Case(1, 1, evidence)
+        yield Case(1, 1, evidence)
 
 
 def _mask_crash(
@@ -330,8 +284,7 @@ def _mask_evidence(
         spec = f"block {block} is in no required run; do not register it"
         actual = f"block {block} is registered"
     else:
-        role = {"L": "lookahead", "t": "tail", "p": "prefix"}
-        name = role[block_role(configuration, block, boundary)]
+        name = ROLES[block_role(configuration, block, boundary)]
         claim, divergence = _KEPT, Divergence.LOST_HIT
         pattern = f"the {name} block is left out"
         spec = f"block {block} is the {name} block of the hit of {boundary * size} tokens; keep it"

@@ -53,6 +53,9 @@ class Evidence:
         chunks: for a mask, the token counts at which blocks were registered.
         spec: what the spec says, as a hit length or the blocks.
         actual: what the subject did.
+        spec_hit: the hit, in tokens, that the spec promises.
+        actual_hit: the hit that the subject's lookup served; None for a mask, or a crash.
+        retention: the retention interval in tokens; None for dense retention.
     """
 
     signature: Signature
@@ -64,6 +67,7 @@ class Evidence:
     actual: str
     spec_hit: int = 0
     actual_hit: int | None = None
+    retention: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The evidence as JSON; `from_json` reads it."""
@@ -148,11 +152,13 @@ def finding(evidence: Evidence, source: str) -> Finding:
     configuration = evidence.configuration
     given = [configuration.describe()]
     if evidence.max_length is None:
+        after = ", ".join(map(str, evidence.chunks))
         given.append(
-            f"a request of {configuration.num_blocks} blocks, registered after "
-            f"{', '.join(map(str, evidence.chunks))} tokens"
+            f"a request of {configuration.num_blocks} blocks, registered after {after} tokens"
+            if evidence.retention is None
+            else f"a prompt of {after} tokens, retention interval {evidence.retention}"
         )
-        strip = _mask_strip(evidence)
+        strip = _mask_strip(evidence) if evidence.retention is None else _promise_strip(evidence)
     else:
         given.append(
             f"a lookup of at most {evidence.max_length} tokens; cached blocks: "
@@ -182,6 +188,9 @@ def block_role(configuration: Configuration, block: int, boundary: int) -> str:
         return "L"
     return "p" if configuration.group.kind is GroupKind.FULL_ATTENTION else "t"
 
+
+ROLES = {"L": "lookahead", "t": "tail", "p": "prefix"}
+"""What the letters of `block_role` stand for."""
 
 _LEGEND = "# block held   . not   t tail   p prefix   L lookahead   | hit ends   : boundary"
 
@@ -247,5 +256,17 @@ def _mask_strip(evidence: Evidence) -> str:
             ("reachable", needed, None),
             ("registered", held, None),
         ],
+        last,
+    )
+
+
+def _promise_strip(evidence: Evidence) -> str:
+    configuration, last = evidence.configuration, max(evidence.configuration.num_blocks - 1, 0)
+    end = evidence.spec_hit // configuration.group.block_size
+    roles = {block: block_role(configuration, block, end) for block in range(last + 1)}
+    held = {block: "#" if block in evidence.cached else "." for block in range(last + 1)}
+    return _strip(
+        configuration,
+        [("block", _numbers(last), None), ("hit needs", roles, end), ("registered", held, None)],
         last,
     )

@@ -7,6 +7,7 @@ from conformance.configurations import Configuration
 from conformance.subjects import LookupAnswer
 from reference.lookup import find_longest_cache_hit
 from spec.mask import in_mask
+from spec.retention import LookaheadHorizon, horizon, in_retained_mask, replay_boundary
 
 
 class ReferenceLookup:
@@ -38,6 +39,24 @@ class ReferenceSubject:
         full = min(chunks[-1] // configuration.group.block_size, configuration.num_blocks)
         held = [bool(in_mask(configuration.shape, block)) for block in range(full)]
         return held + [False] * (configuration.num_blocks - full)
+
+    lookahead_horizon = LookaheadHorizon.HASHED
+
+    def retained(
+        self, configuration: Configuration, num_tokens: int, interval: int
+    ) -> list[bool] | None:
+        """The spec's retained mask, on the blocks of runs that the prompt completes."""
+        shape, size = configuration.shape, configuration.group.block_size
+        lookahead, align = shape.lookahead * size, configuration.alignment
+        resend_horizon = horizon(self.lookahead_horizon, num_tokens)
+        resend = replay_boundary(num_tokens - 1, resend_horizon, lookahead, align)
+        extension = replay_boundary(num_tokens, num_tokens, lookahead, align)
+        replays = [resend // size, extension // size]
+        every = interval // size or None
+        return [
+            bool(in_retained_mask(shape, block, replays, every))
+            for block in range(num_tokens // size)
+        ]
 
     def source(self, entry: str) -> str:
         """Names the reference instead of a line."""

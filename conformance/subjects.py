@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from conformance.configurations import Configuration
+from spec.retention import LookaheadHorizon
 
 
 class CannotJudge(Exception):
@@ -55,6 +56,20 @@ class Subject(Protocol):
 
         The request is computed in ``chunks``: token counts at which blocks are registered,
         ascending. The result has one entry a block.
+        """
+
+    @property
+    def lookahead_horizon(self) -> LookaheadHorizon:
+        """How far past the cap the lookup over several groups peeks."""
+
+    def retained(
+        self, configuration: Configuration, num_tokens: int, interval: int
+    ) -> list[bool] | None:
+        """Which full blocks the producer registers for a prompt of ``num_tokens`` tokens.
+
+        The group stands beside a full-attention group whose block size is the alignment, under
+        a retention ``interval`` in tokens, 0 for the latest boundary only. None: the subject is
+        older than sparse retention.
         """
 
     def source(self, entry: str) -> str:

@@ -9,12 +9,16 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 
-from proofs.theorems import KINDS, _any_group as any_group, _case as case
 from proofs.interpretation import Interpretation
 from proofs.obligation import Mutant, Obligation, Statement
-from spec import hits, mask, retention
+from proofs.theorems import CASES
+from proofs.theorems import _any_group as any_group
+from proofs.theorems import _case as case
+from spec import hits, retention
 from spec.groups import BlockGeometry, GroupKind
 from spec.terms import Formula, Term
+
+_SPARSE = tuple((kind, n) for kind, n in CASES if kind in retention.SPARSE_KINDS)
 
 _Hypotheses = tuple[tuple[str, Formula], ...]
 
@@ -63,7 +67,7 @@ def _promised_run_is_kept(
     block = at.integer("block")
     group, sizes = any_group(at, kind, lookahead)
     replays = [at.integer("resend"), at.integer("extension")]
-    required = hits.in_required_run(group, block, replays[which])
+    required = hits.in_required_run(group, block, replays[which], at)
     masked = replace(group, lookahead=kept_lookahead)
     return Statement(
         (
@@ -96,7 +100,7 @@ def _sibling_boundary_is_kept(
             *sizes,
             ("the interval is at least one block", 1 <= interval),
             ("the rounded hit is not empty", 1 <= rounded),
-            ("the block is in its required run", hits.in_required_run(group, block, rounded)),
+            ("the block is in its required run", hits.in_required_run(group, block, rounded, at)),
         ),
         retention.in_retained_mask(masked, block, [resend], interval, at),
     )
@@ -122,7 +126,7 @@ def _kept_is_promised(
     group, interval, sizes = _with_interval(at, kind, lookahead)
     masked = replace(group, lookahead=mask_lookahead)
     # The sibling boundary that shows it: the first whose run ends after the block.
-    sibling = mask.next_boundary(replace(group, segment=interval), block, at)
+    sibling = retention.sibling_boundary(group, block, interval, at)
     return Statement(
         (
             *sizes,
@@ -132,9 +136,9 @@ def _kept_is_promised(
                 retention.in_retained_mask(masked, block, [resend, extension], interval, at),
             ),
         ),
-        (hits.in_required_run(group, block, resend) & (1 <= resend))
-        | (hits.in_required_run(group, block, extension) & (1 <= extension))
-        | (hits.in_required_run(group, block, sibling) & (1 <= sibling)),
+        (hits.in_required_run(group, block, resend, at) & (1 <= resend))
+        | (hits.in_required_run(group, block, extension, at) & (1 <= extension))
+        | (hits.in_required_run(group, block, sibling, at) & (1 <= sibling)),
     )
 
 
@@ -144,24 +148,39 @@ def retention_keeps_resends_and_extensions() -> Iterable[Obligation]:
         "no_replay_hits_more",
         "No resend or extension hits more than the replay boundary, whatever is cached.",
         _no_hit_is_longer,
-        (Mutant("lookahead_too_long", "Nor more than that of a longer lookahead.",
-                partial(_no_hit_is_longer, slip=1)),),
+        (
+            Mutant(
+                "lookahead_too_long",
+                "Nor more than that of a longer lookahead.",
+                partial(_no_hit_is_longer, slip=1),
+            ),
+        ),
     )
     yield Obligation(
         "replay_boundary_can_be_served",
         "The replay boundary is a boundary within cap and horizon.",
         _it_can_be_served,
-        (Mutant("lookahead_too_short", "So is that of a shorter lookahead.",
-                partial(_it_can_be_served, slip=-1)),),
+        (
+            Mutant(
+                "lookahead_too_short",
+                "So is that of a shorter lookahead.",
+                partial(_it_can_be_served, slip=-1),
+            ),
+        ),
     )
-    for kind, lookahead, (which, what) in product(KINDS, (0, 1), enumerate(("resend", "extension"))):
+    for (kind, lookahead), (which, what) in product(_SPARSE, enumerate(("resend", "extension"))):
         state = partial(_promised_run_is_kept, kind=kind, lookahead=lookahead, which=which)
         yield Obligation(
             case(f"run_of_{what}_is_kept", kind, lookahead),
             f"Each block in the required run of the {what}'s boundary is kept.",
             partial(state, kept_lookahead=lookahead),
-            (Mutant("another_lookahead", "A mask with another lookahead keeps it, too.",
-                    partial(state, kept_lookahead=lookahead - 1)),),
+            (
+                Mutant(
+                    "another_lookahead",
+                    "A mask with another lookahead keeps it, too.",
+                    partial(state, kept_lookahead=lookahead - 1),
+                ),
+            ),
         )
 
 
@@ -172,28 +191,43 @@ def retention_keeps_siblings() -> Iterable[Obligation]:
         "A hit rounded down to the interval is no longer than the dense one and needs no more "
         "of the shared prefix.",
         _rounded_hit_asks_less,
-        (Mutant("one_block_more", "Nor does a hit one block longer.",
-                partial(_rounded_hit_asks_less, slip=1)),),
+        (
+            Mutant(
+                "one_block_more",
+                "Nor does a hit one block longer.",
+                partial(_rounded_hit_asks_less, slip=1),
+            ),
+        ),
     )
-    for kind, lookahead in product(KINDS, (0, 1)):
+    for kind, lookahead in _SPARSE:
         state = partial(_sibling_boundary_is_kept, kind=kind, lookahead=lookahead)
         yield Obligation(
             case("run_of_rounded_hit_is_kept", kind, lookahead),
             "Each block in the required run of a hit rounded down to the interval is kept.",
             partial(state, kept_lookahead=lookahead),
-            (Mutant("another_lookahead", "A mask with another lookahead keeps it, too.",
-                    partial(state, kept_lookahead=lookahead - 1)),),
+            (
+                Mutant(
+                    "another_lookahead",
+                    "A mask with another lookahead keeps it, too.",
+                    partial(state, kept_lookahead=lookahead - 1),
+                ),
+            ),
         )
 
 
 def retention_keeps_only_promised_blocks() -> Iterable[Obligation]:
     """The obligations of the claim of that name."""
-    for kind, lookahead in product(KINDS, (0, 1)):
+    for kind, lookahead in _SPARSE:
         state = partial(_kept_is_promised, kind=kind, lookahead=lookahead)
         yield Obligation(
             case("kept_block_is_promised", kind, lookahead),
             "A kept block is in the required run of a promised boundary.",
             partial(state, mask_lookahead=lookahead),
-            (Mutant("longer_lookahead", "So is one kept by a mask that looks further ahead.",
-                    partial(state, mask_lookahead=lookahead + 1)),),
+            (
+                Mutant(
+                    "longer_lookahead",
+                    "So is one kept by a mask that looks further ahead.",
+                    partial(state, mask_lookahead=lookahead + 1),
+                ),
+            ),
         )

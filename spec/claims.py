@@ -22,6 +22,13 @@ from spec.hits import (
     within_reach,
 )
 from spec.mask import in_mask, next_boundary
+from spec.retention import (
+    check_interval,
+    horizon,
+    in_retained_mask,
+    replay_boundary,
+    sibling_boundary,
+)
 
 
 class Divergence(StrEnum):
@@ -40,6 +47,8 @@ class Status(StrEnum):
     PROVED = "proved"
     REFUTED = "refuted"
     INCONCLUSIVE = "inconclusive"
+    NOT_APPLICABLE = "not applicable"
+    """The code is older than what the claim is about."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,12 @@ _MASKS = (
     "SingleTypeKVCacheManager.cache_blocks",
     "MambaManager.reachable_block_mask",
     "MambaManager.cache_blocks",
+)
+_RETENTION = (
+    "HybridKVCacheCoordinator.cache_blocks",
+    "SlidingWindowManager.reachable_block_mask",
+    "MambaManager.reachable_block_mask",
+    "replay_boundaries",
 )
 
 CLAIMS: dict[str, Claim] = {
@@ -124,6 +139,29 @@ CLAIMS: dict[str, Claim] = {
             divergence=Divergence.WASTE,
             clauses=(in_mask, next_boundary),
             symbols=_MASKS,
+        ),
+        Claim(
+            name="retention_keeps_resends_and_extensions",
+            sentence="Under sparse retention, too, a resend of a prompt and an extension of it "
+            "hit what dense retention would give them.",
+            divergence=Divergence.LOST_HIT,
+            clauses=(replay_boundary, horizon, in_retained_mask),
+            symbols=_RETENTION,
+        ),
+        Claim(
+            name="retention_keeps_siblings",
+            sentence="With a retention interval, a sibling hits at least what dense retention "
+            "would give it, rounded down to the interval.",
+            divergence=Divergence.LOST_HIT,
+            clauses=(check_interval, sibling_boundary, in_retained_mask),
+            symbols=_RETENTION,
+        ),
+        Claim(
+            name="retention_keeps_only_promised_blocks",
+            sentence="Sparse retention registers no block that no promised hit needs.",
+            divergence=Divergence.WASTE,
+            clauses=(in_retained_mask,),
+            symbols=_RETENTION,
         ),
     )
 }

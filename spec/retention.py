@@ -14,10 +14,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from spec.groups import BlockGeometry, ConfigurationError
+from spec.groups import BlockGeometry, ConfigurationError, GroupKind
 from spec.hits import in_required_run
-from spec.mask import in_mask
+from spec.mask import in_mask, next_boundary
 from spec.terms import INTEGERS, Arithmetic, Formula, Term
+
+SPARSE_KINDS = (GroupKind.SLIDING_WINDOW, GroupKind.MAMBA)
+"""The kinds that sparse retention thins out: those whose runs stay short."""
 
 
 class LookaheadHorizon(StrEnum):
@@ -68,6 +71,16 @@ def replay_boundary(
     return arithmetic.maximum(arithmetic.multiple_at_most(limit, alignment_tokens), 0)
 
 
+def sibling_boundary(
+    group: BlockGeometry, block: Term, interval: Term, arithmetic: Arithmetic = INTEGERS
+) -> Term:
+    """The first sibling boundary whose required run ends after ``block`` (all in blocks).
+
+    ``interval`` is the retention interval, a positive multiple of the segment.
+    """
+    return next_boundary(replace(group, segment=interval), block, arithmetic)
+
+
 def in_retained_mask(
     group: BlockGeometry,
     block: Term,
@@ -80,12 +93,22 @@ def in_retained_mask(
     ``replays`` are the boundaries that resends, extensions and junctions promise, ``interval``
     the blocks from one promised sibling boundary to the next, or None; all in blocks. A block
     is kept when it is in the required run of a promised boundary, and boundary 0 is no hit.
-    vLLM: ``reachable_block_mask`` with a ``retention_interval``.
+    Kinds that are not in `SPARSE_KINDS` keep what dense retention keeps. vLLM:
+    ``reachable_block_mask`` with a ``retention_interval``.
     """
+    if group.kind not in SPARSE_KINDS:
+        return in_mask(group, block, arithmetic)
     first, *others = replays
-    kept = (1 <= first) & in_required_run(group, block, first)
+    kept = _is_promised(group, block, first, arithmetic)
     for boundary in others:
-        kept = kept | ((1 <= boundary) & in_required_run(group, block, boundary))
+        kept = kept | _is_promised(group, block, boundary, arithmetic)
     if interval is None:
         return kept
-    return kept | in_mask(replace(group, segment=interval), block, arithmetic)
+    sibling = sibling_boundary(group, block, interval, arithmetic)
+    return kept | _is_promised(group, block, sibling, arithmetic)
+
+
+def _is_promised(
+    group: BlockGeometry, block: Term, boundary: Term, arithmetic: Arithmetic
+) -> Formula:
+    return (1 <= boundary) & in_required_run(group, block, boundary, arithmetic)

@@ -8,12 +8,16 @@ Imported in the worker process only, where the target is the ``vllm`` that gets 
 import inspect
 import itertools
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
 from conformance.configurations import Configuration
 from conformance.subjects import CannotJudge, LookupAnswer
-from spec.groups import GroupKind
+from spec.groups import Group, GroupKind
+from spec.retention import LookaheadHorizon
+from vllm_integration.inspection import arguments, attribute, call
+from vllm_integration.producer import Producer
 
 _NAMES = {
     GroupKind.FULL_ATTENTION: ("FullAttentionManager", "FullAttentionSpec"),
@@ -52,11 +56,16 @@ class VllmLookup:
 class VllmSubject:
     """The imported vLLM under the checks' protocol, `conformance.subjects.Subject`."""
 
-    def __init__(self) -> None:
+    def __init__(self, predates_retention: bool) -> None:
         # The whole manager first: imported alone, its parts run into circular imports.
         import vllm.v1.core.kv_cache_manager  # noqa: F401
         from vllm.v1 import kv_cache_interface, request
-        from vllm.v1.core import block_pool, kv_cache_utils, single_type_kv_cache_manager
+        from vllm.v1.core import (
+            block_pool,
+            kv_cache_coordinator,
+            kv_cache_utils,
+            single_type_kv_cache_manager,
+        )
 
         self._managers: ModuleType = single_type_kv_cache_manager
         self._specs: ModuleType = kv_cache_interface
@@ -64,25 +73,30 @@ class VllmSubject:
         self._utils: ModuleType = kv_cache_utils
         self._requests: ModuleType = request
         self._request_ids = itertools.count()
+        self._predates_retention = predates_retention
+        self._producer = Producer(
+            kv_cache_coordinator, kv_cache_interface, self._spec, self._request
+        )
 
     def lookup(self, configuration: Configuration) -> VllmLookup:
         """The real ``find_longest_cache_hit`` of the configuration's manager."""
         manager = self._manager_class(configuration.group.kind)
-        function = _attribute(manager, "find_longest_cache_hit")
-        hashes = _stand_in_hashes(configuration)
+        function = attribute(manager, "find_longest_cache_hit")
+        num_tokens = configuration.num_blocks * configuration.group.block_size
+        hashes = _stand_in_hashes(num_tokens // configuration.hash_block_size)
         view = self._view(hashes, configuration)
         # Newer lookups make their own view of the hashes; before, the caller did.
         resolves = "resolve_block_hashes" in function.__func__.__code__.co_names
         values = {
             "block_hashes": hashes if resolves else view,
             "kv_cache_group_ids": list(range(configuration.members)),
-            "kv_cache_spec": self._spec(configuration),
+            "kv_cache_spec": self._spec(configuration.group),
             "drop_eagle_block": configuration.group.eagle,
             "use_eagle": configuration.group.eagle,
             "alignment_tokens": configuration.alignment,
         }
         where = f"{manager.__name__}.find_longest_cache_hit"
-        keywords = _arguments(function, values, where, given=("block_pool", "max_length"))
+        keywords = arguments(function, values, where, given=("block_pool", "max_length"))
         if not {"block_hashes", "kv_cache_spec", "alignment_tokens"} <= keywords.keys() or (
             configuration.group.eagle and not {"drop_eagle_block", "use_eagle"} & keywords.keys()
         ):
@@ -96,7 +110,7 @@ class VllmSubject:
         """Run the real ``cache_blocks`` on a real pool and read what it registered there."""
         manager_class = self._manager_class(configuration.group.kind)
         self._find_mask(manager_class)
-        pool = _call(
+        pool = call(
             self._pools.BlockPool,
             {
                 "num_gpu_blocks": configuration.num_blocks + 1,
@@ -106,7 +120,8 @@ class VllmSubject:
             "BlockPool",
         )
         manager = self._manager(manager_class, configuration, pool)
-        request = self._request(configuration)
+        num_tokens = configuration.num_blocks * configuration.group.block_size
+        request = self._request(num_tokens, configuration.hash_block_size)
         blocks = pool.get_new_blocks(configuration.num_blocks)
         manager.req_to_blocks[request.request_id] = list(blocks)
         for num_tokens in chunks:
@@ -117,10 +132,28 @@ class VllmSubject:
                 "retention_interval": None,
                 "replay_boundaries": (),
             }
-            cache_blocks = _attribute(manager, "cache_blocks")
+            cache_blocks = attribute(manager, "cache_blocks")
             where = f"{manager_class.__name__}.cache_blocks"
-            cache_blocks(**_arguments(cache_blocks, values, where))
+            cache_blocks(**arguments(cache_blocks, values, where))
         return [block.block_hash is not None for block in blocks]
+
+    @cached_property
+    def lookahead_horizon(self) -> LookaheadHorizon:
+        """See `Producer.lookahead_horizon`."""
+        return self._producer.lookahead_horizon()
+
+    def retained(
+        self, configuration: Configuration, num_tokens: int, interval: int
+    ) -> list[bool] | None:
+        """Run the real coordinator's ``cache_blocks`` under a retention interval."""
+        cache_blocks = attribute(
+            attribute(self._managers, "SingleTypeKVCacheManager"), "cache_blocks"
+        )
+        if "retention_interval" not in inspect.signature(cache_blocks).parameters:
+            if self._predates_retention:
+                return None
+            raise CannotJudge("cache_blocks takes no retention_interval; retention cannot be found")
+        return self._producer.registered(configuration, num_tokens, interval)
 
     def source(self, entry: str) -> str:
         """file:line of the code behind "lookup <kind>" or "mask <kind>"."""
@@ -131,14 +164,14 @@ class VllmSubject:
         return _location(self._find_mask(manager) or manager.cache_blocks)
 
     def _manager_class(self, kind: GroupKind) -> Any:
-        return _attribute(self._managers, _NAMES[kind][0])
+        return attribute(self._managers, _NAMES[kind][0])
 
     def _find_mask(self, manager: Any) -> Any:
         """The mask function; None on releases that have none and register every block."""
         for name in _MASKS:
             if hasattr(manager, name):
                 return getattr(manager, name)
-        cache_full_blocks = _attribute(self._pools.BlockPool, "cache_full_blocks")
+        cache_full_blocks = attribute(self._pools.BlockPool, "cache_full_blocks")
         if "block_mask" in inspect.signature(cache_full_blocks).parameters:
             raise CannotJudge(
                 f"BlockPool.cache_full_blocks takes a block_mask, but {manager.__name__} has "
@@ -146,41 +179,41 @@ class VllmSubject:
             )
         return None
 
-    def _spec(self, configuration: Configuration) -> Any:
+    def _spec(self, group: Group) -> Any:
         import torch
 
-        name = _NAMES[configuration.group.kind][1]
+        name = _NAMES[group.kind][1]
         values = {
-            "block_size": configuration.group.block_size,
+            "block_size": group.block_size,
             "num_kv_heads": 1,
             "head_size": 1,
             "dtype": torch.float32,
         }
-        if configuration.group.window is not None:
-            values["sliding_window"] = configuration.group.window
-        return _call(_attribute(self._specs, name), values, name)
+        if group.window is not None:
+            values["sliding_window"] = group.window
+        return call(attribute(self._specs, name), values, name)
 
     def _manager(self, manager_class: Any, configuration: Configuration, pool: Any) -> Any:
         values = {
-            "kv_cache_spec": self._spec(configuration),
+            "kv_cache_spec": self._spec(configuration.group),
             "block_pool": pool,
             "enable_caching": True,
             "kv_cache_group_id": 0,
             "scheduler_block_size": configuration.alignment,
         }
         # A subclass may pass the rest on as **kwargs, so the base class is asked as well.
-        base = _attribute(self._managers, "SingleTypeKVCacheManager")
-        keywords = _arguments(base.__init__, values, f"{base.__name__}.__init__", given=("self",))
-        manager = _call(manager_class, keywords, manager_class.__name__)
+        base = attribute(self._managers, "SingleTypeKVCacheManager")
+        keywords = arguments(base.__init__, values, f"{base.__name__}.__init__", given=("self",))
+        manager = call(manager_class, keywords, manager_class.__name__)
         if hasattr(manager, "use_eagle"):
             manager.use_eagle = configuration.group.eagle
         return manager
 
-    def _request(self, configuration: Configuration) -> Any:
+    def _request(self, num_tokens: int, hash_block_size: int) -> Any:
+        """A real request with stand-in hashes of its prompt."""
         from vllm.sampling_params import SamplingParams
 
-        num_tokens = configuration.num_blocks * configuration.group.block_size
-        request = _call(
+        request = call(
             self._requests.Request,
             {
                 "request_id": str(next(self._request_ids)),
@@ -191,58 +224,14 @@ class VllmSubject:
             },
             "Request",
         )
-        request.block_hashes = _stand_in_hashes(configuration)
+        request.block_hashes = _stand_in_hashes(num_tokens // hash_block_size)
         return request
 
     def _view(self, hashes: list[bytes], configuration: Configuration) -> Any:
         if configuration.group.block_size == configuration.hash_block_size:
             return hashes
-        view = _attribute(self._utils, "BlockHashListWithBlockSize")
+        view = attribute(self._utils, "BlockHashListWithBlockSize")
         return view(hashes, configuration.hash_block_size, configuration.group.block_size)
-
-
-def _stand_in_hashes(configuration: Configuration) -> list[bytes]:
-    """One distinct hash for each hash block; 0.22 to 0.24 join them, so they are bytes."""
-    count = configuration.num_blocks * configuration.group.block_size
-    return [b"%08d" % i for i in range(count // configuration.hash_block_size)]
-
-
-def _attribute(owner: Any, name: str) -> Any:
-    found = getattr(owner, name, None)
-    if found is None:
-        owner_name = getattr(owner, "__name__", type(owner).__name__)
-        raise CannotJudge(f"{owner_name} has no {name}")
-    return found
-
-
-def _arguments(
-    function: Callable[..., Any], values: dict[str, Any], where: str, given: Sequence[str] = ()
-) -> dict[str, Any]:
-    """The values that ``function`` has parameters for; a required one must be known."""
-    parameters = inspect.signature(function).parameters
-    unknown = [
-        parameter.name
-        for parameter in parameters.values()
-        if parameter.default is inspect.Parameter.empty
-        and parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        and parameter.name not in values
-        and parameter.name not in given
-    ]
-    if unknown:
-        raise CannotJudge(
-            f"{where} requires {', '.join(unknown)}, which hitproof does not know how to fill"
-        )
-    any_keyword = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    return {name: v for name, v in values.items() if any_keyword or name in parameters}
-
-
-def _call(function: Callable[..., Any], values: dict[str, Any], where: str) -> Any:
-    """Set something up; what goes wrong here is no finding about lookup or mask."""
-    keywords = _arguments(function, values, where)
-    try:
-        return function(**keywords)
-    except Exception as error:
-        raise CannotJudge(f"{where} could not be set up: {error!r:.200}") from error
 
 
 def _location(function: Any) -> str:
@@ -250,3 +239,8 @@ def _location(function: Any) -> str:
     file = inspect.getsourcefile(function) or "?"
     _, found, tail = file.rpartition("/vllm/v1/")
     return f"{'vllm/v1/' + tail if found else file}:{inspect.getsourcelines(function)[1]}"
+
+
+def _stand_in_hashes(count: int) -> list[bytes]:
+    """One distinct hash for each hash block; 0.22 to 0.24 join them, so they are bytes."""
+    return [b"%08d" % i for i in range(count)]

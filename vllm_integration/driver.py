@@ -12,10 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from packaging.version import Version
+
 from vllm_integration.protocol import VERSION, Failure, decode, encode
 from vllm_integration.targets import Target, cache_directory
 
 _IMPORT_SECONDS = 120.0
+_FIRST_RETENTION = Version("0.23.dev0")
 _OURS = ("spec", "conformance", "vllm_integration")
 _BOOTSTRAP = (
     "import sys\n"
@@ -79,7 +82,15 @@ class Worker:
         threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
         root = None if target.root is None else str(target.root)
         try:
-            self.ask(_IMPORT_SECONDS, op="hello", protocol=VERSION, root=root, memory=memory)
+            self.ask(
+                _IMPORT_SECONDS,
+                op="hello",
+                protocol=VERSION,
+                root=root,
+                memory=memory,
+                predates_retention=target.version is not None
+                and Version(target.version) < _FIRST_RETENTION,
+            )
         except WorkerGone as gone:
             last = self.last_words()
             self.close()

@@ -64,7 +64,7 @@ def _import_target(message: dict[str, Any]) -> VllmSubject:
     if root is not None:
         sys.path.insert(0, root)
     try:
-        subject = VllmSubject()
+        subject = VllmSubject(message["predates_retention"])
     except ModuleNotFoundError as error:
         if (error.name or "vllm").split(".")[0] != "vllm":
             raise _Refused(

@@ -1,0 +1,138 @@
+"""The check of retention: the producer keeps the blocks of every hit that it promises.
+
+It judges the real coordinator's ``cache_blocks`` on prompts of many lengths, each with the
+latest-boundary-only policy and with an interval of two alignments.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from conformance.configurations import Configuration
+from conformance.findings import ROLES, Evidence, Signature, block_role
+from conformance.outcomes import Case, CheckResult, finished
+from conformance.subjects import CannotJudge, Subject
+from spec.claims import Divergence, Status
+from spec.hits import in_required_run, required_run
+from spec.mask import next_boundary
+from spec.retention import (
+    SPARSE_KINDS,
+    horizon,
+    in_retained_mask,
+    replay_boundary,
+    sibling_boundary,
+)
+
+_REPLAYS = "retention_keeps_resends_and_extensions"
+_SIBLINGS = "retention_keeps_siblings"
+_ONLY = "retention_keeps_only_promised_blocks"
+
+
+def check_retention(subject: Subject, configuration: Configuration) -> CheckResult:
+    """Judge what the producer keeps of prompts that end at each distance from a boundary.
+
+    Kinds that retention does not thin out settle nothing, and no claim is judged on them.
+    """
+    if configuration.group.kind not in SPARSE_KINDS:
+        return CheckResult({}, (), 0, 0)
+    claims = (_REPLAYS, _SIBLINGS, _ONLY)
+    try:
+        older = subject.retained(configuration, configuration.alignment, 0) is None
+    except CannotJudge as reason:
+        statuses = dict.fromkeys(claims, Status.INCONCLUSIVE)
+        return CheckResult(statuses, (), 0, 0, str(reason))
+    if older:
+        statuses = dict.fromkeys(claims, Status.NOT_APPLICABLE)
+        return CheckResult(statuses, (), 0, 0, "the target is older than sparse retention")
+    return finished(claims, partial(_cases, subject, configuration))
+
+
+def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+    size, segment = configuration.group.block_size, configuration.shape.segment
+    bound = configuration.num_blocks
+    distances = range(segment + 1) if segment <= 4 else (0, 1, 2, segment - 1, segment)
+    lengths = {(bound - distance) * size + more for distance in distances for more in (0, 1)}
+    for interval in (0, 2 * configuration.alignment):
+        for num_tokens in sorted(n for n in lengths if 0 < n <= bound * size):
+            registered = subject.retained(configuration, num_tokens, interval)
+            if registered is None or len(registered) != num_tokens // size:
+                raise CannotJudge(f"not all of {num_tokens // size} blocks are accounted for")
+            evidence = _evidence(subject, configuration, num_tokens, interval, registered)
+            yield Case(1, 1, list(evidence))
+
+
+def _evidence(
+    subject: Subject,
+    configuration: Configuration,
+    num_tokens: int,
+    interval: int,
+    registered: Sequence[bool],
+) -> Iterator[Evidence]:
+    group, shape = configuration.group, configuration.shape
+    size, align = group.block_size, configuration.alignment
+    lookahead = shape.lookahead * size
+    resend = replay_boundary(
+        num_tokens - 1, horizon(subject.lookahead_horizon, num_tokens), lookahead, align
+    )
+    extension = replay_boundary(num_tokens, num_tokens, lookahead, align)
+    replays = {"resend": resend // size, "extension": extension // size}
+    every = interval // size or None
+    policy = "the latest boundary only" if interval == 0 else "an interval of two alignments"
+    for block, held in enumerate(registered):
+        promised = dict(replays)
+        sibling = 0 if every is None else sibling_boundary(shape, block, every)
+        if sibling <= replays["extension"]:  # else the prompt does not complete its run
+            promised["sibling"] = sibling
+        kept = bool(in_retained_mask(shape, block, list(promised.values())))
+        if kept == held or (held and in_retained_mask(shape, block, [sibling])):
+            continue
+        yield _divergence(configuration, num_tokens, interval, policy, registered, block, promised)
+
+
+def _divergence(
+    configuration: Configuration,
+    num_tokens: int,
+    interval: int,
+    policy: str,
+    registered: Sequence[bool],
+    block: int,
+    promised: dict[str, int],
+) -> Evidence:
+    group, shape = configuration.group, configuration.shape
+    needing = [
+        name
+        for name, boundary in promised.items()
+        if boundary >= 1 and in_required_run(shape, block, boundary)
+    ]
+    if registered[block]:
+        claim, divergence = _ONLY, Divergence.WASTE
+        boundary = 0 if block in required_run(shape, 0) else next_boundary(shape, block)
+        whose = "of a hit of no tokens" if boundary == 0 else "of a hit that is not promised"
+        pattern = f"a block {whose} is kept, with {policy}"
+        spec = f"block {block} is in the required run of no promised hit; do not register it"
+        actual = f"block {block} is registered"
+    else:
+        name = needing[0]
+        boundary = promised[name]
+        earlier = required_run(shape, boundary - shape.segment)
+        instead = boundary == shape.segment or all(registered[b] for b in earlier)
+        claim = _SIBLINGS if name == "sibling" else _REPLAYS
+        divergence = Divergence.LOST_HIT
+        pattern = (
+            f"a promised {name} loses its hit, "
+            f"{'but the one a boundary earlier is kept' if instead else 'and more'}, with {policy}"
+        )
+        role = ROLES[block_role(configuration, block, boundary)]
+        length = boundary * group.block_size
+        spec = f"block {block} is the {role} block of the {name}'s hit of {length} tokens; keep it"
+        actual = f"block {block} is not registered, so that hit is lost"
+    return Evidence(
+        signature=Signature(claim, divergence, group.kind, group.eagle, pattern),
+        configuration=configuration,
+        cached=frozenset(i for i, held in enumerate(registered) if held),
+        max_length=None,
+        chunks=(num_tokens,),
+        spec=spec,
+        actual=actual,
+        spec_hit=boundary * group.block_size,
+        retention=interval,
+    )

@@ -1,0 +1,46 @@
+"""Calls into a target whose signatures are not known beforehand."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from conformance.subjects import CannotJudge
+
+
+def attribute(owner: Any, name: str) -> Any:
+    """``owner.name``, which must be there."""
+    found = getattr(owner, name, None)
+    if found is None:
+        owner_name = getattr(owner, "__name__", type(owner).__name__)
+        raise CannotJudge(f"{owner_name} has no {name}")
+    return found
+
+
+def arguments(
+    function: Callable[..., Any], values: dict[str, Any], where: str, given: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The values that ``function`` has parameters for; a required one must be known."""
+    parameters = inspect.signature(function).parameters
+    unknown = [
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.default is inspect.Parameter.empty
+        and parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        and parameter.name not in values
+        and parameter.name not in given
+    ]
+    if unknown:
+        raise CannotJudge(
+            f"{where} requires {', '.join(unknown)}, which hitproof does not know how to fill"
+        )
+    any_keyword = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    return {name: v for name, v in values.items() if any_keyword or name in parameters}
+
+
+def call(function: Callable[..., Any], values: dict[str, Any], where: str) -> Any:
+    """Set something up; what goes wrong here is no finding about lookup or mask."""
+    keywords = arguments(function, values, where)
+    try:
+        return function(**keywords)
+    except Exception as error:
+        raise CannotJudge(f"{where} could not be set up: {error!r:.200}") from error
