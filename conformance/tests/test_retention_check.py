@@ -1,0 +1,114 @@
+"""The check of retention: nothing on the reference, and each fault found."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conformance.configurations import Configuration, Profile, configurations, single_group
+from conformance.findings import finding, smallest
+from conformance.reference_subject import ReferenceSubject
+from conformance.retention_check import check_retention
+from conformance.shrinking import shrink
+from conformance.subjects import CannotJudge
+from spec.claims import Status
+from spec.groups import GroupKind
+from spec.retention import SPARSE_KINDS, LookaheadHorizon
+
+SLIDING = GroupKind.SLIDING_WINDOW
+RESENDS = "retention_keeps_resends_and_extensions"
+SIBLINGS = "retention_keeps_siblings"
+ONLY = "retention_keeps_only_promised_blocks"
+
+
+class Forgetful(ReferenceSubject):
+    """The reference, with a distortion of what it retains."""
+
+    def __init__(self, distort: Callable[[list[bool], int], list[bool]]) -> None:
+        self._distort = distort
+
+    def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:
+        kept = super().retained(configuration, num_tokens, interval)
+        assert kept is not None
+        return self._distort(kept, interval)
+
+
+def nothing(kept: list[bool], _: int) -> list[bool]:
+    return [False] * len(kept)
+
+
+def everything(kept: list[bool], _: int) -> list[bool]:
+    return [True] * len(kept)
+
+
+def all_but_the_last(kept: list[bool], _: int) -> list[bool]:
+    return [*kept[:-1], False]
+
+
+def no_siblings(kept: list[bool], interval: int) -> list[bool]:
+    return [held and (not interval or i > len(kept) // 2) for i, held in enumerate(kept)]
+
+
+FAULTS = {
+    "keeps nothing": (nothing, {RESENDS, SIBLINGS}),
+    "keeps everything": (everything, {ONLY}),
+    "forgets its last block": (all_but_the_last, {RESENDS}),
+    "forgets siblings": (no_siblings, {SIBLINGS}),
+}
+
+
+def test_the_reference_conforms() -> None:
+    for configuration in configurations(Profile.QUICK):
+        result = check_retention(ReferenceSubject(), configuration)
+        assert set(result.statuses.values()) <= {Status.PROVED}, configuration.describe()
+        assert bool(result.statuses) == (configuration.group.kind in SPARSE_KINDS)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_is_refuted(name: str) -> None:
+    distort, claims = FAULTS[name]
+    result = check_retention(Forgetful(distort), single_group(SLIDING, 2, 2, 3, True, 24))
+    refuted = {claim for claim, status in result.statuses.items() if status is Status.REFUTED}
+    assert refuted == claims
+
+
+def test_a_finding_shrinks_and_shows_the_promised_hit() -> None:
+    subject = Forgetful(nothing)
+    result = check_retention(subject, single_group(SLIDING, 4, 3, 9, True, 24))
+    for evidence in smallest(result.evidence).values():
+        small = shrink(subject, evidence)
+        assert small.signature == evidence.signature
+        assert small.configuration.num_blocks <= 4
+        shown = finding(small, "")
+        assert "retention interval" in shown.given[1]
+        assert "hit needs" in shown.strip
+
+
+def test_a_peek_past_the_cap_is_a_policy() -> None:
+    """A subject that may not peek promises resends less, and must keep that instead."""
+
+    class Capped(ReferenceSubject):
+        lookahead_horizon = LookaheadHorizon.CAPPED
+
+    configuration = single_group(SLIDING, 2, 2, 3, True, 24)
+    assert set(check_retention(Capped(), configuration).statuses.values()) == {Status.PROVED}
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (CannotJudge("retention cannot be found"), Status.INCONCLUSIVE),
+        (None, Status.NOT_APPLICABLE),
+        ([], Status.INCONCLUSIVE),
+    ],
+)
+def test_what_cannot_be_judged(answer: Any, status: Status) -> None:
+    class Subject(ReferenceSubject):
+        def retained(self, *_: Any) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    result = check_retention(Subject(), single_group(SLIDING, 2, 2, 3, True, 24))
+    assert set(result.statuses.values()) == {status}
+    assert result.detail
