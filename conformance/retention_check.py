@@ -49,8 +49,11 @@ def check_retention(subject: Subject, configuration: Configuration) -> CheckResu
 def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
     size, segment = configuration.group.block_size, configuration.shape.segment
     bound = configuration.num_blocks
-    distances = range(segment + 1) if segment <= 4 else (0, 1, 2, segment - 1, segment)
-    lengths = {(bound - distance) * size + more for distance in distances for more in (0, 1)}
+    near = range(segment + 1) if segment <= 4 else (0, 1, 2, segment - 1, segment)
+    # Prompts that end near the bound, near the first boundary and near the second.
+    counts = {end - distance for end in (bound, 2 * segment + 1) for distance in near}
+    counts |= {1, segment, segment + 1}
+    lengths = {blocks * size + more for blocks in counts for more in (0, 1)}
     for interval in (0, 2 * configuration.alignment):
         for num_tokens in sorted(n for n in lengths if 0 < n <= bound * size):
             registered = subject.retained(configuration, num_tokens, interval)
