@@ -53,7 +53,7 @@ FAULTS = {
     "keeps nothing": (nothing, {RESENDS, SIBLINGS}),
     "keeps everything": (everything, {ONLY}),
     "forgets its last block": (all_but_the_last, {RESENDS}),
-    "forgets siblings": (no_siblings, {SIBLINGS}),
+    "forgets siblings": (no_siblings, {SIBLINGS, RESENDS}),
 }
 
 
