@@ -8,6 +8,10 @@ from proofs.interpretation import Abstract, Interpretation, Z3Interpretation
 from spec.terms import Formula
 
 
+Hypotheses: TypeAlias = tuple[tuple[str, Formula], ...]
+"""Formulas that are taken for granted, each with one line that explains it."""
+
+
 @dataclass(frozen=True)
 class Statement:
     """Under the hypotheses, for all values of the unknowns, the conclusion.
@@ -17,7 +21,7 @@ class Statement:
         conclusion: what follows.
     """
 
-    hypotheses: tuple[tuple[str, Formula], ...]
+    hypotheses: Hypotheses
     conclusion: Formula
 
 

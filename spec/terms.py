@@ -34,6 +34,9 @@ class Arithmetic(Protocol):
     def maximum(self, left: Term, right: Term) -> Term:
         """The greater of two terms."""
 
+    def minimum(self, left: Term, right: Term) -> Term:
+        """The lesser of two terms."""
+
     def for_all(self, start: Term, end: Term, holds: Callable[[Term], Formula]) -> Formula:
         """Whether ``holds(i)`` for every integer i with ``start <= i < end``."""
 
@@ -60,6 +63,10 @@ class IntegerArithmetic:
     def maximum(self, left: int, right: int) -> int:
         """Python's ``max``."""
         return max(left, right)
+
+    def minimum(self, left: int, right: int) -> int:
+        """Python's ``min``."""
+        return min(left, right)
 
     def for_all(self, start: int, end: int, holds: Callable[[int], bool]) -> bool:
         """Evaluate ``holds`` on the whole range until it fails."""
