@@ -242,10 +242,10 @@ class Abstract(Z3Interpretation):
     def assumptions(self) -> list[Formula]:
         """The quotients' definitions, and the axioms of products at every product named."""
         axioms: list[Formula] = []
-        for unit in {unit.get_id(): unit for _, unit, _ in self._products.values()}.values():
+        for key, unit in {unit.get_id(): unit for _, unit, _ in self._products.values()}.items():
             self.times(0, unit)
             facts = [one_is_neutral(self, unit)]
-            counts = [count for count, its_unit, _ in self._products.values() if its_unit.eq(unit)]
+            counts = [self._products[name][0] for name in self._products if name[1] == key]
             facts += [
                 products_keep_order_of_sums(self, left, right, other, unit)
                 for position, left in enumerate(counts)

@@ -7,7 +7,6 @@ from typing import TypeAlias
 from proofs.interpretation import Abstract, Interpretation, Z3Interpretation
 from spec.terms import Formula
 
-
 Hypotheses: TypeAlias = tuple[tuple[str, Formula], ...]
 """Formulas that are taken for granted, each with one line that explains it."""
 
