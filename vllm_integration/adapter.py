@@ -18,6 +18,8 @@ from spec.groups import GroupKind
 _NAMES = {
     GroupKind.FULL_ATTENTION: ("FullAttentionManager", "FullAttentionSpec"),
     GroupKind.SLIDING_WINDOW: ("SlidingWindowManager", "SlidingWindowSpec"),
+    GroupKind.CHUNKED_LOCAL: ("ChunkedLocalAttentionManager", "ChunkedLocalAttentionSpec"),
+    GroupKind.MAMBA: ("MambaManager", "MambaSpec"),
 }
 
 _MASKS = ("reachable_block_mask", "_cache_block_mask")
@@ -155,9 +157,14 @@ class VllmSubject:
             "num_kv_heads": 1,
             "head_size": 1,
             "dtype": torch.float32,
+            "sliding_window": configuration.group.window,
+            "attention_chunk_size": configuration.group.chunk,
+            "shapes": ((1,),),
+            "dtypes": (torch.float32,),
+            "mamba_cache_mode": "align",
         }
-        if configuration.group.window is not None:
-            values["sliding_window"] = configuration.group.window
+        if configuration.group.kind is GroupKind.FULL_ATTENTION:
+            del values["sliding_window"], values["attention_chunk_size"]
         return _call(_attribute(self._specs, name), values, name)
 
     def _manager(self, manager_class: Any, configuration: Configuration, pool: Any) -> Any:
