@@ -20,6 +20,7 @@ from conformance.outcomes import Case, CheckResult, finished
 from conformance.retention_check import check_retention
 from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Subject
 from spec.claims import Divergence
+from spec.groups import GroupKind
 from spec.hits import longest_valid_hit, required_run
 from spec.mask import in_mask, next_boundary
 
@@ -160,7 +161,7 @@ def _evidence(
         actual, actual_hit = f"hit of {answer.hit_length} tokens", answer.hit_length
     return Evidence(
         signature=Signature(
-            claim, divergence, configuration.group.kind, configuration.group.eagle, pattern
+            claim, divergence, configuration.group.kind, configuration.drops_block, pattern
         ),
         configuration=configuration,
         cached=cached,
@@ -258,9 +259,9 @@ def _mask_crash(
     configuration: Configuration, chunks: tuple[int, ...], crash: Exception
 ) -> Evidence:
     pattern = f"raises {type(crash).__name__}"
-    group = configuration.group
+    kind, drops = configuration.group.kind, configuration.drops_block
     return Evidence(
-        signature=Signature(_KEPT, Divergence.CRASH, group.kind, group.eagle, pattern),
+        signature=Signature(_KEPT, Divergence.CRASH, kind, drops, pattern),
         configuration=configuration,
         cached=frozenset(),
         max_length=None,
@@ -277,10 +278,7 @@ def _mask_evidence(
     boundary = next_boundary(shape, block)
     if registered[block]:
         claim, divergence = _ONLY, Divergence.WASTE
-        first = required_run(shape, shape.segment).start
-        where = "before the first run" if block < first else "between runs"
-        filled = shape.tail + shape.lookahead == shape.segment
-        pattern = f"a block {where}, which {'just fills' if filled else 'does not fill'} a segment"
+        pattern = f"a block {_unreachable(configuration, block)}"
         spec = f"block {block} is in no required run; do not register it"
         actual = f"block {block} is registered"
     else:
@@ -291,7 +289,7 @@ def _mask_evidence(
         actual = f"block {block} is not registered, so that hit is lost"
     return Evidence(
         signature=Signature(
-            claim, divergence, configuration.group.kind, configuration.group.eagle, pattern
+            claim, divergence, configuration.group.kind, configuration.drops_block, pattern
         ),
         configuration=configuration,
         cached=frozenset(i for i, held in enumerate(registered) if held),
@@ -300,3 +298,17 @@ def _mask_evidence(
         spec=spec,
         actual=actual,
     )
+
+
+def _unreachable(configuration: Configuration, block: int) -> str:
+    """Where a block stands that is in no required run."""
+    group, shape = configuration.group, configuration.shape
+    if group.chunk is not None:
+        ends_chunk = (block + 1) * group.block_size % group.chunk == 0
+        return "at the end of a chunk" if ends_chunk else "inside a chunk"
+    if group.kind is GroupKind.MAMBA:
+        return "between boundaries"
+    first = required_run(shape, shape.segment).start
+    where = "before the first run" if block < first else "between runs"
+    filled = shape.tail + shape.lookahead == shape.segment
+    return f"{where}, which {'just fills' if filled else 'does not fill'} a segment"

@@ -4,7 +4,9 @@ Coverage of the grid: the cross product of the kinds, of P (blocks from one boun
 next), of tails shorter than, equal to and longer than P, of the smallest and the largest
 window that gives that tail, of EAGLE on and off; two block sizes, and one or two groups that
 share the lookup, alternate over it. Windows start at two tokens: a layer that sees one token
-reads nothing from the cache. Beside the grid stand the group layouts of real models.
+reads nothing from the cache. Chunks of local attention are of one block, shorter and longer than
+the request. Beside the grid stand the group layouts of real models. Nothing here is what no vLLM
+engine can ask for (`is_possible`).
 """
 
 from collections.abc import Iterator
@@ -21,10 +23,10 @@ class Configuration:
     """One group as its lookup and its producer see it. The order puts smaller cases first.
 
     Attributes:
-        members: groups of equal kind, block size and window that are looked up together.
+        members: groups of equal kind, block size, window and chunk that are looked up together.
         num_blocks: the bound: blocks of this group in the longest request considered.
         alignment: A in tokens.
-        group: kind, block size, window, and EAGLE as `share_eagle` decides it.
+        group: kind, block size, window or chunk, and EAGLE as `share_eagle` decides it.
         hash_block_size: tokens that one block hash covers.
         model: the real model whose layout this is, or "" in the grid.
     """
@@ -41,14 +43,20 @@ class Configuration:
         """The group in blocks."""
         return geometry(self.group, self.alignment)
 
+    @property
+    def drops_block(self) -> bool:
+        """Whether lookup matches and drops a lookahead block; Mamba never does."""
+        return bool(self.shape.lookahead)
+
     def describe(self) -> str:
         """The configuration in words, as findings and obligations show it."""
         window = "" if self.group.window is None else f" window {self.group.window},"
+        chunk = "" if self.group.chunk is None else f" chunk {self.group.chunk},"
         shared = "" if self.members == 1 else f" {self.members} groups share the lookup,"
         return (
             f"{self.model + ': ' if self.model else ''}{self.group.kind.replace('_', ' ')}, "
-            f"block size {self.group.block_size},{window}{shared} alignment {self.alignment}, "
-            f"EAGLE {'on' if self.group.eagle else 'off'}"
+            f"block size {self.group.block_size},{window}{chunk}{shared} "
+            f"alignment {self.alignment}, EAGLE {'on' if self.group.eagle else 'off'}"
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -57,6 +65,7 @@ class Configuration:
             "kind": str(self.group.kind),
             "block_size": self.group.block_size,
             "window": self.group.window,
+            "chunk": self.group.chunk,
             "eagle": self.group.eagle,
             "alignment": self.alignment,
             "hash_block_size": self.hash_block_size,
@@ -68,7 +77,13 @@ class Configuration:
     @staticmethod
     def from_json(data: dict[str, Any]) -> "Configuration":
         """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else."""
-        group = Group(GroupKind(data["kind"]), data["block_size"], data["window"], data["eagle"])
+        group = Group(
+            kind=GroupKind(data["kind"]),
+            block_size=data["block_size"],
+            window=data.get("window"),
+            eagle=data["eagle"],
+            chunk=data.get("chunk"),
+        )
         return Configuration(
             members=data["members"],
             num_blocks=data["num_blocks"],
@@ -87,15 +102,30 @@ def single_group(
     eagle: bool,
     num_blocks: int,
     members: int = 1,
+    chunk: int | None = None,
 ) -> Configuration:
     """A configuration whose alignment is ``segment`` blocks."""
     return Configuration(
         members=members,
         num_blocks=num_blocks,
         alignment=segment * block_size,
-        group=Group(kind, block_size, window, eagle),
+        group=Group(kind, block_size, window, eagle, chunk),
         hash_block_size=block_size,
     )
+
+
+def is_possible(configuration: Configuration) -> bool:
+    """Whether a vLLM engine can have it, as far as the spec allows more than vLLM does.
+
+    Chunked local attention goes without EAGLE and with one block size for all groups (asserted
+    by ``ChunkedLocalAttentionManager.find_longest_cache_hit``), and its chunks are whole blocks
+    (asserted by ``make_local_attention_virtual_batches``).
+    """
+    group = configuration.group
+    if group.chunk is None:
+        return True
+    one_size = configuration.alignment == group.block_size
+    return one_size and not group.eagle and group.chunk % group.block_size == 0
 
 
 def windows_with_tail(tail: int, block_size: int) -> tuple[int, ...]:
@@ -115,12 +145,13 @@ class _Grid:
     block_sizes: tuple[int, ...]
     segments: tuple[int, ...]
     tails: tuple[int, ...]
+    chunks: tuple[int, ...]
     num_blocks: int
 
 
 _GRIDS = {
-    Profile.QUICK: _Grid((4,), (1, 2, 3), (1, 2, 4), 24),
-    Profile.DEFAULT: _Grid((2, 16), (1, 2, 3, 4), (1, 2, 3, 4, 6, 9), 24),
+    Profile.QUICK: _Grid((4,), (1, 2, 3), (1, 2, 4), (1, 5, 30), 24),
+    Profile.DEFAULT: _Grid((2, 16), (1, 2, 3, 4), (1, 2, 3, 4, 6, 9), (1, 2, 3, 5, 8, 30), 24),
 }
 
 
@@ -128,10 +159,24 @@ def grid(profile: Profile) -> Iterator[Configuration]:
     """The grid of one-group configurations, smallest parameters first."""
     sizes = _GRIDS[profile]
     for block_size in sizes.block_sizes:
+        for number, blocks in enumerate(sizes.chunks):
+            yield single_group(
+                GroupKind.CHUNKED_LOCAL,
+                block_size,
+                1,
+                None,
+                False,
+                sizes.num_blocks,
+                1 + number % 2,
+                blocks * block_size,
+            )
         for segment in sizes.segments:
             for eagle in (False, True):
                 yield single_group(
                     GroupKind.FULL_ATTENTION, block_size, segment, None, eagle, sizes.num_blocks
+                )
+                yield single_group(
+                    GroupKind.MAMBA, block_size, segment, None, eagle, sizes.num_blocks, 1 + eagle
                 )
                 for tail in sizes.tails:
                     for members, window in enumerate(windows_with_tail(tail, block_size), 1):
@@ -160,21 +205,30 @@ class Model:
     groups: tuple[Group, ...]
     hash_block_size: int
 
-    def configurations(self, use_eagle: bool) -> Iterator[Configuration]:
-        """Each distinct group of the model, with EAGLE on or off, as the lookup shares it."""
+    def configurations(self, use_eagle: bool) -> tuple[Configuration, ...]:
+        """Each distinct group of the model, with EAGLE on or off, as the lookup shares it.
+
+        None when vLLM does not run the model so.
+        """
         groups = share_eagle(self.groups, use_eagle)
         align = alignment(groups)
+        found = []
         for group in dict.fromkeys(groups):
             shape = geometry(group, align)
             whole_run = max(shape.tail, shape.segment) + shape.segment + shape.lookahead
-            yield Configuration(
-                members=groups.count(group),
-                num_blocks=max(24, whole_run),
-                alignment=align,
-                group=group,
-                hash_block_size=self.hash_block_size,
-                model=f"{self.name}{' + EAGLE' if use_eagle else ''}",
+            # Past the first chunk, so that a lookup skips one.
+            chunk_and_more = 0 if group.chunk is None else group.chunk // group.block_size + 8
+            found.append(
+                Configuration(
+                    members=groups.count(group),
+                    num_blocks=max(24, whole_run, chunk_and_more),
+                    alignment=align,
+                    group=group,
+                    hash_block_size=self.hash_block_size,
+                    model=f"{self.name}{' + EAGLE' if use_eagle else ''}",
+                )
             )
+        return tuple(found) if all(map(is_possible, found)) else ()
 
 
 def _full(block_size: int, eagle: bool = False) -> Group:
@@ -199,6 +253,12 @@ MODELS = (
         ),
         4,
     ),
+    Model(
+        "Llama-4-Scout-like",
+        (_full(16), *(Group(GroupKind.CHUNKED_LOCAL, 16, chunk=8192),) * 3),
+        16,
+    ),
+    Model("Qwen3-Next-like", (_full(544, eagle=True), *(Group(GroupKind.MAMBA, 544),) * 3), 544),
 )
 """Real models; EAGLE/MTP flags as their draft layers join the groups."""
 

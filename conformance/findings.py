@@ -180,19 +180,30 @@ def finding(evidence: Evidence, source: str) -> Finding:
 def block_role(configuration: Configuration, block: int, boundary: int) -> str:
     """What ``block`` is to a hit that ends at ``boundary`` (in blocks): a letter for strips.
 
-    ``L`` lookahead, ``t`` tail of a sliding window, ``p`` prefix of full attention, ``.`` none.
+    ``L`` lookahead, ``p`` prefix of full attention, ``t`` tail of a sliding window, ``c`` of the
+    boundary's chunk, ``s`` state of Mamba, ``.`` none.
     """
     if block not in required_run(configuration.shape, boundary):
         return "."
     if block >= boundary:
         return "L"
-    return "p" if configuration.group.kind is GroupKind.FULL_ATTENTION else "t"
+    return _ROLES[configuration.group.kind]
 
 
-ROLES = {"L": "lookahead", "t": "tail", "p": "prefix"}
+_ROLES = {
+    GroupKind.FULL_ATTENTION: "p",
+    GroupKind.SLIDING_WINDOW: "t",
+    GroupKind.CHUNKED_LOCAL: "c",
+    GroupKind.MAMBA: "s",
+}
+
+_LEGEND = (
+    "# block held   . not   p prefix   t tail   c chunk   s state   L lookahead   "
+    "| hit ends   : boundary"
+)
+
+ROLES = {"L": "lookahead", "p": "prefix", "t": "tail", "c": "chunk", "s": "state"}
 """What the letters of `block_role` stand for."""
-
-_LEGEND = "# block held   . not   t tail   p prefix   L lookahead   | hit ends   : boundary"
 
 
 def _strip(

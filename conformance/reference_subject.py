@@ -6,6 +6,7 @@ from typing import Any
 from conformance.configurations import Configuration
 from conformance.subjects import LookupAnswer
 from reference.lookup import find_longest_cache_hit
+from reference.scan import Scan, SkippingScan
 from spec.mask import in_mask
 from spec.retention import LookaheadHorizon, horizon, in_retained_mask, replay_boundary
 
@@ -13,26 +14,35 @@ from spec.retention import LookaheadHorizon, horizon, in_retained_mask, replay_b
 class ReferenceLookup:
     """The reference's lookup for one configuration."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, scan: Scan | None = None) -> None:
+        self._scan = SkippingScan() if scan is None else scan
         self.keys = [b"block %d" % block for block in range(configuration.num_blocks)]
         self._shape = configuration.shape
         self._block_size = configuration.group.block_size
         self._group_ids = tuple(range(configuration.members))
-        self.inputs: tuple[object, ...] = (self.keys, self._shape)
+        self.inputs: tuple[object, ...] = (self.keys, self._shape, self._scan)
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subjects.Lookup`."""
         limit = min(max_length // self._block_size, len(self.keys))
-        tables = find_longest_cache_hit(self.keys, limit, self._group_ids, pool, self._shape)
+        tables = find_longest_cache_hit(
+            self.keys, limit, self._group_ids, pool, self._shape, self._scan
+        )
         return LookupAnswer(len(tables[0]) * self._block_size, tables)
 
 
 class ReferenceSubject:
-    """The reference under the checks' protocol, `conformance.subjects.Subject`."""
+    """The reference under the checks' protocol, `conformance.subjects.Subject`.
+
+    ``scan`` is how its lookup scans; the reference's own choice by default.
+    """
+
+    def __init__(self, scan: Scan | None = None) -> None:
+        self._scan = scan
 
     def lookup(self, configuration: Configuration) -> ReferenceLookup:
         """The reference's lookup."""
-        return ReferenceLookup(configuration)
+        return ReferenceLookup(configuration, self._scan)
 
     def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
         """The spec's mask; chunks do not matter to it."""

@@ -129,7 +129,7 @@ def _divergence(
         spec = f"block {block} is the {role} block of the {name}'s hit of {length} tokens; keep it"
         actual = f"block {block} is not registered, so that hit is lost"
     return Evidence(
-        signature=Signature(claim, divergence, group.kind, group.eagle, pattern),
+        signature=Signature(claim, divergence, group.kind, configuration.drops_block, pattern),
         configuration=configuration,
         cached=frozenset(i for i, held in enumerate(registered) if held),
         max_length=None,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from conformance.checks import CHECKS
-from conformance.configurations import Configuration, single_group
+from conformance.configurations import Configuration, is_possible, single_group
 from conformance.findings import Evidence
 from conformance.subjects import Subject
 
@@ -30,7 +30,15 @@ def _smaller(large: Configuration) -> Iterator[Configuration]:
     block_sizes = sorted({*range(1, min(size, 4) + 1), size})
     for num_blocks in range(1, large.num_blocks + 1):
         candidates = {
-            single_group(group.kind, block_size, segment, window, group.eagle, num_blocks)
+            single_group(
+                group.kind,
+                block_size,
+                segment,
+                window,
+                group.eagle,
+                num_blocks,
+                chunk=None if chunks is None else chunks * block_size,
+            )
             for block_size in block_sizes
             for segment in range(1, min(num_blocks, large.shape.segment) + 1)
             for window in (
@@ -38,5 +46,12 @@ def _smaller(large: Configuration) -> Iterator[Configuration]:
                 if group.window is None
                 else range(2, min(group.window, (num_blocks + 1) * block_size + 1) + 1)
             )
+            for chunks in (
+                [None]
+                if group.chunk is None
+                else range(1, min(group.chunk // block_size, num_blocks + 1) + 1)
+            )
         }
-        yield from sorted(candidate for candidate in candidates if candidate < large)
+        yield from sorted(
+            candidate for candidate in candidates if candidate < large and is_possible(candidate)
+        )

@@ -237,15 +237,15 @@ class Abstract(Z3Interpretation):
         super().__init__()
         integers = z3.IntSort(self.context)
         self._product = z3.Function("times", integers, integers, integers)
-        self._products: dict[tuple[int, int], tuple[Term, Term]] = {}
+        self._products: dict[tuple[int, int], tuple[Term, Term, Term]] = {}
 
     def assumptions(self) -> list[Formula]:
         """The quotients' definitions, and the axioms of products at every product named."""
         axioms: list[Formula] = []
-        for unit in {unit.get_id(): unit for _, unit in self._products.values()}.values():
+        for key, unit in {unit.get_id(): unit for _, unit, _ in self._products.values()}.items():
             self.times(0, unit)
             facts = [one_is_neutral(self, unit)]
-            counts = [count for count, its_unit in self._products.values() if its_unit.eq(unit)]
+            counts = [self._products[name][0] for name in self._products if name[1] == key]
             facts += [
                 products_keep_order_of_sums(self, left, right, other, unit)
                 for position, left in enumerate(counts)
@@ -257,9 +257,13 @@ class Abstract(Z3Interpretation):
 
     def times(self, count: Term, unit: Term) -> Term:
         """An uninterpreted product, noted for its axioms."""
-        count, unit = z3.simplify(self._term(count)), self._term(unit)
-        self._products[count.get_id(), unit.get_id()] = count, unit
-        return self._product(count, unit)
+        count, unit = self._term(count), self._term(unit)
+        known = self._products.get((count.get_id(), unit.get_id()))
+        if known is None:
+            count = z3.simplify(count)
+            known = count, unit, self._product(count, unit)
+            self._products[count.get_id(), unit.get_id()] = known
+        return known[2]
 
 
 class Bounded(Z3Interpretation):

@@ -7,6 +7,9 @@ from typing import TypeAlias
 from proofs.interpretation import Abstract, Interpretation, Z3Interpretation
 from spec.terms import Formula
 
+Hypotheses: TypeAlias = tuple[tuple[str, Formula], ...]
+"""Formulas that are taken for granted, each with one line that explains it."""
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -17,7 +20,7 @@ class Statement:
         conclusion: what follows.
     """
 
-    hypotheses: tuple[tuple[str, Formula], ...]
+    hypotheses: Hypotheses
     conclusion: Formula
 
 

@@ -79,6 +79,7 @@ class Solver:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.resource_count = 0
+        self._counted: tuple[z3.Context | None, int] = None, 0
 
     def proves(
         self, state: State, interpretation: Callable[[], Z3Interpretation]
@@ -86,11 +87,9 @@ class Solver:
         """Whether the statement is proved, and Z3's reason if not."""
         at = interpretation()
         statement = state(at)
-        solver = z3.SimpleSolver(ctx=at.context)
-        # Counterexamples come from `minimal_model`; without them a false statement ends soon.
+        solver = self._solver(at)
+        # Counterexamples come from `small_model`; without them a false statement ends soon.
         solver.set("mbqi", False)
-        solver.set("random_seed", self._settings.seed)
-        solver.set("rlimit", self._settings.resource_limit)
         solver.add(at.assumptions())
         solver.add([hypothesis for _, hypothesis in statement.hypotheses])
         solver.add(at.negation(statement.conclusion))
@@ -99,32 +98,66 @@ class Solver:
             return False, reason
         return answer == z3.unsat, "Z3 finds a model that need not be one of real products"
 
-    def minimal_model(self, state: State, broken: bool) -> tuple[Model | None, str]:
-        """The minimal model of the hypotheses, or of all but the conclusion; a reason if none."""
+    def small_model(self, state: State, broken: bool) -> tuple[Model | None, str]:
+        """A model of the hypotheses, or the minimal one of all but the conclusion.
+
+        A reason if there is none. Each size is made as small as it can be by bisection, the most
+        important first.
+        """
         at = Bounded(self._settings.bound)
         statement = state(at)
-        solver = z3.Optimize(ctx=at.context)
-        solver.set("rlimit", self._settings.resource_limit)
+        solver = self._solver(at)
         solver.add(at.assumptions())
         solver.add([hypothesis for _, hypothesis in statement.hypotheses])
         if broken:
             solver.add(at.negation(statement.conclusion))
-        for size in at.sizes():
-            solver.minimize(size)
-        answer, reason = self._check(solver)
-        if answer == z3.unknown:
-            return None, reason
-        if answer == z3.unsat:
-            return None, f"no model has all sizes and blocks up to {self._settings.bound}"
-        return at.read(solver.model()), ""
+        solution, reason = self._solution(solver)
+        for size in at.sizes() if broken else []:
+            low = 0
+            while solution is not None and low < (high := _value(solution, size)):
+                middle = (low + high) // 2
+                solver.push()
+                solver.add(size <= middle)
+                smaller, reason = self._solution(solver)
+                solver.pop()
+                if smaller is not None:
+                    solution = smaller
+                elif reason:
+                    return None, reason
+                else:
+                    low = middle + 1
+            solver.add(size <= low)
+        if solution is None:
+            bound = f"no model has all sizes and blocks up to {self._settings.bound}"
+            return None, reason or bound
+        return at.read(solution), ""
 
-    def _check(self, solver: z3.Solver | z3.Optimize) -> tuple[z3.CheckSatResult, str]:
+    def _solver(self, at: Z3Interpretation) -> z3.Solver:
+        solver = z3.SimpleSolver(ctx=at.context)
+        solver.set("random_seed", self._settings.seed)
+        solver.set("rlimit", self._settings.resource_limit)
+        return solver
+
+    def _solution(self, solver: z3.Solver) -> tuple[z3.ModelRef | None, str]:
+        """A model; none, with Z3's reason unless there is none."""
+        answer, reason = self._check(solver)
+        return solver.model() if answer == z3.sat else None, reason
+
+    def _check(self, solver: z3.Solver) -> tuple[z3.CheckSatResult, str]:
         try:
             answer = solver.check()
         except z3.Z3Exception as error:
             return z3.unknown, f"Z3 fails: {error}"
-        self.resource_count += solver.statistics().get_key_value("rlimit count")
+        # Z3 counts on from one check to the next in the same context.
+        count = solver.statistics().get_key_value("rlimit count")
+        context, counted = self._counted
+        self.resource_count += count - (counted if context is solver.ctx else 0)
+        self._counted = solver.ctx, count
         return answer, f"Z3 gives up: {solver.reason_unknown()}" if answer == z3.unknown else ""
+
+
+def _value(solution: z3.ModelRef, size: z3.ArithRef) -> int:
+    return int(solution.eval(size, model_completion=True).as_long())
 
 
 def replay(state: State, model: Model, broken: bool) -> None:
@@ -163,7 +196,7 @@ def prove_obligation(claim: str, obligation: Obligation, settings: Settings) -> 
 def _judge(result: ProofResult, obligation: Obligation, solver: Solver) -> ProofResult:
     proved, reason = solver.proves(obligation.state, obligation.interpretation)
     if not proved:
-        counterexample, no_model = solver.minimal_model(obligation.state, broken=True)
+        counterexample, no_model = solver.small_model(obligation.state, broken=True)
         if counterexample is None:
             return replace(result, detail=f"not proved ({reason}), not refuted ({no_model})")
         replay(obligation.state, counterexample, broken=True)
@@ -173,7 +206,7 @@ def _judge(result: ProofResult, obligation: Obligation, solver: Solver) -> Proof
             detail=f"fails with {counterexample}",
             counterexample=counterexample,
         )
-    premises, reason = solver.minimal_model(obligation.state, broken=False)
+    premises, reason = solver.small_model(obligation.state, broken=False)
     if premises is None:
         return replace(result, detail=f"its premises are not known to be possible: {reason}")
     replay(obligation.state, premises, broken=False)
@@ -182,7 +215,7 @@ def _judge(result: ProofResult, obligation: Obligation, solver: Solver) -> Proof
     if not obligation.mutants:
         return replace(result, detail="it has no mutant, so it may be unable to fail")
     for mutant in obligation.mutants:
-        model, reason = solver.minimal_model(mutant.state, broken=True)
+        model, reason = solver.small_model(mutant.state, broken=True)
         if model is None:
             return replace(result, detail=f"its mutant {mutant.name} is not refuted: {reason}")
         replay(mutant.state, model, broken=True)

@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from proofs import scans
 from proofs.interpretation import Interpretation
-from proofs.obligation import Mutant, Obligation, Statement, Theorem
+from proofs.obligation import Hypotheses, Mutant, Obligation, Statement, Theorem
 from spec import attention, hits, mask
 from spec.groups import BlockGeometry, Group, GroupKind, geometry
 from spec.terms import Formula, Term
@@ -34,8 +35,6 @@ def _lookaheads(kind: GroupKind) -> tuple[int, ...]:
 CASES = tuple((kind, lookahead) for kind in KINDS for lookahead in _lookaheads(kind))
 """Each kind with each lookahead that it can have."""
 
-_Hypotheses = tuple[tuple[str, Formula], ...]
-
 
 def _case(name: str, kind: GroupKind, lookahead: int | None = None) -> str:
     """The name of an obligation that exists for several kinds of group."""
@@ -44,7 +43,7 @@ def _case(name: str, kind: GroupKind, lookahead: int | None = None) -> str:
     return f"{name}[{kind}, {'with' if lookahead else 'without'} lookahead]"
 
 
-def _chunks(at: Interpretation) -> tuple[Term, Term, _Hypotheses]:
+def _chunks(at: Interpretation) -> tuple[Term, Term, Hypotheses]:
     """Any block size and any chunk; neither need divide the other."""
     block_size, chunk = at.integer("block_size"), at.integer("chunk")
     some_block = ("a block holds at least one token", 1 <= block_size)
@@ -53,8 +52,8 @@ def _chunks(at: Interpretation) -> tuple[Term, Term, _Hypotheses]:
 
 
 def _any_group(
-    at: Interpretation, kind: GroupKind, lookahead: int
-) -> tuple[BlockGeometry, _Hypotheses]:
+    at: Interpretation, kind: GroupKind, lookahead: Term
+) -> tuple[BlockGeometry, Hypotheses]:
     """Any group of that kind, seen in blocks."""
     segment = at.integer("segment")
     some_segment = ("a segment is at least one block", 1 <= segment)
@@ -74,7 +73,7 @@ def _any_group(
 
 def _attending_group(
     at: Interpretation, kind: GroupKind, window_slip: int
-) -> tuple[BlockGeometry, Term, Callable[[Term, Term], Formula], _Hypotheses]:
+) -> tuple[BlockGeometry, Term, Callable[[Term, Term], Formula], Hypotheses]:
     """Any group of that kind, seen in tokens: also its block size and what attends to what."""
     # The run before one boundary does not depend on where the next one is.
     if kind is CHUNKED:
@@ -306,7 +305,7 @@ def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
 
 def _group_and_need(
     at: Interpretation, kind: GroupKind, lookahead: int, near_start: bool
-) -> tuple[BlockGeometry, Term, Term, _Hypotheses]:
+) -> tuple[BlockGeometry, Term, Term, Hypotheses]:
     """Any group and boundary, and how many blocks a hit there needs."""
     boundary = at.integer("boundary")
     group, sizes = _any_group(at, kind, lookahead)
@@ -536,7 +535,7 @@ def _scan_starts_high_enough(
 
 def _two_hits(
     at: Interpretation, kind: GroupKind, lookahead: int
-) -> tuple[Term, Formula, Term, Formula, _Hypotheses]:
+) -> tuple[Term, Formula, Term, Formula, Hypotheses]:
     """Two hits of any group, in segments, each with whether it is valid."""
     count, other = at.integer("count"), at.integer("other")
     group, sizes = _any_group(at, kind, lookahead)
@@ -667,6 +666,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
                 ),
             ),
         )
+    yield from scans.obligations(KINDS, _any_group)
 
 
 # --- mask_keeps_every_reachable_block ------------------------------------------------------

@@ -1,13 +1,13 @@
 """Lookup of one group: the longest valid hit and its block table.
 
-Each block is asked about at most once, and a scan stops as soon as the answer is fixed.
+Each block is asked about at most once, and the lookup stops as soon as the answer is fixed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from spec.groups import BlockGeometry, GroupKind
-from spec.hits import required_run, run_end
+from reference.scan import Scan, SkippingScan, first_state, hit_found, is_done
+from spec.groups import BlockGeometry
 
 
 class Pool(Protocol):
@@ -27,13 +27,16 @@ def find_longest_cache_hit(
     kv_cache_group_ids: Sequence[int],
     block_pool: Pool,
     group: BlockGeometry,
+    scan: Scan | None = None,
 ) -> list[list[Any]]:
     """The block tables, one a group id, of the longest valid hit within ``max_blocks`` blocks.
 
     The hit length is the tables' length times the block size. Blocks outside the required run
-    are null. vLLM: ``find_longest_cache_hit`` of ``FullAttentionManager`` and
-    ``SlidingWindowManager``.
+    are null. ``scan`` decides which blocks are asked about, not what is returned; a
+    `reference.scan.SkippingScan` by default. vLLM: ``find_longest_cache_hit`` of the manager of
+    the group's kind.
     """
+    scan = SkippingScan() if scan is None else scan
     tables = [[block_pool.null_block] * max_blocks for _ in kv_cache_group_ids]
 
     def cached(block: int) -> bool:
@@ -44,29 +47,8 @@ def find_longest_cache_hit(
             table[block] = cached_block
         return True
 
-    full = group.kind is GroupKind.FULL_ATTENTION
-    boundary = (_scan_left_to_right if full else _scan_right_to_left)(cached, max_blocks, group)
-    return [table[:boundary] for table in tables]
-
-
-def _scan_left_to_right(cached: Callable[[int], bool], limit: int, group: BlockGeometry) -> int:
-    """Every block counts: the first miss ends the prefix."""
-    prefix = 0
-    while prefix < limit and cached(prefix):
-        prefix += 1
-    boundary: int = max(prefix - group.lookahead, 0) // group.segment * group.segment
-    return boundary
-
-
-def _scan_right_to_left(cached: Callable[[int], bool], limit: int, group: BlockGeometry) -> int:
-    """A miss at block i rules out every boundary whose required run contains i."""
-    boundary: int = (limit - group.lookahead) // group.segment * group.segment
-    i = run_end(group, boundary) - 1
-    while boundary > 0 and i >= required_run(group, boundary).start:
-        if cached(i):
-            i -= 1
-            continue
-        while boundary > 0 and i in required_run(group, boundary):
-            boundary -= group.segment
-        i = run_end(group, boundary) - 1
-    return max(boundary, 0)
+    state = first_state(group, max_blocks)
+    while not is_done(state):
+        hit = cached(scan.asks(state))
+        state = scan.after_hit(state) if hit else scan.after_miss(group, state)
+    return [table[: hit_found(state)] for table in tables]

@@ -22,6 +22,8 @@ from vllm_integration.producer import Producer
 _NAMES = {
     GroupKind.FULL_ATTENTION: ("FullAttentionManager", "FullAttentionSpec"),
     GroupKind.SLIDING_WINDOW: ("SlidingWindowManager", "SlidingWindowSpec"),
+    GroupKind.CHUNKED_LOCAL: ("ChunkedLocalAttentionManager", "ChunkedLocalAttentionSpec"),
+    GroupKind.MAMBA: ("MambaManager", "MambaSpec"),
 }
 
 _MASKS = ("reachable_block_mask", "_cache_block_mask")
@@ -188,9 +190,14 @@ class VllmSubject:
             "num_kv_heads": 1,
             "head_size": 1,
             "dtype": torch.float32,
+            "sliding_window": group.window,
+            "attention_chunk_size": group.chunk,
+            "shapes": ((1,),),
+            "dtypes": (torch.float32,),
+            "mamba_cache_mode": "align",
         }
-        if group.window is not None:
-            values["sliding_window"] = group.window
+        if group.kind is GroupKind.FULL_ATTENTION:
+            del values["sliding_window"], values["attention_chunk_size"]
         return call(attribute(self._specs, name), values, name)
 
     def _manager(self, manager_class: Any, configuration: Configuration, pool: Any) -> Any:

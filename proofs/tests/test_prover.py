@@ -52,7 +52,7 @@ def test_true_statement_is_proved_with_its_models() -> None:
     assert result.resource_count > 0
 
 
-def test_false_statement_is_refuted_with_the_minimal_model() -> None:
+def test_false_statement_is_refuted_with_the_small_model() -> None:
     result = judged(Obligation("o", "s", FALSE, (MUTANT,)))
     assert result.status is Status.REFUTED
     assert result.counterexample == Model({"x": 2})

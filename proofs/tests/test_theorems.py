@@ -106,7 +106,7 @@ def block_sets(bound: int) -> Iterator[tuple[int, ...]]:
 
 
 def first_model(state: State, unknowns: Model, bound: int) -> Model | None:
-    """What `Solver.minimal_model` should find, by trying everything in order."""
+    """What `Solver.small_model` should find, by trying everything in order."""
     integers = product(range(bound + 1), repeat=len(unknowns.integers))
     for values in integers:
         for members in product(*(list(block_sets(bound)) for _ in unknowns.block_sets)):
@@ -128,14 +128,14 @@ def test_models_are_minimal(obligation: Obligation) -> None:
     bound = 3
     solver = Solver(Settings(bound=bound))
     for mutant in obligation.mutants:
-        model, _ = solver.minimal_model(mutant.state, broken=True)
+        model, _ = solver.small_model(mutant.state, broken=True)
         assert model is not None, mutant.name
         assert first_model(mutant.state, model, bound) == model
 
 
 @pytest.mark.parametrize("obligation", ALL)
 def test_theorems_hold_on_all_small_ints(obligation: Obligation) -> None:
-    premises, _ = Solver(Settings(bound=3)).minimal_model(obligation.state, broken=False)
+    premises, _ = Solver(Settings(bound=3)).small_model(obligation.state, broken=False)
     assert premises is not None
     assert first_model(obligation.state, premises, bound=2) is None
 

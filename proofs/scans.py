@@ -1,0 +1,218 @@
+"""Verification conditions of the scans that `reference.scan` runs.
+
+The functions that step through a lookup are the ones proved here. The invariant holds at the
+start, each step keeps it and comes closer to the end, and at the end it says that the hit is the
+longest valid one. What is cached is arbitrary, and so are all sizes; the lookahead is an unknown
+too. Names of unknowns are as in `theorems`; ``left``, ``right`` and ``limit`` are in blocks.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from proofs.interpretation import Interpretation
+from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from reference.scan import (
+    PlainScan,
+    Scan,
+    SkippingScan,
+    State,
+    first_state,
+    hit_found,
+    is_done,
+)
+from spec import hits
+from spec.groups import BlockGeometry, GroupKind
+from spec.terms import Formula, Term
+
+SCANS: dict[str, Scan] = {"plain": PlainScan(), "skipping": SkippingScan()}
+"""The scans that are proved, by name."""
+
+AnyGroup = Callable[[Interpretation, GroupKind, Term], tuple[BlockGeometry, Hypotheses]]
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """Any lookup of any group, and any other hit to compare with what it finds."""
+
+    at: Interpretation
+    group: BlockGeometry
+    limit: Term
+    other: Term
+    cached: Callable[[Term], Formula]
+
+    def valid(self, boundary: Term) -> Formula:
+        """Whether lookup may serve the boundary, given that it is positive."""
+        limit = self.limit
+        return hits.valid_boundary(self.group, boundary, limit, limit, self.cached, self.at)
+
+    def nothing_longer(self, boundary: Term) -> Formula:
+        """Whether the other hit is no counterexample to: no valid hit is longer."""
+        return self.at.implies(self.valid(self.other), self.other <= boundary)
+
+    def invariant(self, state: State) -> Formula:
+        """What holds whenever a scan asks, and at the end."""
+        at, group, boundary = self.at, self.group, state.boundary
+        start = at.maximum(hits.run_start(group, boundary, at), 0)
+        end = hits.run_end(group, boundary)
+        within_run = (start <= state.left) & (state.right <= end)
+        known = at.for_all(start, state.left, self.cached) & at.for_all(
+            at.maximum(state.right, start), end, self.cached
+        )
+        shorter_at_least = hits.within_reach(group, boundary, self.limit, self.limit)
+        return (
+            self.nothing_longer(boundary)
+            & shorter_at_least
+            & at.implies(1 <= boundary, within_run & known)
+        )
+
+
+def _setting(
+    at: Interpretation, kind: GroupKind, any_group: AnyGroup
+) -> tuple[_Setting, Hypotheses]:
+    lookahead = at.integer("lookahead")
+    group, sizes = any_group(at, kind, lookahead)
+    limit, other = at.integer("limit"), at.integer("other")
+    setting = _Setting(at, group, limit, at.times(other, group.segment), at.block_set("cached"))
+    return setting, (
+        *sizes,
+        ("a group looks ahead by one block or not at all", (0 <= lookahead) & (lookahead <= 1)),
+        ("the request is not negative", 0 <= limit),
+        ("the other hit is not empty", 1 <= other),
+    )
+
+
+def _any_state(setting: _Setting) -> tuple[State, Hypotheses]:
+    at = setting.at
+    boundary = at.times(at.integer("count"), setting.group.segment)
+    state = State(boundary, at.integer("left"), at.integer("right"))
+    return state, (("the invariant holds", setting.invariant(state)),)
+
+
+def _starts_right(
+    at: Interpretation, kind: GroupKind, any_group: AnyGroup, slip: int = 0
+) -> Statement:
+    setting, sizes = _setting(at, kind, any_group)
+    return Statement(sizes, setting.invariant(first_state(setting.group, setting.limit - slip, at)))
+
+
+def _hit_keeps_it(
+    at: Interpretation,
+    kind: GroupKind,
+    any_group: AnyGroup,
+    scan: Scan,
+    answered: bool = True,
+    slip: int = 0,
+) -> Statement:
+    setting, sizes = _setting(at, kind, any_group)
+    state, invariant = _any_state(setting)
+    hypotheses = (*sizes, *invariant, ("the scan is not done", at.negation(is_done(state))))
+    if answered:
+        hypotheses += (("the block asked about is cached", setting.cached(scan.asks(state))),)
+    after = scan.after_hit(state)
+    fewer = after.right - after.left + slip < state.right - state.left
+    same = after.boundary == state.boundary
+    return Statement(hypotheses, setting.invariant(after) & same & fewer)
+
+
+def _miss_keeps_it(
+    at: Interpretation,
+    kind: GroupKind,
+    any_group: AnyGroup,
+    scan: Scan,
+    answered: bool = True,
+    slip: int = 0,
+) -> Statement:
+    setting, sizes = _setting(at, kind, any_group)
+    state, invariant = _any_state(setting)
+    hypotheses = (*sizes, *invariant, ("the scan is not done", at.negation(is_done(state))))
+    missing = at.negation(setting.cached(scan.asks(state)))
+    if answered:
+        hypotheses += (("the block asked about is not cached", missing),)
+    after = scan.after_miss(setting.group, state, at)
+    return Statement(
+        hypotheses, setting.invariant(after) & (after.boundary + slip < state.boundary)
+    )
+
+
+def _ends_right(
+    at: Interpretation, kind: GroupKind, any_group: AnyGroup, slip: int = 0
+) -> Statement:
+    setting, sizes = _setting(at, kind, any_group)
+    state, invariant = _any_state(setting)
+    done = is_done(State(state.boundary, state.left + slip, state.right))
+    found = hit_found(state, at)
+    return Statement(
+        (*sizes, *invariant, ("the scan is done", done)),
+        at.implies(1 <= found, setting.valid(found)) & setting.nothing_longer(found),
+    )
+
+
+def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obligation]:
+    """That each scan finds the longest valid hit of each kind of group."""
+    for kind in kinds:
+        case: dict[str, Any] = {"kind": kind, "any_group": any_group}
+        yield Obligation(
+            f"scan_starts_within_reach[{kind}]",
+            "The invariant of a scan holds at its start: no valid hit is longer than the "
+            "candidate, and lookup may serve the candidate.",
+            partial(_starts_right, **case),
+            (
+                Mutant(
+                    "one_block_lower",
+                    "It holds when the scan starts below the last block.",
+                    partial(_starts_right, **case, slip=1),
+                ),
+            ),
+        )
+        yield Obligation(
+            f"scan_ends_with_the_longest_valid_hit[{kind}]",
+            "When a scan is done its candidate, if positive, is valid, and no valid hit is longer.",
+            partial(_ends_right, **case),
+            (
+                Mutant(
+                    "one_question_early",
+                    "So it is when one block of its run was not asked about.",
+                    partial(_ends_right, **case, slip=1),
+                ),
+            ),
+        )
+        for name, scan in SCANS.items():
+            yield Obligation(
+                f"{name}_scan_goes_on_after_a_cached_block[{kind}]",
+                "The scan keeps its invariant and its candidate when a block is cached, and has "
+                "fewer blocks to ask about.",
+                partial(_hit_keeps_it, **case, scan=scan),
+                (
+                    Mutant(
+                        "not_cached",
+                        "It does whether or not the block is cached.",
+                        partial(_hit_keeps_it, **case, scan=scan, answered=False),
+                    ),
+                    Mutant(
+                        "two_fewer",
+                        "It has two blocks fewer to ask about.",
+                        partial(_hit_keeps_it, **case, scan=scan, slip=1),
+                    ),
+                ),
+            )
+            yield Obligation(
+                f"{name}_scan_goes_on_after_a_missing_block[{kind}]",
+                "The scan keeps its invariant when a block is missing, and its candidate is "
+                "shorter. So it ends, as the candidate only shrinks and there are fewer and "
+                "fewer blocks to ask about.",
+                partial(_miss_keeps_it, **case, scan=scan),
+                (
+                    Mutant(
+                        "not_missing",
+                        "It does whether or not the block is missing.",
+                        partial(_miss_keeps_it, **case, scan=scan, answered=False),
+                    ),
+                    Mutant(
+                        "two_blocks_shorter",
+                        "Its candidate is at least two blocks shorter.",
+                        partial(_miss_keeps_it, **case, scan=scan, slip=1),
+                    ),
+                ),
+            )
