@@ -5,8 +5,12 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 
-from spec.groups import ConfigurationError, Group, alignment, geometry, share_eagle
+from spec.groups import ConfigurationError, Group, GroupKind, alignment, geometry, share_eagle
 from spec.tests.token_level import FULL, SLIDING, needed_blocks, small_groups
+
+
+def test_each_kind_of_group_is_written_out_token_by_token() -> None:
+    assert {group.kind for group in small_groups()} == set(GroupKind)
 
 
 def test_impossible_groups_are_refused() -> None:
