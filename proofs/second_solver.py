@@ -128,7 +128,7 @@ def ask(text: str, resource_limit: int) -> str:
 
 def _smt2(state: State, interpretation: Callable[[], Z3Interpretation]) -> str:
     at = interpretation()
-    solver = z3.Solver(ctx=at.context)
+    solver = z3.SimpleSolver(ctx=at.context)
     solver.add(refutation(state, at))
     preamble, status, body = solver.to_smt2().partition("(set-info :status unknown)\n")
     if not status:
