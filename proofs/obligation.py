@@ -29,6 +29,13 @@ State: TypeAlias = Callable[[Interpretation], Statement]
 make the first one smallest, then the second, and so on."""
 
 
+def refutation(state: State, at: Z3Interpretation) -> list[Formula]:
+    """What a counterexample satisfies: it is contradictory just when the statement holds."""
+    statement = state(at)
+    hypotheses = [hypothesis for _, hypothesis in statement.hypotheses]
+    return [*at.assumptions(), *hypotheses, at.negation(statement.conclusion)]
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A statement with one deliberate error, which must be refuted.

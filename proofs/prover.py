@@ -5,7 +5,10 @@ when a small model shows that the premises can hold, and when each of its mutant
 a small model. It is *refuted* when a model breaks it. Everything else, unknown and an exhausted
 resource limit included, is *inconclusive*. Every model is replayed on ints.
 
-Limits are resource counts of Z3, the same on every machine.
+What is proved is put to cvc5 as well when that is installed, in the same process, which is
+killed when it takes too long.
+
+Limits are resource counts of the solvers, the same on every machine.
 """
 
 import multiprocessing
@@ -18,7 +21,8 @@ import z3
 
 from proofs.interpretation import Bounded, Model, Replay, Z3Interpretation
 from proofs.lemmas import LEMMAS
-from proofs.obligation import Obligation, State, Theorem
+from proofs.obligation import Obligation, State, Theorem, refutation
+from proofs.second_solver import Opinion, available, obligation_query, opinion
 from proofs.theorems import THEOREMS
 from spec.claims import Status
 
@@ -35,11 +39,13 @@ class Settings:
         seed: of its random choices.
         resource_limit: for one query, in Z3's resource counts.
         bound: of the integers and blocks that a search for models looks at.
+        second_resource_limit: for one query, in cvc5's resource counts.
     """
 
     seed: int = 0
     resource_limit: int = 10_000_000
     bound: int = 6
+    second_resource_limit: int = 1_000_000
 
 
 DEFAULTS = Settings()
@@ -56,10 +62,11 @@ class ProofResult:
         status: proved, refuted or inconclusive.
         detail: the reason, when not proved.
         resource_count: what Z3 spent on it, mutants included, in its resource counts.
-        seconds: wall clock, mutants included.
+        seconds: wall clock, mutants and second opinion included.
         premises: a model in which the premises hold.
         counterexample: a minimal model that breaks the obligation, when refuted.
         mutants: a minimal model that breaks each mutant, by the mutant's name.
+        second_opinion: cvc5's, on what is proved; None when it was not asked.
     """
 
     claim: str
@@ -71,6 +78,7 @@ class ProofResult:
     premises: Model | None = None
     counterexample: Model | None = None
     mutants: dict[str, Model] = field(default_factory=dict)
+    second_opinion: Opinion | None = None
 
 
 class Solver:
@@ -86,13 +94,11 @@ class Solver:
     ) -> tuple[bool, str]:
         """Whether the statement is proved, and Z3's reason if not."""
         at = interpretation()
-        statement = state(at)
+        formulas = refutation(state, at)
         solver = self._solver(at)
         # Counterexamples come from `small_model`; without them a false statement ends soon.
         solver.set("mbqi", False)
-        solver.add(at.assumptions())
-        solver.add([hypothesis for _, hypothesis in statement.hypotheses])
-        solver.add(at.negation(statement.conclusion))
+        solver.add(formulas)
         answer, reason = self._check(solver)
         if answer == z3.unknown:
             return False, reason
@@ -186,6 +192,9 @@ def prove_obligation(claim: str, obligation: Obligation, settings: Settings) -> 
     start = time.perf_counter()
     solver = Solver(settings)
     result = _judge(ProofResult(claim, obligation.name, Status.INCONCLUSIVE), obligation, solver)
+    if result.status is Status.PROVED and available():
+        query = obligation_query(claim, obligation)
+        result = replace(result, second_opinion=opinion(query, settings.second_resource_limit))
     return replace(
         result,
         resource_count=solver.resource_count,
@@ -232,7 +241,7 @@ def prove(
 
     Raises `ValueError` on a claim without theorem, `ReplayError` as `prove_obligation` does.
     """
-    return list(_results(_chosen(names), settings))
+    return list(_results(chosen(names), settings))
 
 
 def prove_in_subprocess(
@@ -246,12 +255,12 @@ def prove_in_subprocess(
     The time is a backstop for a Z3 that ignores its resource limit. What was not finished is
     inconclusive.
     """
-    theorems = _chosen(names)
+    theorems = chosen(names)
     planned = [(theorem.name, part.name) for theorem in theorems for part in theorem.obligations]
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    chosen = [theorem.name for theorem in theorems if theorem is not LEMMAS]
-    process = context.Process(target=_work, args=(sender, chosen, settings), daemon=True)
+    claims = [theorem.name for theorem in theorems if theorem is not LEMMAS]
+    process = context.Process(target=_work, args=(sender, claims, settings), daemon=True)
     deadline = time.monotonic() + timeout_seconds
     process.start()
     sender.close()
@@ -287,18 +296,22 @@ def _receive(
 
 def _work(sender: Connection, names: list[str], settings: Settings) -> None:
     try:
-        for result in _results(_chosen(names), settings):
+        for result in _results(chosen(names), settings):
             sender.send(result)
     except Exception as error:
         sender.send(error)
 
 
-def _chosen(names: Iterable[str] | None) -> list[Theorem]:
-    chosen = list(THEOREMS) if names is None else list(dict.fromkeys(names))
-    unknown = [name for name in chosen if name not in THEOREMS]
+def chosen(names: Iterable[str] | None) -> list[Theorem]:
+    """The theorems of these claims, of all by default, after the lemmas.
+
+    Raises `ValueError` on a claim without theorem.
+    """
+    claims = list(THEOREMS) if names is None else list(dict.fromkeys(names))
+    unknown = [name for name in claims if name not in THEOREMS]
     if unknown:
         raise ValueError(f"no theorem for {', '.join(unknown)}; there is {', '.join(THEOREMS)}")
-    return [LEMMAS, *(THEOREMS[name] for name in chosen)]
+    return [LEMMAS, *(THEOREMS[name] for name in claims)]
 
 
 def _results(theorems: list[Theorem], settings: Settings) -> Iterator[ProofResult]:

@@ -9,21 +9,17 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 
+from proofs.cases import CASES, any_group, case_name
 from proofs.interpretation import Interpretation
-from proofs.obligation import Mutant, Obligation, Statement
-from proofs.theorems import CASES
-from proofs.theorems import _any_group as any_group
-from proofs.theorems import _case as case
+from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from spec import hits, retention
 from spec.groups import BlockGeometry, GroupKind
-from spec.terms import Formula, Term
+from spec.terms import Term
 
 _SPARSE = tuple((kind, n) for kind, n in CASES if kind in retention.SPARSE_KINDS)
 
-_Hypotheses = tuple[tuple[str, Formula], ...]
 
-
-def _replayed(at: Interpretation, slip: int) -> tuple[Term, Term, _Hypotheses]:
+def _replayed(at: Interpretation, slip: int) -> tuple[Term, Term, Hypotheses]:
     """Any hit that lookup may serve with everything cached, and the replay boundary."""
     length, alignment = at.integer("length"), at.integer("alignment")
     cap, horizon = at.integer("cap"), at.integer("horizon")
@@ -81,7 +77,7 @@ def _promised_run_is_kept(
 
 def _with_interval(
     at: Interpretation, kind: GroupKind, lookahead: int
-) -> tuple[BlockGeometry, Term, _Hypotheses]:
+) -> tuple[BlockGeometry, Term, Hypotheses]:
     """Any group, with any retention interval in blocks."""
     group, sizes = any_group(at, kind, lookahead)
     interval = at.times(at.integer("interval"), group.segment)
@@ -142,8 +138,7 @@ def _kept_is_promised(
     )
 
 
-def retention_keeps_resends_and_extensions() -> Iterable[Obligation]:
-    """The obligations of the claim of that name."""
+def _retention_keeps_resends_and_extensions() -> Iterable[Obligation]:
     yield Obligation(
         "no_replay_hits_more",
         "No resend or extension hits more than the replay boundary, whatever is cached.",
@@ -171,7 +166,7 @@ def retention_keeps_resends_and_extensions() -> Iterable[Obligation]:
     for (kind, lookahead), (which, what) in product(_SPARSE, enumerate(("resend", "extension"))):
         state = partial(_promised_run_is_kept, kind=kind, lookahead=lookahead, which=which)
         yield Obligation(
-            case(f"run_of_{what}_is_kept", kind, lookahead),
+            case_name(f"run_of_{what}_is_kept", kind, lookahead),
             f"Each block in the required run of the {what}'s boundary is kept.",
             partial(state, kept_lookahead=lookahead),
             (
@@ -184,8 +179,7 @@ def retention_keeps_resends_and_extensions() -> Iterable[Obligation]:
         )
 
 
-def retention_keeps_siblings() -> Iterable[Obligation]:
-    """The obligations of the claim of that name."""
+def _retention_keeps_siblings() -> Iterable[Obligation]:
     yield Obligation(
         "rounded_hit_asks_less",
         "A hit rounded down to the interval is no longer than the dense one and needs no more "
@@ -202,7 +196,7 @@ def retention_keeps_siblings() -> Iterable[Obligation]:
     for kind, lookahead in _SPARSE:
         state = partial(_sibling_boundary_is_kept, kind=kind, lookahead=lookahead)
         yield Obligation(
-            case("run_of_rounded_hit_is_kept", kind, lookahead),
+            case_name("run_of_rounded_hit_is_kept", kind, lookahead),
             "Each block in the required run of a hit rounded down to the interval is kept.",
             partial(state, kept_lookahead=lookahead),
             (
@@ -215,12 +209,11 @@ def retention_keeps_siblings() -> Iterable[Obligation]:
         )
 
 
-def retention_keeps_only_promised_blocks() -> Iterable[Obligation]:
-    """The obligations of the claim of that name."""
+def _retention_keeps_only_promised_blocks() -> Iterable[Obligation]:
     for kind, lookahead in _SPARSE:
         state = partial(_kept_is_promised, kind=kind, lookahead=lookahead)
         yield Obligation(
-            case("kept_block_is_promised", kind, lookahead),
+            case_name("kept_block_is_promised", kind, lookahead),
             "A kept block is in the required run of a promised boundary.",
             partial(state, mask_lookahead=lookahead),
             (
@@ -231,3 +224,11 @@ def retention_keeps_only_promised_blocks() -> Iterable[Obligation]:
                 ),
             ),
         )
+
+
+OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
+    "retention_keeps_resends_and_extensions": tuple(_retention_keeps_resends_and_extensions()),
+    "retention_keeps_siblings": tuple(_retention_keeps_siblings()),
+    "retention_keeps_only_promised_blocks": tuple(_retention_keeps_only_promised_blocks()),
+}
+"""The obligations of each claim on retention, by its name."""

@@ -11,62 +11,24 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from proofs import scans
+from proofs import retention, scans
+from proofs.cases import (
+    CASES,
+    CHUNKED,
+    FULL,
+    KINDS,
+    MAMBA,
+    SLIDING,
+    any_group,
+    case_name,
+    chunks,
+    lookaheads,
+)
 from proofs.interpretation import Interpretation
 from proofs.obligation import Hypotheses, Mutant, Obligation, Statement, Theorem
 from spec import attention, hits, mask
-from spec.groups import BlockGeometry, Group, GroupKind, geometry
+from spec.groups import BlockGeometry, GroupKind
 from spec.terms import Formula, Term
-
-FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
-CHUNKED, MAMBA = GroupKind.CHUNKED_LOCAL, GroupKind.MAMBA
-KINDS = (FULL, SLIDING, CHUNKED, MAMBA)
-"""The kinds of group that the theorems are about."""
-
-
-def _lookaheads(kind: GroupKind) -> tuple[int, ...]:
-    """The lookaheads, in blocks, that groups of the kind have with EAGLE off and on."""
-    window = 1 if kind is SLIDING else None
-    chunk = 1 if kind is CHUNKED else None
-    groups = (Group(kind, 1, window, eagle, chunk) for eagle in (False, True))
-    return tuple(dict.fromkeys(geometry(group, 1).lookahead for group in groups))
-
-
-CASES = tuple((kind, lookahead) for kind in KINDS for lookahead in _lookaheads(kind))
-"""Each kind with each lookahead that it can have."""
-
-
-def _case(name: str, kind: GroupKind, lookahead: int | None = None) -> str:
-    """The name of an obligation that exists for several kinds of group."""
-    if lookahead is None:
-        return f"{name}[{kind}]"
-    return f"{name}[{kind}, {'with' if lookahead else 'without'} lookahead]"
-
-
-def _chunks(at: Interpretation) -> tuple[Term, Term, Hypotheses]:
-    """Any block size and any chunk; neither need divide the other."""
-    block_size, chunk = at.integer("block_size"), at.integer("chunk")
-    some_block = ("a block holds at least one token", 1 <= block_size)
-    some_chunk = ("a chunk holds at least one token", 1 <= chunk)
-    return block_size, chunk, (some_block, some_chunk)
-
-
-def _any_group(
-    at: Interpretation, kind: GroupKind, lookahead: Term
-) -> tuple[BlockGeometry, Hypotheses]:
-    """Any group of that kind, seen in blocks."""
-    segment = at.integer("segment")
-    some_segment = ("a segment is at least one block", 1 <= segment)
-    if kind in (FULL, MAMBA):
-        return BlockGeometry(kind, segment, 0, lookahead), (some_segment,)
-    if kind is CHUNKED:
-        block_size, chunk, some_tokens = _chunks(at)
-        group = BlockGeometry(kind, segment, 0, lookahead, block_size, chunk)
-        return group, (some_segment, *some_tokens)
-    tail = at.integer("tail")
-    some_tail = ("a tail is not negative", 0 <= tail)
-    return BlockGeometry(kind, segment, tail, lookahead), (some_segment, some_tail)
-
 
 # --- hit_has_every_block_attention_reads ---------------------------------------------------
 
@@ -77,7 +39,7 @@ def _attending_group(
     """Any group of that kind, seen in tokens: also its block size and what attends to what."""
     # The run before one boundary does not depend on where the next one is.
     if kind is CHUNKED:
-        block_size, chunk, sizes = _chunks(at)
+        block_size, chunk, sizes = chunks(at)
         group = BlockGeometry(kind, 1, 0, 0, block_size, chunk)
         return group, block_size, _attends(at, None, chunk), sizes
     block_size = at.integer("block_size")
@@ -186,7 +148,7 @@ def _hit_has_required_block(
     at: Interpretation, kind: GroupKind, lookahead: int, boundary_slip: int = 0
 ) -> Statement:
     boundary, block = at.integer("boundary"), at.integer("block")
-    group, sizes = _any_group(at, kind, lookahead)
+    group, sizes = any_group(at, kind, lookahead)
     cached = at.block_set("cached")
     required = hits.in_required_run(group, block, boundary + boundary_slip, at)
     return Statement(
@@ -202,7 +164,7 @@ def _hit_has_required_block(
 
 def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
     yield Obligation(
-        _case("read_state_is_required", MAMBA),
+        case_name("read_state_is_required", MAMBA),
         "The block that keeps the state to resume from is in the required run.",
         _read_state_is_required,
         (
@@ -214,7 +176,7 @@ def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
         ),
     )
     yield Obligation(
-        _case("required_state_is_read", MAMBA),
+        case_name("required_state_is_read", MAMBA),
         "Resuming reads the state in each block of the required run.",
         _required_state_is_read,
         (
@@ -228,7 +190,7 @@ def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
     for kind in (FULL, SLIDING, CHUNKED):
         sliding = kind is SLIDING
         yield Obligation(
-            _case("every_read_block_is_required", kind),
+            case_name("every_read_block_is_required", kind),
             "A block that holds a token of the hit that some later query reads is in the "
             "required run.",
             partial(_read_is_required, kind=kind),
@@ -247,7 +209,7 @@ def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
             ),
         )
         yield Obligation(
-            _case("every_required_block_is_read", kind),
+            case_name("every_required_block_is_read", kind),
             "The first query after the hit reads the last token of each block in the required run.",
             partial(_required_is_read, kind=kind),
             (
@@ -265,7 +227,7 @@ def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
             ),
         )
         yield Obligation(
-            _case("first_query_reads_the_most", kind),
+            case_name("first_query_reads_the_most", kind),
             "A token of the hit that some later query reads is read by the first one.",
             partial(_first_query_suffices, kind=kind),
             (
@@ -286,7 +248,7 @@ def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
     for kind, lookahead in CASES:
         case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
         yield Obligation(
-            _case("hit_has_each_required_block", kind, lookahead),
+            case_name("hit_has_each_required_block", kind, lookahead),
             "When the required run is cached, so is each block in it.",
             partial(_hit_has_required_block, **case),
             (
@@ -308,7 +270,7 @@ def _group_and_need(
 ) -> tuple[BlockGeometry, Term, Term, Hypotheses]:
     """Any group and boundary, and how many blocks a hit there needs."""
     boundary = at.integer("boundary")
-    group, sizes = _any_group(at, kind, lookahead)
+    group, sizes = any_group(at, kind, lookahead)
     sizes = (*sizes, ("the hit is not empty", 1 <= boundary))
     if kind is FULL:
         return group, boundary, boundary + lookahead, sizes
@@ -384,12 +346,12 @@ def _eagle_needs_tail_plus_one() -> Iterable[Obligation]:
         (CHUNKED, False, "chunk", "those of the boundary's chunk"),
         (MAMBA, False, "one_state", "the state block"),
     ):
-        for lookahead in reversed(_lookaheads(kind)):
+        for lookahead in reversed(lookaheads(kind)):
             case: dict[str, Any] = {"kind": kind, "lookahead": lookahead, "near_start": near_start}
             need = run
             need += " and the lookahead block" if lookahead else ""
             yield Obligation(
-                _case(f"{where}_suffices", kind, lookahead),
+                case_name(f"{where}_suffices", kind, lookahead),
                 f"As many contiguous blocks as {need} contain the required run.",
                 partial(_need_suffices, **case),
                 (
@@ -401,7 +363,7 @@ def _eagle_needs_tail_plus_one() -> Iterable[Obligation]:
                 ),
             )
             yield Obligation(
-                _case(f"less_than_{where}_does_not_suffice", kind, lookahead),
+                case_name(f"less_than_{where}_does_not_suffice", kind, lookahead),
                 f"Fewer contiguous blocks than {need} leave out a block of the required run.",
                 partial(_less_does_not_suffice, **case),
                 (
@@ -413,7 +375,7 @@ def _eagle_needs_tail_plus_one() -> Iterable[Obligation]:
                 ),
             )
             yield Obligation(
-                _case(f"required_run_is_{where}", kind, lookahead),
+                case_name(f"required_run_is_{where}", kind, lookahead),
                 f"The required run is contiguous: {need}, no more and no less.",
                 partial(_run_is_exact, **case),
                 (
@@ -433,7 +395,7 @@ def _more_stays_valid(
     at: Interpretation, kind: GroupKind, lookahead: int, turned_round: bool = False
 ) -> Statement:
     boundary = at.integer("boundary")
-    group, sizes = _any_group(at, kind, lookahead)
+    group, sizes = any_group(at, kind, lookahead)
     cached, more = at.block_set("cached"), at.block_set("more")
     fewer, greater = (more, cached) if turned_round else (cached, more)
     every_block = hits.run_end(group, boundary)
@@ -453,7 +415,7 @@ def _required_suffices(
     at: Interpretation, kind: GroupKind, lookahead: int, boundary_slip: int = 0
 ) -> Statement:
     boundary = at.integer("boundary")
-    group, sizes = _any_group(at, kind, lookahead)
+    group, sizes = any_group(at, kind, lookahead)
     cached = at.block_set("cached")
 
     def cached_if_required(block: Term) -> Formula:
@@ -475,7 +437,7 @@ def _less_is_invalid(
     at: Interpretation, kind: GroupKind, lookahead: int, boundary_slip: int = 0
 ) -> Statement:
     boundary, block = at.integer("boundary"), at.integer("block")
-    group, sizes = _any_group(at, kind, lookahead)
+    group, sizes = any_group(at, kind, lookahead)
     cached = at.block_set("cached")
     required = hits.in_required_run(group, block, boundary + boundary_slip, at)
     without = hits.has_required_run(group, boundary, lambda i: cached(i) & (i != block), at)
@@ -495,7 +457,7 @@ def _reach_in_tokens(
 ) -> Statement:
     boundary, block_size = at.integer("boundary"), at.integer("block_size")
     cap, horizon = at.integer("cap"), at.integer("horizon")
-    group, sizes = _any_group(at, kind, lookahead)
+    group, sizes = any_group(at, kind, lookahead)
     in_blocks = at.ceil_div if rounded_up else at.floor_div
     reach = hits.within_reach(
         group, boundary, in_blocks(cap, block_size), in_blocks(horizon, block_size)
@@ -516,7 +478,7 @@ def _scan_starts_high_enough(
     count, boundary = at.integer("count"), at.integer("boundary")
     block_size, alignment = at.integer("block_size"), at.integer("alignment")
     cap, horizon = at.integer("cap"), at.integer("horizon")
-    group, sizes = _any_group(at, kind, lookahead)
+    group, sizes = any_group(at, kind, lookahead)
     reach = hits.within_reach(
         group, boundary, at.floor_div(cap, block_size), at.floor_div(horizon, block_size)
     )
@@ -538,7 +500,7 @@ def _two_hits(
 ) -> tuple[Term, Formula, Term, Formula, Hypotheses]:
     """Two hits of any group, in segments, each with whether it is valid."""
     count, other = at.integer("count"), at.integer("other")
-    group, sizes = _any_group(at, kind, lookahead)
+    group, sizes = any_group(at, kind, lookahead)
     cap, horizon, cached = at.integer("cap"), at.integer("horizon"), at.block_set("cached")
 
     def valid(segments: Term) -> Formula:
@@ -580,7 +542,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
     for kind, lookahead in CASES:
         case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
         yield Obligation(
-            _case("more_cached_blocks_keep_a_hit_valid", kind, lookahead),
+            case_name("more_cached_blocks_keep_a_hit_valid", kind, lookahead),
             "A required run stays cached when more blocks are cached.",
             partial(_more_stays_valid, **case),
             (
@@ -592,7 +554,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
             ),
         )
         yield Obligation(
-            _case("required_blocks_are_enough", kind, lookahead),
+            case_name("required_blocks_are_enough", kind, lookahead),
             "A required run is cached when each of its blocks is, whatever else is not.",
             partial(_required_suffices, **case),
             (
@@ -604,7 +566,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
             ),
         )
         yield Obligation(
-            _case("each_required_block_is_needed", kind, lookahead),
+            case_name("each_required_block_is_needed", kind, lookahead),
             "Without any one of its blocks a required run is not cached.",
             partial(_less_is_invalid, **case),
             (
@@ -616,7 +578,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
             ),
         )
         yield Obligation(
-            _case("reach_in_blocks_is_reach_in_tokens", kind, lookahead),
+            case_name("reach_in_blocks_is_reach_in_tokens", kind, lookahead),
             "With cap and lookahead horizon rounded down to blocks, lookup may serve just the "
             "hits that end within the cap and whose lookahead block ends within the horizon.",
             partial(_reach_in_tokens, **case),
@@ -629,7 +591,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
             ),
         )
         yield Obligation(
-            _case("scan_starts_high_enough", kind, lookahead),
+            case_name("scan_starts_high_enough", kind, lookahead),
             "No hit that lookup may serve is longer than the cap rounded down to the alignment.",
             partial(_scan_starts_high_enough, **case),
             (
@@ -641,7 +603,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
             ),
         )
         yield Obligation(
-            _case("scan_skips_no_valid_hit", kind, lookahead),
+            case_name("scan_skips_no_valid_hit", kind, lookahead),
             "When no valid hit is longer than this one and this one is not valid, then no valid "
             "hit is longer than the next shorter one. So, by induction, a scan from above stops "
             "at the longest valid hit, at 0 at the latest.",
@@ -655,7 +617,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
             ),
         )
         yield Obligation(
-            _case("longest_valid_hit_is_one", kind, lookahead),
+            case_name("longest_valid_hit_is_one", kind, lookahead),
             "Two valid hits that are both longest are the same.",
             partial(_longest_is_one, **case),
             (
@@ -666,7 +628,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
                 ),
             ),
         )
-    yield from scans.obligations(KINDS, _any_group)
+    yield from scans.obligations(KINDS, any_group)
 
 
 # --- mask_keeps_every_reachable_block ------------------------------------------------------
@@ -686,7 +648,7 @@ def _reachable_is_kept(
     block_slip: int = 0,
 ) -> Statement:
     block = at.integer("block")
-    group, sizes = _any_group(at, kind, lookahead)
+    group, sizes = any_group(at, kind, lookahead)
     count = at.integer("count")
     boundary = at.times(count, group.segment)
     masked = _altered(
@@ -730,7 +692,7 @@ def _mask_keeps_every_reachable_block() -> Iterable[Obligation]:
                     )
                 )
         yield Obligation(
-            _case("reachable_block_is_kept", kind, lookahead),
+            case_name("reachable_block_is_kept", kind, lookahead),
             "A block in the required run of some boundary is in the mask.",
             partial(_reachable_is_kept, **case),
             tuple(mutants),
@@ -750,7 +712,7 @@ def _kept_is_reachable(
     count_slip: int = 0,
 ) -> Statement:
     block = at.integer("block")
-    group, sizes = _any_group(at, kind, lookahead)
+    group, sizes = any_group(at, kind, lookahead)
     masked = _altered(
         group,
         tail_slip,
@@ -801,7 +763,7 @@ def _mask_keeps_only_reachable_blocks() -> Iterable[Obligation]:
                 )
             )
         yield Obligation(
-            _case("kept_block_is_reachable", kind, lookahead),
+            case_name("kept_block_is_reachable", kind, lookahead),
             "A block in the mask is in the required run of some boundary.",
             partial(_kept_is_reachable, **case),
             tuple(mutants),
@@ -816,6 +778,7 @@ THEOREMS: dict[str, Theorem] = {
         ("lookup_returns_longest_valid_hit", _lookup_returns_longest_valid_hit()),
         ("mask_keeps_every_reachable_block", _mask_keeps_every_reachable_block()),
         ("mask_keeps_only_reachable_blocks", _mask_keeps_only_reachable_blocks()),
+        *retention.OBLIGATIONS.items(),
     )
 }
 """Every theorem, by the name of its claim."""

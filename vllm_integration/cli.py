@@ -18,7 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from conformance.configurations import Profile
 from conformance.exploration import ExplorationError
 from conformance.ledger import LedgerError, load
-from proofs.prover import ReplayError, prove_in_subprocess
+from proofs.obligation import Theorem
+from proofs.prover import DEFAULTS, ReplayError, chosen, prove_in_subprocess
+from proofs.second_solver import Opinion, SecondSolverError, write
 from spec.claims import Status
 from vllm_integration import gate, rendering
 from vllm_integration.driver import EnvironmentFailure, InternalFailure, find_python
@@ -156,23 +158,54 @@ def prove(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show every obligation.")
     ] = False,
+    smt2: Annotated[
+        Path | None,
+        typer.Option(
+            "--smt2",
+            metavar="DIR",
+            help="Also write each obligation and each of its mutants there as an SMT-LIB 2 file, "
+            "with the expected answer.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Prove the spec's theorems, for all block sizes, windows, alignments and positions."""
+    """Prove the spec's theorems, for all block sizes, windows, alignments and positions.
+
+    Z3 proves them; where cvc5 is installed it is asked, too.
+    """
     try:
+        theorems = chosen(claim or None)
+        if smt2 is not None:
+            _write_smt2(smt2, theorems, output)
         results = prove_in_subprocess(claim or None, timeout_seconds=timeout)
     except ValueError as unknown:
         _fail(Verdict.USAGE, str(unknown), output)
-    except ReplayError as error:
+    except (ReplayError, SecondSolverError) as error:
         _fail(Verdict.INTERNAL, f"hitproof is wrong, please report it: {error}", output)
     if output is Format.JSON:
         typer.echo(json.dumps(rendering.proofs_json(results), indent=2))
     else:
         rendering.print_proofs(results, _stdout(), verbose)
+    disputed = [r.obligation for r in results if r.second_opinion is Opinion.DISAGREES]
+    if disputed:
+        typer.echo(
+            "hitproof: hitproof is wrong, please report it: Z3 and cvc5 disagree on "
+            + ", ".join(disputed),
+            err=True,
+        )
+        raise typer.Exit(int(Verdict.INTERNAL))
     statuses = {result.status for result in results}
     if Status.REFUTED in statuses:
         raise typer.Exit(int(Verdict.DIVERGES))
     if statuses != {Status.PROVED}:
         raise typer.Exit(int(Verdict.INCONCLUSIVE))
+
+
+def _write_smt2(directory: Path, theorems: list[Theorem], output: Format) -> None:
+    try:
+        write(directory, theorems, DEFAULTS.bound)
+    except OSError as error:
+        _fail(Verdict.USAGE, f"cannot write the SMT-LIB files: {error}", output)
 
 
 def _stdout() -> Console:

@@ -177,7 +177,9 @@ def _scientific(number: int) -> str:
 
 def print_proofs(results: list[ProofResult], console: Console, verbose: bool) -> None:
     """What `hitproof prove` prints: a line a claim, or with ``verbose`` a line an obligation."""
-    table = Table("claim", "obligations", "status", "mutants refuted", "resources", "seconds")
+    table = Table(
+        "claim", "obligations", "status", "mutants refuted", "cvc5", "resources", "seconds"
+    )
     by_claim: dict[str, list[ProofResult]] = {}
     for result in results:
         by_claim.setdefault(result.claim, []).append(result)
@@ -188,6 +190,7 @@ def print_proofs(results: list[ProofResult], console: Console, verbose: bool) ->
             str(len(parts)),
             ", ".join(f"{n} {_coloured(status)}" for status, n in counts.items()),
             str(sum(len(part.mutants) for part in parts)),
+            _opinions(parts),
             str(sum(part.resource_count for part in parts)),
             f"{sum(part.seconds for part in parts):.2f}",
         )
@@ -197,6 +200,7 @@ def print_proofs(results: list[ProofResult], console: Console, verbose: bool) ->
                 escape(part.obligation),
                 _coloured(part.status),
                 str(len(part.mutants)),
+                _opinions([part]),
                 str(part.resource_count),
                 f"{part.seconds:.2f}",
             )
@@ -208,6 +212,14 @@ def print_proofs(results: list[ProofResult], console: Console, verbose: bool) ->
                 f"{escape(result.detail)}",
                 highlight=False,
             )
+
+
+def _opinions(results: list[ProofResult]) -> str:
+    """What the second solver says, each opinion with its count where there are several results."""
+    counts = Counter(str(result.second_opinion or "not asked") for result in results)
+    if len(results) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{n} {opinion}" for opinion, n in counts.items())
 
 
 def _coloured(status: Status) -> str:
@@ -228,6 +240,7 @@ def proofs_json(results: list[ProofResult]) -> list[dict[str, Any]]:
             "premises": None if result.premises is None else str(result.premises),
             "counterexample": None if result.counterexample is None else str(result.counterexample),
             "mutants": {name: str(model) for name, model in result.mutants.items()},
+            "cvc5": None if result.second_opinion is None else str(result.second_opinion),
         }
         for result in results
     ]

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proofs.cases import CASES, KINDS
 from proofs.interpretation import Model, Replay
 from proofs.lemmas import LEMMAS
 from proofs.obligation import Obligation, State
 from proofs.prover import ProofResult, Settings, Solver, prove
-from proofs.theorems import CASES, KINDS, THEOREMS, _two_hits
+from proofs.theorems import THEOREMS, _two_hits
 from spec import attention, hits, mask
 from spec.claims import CLAIMS, Status
 from spec.groups import Group, GroupKind

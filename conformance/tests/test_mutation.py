@@ -1,0 +1,62 @@
+"""Mutants are generated in every way that is named, run in place and leave no trace."""
+
+import ast
+import math
+
+import pytest
+
+from conformance.tests import mutation
+from conformance.tests.mutation import mutants
+from spec import attention, groups
+from spec.attention import attends
+
+CHANGES = {
+    "a < b": {"a <= b", "a > b", "a >= b"},
+    "0 <= a < b": {"0 < a < b", "0 > a < b", "0 >= a < b", "0 <= a <= b", "0 <= a > b"}
+    | {"0 <= a >= b"},
+    "a is b": {"a is not b"},
+    "a not in b": {"a in b"},
+    "a + b": {"a - b", "a", "b"},
+    "a // b": {"a * b", "a % b", "a", "b"},
+    "a & b": {"a | b", "a", "b"},
+    "a or b": {"a and b", "a", "b"},
+    "a and b and c": {"a or b or c", "b and c", "a and c", "a and b"},
+    "not a": {"a"},
+    "7": {"8", "6"},
+    "True": {"False"},
+    "'text'": set(),
+    "max(a, b)": {"min(a, b)", "max(b, a)", "a", "b"},
+    "math.lcm(*a)": {"math.gcd(*a)"},
+    "f(a, b, c)": {"f(b, a, c)", "f(a, c, b)"},
+    "f(a, key=b)": {"f(a)"},
+    "a if b else c": {"c if b else a", "a", "c"},
+    "[a for a in b]": set(),
+    "(a for a in b if a)": {"(a for a in b)"},
+    "group.tail": {"group.lookahead", "group.segment"},
+}
+
+
+@pytest.mark.parametrize("expression", CHANGES)
+def test_changes_to_an_expression(expression: str) -> None:
+    node = ast.parse(expression, mode="eval").body
+    assert {ast.unparse(changed) for changed in mutation._changed(node)} == CHANGES[expression]
+
+
+def test_mutant_is_run_by_whoever_imported_the_function() -> None:
+    name = "spec.attention.attends: token <= query -> token < query"
+    (mutant,) = (mutant for mutant in mutants(attention) if mutant.name == name)
+    original = attends.__code__
+    assert attends(3, 3, None)
+    with mutant.applied():
+        assert not attends(3, 3, None)
+        assert attends(3, 2, None)
+    with pytest.raises(ZeroDivisionError), mutant.applied():
+        math.log(1 / 0)
+    assert attends.__code__ is original
+    assert attends(3, 3, None)
+
+
+def test_methods_are_mutated_and_what_is_raised_is_not() -> None:
+    names = [mutant.name for mutant in mutants(groups)]
+    assert any(name.startswith("spec.groups.Group.__post_init__: ") for name in names)
+    assert not any("the alignment" in name or "a block holds" in name for name in names)

@@ -1,0 +1,160 @@
+"""Whatever single point of the spec is changed, a test, a theorem or a check notices.
+
+The mutants are generated from the spec's text, so a new clause brings its own. What catches
+them: the token-level tests of `spec` and the tests of `reference`, then the theorems, then the
+checks on the reference, cheapest first. A mutant that nothing catches must be listed below, with
+the reason why it means the same.
+"""
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from conformance.checks import check_lookup, check_mask
+from conformance.configurations import Configuration, single_group
+from conformance.reference_subject import ReferenceSubject
+from conformance.tests.mutation import Mutant, mutants
+from proofs.prover import DEFAULTS, Solver
+from proofs.theorems import THEOREMS
+from reference.tests import test_lookup
+from spec import attention, groups, hits, mask, terms
+from spec.claims import Status
+from spec.groups import GroupKind
+from spec.tests import test_attention, test_groups, test_hits, test_mask, test_terms
+
+MUTATED = (terms, attention, groups, hits, mask)
+"""All of the spec but the registry, which states no predicate."""
+
+TESTS = (test_terms, test_attention, test_groups, test_hits, test_mask, test_lookup)
+
+ORDER = "the greater of two does not depend on their order"
+NOT_LOOKED_AT = "no clause looks at the tail of full attention"
+ZERO_IS_PAST = "length 0 was answered before"
+TOO_HIGH = "the scan starts higher, at lengths that are beyond the cap and so not valid"
+ENDS_AT_ZERO = "the scan ends at 0 at the latest, which is valid"
+
+EQUIVALENT: dict[str, str] = {
+    "spec.terms.IntegerArithmetic.maximum: max(left, right) -> max(right, left)": ORDER,
+    "spec.hits.required_run: max(run_start(group, boundary), 0) -> "
+    "max(0, run_start(group, boundary))": ORDER,
+    "spec.hits.has_required_run: arithmetic.maximum(run_start(group, boundary), 0) -> "
+    "arithmetic.maximum(0, run_start(group, boundary))": ORDER,
+    "spec.mask.next_boundary: arithmetic.maximum(passed + group.segment, group.segment) -> "
+    "arithmetic.maximum(group.segment, passed + group.segment)": ORDER,
+    "spec.groups.geometry: 0 -> 1": NOT_LOOKED_AT,
+    "spec.groups.geometry: 0 -> -1": NOT_LOOKED_AT,
+    "spec.hits.run_start: 0 -> -1": "a start below 0 means from block 0",
+    "spec.hits.valid_hit: length < 0 -> length <= 0": ZERO_IS_PAST,
+    "spec.hits.valid_hit: 0 -> 1 #2": ZERO_IS_PAST,
+    "spec.hits.longest_valid_hit: cap // alignment_tokens -> cap * alignment_tokens": TOO_HIGH,
+    "spec.hits.longest_valid_hit: cap // alignment_tokens -> cap": TOO_HIGH,
+    "spec.hits.longest_valid_hit: 1 -> 2": ENDS_AT_ZERO,
+    "spec.hits.longest_valid_hit: "
+    "range(cap // alignment_tokens * alignment_tokens, -1, -alignment_tokens) -> "
+    "range(cap // alignment_tokens * alignment_tokens, -alignment_tokens, -1)": "the scan also "
+    "tries the lengths between boundaries, which are not valid; " + ENDS_AT_ZERO,
+}
+"""Mutants that mean the same as the spec, and why."""
+
+
+def exhaustive_tests() -> Iterator[tuple[str, Callable[[], object]]]:
+    """The tests of the spec and the reference. Those that draw at random are left out."""
+    for module in TESTS:
+        for name, test in inspect.getmembers(module, inspect.isfunction):
+            if name.startswith("test_") and not hasattr(test, "hypothesis"):
+                yield name, test
+
+
+def broken_test() -> str | None:
+    """The first test that fails."""
+    for name, test in exhaustive_tests():
+        try:
+            test()
+        except (Exception, pytest.fail.Exception):
+            return name
+    return None
+
+
+def lost_theorem() -> str | None:
+    """The first obligation that is not proved any more."""
+    solver = Solver(DEFAULTS)
+    for theorem in THEOREMS.values():
+        for obligation in theorem.obligations:
+            try:
+                proved, _ = solver.proves(obligation.state, obligation.interpretation)
+            except Exception:
+                proved = False
+            if not proved:
+                return obligation.name
+    return None
+
+
+def small_grid() -> Iterator[Configuration]:
+    """New configurations each time: one keeps the geometry that it has once computed."""
+    for eagle in (False, True):
+        for segment in (1, 2):
+            yield single_group(GroupKind.FULL_ATTENTION, 2, segment, None, eagle, 6)
+            for window in (2, 3, 5):
+                yield single_group(GroupKind.SLIDING_WINDOW, 2, segment, window, eagle, 6)
+
+
+def diverging_check() -> str | None:
+    """The first check that finds something wrong with the reference."""
+    try:
+        for configuration in small_grid():
+            for check in (check_lookup, check_mask):
+                result = check(ReferenceSubject(), configuration)
+                if set(result.statuses.values()) != {Status.PROVED}:
+                    return check.__name__
+    except Exception:
+        return "small_grid"
+    return None
+
+
+def caught_by(mutant: Mutant) -> str | None:
+    """What notices the mutant."""
+    with mutant.applied():
+        return broken_test() or lost_theorem() or diverging_check()
+
+
+def all_mutants() -> list[Mutant]:
+    return [mutant for module in MUTATED for mutant in mutants(module)]
+
+
+def test_nothing_is_wrong_with_the_spec_itself() -> None:
+    assert broken_test() is None
+    assert lost_theorem() is None
+    assert diverging_check() is None
+
+
+def complaints(caught: dict[str, str | None], equivalent: dict[str, str]) -> list[str]:
+    """What is wrong with what was caught, or with the list of mutants that mean the same."""
+    survivors = {name for name, catcher in caught.items() if catcher is None}
+    return [
+        *(f"nothing catches {name}" for name in sorted(survivors - equivalent.keys())),
+        *(
+            f"listed, but caught: {name}"
+            for name in sorted(equivalent.keys() & (caught.keys() - survivors))
+        ),
+        *(f"listed, but gone: {name}" for name in sorted(equivalent.keys() - caught.keys())),
+    ]
+
+
+def test_each_way_to_be_wrong_is_a_complaint() -> None:
+    caught = {"a": "a test", "b": None, "c": None}
+    assert complaints(caught, {"b": "same", "c": "same"}) == []
+    assert complaints(caught, {"b": "same"}) == ["nothing catches c"]
+    assert complaints(caught, dict.fromkeys("abc", "same")) == ["listed, but caught: a"]
+    assert complaints(caught, dict.fromkeys("bcd", "same")) == ["listed, but gone: d"]
+
+
+def test_each_mutant_is_caught_or_means_the_same() -> None:
+    generated = all_mutants()
+    assert len(generated) >= 40
+    caught = {mutant.name: caught_by(mutant) for mutant in generated}
+    assert len(caught) == len(generated), "two mutants have one name"
+    catchers = Counter(caught.values())
+    print(f"{len(generated)} mutants, {catchers.pop(None, 0)} not caught; caught by {catchers}")
+    assert complaints(caught, EQUIVALENT) == []

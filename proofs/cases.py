@@ -1,0 +1,55 @@
+"""The groups that theorems are about: any group of each kind, seen in blocks."""
+
+from proofs.interpretation import Interpretation
+from proofs.obligation import Hypotheses
+from spec.groups import BlockGeometry, Group, GroupKind, geometry
+from spec.terms import Term
+
+FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
+CHUNKED, MAMBA = GroupKind.CHUNKED_LOCAL, GroupKind.MAMBA
+KINDS = (FULL, SLIDING, CHUNKED, MAMBA)
+"""The kinds of group that the theorems are about."""
+
+
+def lookaheads(kind: GroupKind) -> tuple[int, ...]:
+    """The lookaheads, in blocks, that groups of the kind have with EAGLE off and on."""
+    window = 1 if kind is SLIDING else None
+    chunk = 1 if kind is CHUNKED else None
+    groups = (Group(kind, 1, window, eagle, chunk) for eagle in (False, True))
+    return tuple(dict.fromkeys(geometry(group, 1).lookahead for group in groups))
+
+
+CASES = tuple((kind, lookahead) for kind in KINDS for lookahead in lookaheads(kind))
+"""Each kind with each lookahead that it can have."""
+
+
+def case_name(name: str, kind: GroupKind, lookahead: int | None = None) -> str:
+    """The name of an obligation that exists for several kinds of group."""
+    if lookahead is None:
+        return f"{name}[{kind}]"
+    return f"{name}[{kind}, {'with' if lookahead else 'without'} lookahead]"
+
+
+def chunks(at: Interpretation) -> tuple[Term, Term, Hypotheses]:
+    """Any block size and any chunk; neither need divide the other."""
+    block_size, chunk = at.integer("block_size"), at.integer("chunk")
+    some_block = ("a block holds at least one token", 1 <= block_size)
+    some_chunk = ("a chunk holds at least one token", 1 <= chunk)
+    return block_size, chunk, (some_block, some_chunk)
+
+
+def any_group(
+    at: Interpretation, kind: GroupKind, lookahead: Term
+) -> tuple[BlockGeometry, Hypotheses]:
+    """Any group of that kind, seen in blocks."""
+    segment = at.integer("segment")
+    some_segment = ("a segment is at least one block", 1 <= segment)
+    if kind in (FULL, MAMBA):
+        return BlockGeometry(kind, segment, 0, lookahead), (some_segment,)
+    if kind is CHUNKED:
+        block_size, chunk, some_tokens = chunks(at)
+        group = BlockGeometry(kind, segment, 0, lookahead, block_size, chunk)
+        return group, (some_segment, *some_tokens)
+    tail = at.integer("tail")
+    some_tail = ("a tail is not negative", 0 <= tail)
+    return BlockGeometry(kind, segment, tail, lookahead), (some_segment, some_tail)

@@ -1,0 +1,57 @@
+"""Contracts of the reference's scans, for CrossHair. As in `spec.tests.contracts`."""
+
+from reference.scan import PlainScan, Scan, SkippingScan, first_state, hit_found, is_done
+from spec.groups import BlockGeometry, GroupKind
+from spec.hits import has_required_run, required_run
+
+
+def _hit(scan: Scan, held: list[bool], group: BlockGeometry) -> int:
+    """The hit, in blocks, that the scan finds."""
+    state = first_state(group, len(held))
+    while not is_done(state):
+        hit = held[scan.asks(state)]
+        state = scan.after_hit(state) if hit else scan.after_miss(group, state)
+    return int(hit_found(state))
+
+
+def scan_from_the_left_ends_at_a_full_prefix(held: list[bool], segment: int, eagle: bool) -> None:
+    """All blocks before the hit are cached, and the scan is cut at a boundary."""
+    assert len(held) <= 3
+    assert 1 <= segment <= 3
+    group = BlockGeometry(GroupKind.FULL_ATTENTION, segment, 0, int(eagle))
+    boundary = _hit(SkippingScan(), held, group)
+    assert boundary % segment == 0
+    assert boundary == 0 or all(held[block] for block in required_run(group, boundary))
+
+
+def scan_from_the_left_misses_no_hit(held: list[bool], eagle: bool, other: int) -> None:
+    """No longer prefix is cached."""
+    assert len(held) <= 3
+    group = BlockGeometry(GroupKind.FULL_ATTENTION, 1, 0, int(eagle))
+    boundary = _hit(SkippingScan(), held, group)
+    if boundary < other <= len(held) - group.lookahead:
+        assert not has_required_run(group, other, held.__getitem__)
+
+
+def scan_from_the_right_ends_at_a_valid_hit(
+    held: list[bool], segment: int, tail: int, eagle: bool
+) -> None:
+    """The hit has its required run, and ends on a boundary within the limit."""
+    assert len(held) <= 3
+    assert 1 <= segment <= 3
+    assert 0 <= tail
+    group = BlockGeometry(GroupKind.SLIDING_WINDOW, segment, tail, int(eagle))
+    boundary = _hit(PlainScan(), held, group)
+    assert boundary % segment == 0
+    assert 0 <= boundary <= len(held)
+    assert boundary == 0 or all(held[block] for block in required_run(group, boundary))
+
+
+def scan_from_the_right_misses_no_hit(held: list[bool], tail: int, eagle: bool, other: int) -> None:
+    """No longer hit has its required run."""
+    assert len(held) <= 3
+    assert 0 <= tail
+    group = BlockGeometry(GroupKind.SLIDING_WINDOW, 1, tail, int(eagle))
+    boundary = _hit(PlainScan(), held, group)
+    if boundary < other <= len(held) - group.lookahead:
+        assert not has_required_run(group, other, held.__getitem__)

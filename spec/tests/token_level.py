@@ -1,0 +1,87 @@
+"""The spec once more, token by token: nothing here calls a clause of the spec.
+
+Which tokens a query reads is written out as a set of positions; all else is counted from it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from spec.groups import Group, GroupKind
+
+FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
+
+
+def read_by(query: int, window: int | None) -> set[int]:
+    """The tokens that a query reads: all up to itself, or the last ``window`` of them."""
+    positions = list(range(query + 1))
+    return set(positions if window is None else positions[-window:])
+
+
+def read_after(length: int, window: int | None) -> set[int]:
+    """The tokens before ``length`` that some query from there on reads."""
+    last_query = length + (window or 1)
+    return {
+        token
+        for query in range(length, last_query + 1)
+        for token in read_by(query, window)
+        if token < length
+    }
+
+
+def needed_blocks(group: Group, length: int) -> set[int]:
+    """The blocks that a hit of ``length`` > 0 tokens needs, the lookahead block included."""
+    blocks = {token // group.block_size for token in read_after(length, group.window)}
+    return blocks | ({length // group.block_size} if group.eagle else set())
+
+
+def serves(
+    groups: Sequence[Group],
+    alignment: int,
+    length: int,
+    cap: int,
+    horizon: int,
+    cached: Sequence[set[int]],
+) -> bool:
+    """Whether a hit of ``length`` tokens may be served from these cached blocks."""
+    if length == 0:
+        return True
+    return (
+        length > 0
+        and length % alignment == 0
+        and length <= cap
+        and all(
+            needed_blocks(group, length) <= held
+            and length + (group.block_size if group.eagle else 0) <= horizon
+            for group, held in zip(groups, cached, strict=True)
+        )
+    )
+
+
+def reachable_blocks(group: Group, alignment: int, num_blocks: int) -> set[int]:
+    """The blocks below ``num_blocks`` that a hit at some boundary needs."""
+    far = num_blocks * group.block_size + (group.window or 0) + 2 * alignment
+    return {
+        block
+        for length in range(alignment, far, alignment)
+        for block in needed_blocks(group, length)
+        if block < num_blocks
+    }
+
+
+def small_groups(largest_block: int = 3, largest_window: int = 7) -> Iterator[Group]:
+    """Every group with a small block size and window, with and without EAGLE."""
+    for block_size in range(1, largest_block + 1):
+        for eagle in (False, True):
+            yield Group(FULL, block_size, None, eagle)
+            for window in range(1, largest_window + 1):
+                yield Group(SLIDING, block_size, window, eagle)
+
+
+class Asked:
+    """A cache that holds every block, and notes which ones it is asked about."""
+
+    def __init__(self) -> None:
+        self.blocks: list[int] = []
+
+    def __call__(self, block: int) -> bool:
+        self.blocks.append(block)
+        return True

@@ -1,0 +1,95 @@
+"""`hitproof prove` as its user sees it: the second solver's column, its files and exit code."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from proofs.prover import ProofResult, prove
+from proofs.second_solver import Opinion, SecondSolverError
+from vllm_integration import cli
+from vllm_integration.gate import Verdict
+
+CLAIM = "mask_keeps_every_reachable_block"
+
+
+@pytest.fixture(scope="module")
+def proved() -> list[ProofResult]:
+    return prove([CLAIM])
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, results: list[ProofResult], *options: str
+) -> tuple[int, str]:
+    monkeypatch.setattr(cli, "prove_in_subprocess", lambda *_, **__: results)
+    outcome = CliRunner().invoke(cli.app, ["prove", CLAIM, *options])
+    return outcome.exit_code, outcome.output
+
+
+def test_agreement_is_shown(monkeypatch: pytest.MonkeyPatch, proved: list[ProofResult]) -> None:
+    code, output = run(monkeypatch, proved)
+    assert code == Verdict.CONFORMS
+    assert "cvc5" in output
+    assert f"{len(proved) - 6} agrees" in output
+    code, output = run(monkeypatch, proved, "--format", "json")
+    assert {entry["cvc5"] for entry in json.loads(output)} == {"agrees"}
+
+
+@pytest.mark.parametrize("said", [Opinion.UNKNOWN, None])
+def test_no_opinion_is_shown_and_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, proved: list[ProofResult], said: Opinion | None
+) -> None:
+    results = [replace(result, second_opinion=said) for result in proved]
+    code, output = run(monkeypatch, results)
+    assert code == Verdict.CONFORMS
+    assert ("unknown" if said else "not asked") in output
+    code, output = run(monkeypatch, results, "--format", "json")
+    assert {entry["cvc5"] for entry in json.loads(output)} == {said and str(said)}
+
+
+def test_disagreement_is_an_internal_error(
+    monkeypatch: pytest.MonkeyPatch, proved: list[ProofResult]
+) -> None:
+    *others, last = proved
+    results = [*others, replace(last, second_opinion=Opinion.DISAGREES)]
+    code, output = run(monkeypatch, results)
+    assert code == Verdict.INTERNAL
+    assert "1 disagrees" in output
+    assert f"Z3 and cvc5 disagree on {last.obligation}" in output
+
+
+def test_failing_second_solver_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> list[ProofResult]:
+        raise SecondSolverError("cvc5 fails: no such symbol")
+
+    monkeypatch.setattr(cli, "prove_in_subprocess", fail)
+    outcome = CliRunner().invoke(cli.app, ["prove", CLAIM])
+    assert outcome.exit_code == Verdict.INTERNAL
+    assert "no such symbol" in outcome.output
+
+
+def test_smt2_files_are_written_for_the_chosen_claims(
+    monkeypatch: pytest.MonkeyPatch, proved: list[ProofResult], tmp_path: Path
+) -> None:
+    code, _ = run(monkeypatch, proved, "--smt2", str(tmp_path / "new" / "directory"))
+    assert code == Verdict.CONFORMS
+    files = list((tmp_path / "new" / "directory").rglob("*.smt2"))
+    assert {path.parent.name for path in files} == {CLAIM, "products_and_quotients"}
+    assert len(files) == sum(1 + len(result.mutants) for result in proved)
+
+
+def test_directory_that_cannot_be_written_is_a_usage_error(
+    monkeypatch: pytest.MonkeyPatch, proved: list[ProofResult], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    code, output = run(monkeypatch, proved, "--smt2", str(tmp_path / "file"))
+    assert code == Verdict.USAGE
+    assert "cannot write" in output
+
+
+def test_unknown_claim_writes_nothing(tmp_path: Path) -> None:
+    outcome = CliRunner().invoke(cli.app, ["prove", "no_such_claim", "--smt2", str(tmp_path)])
+    assert outcome.exit_code == Verdict.USAGE
+    assert list(tmp_path.iterdir()) == []
