@@ -12,6 +12,7 @@ from conformance.findings import ROLES, Evidence, Signature, block_role
 from conformance.outcomes import Case, CheckResult, finished
 from conformance.subjects import CannotJudge, Subject
 from spec.claims import Divergence, Status
+from spec.groups import GroupKind
 from spec.hits import in_required_run, required_run
 from spec.mask import next_boundary
 from spec.retention import (
@@ -22,6 +23,8 @@ from spec.retention import (
     sibling_boundary,
 )
 
+_JUDGED = tuple(kind for kind in SPARSE_KINDS if kind is not GroupKind.MAMBA)
+
 _REPLAYS = "retention_keeps_resends_and_extensions"
 _SIBLINGS = "retention_keeps_siblings"
 _ONLY = "retention_keeps_only_promised_blocks"
@@ -30,9 +33,10 @@ _ONLY = "retention_keeps_only_promised_blocks"
 def check_retention(subject: Subject, configuration: Configuration) -> CheckResult:
     """Judge what the producer keeps of prompts that end at each distance from a boundary.
 
-    Kinds that retention does not thin out settle nothing, and no claim is judged on them.
+    Kinds that retention does not thin out settle nothing, and no claim is judged on them. Nor is
+    it on Mamba, whose states exist only where the scheduler ends a chunk: that takes a scheduler.
     """
-    if configuration.group.kind not in SPARSE_KINDS:
+    if configuration.group.kind not in _JUDGED:
         return CheckResult({}, (), 0, 0)
     claims = (_REPLAYS, _SIBLINGS, _ONLY)
     try:
