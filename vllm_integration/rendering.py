@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from conformance.configurations import MODELS
-from conformance.findings import Finding
+from conformance.findings import SEVERITY, Finding
 from conformance.ledger import Entry
 from proofs.prover import ProofResult
 from spec.claims import Status
@@ -63,8 +63,8 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
         _print_finding(finding, console)
     for entry in report.judgement.stale:
         _print_stale(entry, console)
-    for finding, entry in report.judgement.known:
-        _print_known(finding, entry, console, verbose)
+    for finding, entry in report.judgement.known if verbose else ():
+        _print_known(finding, entry, console)
     _print_unsettled(report, console, verbose)
     if verbose:
         _print_obligations(report, console)
@@ -100,16 +100,9 @@ def _print_stale(entry: Entry, console: Console) -> None:
     console.print()
 
 
-def _print_known(finding: Finding, entry: Entry, console: Console, verbose: bool) -> None:
-    kind = finding.signature.kind.replace("_", " ")
-    console.print(
-        f"[yellow]known[/] {finding.signature.divergence}: "
-        f"{kind}: {escape(finding.signature.pattern)}",
-        highlight=False,
-    )
-    if verbose:
-        console.print(f"  {escape(entry.reason.strip())}", highlight=False)
-        _print_finding(finding, console)
+def _print_known(finding: Finding, entry: Entry, console: Console) -> None:
+    console.print(f"[yellow]known[/] since {entry.releases}: {escape(entry.reason.strip())}")
+    _print_finding(finding, console)
 
 
 def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
@@ -154,13 +147,21 @@ def _print_verdict(report: Report, console: Console) -> None:
     known = report.judgement.known
     words = {
         Verdict.CONFORMS: "[bold green]conforms[/]"
-        + (f", {_count(known, 'known divergence')}" if known else ""),
+        + (f", {_count(known, 'known divergence')} ({_classes(report)})" if known else ""),
         Verdict.DIVERGES: f"[bold red]diverges[/], {_count(report.judgement.new, 'new finding')}, "
         f"{_count(report.judgement.stale, 'stale ledger entry', 'stale ledger entries')}",
         Verdict.INCONCLUSIVE: "[bold yellow]inconclusive[/], "
         f"{_count(report.unsettled, 'obligation')} not settled",
     }
     console.print(f"vLLM {escape(report.target.name)}: {words[report.verdict]}", highlight=False)
+
+
+def _classes(report: Report) -> str:
+    """The known divergences by class, the most severe first."""
+    counts = Counter(finding.signature.divergence for finding, _ in report.judgement.known)
+    return ", ".join(
+        f"{counts[divergence]} {divergence}" for divergence in SEVERITY if counts[divergence]
+    )
 
 
 def _count(things: Sized, one: str, many: str = "") -> str:
