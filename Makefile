@@ -27,7 +27,7 @@ check: $(STAMP)
 	$(BIN)/hitproof check $(TARGET)
 
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
