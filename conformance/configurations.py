@@ -119,7 +119,8 @@ def is_possible(configuration: Configuration) -> bool:
 
     Chunked local attention goes without EAGLE and with one block size for all groups (asserted
     by ``ChunkedLocalAttentionManager.find_longest_cache_hit``), and its chunks are whole blocks
-    (asserted by ``make_local_attention_virtual_batches``).
+    (asserted by ``make_local_attention_virtual_batches``; its lookup alone would serve a hit
+    whose chunk is not cached when a chunk starts inside a block).
     """
     group = configuration.group
     if group.chunk is None:

@@ -12,9 +12,11 @@ from conformance.configurations import (
     Profile,
     configurations,
     grid,
+    is_possible,
     single_group,
     windows_with_tail,
 )
+from conformance.exploration import explore
 from conformance.findings import Evidence, finding, smallest
 from conformance.reference_subject import ReferenceSubject
 from conformance.shrinking import shrink
@@ -26,11 +28,14 @@ from conformance.tests.subjects_for_tests import (
     shorter_tail,
     wider_segment,
 )
+from conformance.tests.test_retention_check import FAULTS
+from reference.scan import PlainScan, Scan, SkippingScan
 from spec.attention import tail_blocks
 from spec.claims import CLAIMS, Status
-from spec.groups import GroupKind
+from spec.groups import BlockGeometry, GroupKind
 
 SLIDING = GroupKind.SLIDING_WINDOW
+CHUNKED, MAMBA = GroupKind.CHUNKED_LOCAL, GroupKind.MAMBA
 
 
 def null_in_table(answer: LookupAnswer, pool: Any, configuration: Configuration) -> LookupAnswer:
@@ -120,7 +125,89 @@ def test_each_fault_is_refuted(name: str) -> None:
 
 
 def test_every_claim_has_a_fault_that_its_check_refutes() -> None:
-    assert {claim for _, claim in BROKEN.values()} == CLAIMS.keys() == CHECKS.keys()
+    refuted = {claim for _, claim in BROKEN.values()}.union(*(c for _, c in FAULTS.values()))
+    assert refuted == CLAIMS.keys() == CHECKS.keys()
+
+
+def smaller_chunk(shape: BlockGeometry) -> BlockGeometry:
+    return replace(shape, chunk=max(shape.chunk - shape.block_size, shape.block_size))
+
+
+def larger_chunk(shape: BlockGeometry) -> BlockGeometry:
+    return replace(shape, chunk=2 * shape.chunk)
+
+
+def looks_ahead(shape: BlockGeometry) -> BlockGeometry:
+    return replace(shape, lookahead=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject", "claims"),
+    [
+        (CHUNKED, BrokenSubject(shape=smaller_chunk), {"hit_has_every_block_attention_reads"}),
+        (CHUNKED, BrokenSubject(shape=larger_chunk), {"lookup_returns_longest_valid_hit"}),
+        (CHUNKED, BrokenSubject(mask=smaller_chunk), {"mask_keeps_every_reachable_block"}),
+        (
+            CHUNKED,
+            BrokenSubject(registers=lambda _: True),
+            {"mask_keeps_only_reachable_blocks"},
+        ),
+        (MAMBA, BrokenSubject(shape=looks_ahead), {"lookup_returns_longest_valid_hit"}),
+        (MAMBA, BrokenSubject(shape=wider_segment), {"lookup_returns_longest_valid_hit"}),
+        (
+            MAMBA,
+            BrokenSubject(mask=wider_segment),
+            {"mask_keeps_every_reachable_block"},
+        ),
+        (MAMBA, BrokenSubject(registers=lambda _: True), {"mask_keeps_only_reachable_blocks"}),
+    ],
+)
+def test_faults_with_chunks_and_states_are_refuted(
+    kind: GroupKind, subject: BrokenSubject, claims: set[str]
+) -> None:
+    chunk = 8 if kind is CHUNKED else None
+    configuration = single_group(kind, 2, 2 - bool(chunk), None, False, 12, 1, chunk)
+    refuted = {
+        claim
+        for check in (check_lookup, check_mask)
+        for claim, status in check(subject, configuration).statuses.items()
+        if status is Status.REFUTED
+    }
+    assert claims <= refuted
+    for claim in claims:
+        evidence = evidence_of(subject, configuration, claim)
+        assert Evidence.from_json(evidence.as_json()) == evidence
+        small = shrink(subject, evidence)
+        assert small.signature == evidence.signature
+        assert small.configuration <= evidence.configuration
+        assert finding(small, "f:1").strip
+
+
+def test_chunks_of_broken_blocks_are_judged_though_no_engine_has_them() -> None:
+    configuration = single_group(CHUNKED, 3, 1, None, False, 8, 1, 8)
+    assert not is_possible(configuration)
+    for check in (check_lookup, check_mask):
+        result = check(ReferenceSubject(), configuration)
+        assert set(result.statuses.values()) == {Status.PROVED}
+
+
+@pytest.mark.parametrize("scan", [PlainScan(), SkippingScan()])
+def test_scans_conform_and_the_skipping_one_asks_less_of_an_empty_cache(scan: Scan) -> None:
+    subject = ReferenceSubject(scan)
+    asked = {}
+    for configuration in grid(Profile.QUICK):
+        result = check_lookup(subject, configuration)
+        assert set(result.statuses.values()) == {Status.PROVED}, configuration.describe()
+        group, shape, blocks = configuration.group, configuration.shape, configuration.num_blocks
+        lookup = subject.lookup(configuration)
+        exploration = explore(configuration, lookup, blocks * group.block_size)
+        (empty,) = [p for p in exploration.paths if not any(p.answers.values())]
+        asked[configuration] = len(empty.answers)
+        if group.kind is SLIDING and isinstance(scan, SkippingScan):
+            need = shape.tail + shape.lookahead
+            assert asked[configuration] <= -(-blocks // max(need, shape.segment))
+    if isinstance(scan, PlainScan):
+        assert max(asked.values()) == 24
 
 
 def evidence_of(subject: BrokenSubject, configuration: Configuration, claim: str) -> Evidence:
@@ -220,6 +307,9 @@ def test_profiles_cover_what_they_say() -> None:
         for model in MODELS:
             for use_eagle in (False, True):
                 assert set(model.configurations(use_eagle)) <= set(covered)
-            laid_out = {replace(c.group, eagle=False) for c in model.configurations(True)}
+            laid_out = {replace(c.group, eagle=False) for c in model.configurations(False)}
             assert laid_out == {replace(group, eagle=False) for group in model.groups}
-            assert any(c.group.eagle for c in model.configurations(True))
+            with_eagle = model.configurations(True)
+            local = any(group.kind is CHUNKED for group in model.groups)
+            assert any(c.group.eagle for c in with_eagle) is not local
+            assert bool(with_eagle) is not local  # vLLM has no EAGLE with chunked local attention
