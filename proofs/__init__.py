@@ -1,12 +1,8 @@
 """Theorems over `spec`, for all block sizes, windows, alignments and positions.
 
 Read in this order: `interpretation` (the spec's terms as Z3 sees them), `obligation` (what is
-to be proved), `lemmas` (the facts on products that proofs assume), `theorems` (one for each
-<<<<<<< HEAD
-claim of the spec), `second_solver` (the same in SMT-LIB, and what cvc5 says) and `prover` (runs
-them).
-=======
-claim of the spec), `scans` (that the reference's lookup finds the longest valid hit) and
+to be proved), `lemmas` (the facts on products that proofs assume), `cases` (any group of each
+kind), `theorems` (one for each claim of the spec), with `scans` (the reference's lookup finds the
+longest valid hit) and `retention`, `second_solver` (the same in SMT-LIB, and what cvc5 says) and
 `prover` (runs them).
->>>>>>> kinds
 """
