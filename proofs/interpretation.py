@@ -240,16 +240,26 @@ class Abstract(Z3Interpretation):
         self._products: dict[tuple[int, int], tuple[Term, Term, Term]] = {}
 
     def assumptions(self) -> list[Formula]:
-        """The quotients' definitions, and the axioms of products at every product named."""
+        """The quotients' definitions, and the axioms of products at the products named.
+
+        Sums are of a number or a count rounded up, and any other count. Nothing else is needed
+        so far, and building all sums would take most of the time.
+        """
         axioms: list[Formula] = []
+        rounded_up = {
+            quotient.get_id()
+            for (fits, *_), (quotient, *_) in self._quotients.items()
+            if fits is is_ceiling
+        }
         for key, unit in {unit.get_id(): unit for _, unit, _ in self._products.values()}.items():
             self.times(0, unit)
             facts = [one_is_neutral(self, unit)]
             counts = [self._products[name][0] for name in self._products if name[1] == key]
             facts += [
                 products_keep_order_of_sums(self, left, right, other, unit)
-                for position, left in enumerate(counts)
-                for right in counts[position:]
+                for left in counts
+                if z3.is_int_value(left) or left.get_id() in rounded_up
+                for right in counts
                 for other in counts
             ]
             axioms.append(z3.Implies(unit >= 1, z3.And(facts)))
