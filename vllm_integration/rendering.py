@@ -160,7 +160,7 @@ def _classes(report: Report) -> str:
     """The known divergences by class, the most severe first."""
     counts = Counter(finding.signature.divergence for finding, _ in report.judgement.known)
     return ", ".join(
-        f"{counts[divergence]} {divergence}" for divergence in SEVERITY if counts[divergence]
+        f"{divergence}: {counts[divergence]}" for divergence in SEVERITY if counts[divergence]
     )
 
 
