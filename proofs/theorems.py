@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from proofs import scans
+from proofs import joint, scans
 from proofs.interpretation import Interpretation
 from proofs.obligation import Hypotheses, Mutant, Obligation, Statement, Theorem
 from spec import attention, hits, mask
@@ -814,6 +814,7 @@ THEOREMS: dict[str, Theorem] = {
         ("hit_has_every_block_attention_reads", _hit_has_every_block_attention_reads()),
         ("eagle_needs_tail_plus_one", _eagle_needs_tail_plus_one()),
         ("lookup_returns_longest_valid_hit", _lookup_returns_longest_valid_hit()),
+        ("joint_lookup_returns_longest_common_hit", joint.obligations(KINDS, _any_group)),
         ("mask_keeps_every_reachable_block", _mask_keeps_every_reachable_block()),
         ("mask_keeps_only_reachable_blocks", _mask_keeps_only_reachable_blocks()),
     )

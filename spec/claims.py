@@ -111,6 +111,14 @@ CLAIMS: dict[str, Claim] = {
             symbols=_LOOKUPS,
         ),
         Claim(
+            name="joint_lookup_returns_longest_common_hit",
+            sentence="Lookup over several groups returns the longest hit that is valid for every "
+            "one of them.",
+            divergence=Divergence.LOST_HIT,
+            clauses=(valid_hit, longest_valid_hit),
+            symbols=("HybridKVCacheCoordinator.find_longest_cache_hit",),
+        ),
+        Claim(
             name="mask_keeps_every_reachable_block",
             sentence="The producer registers every block that is in the required run of some "
             "boundary.",
