@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from proofs.interpretation import Abstract, Interpretation, Z3Interpretation
-from spec.terms import Formula
+from spec.groups import BlockGeometry, GroupKind
+from spec.terms import Formula, Term
 
 Hypotheses: TypeAlias = tuple[tuple[str, Formula], ...]
 """Formulas that are taken for granted, each with one line that explains it."""
@@ -27,6 +28,10 @@ class Statement:
 State: TypeAlias = Callable[[Interpretation], Statement]
 """A statement, in any interpretation. Unknowns are named the most important first: models
 make the first one smallest, then the second, and so on."""
+
+
+AnyGroup: TypeAlias = Callable[[Interpretation, GroupKind, Term], tuple[BlockGeometry, Hypotheses]]
+"""Any group of a kind and a lookahead, with what is taken for granted of its sizes."""
 
 
 def refutation(state: State, at: Z3Interpretation) -> list[Formula]:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from proofs.interpretation import Interpretation
-from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from proofs.obligation import AnyGroup, Hypotheses, Mutant, Obligation, Statement
 from reference.scan import (
     PlainScan,
     Scan,
@@ -28,8 +28,6 @@ from spec.terms import Formula, Term
 
 SCANS: dict[str, Scan] = {"plain": PlainScan(), "skipping": SkippingScan()}
 """The scans that are proved, by name."""
-
-AnyGroup = Callable[[Interpretation, GroupKind, Term], tuple[BlockGeometry, Hypotheses]]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from proofs import retention, scans
+from proofs import joint, retention, scans
 from proofs.cases import (
     CASES,
     CHUNKED,
@@ -629,6 +629,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
             ),
         )
     yield from scans.obligations(KINDS, any_group)
+    yield from joint.obligations(KINDS, any_group)
 
 
 # --- mask_keeps_every_reachable_block ------------------------------------------------------

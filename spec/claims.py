@@ -120,7 +120,8 @@ CLAIMS: dict[str, Claim] = {
         ),
         Claim(
             name="lookup_returns_longest_valid_hit",
-            sentence="Lookup returns the longest valid hit, whatever is cached.",
+            sentence="Lookup returns the longest valid hit, whatever is cached; over several "
+            "groups the longest that is valid for every one of them.",
             divergence=Divergence.LOST_HIT,
             clauses=(within_reach, valid_boundary, valid_hit, longest_valid_hit),
             symbols=_LOOKUPS,

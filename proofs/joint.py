@@ -1,0 +1,232 @@
+"""The fixed point of the groups' lookups, for any number of groups.
+
+The groups' lookups shrink a candidate in turn, round after round, until a round leaves it as it
+was (`reference.joint`). Each obligation speaks of one arbitrary group, so it holds for each of
+any number. Conditions on its lookup are the hypotheses; dropping any one of them is a mutant.
+That each group's lookup meets them is what the rest of `lookup_returns_longest_valid_hit` says,
+where what is valid must be the same for every candidate: `candidate_only_caps_a_group`. Lengths
+may be in any unit. Names of unknowns: ``start`` and ``end`` are the candidate before and after a
+round, ``given`` and ``returned`` that of one lookup in it.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+from proofs.interpretation import Interpretation
+from proofs.obligation import AnyGroup, Hypotheses, Mutant, Obligation, Statement
+from spec import hits
+from spec.groups import GroupKind
+from spec.terms import Term
+
+NOT_NEGATIVE = "lookup returns no negative length"
+NOT_LONGER = "lookup returns no more than it is given"
+VALID = "what lookup returns is valid for its group"
+GREATEST = "no hit that is valid for the group, and no longer than given, is longer"
+
+
+def _lookup(
+    at: Interpretation, given: Term, returned: Term, compared: Term, without: str, slip: int = 0
+) -> Hypotheses:
+    """What the fixed point takes for granted of a group's lookup, or all of it but one.
+
+    The last condition is about every hit; it is stated for the one it is ``compared`` with.
+    """
+    valid = at.block_set("valid")
+    eligible = valid(compared) & (0 <= compared) & (compared <= given - slip)
+    conditions: Hypotheses = (
+        (NOT_NEGATIVE, 0 <= returned),
+        (NOT_LONGER, returned <= given),
+        (VALID, valid(returned)),
+        (GREATEST, at.implies(eligible, compared <= returned)),
+    )
+    return tuple((why, holds) for why, holds in conditions if why != without)
+
+
+def _common_hit(at: Interpretation) -> tuple[Term, Hypotheses]:
+    """Any hit that is valid for all groups."""
+    other, cap = at.integer("other"), at.integer("cap")
+    return other, (
+        ("a hit is not negative", 0 <= other),
+        ("lookup may serve the common hit", other <= cap),
+        ("a common hit is valid for the group", at.block_set("valid")(other)),
+    )
+
+
+def _starts(at: Interpretation, slip: int = 0) -> Statement:
+    other, common = _common_hit(at)
+    return Statement(common, other <= at.integer("cap") - slip)
+
+
+def _keeps(at: Interpretation, without: str = "", slip: int = 0) -> Statement:
+    other, common = _common_hit(at)
+    given, returned = at.integer("given"), at.integer("returned")
+    return Statement(
+        (
+            *common,
+            ("the common hit is no longer than the candidate so far", other <= given),
+            *_lookup(at, given, returned, other, without, slip),
+        ),
+        other <= returned,
+    )
+
+
+def _shrinks(at: Interpretation, without: str = "") -> Statement:
+    start, given = at.integer("start"), at.integer("given")
+    # Small models are of naturals, and this one must be able to go below.
+    end = at.integer("end_plus_one") - 1
+    bounds = ((NOT_NEGATIVE, 0 <= end), (NOT_LONGER, end <= given))
+    return Statement(
+        (
+            ("the lookups before the last did not lengthen the candidate", given <= start),
+            *((why, holds) for why, holds in bounds if why != without),
+            ("the round changed the candidate", end != start),
+        ),
+        (0 <= end) & (end < start),
+    )
+
+
+def _ends(at: Interpretation, without: str = "") -> Statement:
+    start, end = at.integer("start"), at.integer("end")
+    given, returned = at.integer("given"), at.integer("returned")
+    return Statement(
+        (
+            ("the lookups before it did not lengthen the candidate", given <= start),
+            ("nor do those after it", end <= returned),
+            *_lookup(at, given, returned, end, without),
+            ("the round left the candidate as it was", end == start),
+        ),
+        at.block_set("valid")(end),
+    )
+
+
+def _monotone(at: Interpretation, without: str = "", slip: int = 0) -> Statement:
+    given, returned = at.integer("given"), at.integer("returned")
+    longer, returned_then = at.integer("longer"), at.integer("returned_then")
+    return Statement(
+        (
+            *_lookup(at, given, returned, returned_then, without),
+            *_lookup(at, longer, returned_then, returned, without),
+            ("the other candidate is at least as long", given <= longer + slip),
+        ),
+        returned <= returned_then,
+    )
+
+
+def _candidate_only_caps(
+    at: Interpretation, kind: GroupKind, any_group: AnyGroup, horizon_shrinks: bool = False
+) -> Statement:
+    lookahead = at.integer("lookahead")
+    group, sizes = any_group(at, kind, lookahead)
+    boundary, given = at.integer("boundary"), at.integer("given")
+    cap, horizon = at.integer("cap"), at.integer("horizon")
+    valid = partial(hits.valid_boundary, group, boundary, cached=at.block_set("cached"))
+    seen = given if horizon_shrinks else horizon
+    return Statement(
+        (
+            *sizes,
+            ("the hit is not empty", 1 <= boundary),
+            ("a group looks ahead by one block or not at all", (0 <= lookahead) & (lookahead <= 1)),
+            ("the candidate is within the cap", given <= cap),
+        ),
+        valid(cap_blocks=given, horizon_blocks=seen, arithmetic=at)
+        == (valid(cap_blocks=cap, horizon_blocks=horizon, arithmetic=at) & (boundary <= given)),
+    )
+
+
+def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obligation]:
+    """That the iteration ends, and at the longest hit that is valid for every group."""
+    for kind in kinds:
+        yield Obligation(
+            f"candidate_only_caps_a_group[{kind}]",
+            "A hit that a group may serve within the candidate is one that it may serve within "
+            "the cap and that is no longer than the candidate, if the lookahead horizon stays.",
+            partial(_candidate_only_caps, kind=kind, any_group=any_group),
+            (
+                Mutant(
+                    "horizon_shrinks",
+                    "It is when the candidate is the horizon, too.",
+                    partial(
+                        _candidate_only_caps, kind=kind, any_group=any_group, horizon_shrinks=True
+                    ),
+                ),
+            ),
+        )
+    yield Obligation(
+        "no_common_hit_is_longer_at_the_start",
+        "No hit that lookup may serve is longer than the first candidate, the cap.",
+        _starts,
+        (Mutant("below_the_cap", "None is as long either.", partial(_starts, slip=1)),),
+    )
+    yield Obligation(
+        "no_lookup_skips_a_common_hit",
+        "A common hit that is no longer than the candidate is no longer than what a group's "
+        "lookup makes of it.",
+        _keeps,
+        (
+            Mutant(
+                "not_the_greatest",
+                "So it is when lookup returns any valid hit.",
+                partial(_keeps, without=GREATEST),
+            ),
+            Mutant(
+                "horizon_shrinks_with_the_candidate",
+                "So it is when lookup needs a token past the hit to be within the candidate.",
+                partial(_keeps, slip=1),
+            ),
+        ),
+    )
+    yield Obligation(
+        "each_round_but_the_last_shrinks_the_candidate",
+        "A round that changes the candidate makes it shorter, and never negative. So the "
+        "iteration ends.",
+        _shrinks,
+        (
+            Mutant(
+                "lookup_lengthens",
+                "It does when lookup may return more than it is given, as with a Mamba group "
+                "that is given a token more for EAGLE.",
+                partial(_shrinks, without=NOT_LONGER),
+            ),
+            Mutant(
+                "lookup_below_zero",
+                "It does when lookup may return a negative length.",
+                partial(_shrinks, without=NOT_NEGATIVE),
+            ),
+        ),
+    )
+    yield Obligation(
+        "the_last_round_ends_at_a_valid_hit",
+        "What a round leaves as it was is valid for each group. With the above it is the longest "
+        "common hit.",
+        _ends,
+        (
+            Mutant(
+                "not_valid",
+                "It is when lookup may return a hit that is not valid.",
+                partial(_ends, without=VALID),
+            ),
+            Mutant(
+                "lookup_lengthens",
+                "It is when lookup may return more than it is given.",
+                partial(_ends, without=NOT_LONGER),
+            ),
+        ),
+    )
+    yield Obligation(
+        "lookups_are_monotone",
+        "Given a longer candidate, lookup returns no shorter hit. This follows, so it is no "
+        "further condition.",
+        _monotone,
+        (
+            Mutant(
+                "shorter_candidate",
+                "Nor does it when given one a token shorter.",
+                partial(_monotone, slip=1),
+            ),
+            Mutant(
+                "not_the_greatest",
+                "Nor does it when it returns any valid hit.",
+                partial(_monotone, without=GREATEST),
+            ),
+        ),
+    )

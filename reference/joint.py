@@ -1,0 +1,22 @@
+"""The hit that several groups share: each group's lookup in turn, until nothing shrinks."""
+
+from collections.abc import Callable, Sequence
+
+
+def find_longest_common_hit(lookups: Sequence[Callable[[int], int]], cap: int) -> int:
+    """The longest hit of at most ``cap`` that is valid for every group; all in tokens.
+
+    ``lookups`` has one function a group, and at least one: the longest hit, valid for the group,
+    of at most the length that it is given. Which hits are valid for a group must not depend on
+    that length; so the lookahead horizon stays where it is while the candidate shrinks. vLLM:
+    ``HybridKVCacheCoordinator.find_longest_cache_hit``.
+    """
+    if not lookups:
+        raise ValueError("a common hit is one of at least one group")
+    candidate = cap
+    while True:
+        start = candidate
+        for lookup in lookups:
+            candidate = lookup(candidate)
+        if candidate == start:
+            return candidate
