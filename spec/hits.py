@@ -7,7 +7,8 @@ from spec.groups import BlockGeometry, Group, GroupKind, geometry
 from spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 Cached = Callable[[int, Term], Formula]
-"""``cached(g, i)``: whether block i of group g (an index into the groups) is cached."""
+"""``cached(g, i)``: whether block i of group g (an index into the groups) is cached. It is asked
+about any block from 0 on, also beyond the lookahead horizon."""
 
 
 def run_start(group: BlockGeometry, boundary: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
@@ -43,7 +44,7 @@ def in_required_run(
     local attention those of the chunk that the boundary lies in, Mamba the one state block that
     ends there. EAGLE/MTP adds the lookahead block: the key and value that a draft layer keeps
     for the last token before the boundary depend on the token after it, which only the hash of
-    the next block vouches for. Boundary 0 is no hit and has no required run.
+    the next block vouches for. Boundary 0 is no hit: callers ask about boundaries from 1 on.
     """
     start = run_start(group, boundary, arithmetic)
     return (0 <= block) & (start <= block) & (block < run_end(group, boundary))
@@ -130,7 +131,10 @@ def longest_valid_hit(
 ) -> int:
     """The longest valid hit in tokens: what lookup must return. Arguments as in `valid_hit`."""
     return next(
-        length
-        for length in range(cap // alignment_tokens * alignment_tokens, -1, -alignment_tokens)
-        if valid_hit(groups, alignment_tokens, length, cap, horizon, cached)
+        (
+            length
+            for length in range(cap // alignment_tokens * alignment_tokens, 0, -alignment_tokens)
+            if valid_hit(groups, alignment_tokens, length, cap, horizon, cached)
+        ),
+        0,
     )

@@ -96,8 +96,15 @@ def test_full_attention_stops_at_the_first_miss() -> None:
     assert pool.asked == [0, 1, 2]
 
 
-def test_sliding_window_asks_from_the_right_and_no_further_than_its_tail() -> None:
+def test_sliding_window_asks_about_its_tail_alone_when_all_is_cached() -> None:
     pool = CountingPool(frozenset(range(9)))
     shape = geometry(Group(GroupKind.SLIDING_WINDOW, 1, 3), 1)
     find_longest_cache_hit([b"%d" % block for block in range(9)], 9, MEMBERS, pool, shape)
-    assert pool.asked == [8, 7]
+    assert pool.asked == [7, 8]
+
+
+def test_a_miss_skips_a_whole_run() -> None:
+    pool = CountingPool(frozenset())
+    shape = geometry(Group(GroupKind.SLIDING_WINDOW, 1, 5), 1)
+    find_longest_cache_hit([b"%d" % block for block in range(40)], 40, MEMBERS, pool, shape)
+    assert pool.asked == list(range(36, -1, -4))

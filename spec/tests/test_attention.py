@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from spec.attention import attends, tail_blocks
+from spec.attention import attends, reads_state, tail_blocks
 from spec.tests.token_level import SLIDING, needed_blocks, read_by, small_groups
 
 
@@ -17,3 +17,13 @@ def test_tail_is_the_number_of_blocks_read_far_from_the_start() -> None:
             assert group.window is not None
             read = needed_blocks(group, 20 * group.block_size)
             assert tail_blocks(group.window, group.block_size) == len(read)
+
+
+def test_attends_to_its_own_chunk_up_to_itself() -> None:
+    for query, token, chunk in product(range(12), range(14), range(1, 6)):
+        assert attends(query, token, None, chunk) is (token in read_by(query, None, chunk))
+
+
+def test_the_state_that_is_read_is_that_of_the_last_token() -> None:
+    for length, token in product(range(1, 6), range(8)):
+        assert reads_state(length, token) is (token + 1 == length)

@@ -115,3 +115,13 @@ def test_any_groups_serve_what_all_can(data: st.DataObject) -> None:
     missing = [data.draw(st.sets(st.sampled_from(own), max_size=2)) for own in blocks]
     cached = [set(own) - lost for own, lost in zip(blocks, missing, strict=True)]
     agrees(groups, aligned, cap, horizon, cached)
+
+
+def test_groups_that_opt_out_require_nothing() -> None:
+    opted_out = Group(SLIDING, 2, 5, prefix_cacheable=False)
+    agrees((Group(FULL, 2), opted_out), 2, 4, 4, [{0, 1}, set()])
+    assert alignment((Group(FULL, 2), Group(FULL, 3, prefix_cacheable=False))) == 2
+
+
+def test_no_hit_when_nothing_may_be_served() -> None:
+    assert longest_valid_hit([Group(FULL, 1)], 1, -1, 4, lambda *_: True) == 0

@@ -4,7 +4,7 @@ from itertools import product
 
 from spec.groups import geometry
 from spec.mask import in_mask, next_boundary
-from spec.tests.token_level import reachable_blocks, small_groups
+from spec.tests.token_level import lookahead_blocks, reachable_blocks, small_groups
 
 
 def test_mask_is_what_some_boundary_needs() -> None:
@@ -22,6 +22,6 @@ def test_next_boundary_is_the_first_whose_run_ends_later() -> None:
             first = next(
                 boundary
                 for boundary in range(segment, 99, segment)
-                if block < boundary + (1 if group.eagle else 0)
+                if block < boundary + lookahead_blocks(group)
             )
             assert next_boundary(shape, block) == first

@@ -1,10 +1,14 @@
 """Retention's promises against a brute-force oracle: run the lookup on what is kept."""
 
+from collections.abc import Iterator
+from itertools import product
+from typing import TypeAlias
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec.groups import ConfigurationError, Group, GroupKind, geometry
+from spec.groups import ConfigurationError, Group, geometry
 from spec.hits import longest_valid_hit, required_run
 from spec.mask import in_mask
 from spec.retention import (
@@ -13,101 +17,149 @@ from spec.retention import (
     horizon,
     in_retained_mask,
     replay_boundary,
+    sibling_boundary,
 )
+from spec.tests.token_level import CHUNKED, FULL, MAMBA, SLIDING, small_groups
 
-KINDS = st.sampled_from([GroupKind.SLIDING_WINDOW, GroupKind.MAMBA])
+KINDS = st.sampled_from([SLIDING, MAMBA])
+
+Prompt: TypeAlias = tuple[Group, int, int, LookaheadHorizon]
 
 
 @st.composite
-def prompts(draw: st.DrawFn) -> tuple[Group, int, int, LookaheadHorizon]:
+def prompts(draw: st.DrawFn) -> Prompt:
     """A group, its alignment, a prompt's length and the policy of its release."""
     kind, size, segment = draw(KINDS), draw(st.integers(1, 3)), draw(st.integers(1, 4))
-    window = draw(st.integers(1, 12)) if kind is GroupKind.SLIDING_WINDOW else None
+    window = draw(st.integers(1, 12)) if kind is SLIDING else None
     eagle = draw(st.booleans())
     tokens = draw(st.integers(1, 40))
     policy = draw(st.sampled_from(list(LookaheadHorizon)))
     return Group(kind, size, window, eagle), size * segment, tokens, policy
 
 
-def boundaries(
-    group: Group, align: int, tokens: int, policy: LookaheadHorizon
-) -> tuple[list[int], int]:
-    """The resend's and the extension's boundary in blocks, and the lookahead in tokens."""
+def boundaries(group: Group, align: int, tokens: int, policy: LookaheadHorizon) -> list[int]:
+    """The resend's and the extension's boundary, in blocks."""
     lookahead = geometry(group, align).lookahead * group.block_size
     resend = replay_boundary(tokens - 1, horizon(policy, tokens), lookahead, align)
     extension = replay_boundary(tokens, tokens, lookahead, align)
-    return [resend // group.block_size, extension // group.block_size], lookahead
+    return [resend // group.block_size, extension // group.block_size]
 
 
 def hit(group: Group, align: int, cap: int, limit: int, kept: set[int]) -> int:
     return longest_valid_hit([group], align, cap, limit, lambda _, block: block in kept)
 
 
-@given(prompts(), st.none() | st.integers(1, 4))
-def test_replays_hit_what_dense_retention_gives(
-    prompt: tuple[Group, int, int, LookaheadHorizon], every: int | None
-) -> None:
+def replays_hit_what_dense_gives(prompt: Prompt, every: int | None) -> None:
     group, align, tokens, policy = prompt
     shape = geometry(group, align)
-    replays, _ = boundaries(*prompt)
+    replays = boundaries(*prompt)
     interval = None if every is None else every * shape.segment
     full = range(tokens // group.block_size)
     dense = {block for block in full if in_mask(shape, block)}
     sparse = {block for block in full if in_retained_mask(shape, block, replays, interval)}
     assert sparse <= dense
-    for cap, limit in ((tokens - 1, horizon(policy, tokens)), (tokens, tokens)):
+    peek = tokens - 1 if policy is LookaheadHorizon.CAPPED else tokens
+    for cap, limit in ((tokens - 1, peek), (tokens, tokens)):
         given_dense = hit(group, align, cap, limit, dense)
         assert hit(group, align, cap, limit, sparse) == given_dense
         assert given_dense in {boundary * group.block_size for boundary in replays} | {0}
 
 
-@given(prompts())
-def test_no_kept_block_can_be_spared(prompt: tuple[Group, int, int, LookaheadHorizon]) -> None:
+def no_kept_block_can_be_spared(prompt: Prompt) -> None:
     group, align, tokens, policy = prompt
     shape = geometry(group, align)
-    replays, _ = boundaries(*prompt)
+    replays = boundaries(*prompt)
     full = range(tokens // group.block_size)
     kept = {block for block in full if in_retained_mask(shape, block, replays)}
+    peek = tokens - 1 if policy is LookaheadHorizon.CAPPED else tokens
     for block in kept:
-        losses = [
+        assert any(
             hit(group, align, cap, limit, kept - {block}) < hit(group, align, cap, limit, kept)
-            for cap, limit in ((tokens - 1, horizon(policy, tokens)), (tokens, tokens))
-        ]
-        assert any(losses)
+            for cap, limit in ((tokens - 1, peek), (tokens, tokens))
+        )
+
+
+def siblings_hit_at_least_the_rounded_hit(prompt: Prompt, every: int, shared: int) -> None:
+    group, align, tokens, _ = prompt
+    shape = geometry(group, align)
+    common = range(min(shared, tokens) // group.block_size)
+    dense = {block for block in common if in_mask(shape, block)}
+    interval = every * shape.segment
+    replays = boundaries(*prompt)
+    sparse = {block for block in common if in_retained_mask(shape, block, replays, interval)}
+    rounded = hit(group, align, 100, 100, dense) // (every * align) * (every * align)
+    assert hit(group, align, 100, 100, sparse) >= rounded
+    alone = {block for block in range(40) if in_retained_mask(shape, block, [0], interval)}
+    sparser = geometry(group, every * align)
+    assert alone == {block for block in range(40) if in_mask(sparser, block)}
+    for block in range(12):
+        first = sibling_boundary(shape, block, interval)
+        ends = [b + shape.lookahead for b in range(interval, 99, interval)]
+        assert first + shape.lookahead == next(end for end in ends if block < end)
+
+
+def small_prompts() -> Iterator[Prompt]:
+    """Every small prompt of every small group that retention thins out."""
+    for group in small_groups(2, 3):
+        if group.kind in (SLIDING, MAMBA):
+            for segment, tokens, policy in product((1, 2), range(1, 10), LookaheadHorizon):
+                yield group, segment * group.block_size, tokens, policy
+
+
+@given(prompts(), st.none() | st.integers(1, 4))
+def test_replays_hit_what_dense_retention_gives(prompt: Prompt, every: int | None) -> None:
+    replays_hit_what_dense_gives(prompt, every)
+
+
+@given(prompts())
+def test_no_kept_block_can_be_spared(prompt: Prompt) -> None:
+    no_kept_block_can_be_spared(prompt)
 
 
 @given(prompts(), st.integers(1, 4), st.integers(0, 40))
 def test_siblings_hit_at_least_the_dense_hit_rounded_down(
-    prompt: tuple[Group, int, int, LookaheadHorizon], every: int, shared: int
+    prompt: Prompt, every: int, shared: int
 ) -> None:
-    group, align, tokens, _ = prompt
-    shape = geometry(group, align)
-    replays, _ = boundaries(*prompt)
-    common = range(min(shared, tokens) // group.block_size)
-    dense = {block for block in common if in_mask(shape, block)}
-    interval = every * shape.segment
-    sparse = {block for block in common if in_retained_mask(shape, block, replays, interval)}
-    rounded = hit(group, align, 100, 100, dense) // (every * align) * (every * align)
-    assert hit(group, align, 100, 100, sparse) >= rounded
+    siblings_hit_at_least_the_rounded_hit(prompt, every, shared)
+
+
+def test_every_small_prompt_keeps_its_promises() -> None:
+    for prompt in small_prompts():
+        replays_hit_what_dense_gives(prompt, None)
+        no_kept_block_can_be_spared(prompt)
+        for every in (1, 2):
+            replays_hit_what_dense_gives(prompt, every)
+            siblings_hit_at_least_the_rounded_hit(prompt, every, prompt[2])
 
 
 def test_kinds_that_are_not_thinned_out_stay_dense() -> None:
-    shape = geometry(Group(GroupKind.FULL_ATTENTION, 2), 4)
-    assert all(in_retained_mask(shape, block, [2]) for block in range(10))
+    for group in small_groups(2, 4):
+        shape = geometry(group, 2 * group.block_size)
+        kept = {block for block in range(10) if in_retained_mask(shape, block, [2])}
+        if group.kind in (FULL, CHUNKED):
+            assert kept == {block for block in range(10) if in_mask(shape, block)}
+        else:
+            assert kept == set(required_run(shape, 2))
 
 
 def test_the_latest_boundary_keeps_one_run() -> None:
-    shape = geometry(Group(GroupKind.SLIDING_WINDOW, 1, 3, eagle=True), 4)
+    shape = geometry(Group(SLIDING, 1, 3, eagle=True), 4)
     kept = [block for block in range(20) if in_retained_mask(shape, block, [8, 0])]
     assert kept == list(required_run(shape, 8)) == [6, 7, 8]
 
 
-@pytest.mark.parametrize("interval", [None, 0, 4, 8])
-def test_intervals_that_boundaries_fall_on(interval: int | None) -> None:
-    check_interval(interval, 4)
+def test_how_far_a_resend_may_peek() -> None:
+    assert horizon(LookaheadHorizon.CAPPED, 7) == 6
+    assert horizon(LookaheadHorizon.HASHED, 7) == 7
 
 
-@pytest.mark.parametrize("interval", [-4, 2, 6])
-def test_other_intervals_are_refused(interval: int) -> None:
-    with pytest.raises(ConfigurationError, match="multiple of the alignment"):
+def test_no_replay_of_a_prompt_too_short_for_its_lookahead() -> None:
+    assert replay_boundary(1, 2, 5, 1) == 0
+
+
+def test_intervals_fall_on_boundaries_or_are_refused() -> None:
+    for interval in (None, 0, 4, 8):
         check_interval(interval, 4)
+    for interval, aligned in ((-4, 4), (2, 4), (6, 4), (1, 4), (-1, 1)):
+        with pytest.raises(ConfigurationError, match="multiple of the alignment"):
+            check_interval(interval, aligned)

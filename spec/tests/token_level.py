@@ -8,29 +8,44 @@ from collections.abc import Iterator, Sequence
 from spec.groups import Group, GroupKind
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
+CHUNKED, MAMBA = GroupKind.CHUNKED_LOCAL, GroupKind.MAMBA
 
 
-def read_by(query: int, window: int | None) -> set[int]:
-    """The tokens that a query reads: all up to itself, or the last ``window`` of them."""
+def read_by(query: int, window: int | None, chunk: int | None = None) -> set[int]:
+    """The tokens that a query reads: all up to itself, or the last ``window`` of them.
+
+    With a ``chunk``, those since the last position that its chunks start at.
+    """
     positions = list(range(query + 1))
+    if chunk is not None:
+        start = max(position for position in positions if position % chunk == 0)
+        return set(range(start, query + 1))
     return set(positions if window is None else positions[-window:])
 
 
-def read_after(length: int, window: int | None) -> set[int]:
+def read_after(length: int, window: int | None, chunk: int | None = None) -> set[int]:
     """The tokens before ``length`` that some query from there on reads."""
-    last_query = length + (window or 1)
+    last_query = length + (window or chunk or 1)
     return {
         token
         for query in range(length, last_query + 1)
-        for token in read_by(query, window)
+        for token in read_by(query, window, chunk)
         if token < length
     }
 
 
+def lookahead_blocks(group: Group) -> int:
+    """How many blocks past a hit are matched and dropped; Mamba states never are."""
+    return 1 if group.eagle and group.kind is not MAMBA else 0
+
+
 def needed_blocks(group: Group, length: int) -> set[int]:
     """The blocks that a hit of ``length`` > 0 tokens needs, the lookahead block included."""
-    blocks = {token // group.block_size for token in read_after(length, group.window)}
-    return blocks | ({length // group.block_size} if group.eagle else set())
+    if group.kind is MAMBA:  # its state as of the hit's last token
+        return {(length - 1) // group.block_size}
+    tokens = read_after(length, group.window, group.chunk)
+    blocks = {token // group.block_size for token in tokens}
+    return blocks | ({length // group.block_size} if lookahead_blocks(group) else set())
 
 
 def serves(
@@ -50,15 +65,17 @@ def serves(
         and length <= cap
         and all(
             needed_blocks(group, length) <= held
-            and length + (group.block_size if group.eagle else 0) <= horizon
+            and length + lookahead_blocks(group) * group.block_size <= horizon
             for group, held in zip(groups, cached, strict=True)
+            if group.prefix_cacheable
         )
     )
 
 
 def reachable_blocks(group: Group, alignment: int, num_blocks: int) -> set[int]:
     """The blocks below ``num_blocks`` that a hit at some boundary needs."""
-    far = num_blocks * group.block_size + (group.window or 0) + 2 * alignment
+    reach = (group.window or 0) + (group.chunk or 0)
+    far = num_blocks * group.block_size + reach + 2 * alignment
     return {
         block
         for length in range(alignment, far, alignment)
@@ -68,10 +85,13 @@ def reachable_blocks(group: Group, alignment: int, num_blocks: int) -> set[int]:
 
 
 def small_groups(largest_block: int = 3, largest_window: int = 7) -> Iterator[Group]:
-    """Every group with a small block size and window, with and without EAGLE."""
+    """Every group with a small block size and window or chunk, with and without EAGLE."""
     for block_size in range(1, largest_block + 1):
         for eagle in (False, True):
             yield Group(FULL, block_size, None, eagle)
+            yield Group(MAMBA, block_size, None, eagle)
+            for chunk in range(1, largest_window + 1, 2):
+                yield Group(CHUNKED, block_size, None, eagle, chunk)
             for window in range(1, largest_window + 1):
                 yield Group(SLIDING, block_size, window, eagle)
 
