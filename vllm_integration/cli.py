@@ -3,10 +3,11 @@
 import importlib.metadata
 import json
 import os
-import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -137,10 +138,11 @@ def check(
     except (InternalFailure, ExplorationError) as error:
         _fail(Verdict.INTERNAL, f"hitproof is wrong, please report it: {error}", output)
     report.seconds = time.monotonic() - started
-    if output is Format.JSON:
-        typer.echo(json.dumps(rendering.report_json(report), indent=2))
-    else:
-        rendering.print_report(report, _stdout(), verbose)
+    with _pipe_may_close():
+        if output is Format.JSON:
+            typer.echo(json.dumps(rendering.report_json(report), indent=2))
+        else:
+            rendering.print_report(report, _stdout(), verbose)
     raise typer.Exit(int(report.verdict))
 
 
@@ -182,10 +184,11 @@ def prove(
         _fail(Verdict.USAGE, str(unknown), output)
     except (ReplayError, SecondSolverError) as error:
         _fail(Verdict.INTERNAL, f"hitproof is wrong, please report it: {error}", output)
-    if output is Format.JSON:
-        typer.echo(json.dumps(rendering.proofs_json(results), indent=2))
-    else:
-        rendering.print_proofs(results, _stdout(), verbose)
+    with _pipe_may_close():
+        if output is Format.JSON:
+            typer.echo(json.dumps(rendering.proofs_json(results), indent=2))
+        else:
+            rendering.print_proofs(results, _stdout(), verbose)
     disputed = [r.obligation for r in results if r.second_opinion is Opinion.DISAGREES]
     if disputed:
         typer.echo(
@@ -208,9 +211,25 @@ def _write_smt2(directory: Path, theorems: list[Theorem], output: Format) -> Non
         _fail(Verdict.USAGE, f"cannot write the SMT-LIB files: {error}", output)
 
 
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to `_pipe_may_close`: Rich would exit with 1, which says *diverges*."""
+        raise BrokenPipeError
+
+
 def _stdout() -> Console:
     """A console as wide as the terminal; lines in a pipe are not broken."""
-    return Console() if sys.stdout.isatty() else Console(width=200, soft_wrap=True)
+    return _Output() if sys.stdout.isatty() else _Output(width=200, soft_wrap=True)
+
+
+@contextmanager
+def _pipe_may_close() -> Iterator[None]:
+    """Print what the reader still wants; the exit code stays the verdict's."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _progress(console: Console) -> Progress:
@@ -239,9 +258,6 @@ def main() -> NoReturn:
         app()
     except SystemExit:
         raise
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
     except Exception as error:
         typer.echo(f"hitproof: hitproof is wrong, please report it: {error!r}", err=True)
         if os.environ.get("HITPROOF_TRACEBACK"):

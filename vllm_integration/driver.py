@@ -118,7 +118,8 @@ class Worker:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        self._requests.close()
+        with contextlib.suppress(BrokenPipeError):  # a request that the worker never read
+            self._requests.close()
         self._log.close()
         self._scratch.cleanup()
 

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,21 @@ def test_readme_has_examples() -> None:
 def test_readme_examples_are_what_is_printed(command: str, shown: str) -> None:
     result = hitproof(*shlex.split(command)[1:])
     assert without_times(result.stdout) == without_times(shown)
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_closed_pipe_does_not_change_the_exit_code(output: str) -> None:
+    command = "from vllm_integration.cli import main; main()"
+    claim = "mask_keeps_only_reachable_blocks"
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, "prove", "--format", output, claim],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    _, said = process.communicate()
+    assert (process.returncode, said) == (0, b"")
 
 
 def test_a_failure_is_one_sentence() -> None:
