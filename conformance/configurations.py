@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from spec.groups import BlockGeometry, Group, GroupKind, alignment, geometry, share_eagle
+from spec.retention import LookaheadHorizon, horizon, replay_boundary
 
 
 @dataclass(frozen=True, order=True)
@@ -47,6 +48,15 @@ class Configuration:
     def drops_block(self) -> bool:
         """Whether lookup matches and drops a lookahead block; Mamba never does."""
         return bool(self.shape.lookahead)
+
+    def replays(self, num_tokens: int, policy: LookaheadHorizon) -> tuple[int, int]:
+        """The boundaries, in blocks, that a resend and an extension of a prompt hit at most."""
+        size = self.group.block_size
+        lookahead = self.shape.lookahead * size
+        peek = horizon(policy, num_tokens)
+        resend = replay_boundary(num_tokens - 1, peek, lookahead, self.alignment)
+        extension = replay_boundary(num_tokens, num_tokens, lookahead, self.alignment)
+        return resend // size, extension // size
 
     def describe(self) -> str:
         """The configuration in words, as findings and obligations show it."""

@@ -8,7 +8,7 @@ from conformance.subjects import LookupAnswer
 from reference.lookup import find_longest_cache_hit
 from reference.scan import Scan, SkippingScan
 from spec.mask import in_mask
-from spec.retention import LookaheadHorizon, horizon, in_retained_mask, replay_boundary
+from spec.retention import LookaheadHorizon, in_retained_mask
 
 
 class ReferenceLookup:
@@ -57,11 +57,7 @@ class ReferenceSubject:
     ) -> list[bool] | None:
         """The spec's retained mask, on the blocks of runs that the prompt completes."""
         shape, size = configuration.shape, configuration.group.block_size
-        lookahead, align = shape.lookahead * size, configuration.alignment
-        resend_horizon = horizon(self.lookahead_horizon, num_tokens)
-        resend = replay_boundary(num_tokens - 1, resend_horizon, lookahead, align)
-        extension = replay_boundary(num_tokens, num_tokens, lookahead, align)
-        replays = [resend // size, extension // size]
+        replays = configuration.replays(num_tokens, self.lookahead_horizon)
         every = interval // size or None
         return [
             bool(in_retained_mask(shape, block, replays, every))

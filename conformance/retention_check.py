@@ -17,9 +17,7 @@ from spec.hits import in_required_run, required_run
 from spec.mask import next_boundary
 from spec.retention import (
     SPARSE_KINDS,
-    horizon,
     in_retained_mask,
-    replay_boundary,
     sibling_boundary,
 )
 
@@ -74,14 +72,9 @@ def _evidence(
     interval: int,
     registered: Sequence[bool],
 ) -> Iterator[Evidence]:
-    group, shape = configuration.group, configuration.shape
-    size, align = group.block_size, configuration.alignment
-    lookahead = shape.lookahead * size
-    resend = replay_boundary(
-        num_tokens - 1, horizon(subject.lookahead_horizon, num_tokens), lookahead, align
-    )
-    extension = replay_boundary(num_tokens, num_tokens, lookahead, align)
-    replays = {"resend": resend // size, "extension": extension // size}
+    shape, size = configuration.shape, configuration.group.block_size
+    resend, extension = configuration.replays(num_tokens, subject.lookahead_horizon)
+    replays = {"resend": resend, "extension": extension}
     every = interval // size or None
     policy = "the latest boundary only" if interval == 0 else "an interval of two alignments"
     for block, held in enumerate(registered):

@@ -138,8 +138,8 @@ def check(
         findings = session.findings()
     finally:
         session.close()
-    settled = {o.configuration for o in report.obligations if o.status is not Status.INCONCLUSIVE}
-    reproducible = [entry for entry in applicable if entry.configuration in settled]
+    unsettled = {(o.claim, o.configuration) for o in report.unsettled}
+    reproducible = [e for e in applicable if (e.signature.claim, e.configuration) not in unsettled]
     report.judgement = judge(findings, reproducible)
     return report
 
