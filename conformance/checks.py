@@ -17,7 +17,9 @@ from conformance.exploration import (
 )
 from conformance.findings import ROLES, Evidence, Signature, block_role, smallest
 from conformance.outcomes import Case, CheckResult, finished
+from conformance.pool_check import check_pool
 from conformance.retention_check import check_retention
+from conformance.sharing_check import check_sharing
 from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Subject
 from spec.claims import Divergence
 from spec.groups import GroupKind
@@ -54,6 +56,11 @@ CHECKS: dict[str, Callable[[Subject, Configuration], CheckResult]] = {
     "retention_keeps_resends_and_extensions": check_retention,
     "retention_keeps_siblings": check_retention,
     "retention_keeps_only_promised_blocks": check_retention,
+    "reused_content_is_determined_by_the_hit": check_sharing,
+    "block_in_use_is_never_evicted": check_pool,
+    "free_count_is_free_queue_length": check_pool,
+    "null_block_is_never_served": check_pool,
+    "cached_key_names_its_content": check_pool,
 }
 """The check of each claim, by the claim's name."""
 

@@ -20,7 +20,7 @@ class Signature:
     Attributes:
         claim: the claim that is broken.
         divergence: unsound, crash, lost hit, waste.
-        kind: the group's kind.
+        kind: the group's kind, or what is judged if that is no group.
         eagle: whether the group drops a lookahead block.
         pattern: how it is broken, in words that do not depend on sizes.
     """
@@ -56,6 +56,8 @@ class Evidence:
         spec_hit: the hit, in tokens, that the spec promises.
         actual_hit: the hit that the subject's lookup served; None for a mask, or a crash.
         retention: the retention interval in tokens; None for dense retention.
+        steps: where no lookup or mask is judged, what was done, one step a line.
+        picture: what the steps led to.
     """
 
     signature: Signature
@@ -68,6 +70,8 @@ class Evidence:
     spec_hit: int = 0
     actual_hit: int | None = None
     retention: int | None = None
+    steps: tuple[str, ...] = ()
+    picture: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The evidence as JSON; `from_json` reads it."""
@@ -87,14 +91,17 @@ class Evidence:
                 "configuration": Configuration.from_json(data["configuration"]),
                 "cached": frozenset(data["cached"]),
                 "chunks": tuple(data["chunks"]),
+                "steps": tuple(data["steps"]),
+                "picture": tuple(data["picture"]),
             }
         )
 
     @property
     def size(self) -> tuple[Any, ...]:
         """Smaller evidence first: groups, blocks, sizes, then what is cached."""
-        order = (sorted(self.cached), self.chunks)
-        return self.configuration, self.max_length or 0, len(self.cached), len(self.chunks), order
+        counts = len(self.cached), len(self.chunks), len(self.steps)
+        order = (sorted(self.cached), self.chunks, self.steps)
+        return self.configuration, self.max_length or 0, counts, order
 
 
 def smallest(evidence: Iterable[Evidence]) -> dict[Signature, Evidence]:
@@ -151,7 +158,10 @@ def finding(evidence: Evidence, source: str) -> Finding:
     """The finding that ``evidence`` shows; ``source`` is the judged code, as file:line."""
     configuration = evidence.configuration
     given = [configuration.describe()]
-    if evidence.max_length is None:
+    if evidence.steps:
+        given = list(evidence.steps)
+        strip = "\n".join(evidence.picture)
+    elif evidence.max_length is None:
         after = ", ".join(map(str, evidence.chunks))
         given.append(
             f"a request of {configuration.num_blocks} blocks, registered after {after} tokens"

@@ -1,14 +1,17 @@
 """The reference as a subject: what the checks must find nothing wrong with."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from conformance.configurations import Configuration
-from conformance.subjects import LookupAnswer
+from conformance.reference_pool import ReferencePool
+from conformance.subjects import LookupAnswer, Prompt
 from reference.lookup import find_longest_cache_hit
 from reference.scan import Scan, SkippingScan
 from spec.mask import in_mask
 from spec.retention import LookaheadHorizon, in_retained_mask
+from spec.sharing import vouched_tokens
 
 
 class ReferenceLookup:
@@ -63,6 +66,19 @@ class ReferenceSubject:
             bool(in_retained_mask(shape, block, replays, every))
             for block in range(num_tokens // size)
         ]
+
+    def pool(self, num_blocks: int) -> ReferencePool:
+        """The reference's pool."""
+        return ReferencePool(num_blocks)
+
+    def block_hashes(
+        self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
+    ) -> list[bytes]:
+        """Stand-ins for hashes: all that each vouches for, spelt out."""
+        del hash_block_size
+        blocks = (len(prompt.tokens) - hash_lookahead) // block_size
+        covered = (vouched_tokens(b, block_size, hash_lookahead) for b in range(blocks))
+        return [repr(replace(prompt, tokens=prompt.tokens[:n])).encode() for n in covered]
 
     def source(self, entry: str) -> str:
         """Names the reference instead of a line."""

@@ -28,12 +28,6 @@ class Interpretation(Arithmetic, Protocol):
     def block_set(self, name: str) -> Callable[[Term], Formula]:
         """An arbitrary set of blocks, as its membership test."""
 
-    def implies(self, premise: Formula, conclusion: Formula) -> Formula:
-        """Whether the conclusion holds if the premise does."""
-
-    def negation(self, formula: Formula) -> Formula:
-        """Whether the formula fails."""
-
 
 def is_floor(at: Interpretation, quotient: Term, dividend: Term, divisor: Term) -> Formula:
     """Whether ``quotient`` is ``dividend / divisor`` rounded down, for ``divisor >= 1``."""
@@ -96,14 +90,6 @@ class Replay(IntegerArithmetic):
     def block_set(self, name: str) -> Callable[[int], bool]:
         """The model's set; blocks it does not name are not in it."""
         return frozenset(self._model.block_sets[name]).__contains__
-
-    def implies(self, premise: bool, conclusion: bool) -> bool:
-        """Material implication."""
-        return conclusion or not premise
-
-    def negation(self, formula: bool) -> bool:
-        """Python's ``not``."""
-        return not formula
 
 
 class Z3Interpretation:
@@ -190,8 +176,8 @@ class Z3Interpretation:
         return z3.Implies(premise, conclusion)
 
     def negation(self, formula: Formula) -> Formula:
-        """Z3's negation."""
-        return z3.Not(formula)
+        """Z3's negation, also of a formula that turned out to be a plain truth value."""
+        return z3.Not(formula, self.context)
 
     def _quotient(
         self,

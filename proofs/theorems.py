@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from proofs import joint, retention, scans
+from proofs import joint, pool, retention, scans, sharing
 from proofs.cases import (
     CASES,
     CHUNKED,
@@ -780,6 +780,8 @@ THEOREMS: dict[str, Theorem] = {
         ("mask_keeps_every_reachable_block", _mask_keeps_every_reachable_block()),
         ("mask_keeps_only_reachable_blocks", _mask_keeps_only_reachable_blocks()),
         *retention.OBLIGATIONS.items(),
+        *pool.OBLIGATIONS.items(),
+        *sharing.OBLIGATIONS.items(),
     )
 }
 """Every theorem, by the name of its claim."""

@@ -22,6 +22,29 @@ from spec.hits import (
     within_reach,
 )
 from spec.mask import in_mask, next_boundary
+from spec.pool import (
+    can_be_freed,
+    can_be_registered,
+    can_be_reset,
+    can_be_taken,
+    counts_holders,
+    freed,
+    invalidated,
+    is_free_queue_length,
+    is_kept_apart,
+    is_named_for_its_content,
+    is_queued_when_unused,
+    is_real,
+    is_sound,
+    is_unused,
+    keeps_its_keys,
+    registered,
+    rewritten,
+    taken,
+    taken_off,
+    touched,
+    vacancy,
+)
 from spec.retention import (
     check_interval,
     horizon,
@@ -29,6 +52,7 @@ from spec.retention import (
     replay_boundary,
     sibling_boundary,
 )
+from spec.sharing import is_chained, is_determined, vouched_tokens
 
 
 class Divergence(StrEnum):
@@ -88,6 +112,16 @@ _RETENTION = (
     "SlidingWindowManager.reachable_block_mask",
     "MambaManager.reachable_block_mask",
     "replay_boundaries",
+)
+_POOL = (
+    "BlockPool.get_new_blocks",
+    "BlockPool.touch",
+    "BlockPool.free_blocks",
+    "BlockPool.cache_full_blocks",
+    "BlockPool.evict_blocks",
+    "BlockPool.reset_prefix_cache",
+    "BlockPool._maybe_evict_cached_block",
+    "FreeKVCacheBlockQueue",
 )
 
 CLAIMS: dict[str, Claim] = {
@@ -163,6 +197,74 @@ CLAIMS: dict[str, Claim] = {
             divergence=Divergence.WASTE,
             clauses=(in_retained_mask,),
             symbols=_RETENTION,
+        ),
+        Claim(
+            name="reused_content_is_determined_by_the_hit",
+            sentence="Equal block hashes mean equal tokens from the start of the request to the "
+            "end of the block, and different ones mean different tokens, so that all that a hit "
+            "reuses is determined by tokens that its matched hashes vouch for.",
+            divergence=Divergence.UNSOUND,
+            clauses=(is_determined, vouched_tokens, is_chained),
+            symbols=(
+                "hash_block_tokens",
+                "get_request_block_hasher",
+                "generate_block_hash_extra_keys",
+                "BlockHashListWithBlockSize",
+            ),
+        ),
+        Claim(
+            name="block_in_use_is_never_evicted",
+            sentence="A block that a block table holds is never handed out again: its reference "
+            "count is the number of block-table entries that hold it.",
+            divergence=Divergence.UNSOUND,
+            clauses=(
+                counts_holders,
+                is_sound,
+                can_be_taken,
+                taken,
+                touched,
+                freed,
+                can_be_freed,
+                can_be_reset,
+            ),
+            symbols=_POOL,
+        ),
+        Claim(
+            name="free_count_is_free_queue_length",
+            sentence="The free queue holds each block that nobody uses, once, and no other, and "
+            "the count of free blocks is its length.",
+            divergence=Divergence.WASTE,
+            clauses=(
+                is_unused,
+                is_queued_when_unused,
+                vacancy,
+                taken_off,
+                is_free_queue_length,
+            ),
+            symbols=(*_POOL, "BlockPool.get_num_free_blocks"),
+        ),
+        Claim(
+            name="null_block_is_never_served",
+            sentence="The null block is never cached, freed, handed out or found by a key.",
+            divergence=Divergence.UNSOUND,
+            clauses=(is_kept_apart, is_real),
+            symbols=(*_POOL, "BlockPool.null_block", "BlockPool.get_cached_block"),
+        ),
+        Claim(
+            name="cached_key_names_its_content",
+            sentence="A key finds a block from when it is registered until the block is handed "
+            "out again, declared invalid or the cache is reset, and only while the block holds "
+            "the content that the key describes.",
+            divergence=Divergence.UNSOUND,
+            clauses=(
+                is_named_for_its_content,
+                keeps_its_keys,
+                rewritten,
+                can_be_registered,
+                registered,
+                invalidated,
+            ),
+            symbols=(*_POOL, "BlockPool.get_cached_block", "BlockHashToBlockMap"),
         ),
     )
 }

@@ -40,6 +40,12 @@ class Arithmetic(Protocol):
     def for_all(self, start: Term, end: Term, holds: Callable[[Term], Formula]) -> Formula:
         """Whether ``holds(i)`` for every integer i with ``start <= i < end``."""
 
+    def implies(self, premise: Formula, conclusion: Formula) -> Formula:
+        """Whether the conclusion holds if the premise does."""
+
+    def negation(self, formula: Formula) -> Formula:
+        """Whether the formula fails."""
+
 
 class IntegerArithmetic:
     """`Arithmetic` on Python ints."""
@@ -71,6 +77,14 @@ class IntegerArithmetic:
     def for_all(self, start: int, end: int, holds: Callable[[int], bool]) -> bool:
         """Evaluate ``holds`` on the whole range until it fails."""
         return all(holds(i) for i in range(start, end))
+
+    def implies(self, premise: bool, conclusion: bool) -> bool:
+        """Material implication."""
+        return conclusion or not premise
+
+    def negation(self, formula: bool) -> bool:
+        """Python's ``not``."""
+        return not formula
 
 
 INTEGERS = IntegerArithmetic()

@@ -13,9 +13,10 @@ from types import ModuleType
 from typing import Any
 
 from conformance.configurations import Configuration
-from conformance.subjects import CannotJudge, LookupAnswer
+from conformance.subjects import CannotJudge, LookupAnswer, Prompt
 from spec.groups import Group, GroupKind
 from spec.retention import LookaheadHorizon
+from vllm_integration.blocks import BlockHashes, VllmPool, VllmPools
 from vllm_integration.inspection import arguments, attribute, call
 from vllm_integration.producer import Producer
 
@@ -76,6 +77,8 @@ class VllmSubject:
         self._requests: ModuleType = request
         self._request_ids = itertools.count()
         self._predates_retention = predates_retention
+        self._new_pool = VllmPools(block_pool, kv_cache_utils, self._new_request)
+        self._hashes = BlockHashes(kv_cache_utils, self._new_request)
         self._producer = Producer(
             kv_cache_coordinator, kv_cache_interface, self._spec, self._request
         )
@@ -157,8 +160,22 @@ class VllmSubject:
             raise CannotJudge("cache_blocks takes no retention_interval; retention cannot be found")
         return self._producer.registered(configuration, num_tokens, interval)
 
+    def pool(self, num_blocks: int) -> VllmPool:
+        """A real ``BlockPool``."""
+        return self._new_pool(num_blocks)
+
+    def block_hashes(
+        self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
+    ) -> list[bytes] | None:
+        """The hashes of a real ``Request``, through the view that groups look at them."""
+        return self._hashes(prompt, hash_block_size, block_size, hash_lookahead)
+
     def source(self, entry: str) -> str:
-        """file:line of the code behind "lookup <kind>" or "mask <kind>"."""
+        """file:line of the code behind "lookup <kind>", "mask <kind>" and the like."""
+        if entry == "block_pool":
+            return _location(self._pools.BlockPool)
+        if entry == "block_hash":
+            return _location(self._utils.get_request_block_hasher)
         what, kind = entry.split()
         manager = self._manager_class(GroupKind(kind))
         if what == "lookup":
@@ -218,21 +235,24 @@ class VllmSubject:
 
     def _request(self, num_tokens: int, hash_block_size: int) -> Any:
         """A real request with stand-in hashes of its prompt."""
+        request = self._new_request(prompt_token_ids=list(range(num_tokens)))
+        request.block_hashes = _stand_in_hashes(num_tokens // hash_block_size)
+        return request
+
+    def _new_request(self, **values: Any) -> Any:
         from vllm.sampling_params import SamplingParams
 
-        request = call(
+        return call(
             self._requests.Request,
             {
                 "request_id": str(next(self._request_ids)),
-                "prompt_token_ids": list(range(num_tokens)),
                 "sampling_params": SamplingParams(max_tokens=1),
                 "pooling_params": None,
                 "eos_token_id": None,
+                **values,
             },
             "Request",
         )
-        request.block_hashes = _stand_in_hashes(num_tokens // hash_block_size)
-        return request
 
     def _view(self, hashes: list[bytes], configuration: Configuration) -> Any:
         if configuration.group.block_size == configuration.hash_block_size:

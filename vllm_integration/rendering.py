@@ -79,8 +79,8 @@ def _print_finding(finding: Finding, console: Console) -> None:
     console.print(f"[bold red]{signature.divergence}[/]: {pattern}", highlight=False)
     console.print(f"  claim : {signature.claim}", highlight=False)
     console.print(f"          {finding.sentence}", highlight=False)
-    for label, fact in zip(("given :", *[""] * 9), finding.given, strict=False):
-        console.print(f"  {label:<7} {escape(fact)}", highlight=False)
+    for number, fact in enumerate(finding.given):
+        console.print(f"  {'' if number else 'given :':<7} {escape(fact)}", highlight=False)
     console.print(f"  spec  : {escape(finding.spec)}", highlight=False)
     console.print(f"  vllm  : {escape(finding.actual)}", highlight=False)
     for line in finding.strip.splitlines():

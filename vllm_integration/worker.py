@@ -110,7 +110,9 @@ def _shrink(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     what = "mask" if evidence.max_length is None else "lookup"
     return {
         "evidence": shrink(subject, evidence).as_json(),
-        "source": subject.source(f"{what} {evidence.signature.kind}"),
+        "source": subject.source(
+            evidence.signature.kind if evidence.steps else f"{what} {evidence.signature.kind}"
+        ),
     }
 
 

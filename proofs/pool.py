@@ -1,0 +1,342 @@
+"""The theorems on the block pool: each operation keeps what must hold of each block.
+
+Statements speak of one arbitrary block, ``seen``; 0 stands for the null block. An operation leaves
+all other blocks as they were, so what is kept there is kept in the whole pool, however large. The
+length of the free queue is a sum over the blocks, and changes by what its one changed term does.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from proofs.interpretation import Interpretation
+from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from spec import pool
+from spec.pool import CACHE, EVICT, FREE, GET, OPERATIONS, RESET, TOUCH, BlockState, Operation
+from spec.terms import Arithmetic, Formula
+
+After = Callable[[BlockState, Operation, Arithmetic], BlockState]
+Holds = Callable[[BlockState, BlockState, Interpretation], Formula]
+
+
+def _right(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    return operation.after(block, at)
+
+
+def _any_block(at: Interpretation) -> BlockState:
+    fields = ("ref_count", "holders", "queued", "keys", "named", "stale")
+    null = at.integer("seen") == 0
+    return BlockState(null, **{name: at.integer(name) for name in fields})
+
+
+def _possible(
+    at: Interpretation, operation: Operation, block: BlockState, anyhow: bool
+) -> Hypotheses:
+    """A sound block that the operation may be asked for; with ``anyhow``, or may not."""
+    sound = ("all that must hold of the block holds before", pool.is_sound(block, at))
+    if anyhow:
+        return (sound,)
+    return (sound, ("the operation is possible", operation.possible(block, at)))
+
+
+def _holds_after(
+    at: Interpretation,
+    operation: Operation,
+    holds: Holds,
+    after: After = _right,
+    anyhow: bool = False,
+) -> Statement:
+    block = _any_block(at)
+    changed = after(block, operation, at)
+    return Statement(_possible(at, operation, block, anyhow), holds(block, changed, at))
+
+
+def _count_is_kept(
+    at: Interpretation, operation: Operation, before: After | None = None, after: After = _right
+) -> Statement:
+    """``before`` and ``after``: the block as the count is told of it."""
+    block, free_count, length = _any_block(at), at.integer("free_count"), at.integer("length")
+    told = block if before is None else before(block, operation, at)
+    taken_off = pool.taken_off(told, after(block, operation, at), at)
+    length_then = length + operation.after(block, at).queued - block.queued
+    return Statement(
+        (
+            *_possible(at, operation, block, anyhow=False),
+            ("the count is right before", pool.is_free_queue_length(free_count, length)),
+            ("the queue is as long as what it holds of the block", block.queued <= length),
+        ),
+        pool.is_free_queue_length(free_count - taken_off, length_then),
+    )
+
+
+def _found_is_real(at: Interpretation, apart: bool) -> Statement:
+    block = _any_block(at)
+    sound = pool.is_sound(block, at) if apart else pool.is_named_for_its_content(block)
+    return Statement(
+        (
+            ("all that must hold of the block holds", sound),
+            ("the cache names the block", 1 <= block.named),
+        ),
+        at.negation(block.null),
+    )
+
+
+# --- what is shown of a block before and after an operation --------------------------------
+
+
+def _counts_holders(_: BlockState, after: BlockState, at: Interpretation) -> Formula:
+    del at
+    return pool.counts_holders(after)
+
+
+def _is_queued_when_unused(_: BlockState, after: BlockState, at: Interpretation) -> Formula:
+    return pool.is_queued_when_unused(after, at)
+
+
+def _is_kept_apart(_: BlockState, after: BlockState, at: Interpretation) -> Formula:
+    return pool.is_kept_apart(after, at)
+
+
+def _is_named_for_its_content(_: BlockState, after: BlockState, at: Interpretation) -> Formula:
+    del at
+    return pool.is_named_for_its_content(after)
+
+
+def _keeps_its_keys(before: BlockState, after: BlockState, at: Interpretation) -> Formula:
+    del at
+    return pool.keeps_its_keys(before, after)
+
+
+def _nobody_holds_it(before: BlockState, after: BlockState, at: Interpretation) -> Formula:
+    del after, at
+    return before.null | (before.holders == 0)
+
+
+def _is_real(before: BlockState, after: BlockState, at: Interpretation) -> Formula:
+    del after
+    return at.negation(before.null)
+
+
+# --- what broken operations do -------------------------------------------------------------
+
+
+def _not_counted(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    return replace(operation.after(block, at), ref_count=block.ref_count)
+
+
+def _counted_once_more(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    return replace(operation.after(block, at), ref_count=block.ref_count + 1)
+
+
+def _left_in_queue(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    return replace(operation.after(block, at), queued=block.queued)
+
+
+def _put_in_queue(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    return replace(operation.after(block, at), queued=block.queued + 1)
+
+
+def _twice(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    return operation.after(operation.after(block, at), at)
+
+
+def _with_its_old_keys(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    after = replace(operation.after(block, at), keys=block.keys, named=block.named)
+    return pool.rewritten(after)
+
+
+def _written_to(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    return pool.rewritten(operation.after(block, at))
+
+
+def _without_its_hash(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    return replace(operation.after(block, at), keys=0)
+
+
+def _named_as_before(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    return replace(operation.after(block, at), named=block.named)
+
+
+def _without_its_keys(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    return pool.invalidated(operation.after(block, at), at)
+
+
+def _unchanged(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    del operation, at
+    return block
+
+
+def _unused(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    del operation, at
+    return replace(block, ref_count=0)
+
+
+def _used(block: BlockState, operation: Operation, at: Arithmetic) -> BlockState:
+    del operation, at
+    return replace(block, ref_count=1)
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """A broken operation: what it does in words, and what that changes in the statement."""
+
+    operation: Operation
+    name: str
+    sentence: str
+    after: After = _right
+    before: After | None = None
+    anyhow: bool = False
+
+
+_MISCOUNTS = (
+    _Fault(GET, "not_counted", "it does not count the new holder", _not_counted),
+    _Fault(TOUCH, "not_counted", "it does not count the new holder", _not_counted),
+    _Fault(FREE, "not_counted", "it does not count one holder less", _not_counted),
+    *(
+        _Fault(o, "counted_once_more", "it counts a holder", _counted_once_more)
+        for o in (CACHE, EVICT, RESET)
+    ),
+)
+_TAKES_WHAT_IS_HELD = (
+    _Fault(GET, "any_block", "it hands out any block", anyhow=True),
+    _Fault(RESET, "at_any_time", "it does not ask who holds blocks", anyhow=True),
+)
+_MISQUEUES = (
+    _Fault(GET, "left_in_queue", "it leaves the block in the queue", _left_in_queue),
+    _Fault(TOUCH, "left_in_queue", "it leaves the block in the queue", _left_in_queue),
+    _Fault(FREE, "freed_twice", "it is done twice", _twice),
+    _Fault(FREE, "given_back_by_each", "each holder gives the block back", _put_in_queue),
+    *(
+        _Fault(o, "put_in_queue", "it puts the block into the queue", _put_in_queue)
+        for o in (CACHE, EVICT, RESET)
+    ),
+)
+_COUNTS_WRONG = (
+    _Fault(GET, "not_taken_off", "it takes nothing off the count", _unchanged),
+    _Fault(TOUCH, "taken_off_by_each", "each holder takes one off the count", before=_unused),
+    _Fault(FREE, "added_by_each", "each holder adds one to the count", _unused),
+    _Fault(CACHE, "added", "it adds one to the count", _unused),
+    _Fault(EVICT, "added", "it adds one to the count", _unused),
+    _Fault(RESET, "taken_off", "it takes one off the count", _used),
+)
+_TREATS_NULL_AS_ANY = (
+    *(
+        _Fault(o, "null_as_any", "it treats the null block as any other", anyhow=True)
+        for o in (GET, TOUCH, FREE, CACHE)
+    ),
+    _Fault(EVICT, "null_is_freed", "it frees the null block", _put_in_queue, anyhow=True),
+    _Fault(RESET, "null_is_freed", "it frees the null block", _put_in_queue),
+)
+_MISNAMES = (
+    _Fault(GET, "old_keys", "the block goes by its old keys", _with_its_old_keys),
+    _Fault(TOUCH, "written_to", "the new holder writes to the block", _written_to),
+    _Fault(FREE, "without_hash", "the block forgets its hash", _without_its_hash),
+    _Fault(CACHE, "not_in_cache", "the cache does not learn of the key", _named_as_before),
+    _Fault(EVICT, "still_in_cache", "the cache goes on naming the block", _named_as_before),
+    _Fault(RESET, "still_in_cache", "the cache goes on naming the block", _named_as_before),
+)
+_LOSES_KEYS = tuple(
+    _Fault(o, "evicted_as_well", "it evicts the block as well", _without_its_keys)
+    for o in (TOUCH, FREE)  # before it is registered a block has no key to lose
+)
+
+
+def _each(
+    name: str,
+    sentence: str,
+    holds: Holds | None,
+    faults: tuple[_Fault, ...],
+) -> Iterable[Obligation]:
+    """One obligation for each operation that has faults; without ``holds``, of the count."""
+    for operation in OPERATIONS:
+        if holds is None:
+            state = partial(_count_is_kept, operation=operation)
+        else:
+            state = partial(_holds_after, operation=operation, holds=holds)
+        mutants = []
+        for fault in faults:
+            if fault.operation is not operation:
+                continue
+            wrong = partial(state, after=fault.after)
+            if holds is None:
+                wrong = partial(wrong, before=fault.before)
+            else:
+                wrong = partial(wrong, anyhow=fault.anyhow)
+            mutants.append(Mutant(fault.name, f"So it is when {fault.sentence}.", wrong))
+        if mutants:
+            full = sentence.format(operation.name)
+            yield Obligation(f"{name}[{operation.name}]", full, state, tuple(mutants))
+
+
+OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
+    "block_in_use_is_never_evicted": (
+        *_each(
+            "reference_count_is_kept",
+            "After {}, the reference count is the number of block-table entries that hold the "
+            "block.",
+            _counts_holders,
+            _MISCOUNTS,
+        ),
+        *_each(
+            "nobody_holds_it",
+            "No table holds a block on {}.",
+            _nobody_holds_it,
+            _TAKES_WHAT_IS_HELD,
+        ),
+    ),
+    "free_count_is_free_queue_length": (
+        *_each(
+            "free_queue_is_kept",
+            "After {}, the free queue holds the block once if it is unused, and else not at all.",
+            _is_queued_when_unused,
+            _MISQUEUES,
+        ),
+        *_each(
+            "free_count_is_kept",
+            "After {}, the count of free blocks is the length of the free queue.",
+            None,
+            _COUNTS_WRONG,
+        ),
+    ),
+    "null_block_is_never_served": (
+        *_each(
+            "null_block_is_kept_apart",
+            "After {}, the null block is neither in the free queue nor cached.",
+            _is_kept_apart,
+            _TREATS_NULL_AS_ANY,
+        ),
+        *_each(
+            "null_block_is_not_handed_out",
+            "What {} hands out is not the null block.",
+            _is_real,
+            _TAKES_WHAT_IS_HELD[:1],
+        ),
+        Obligation(
+            "null_block_is_not_found",
+            "What a key finds is not the null block.",
+            partial(_found_is_real, apart=True),
+            (
+                Mutant(
+                    "not_kept_apart",
+                    "Nor is it when the null block may be cached.",
+                    partial(_found_is_real, apart=False),
+                ),
+            ),
+        ),
+    ),
+    "cached_key_names_its_content": (
+        *_each(
+            "names_are_kept",
+            "After {}, the cache names the block by the keys it carries, and these describe it.",
+            _is_named_for_its_content,
+            _MISNAMES,
+        ),
+        *_each(
+            "keys_are_kept",
+            "After {}, a key that found the block finds it, with the same content.",
+            _keeps_its_keys,
+            _LOSES_KEYS,
+        ),
+    ),
+}
+"""The obligations of each claim on the block pool, by its name."""

@@ -1,0 +1,243 @@
+"""The theorems on sharing: what the matched hashes of a hit vouch for.
+
+``block`` and ``boundary`` are in blocks; ``token``, ``block_size``, ``lookahead_tokens`` and
+``hash_lookahead`` in tokens.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from proofs.cases import CASES, any_group, case_name
+from proofs.interpretation import Interpretation
+from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from spec import hits, sharing
+from spec.groups import GroupKind
+from spec.terms import Term
+
+
+def _held(at: Interpretation) -> tuple[Term, Term, Term, Hypotheses]:
+    """Any block, its size, and any token in it."""
+    block, token, block_size = at.integer("block"), at.integer("token"), at.integer("block_size")
+    first, end = at.times(block, block_size), at.times(block + 1, block_size)
+    return (
+        block,
+        token,
+        block_size,
+        (
+            ("a block holds at least one token", 1 <= block_size),
+            ("blocks are counted from 0", 0 <= block),
+            ("the block holds the token", (first <= token) & (token < end)),
+        ),
+    )
+
+
+def _own_hash_suffices(
+    at: Interpretation, reads_ahead: bool, slip: int = 0, lookahead_tokens: int = 0
+) -> Statement:
+    block, token, block_size, held = _held(at)
+    ahead, covered = lookahead_tokens, 0
+    if reads_ahead:
+        ahead, covered = at.integer("lookahead_tokens"), at.integer("hash_lookahead")
+        held = (*held, ("the hash covers the lookahead tokens", ahead <= covered + slip))
+    vouched = sharing.vouched_tokens(block, block_size, covered, at)
+    return Statement(held, sharing.is_determined(token, ahead, vouched))
+
+
+def _hit_determines(
+    at: Interpretation, kind: GroupKind, lookahead: int, served_slip: int = 0
+) -> Statement:
+    boundary = at.integer("boundary")
+    block, token, block_size, held = _held(at)
+    group, sizes = any_group(at, kind, lookahead)
+    return Statement(
+        (
+            *sizes,
+            *held,
+            ("the block is in the required run", hits.in_required_run(group, block, boundary, at)),
+            ("the hit serves the block", block < boundary + served_slip),
+        ),
+        sharing.is_determined(token, 0, at.times(boundary, block_size)),
+    )
+
+
+def _lookahead_block_determines(
+    at: Interpretation, kind: GroupKind, lookahead: int, matched: int, slip: int = 0
+) -> Statement:
+    boundary, ahead = at.integer("boundary"), at.integer("lookahead_tokens")
+    block, token, block_size, held = _held(at)
+    group, sizes = any_group(at, kind, lookahead)
+    last = hits.run_end(group, boundary) - 1 + matched - lookahead
+    return Statement(
+        (
+            *sizes,
+            *held,
+            ("the block is in the required run", hits.in_required_run(group, block, boundary, at)),
+            ("the hit serves the block", block < boundary),
+            ("the layer takes in the next token, and none past the next block", 1 <= ahead),
+            ("it takes in at most one block's worth", ahead <= block_size + slip),
+        ),
+        sharing.is_determined(
+            token, ahead, sharing.vouched_tokens(last, block_size, arithmetic=at)
+        ),
+    )
+
+
+def _equal_hashes_mean_equal_tokens(at: Interpretation, first: bool, slip: str = "") -> Statement:
+    block = at.integer("block")
+    same_hash, same_tokens = at.block_set("same_hash"), at.block_set("same_tokens")
+    before = at.for_all(0, block, same_tokens)
+    link: Hypotheses = (
+        ("hashes are chained and injective", sharing.is_chained(block, same_hash, same_tokens)),
+    )
+    if slip == "parent":
+        link = (("a hash is of the block alone", same_hash(block) == same_tokens(block)),)
+    elif slip == "block":
+        link = ()
+    return Statement(
+        (
+            ("it is the first block", block == 0)
+            if first
+            else ("it is a later block, and the sentence holds of the one before", 1 <= block),
+            ("the one before has it, if any", at.implies(same_hash(block - 1), before)),
+            *link,
+            ("the hashes of the block are equal", same_hash(block)),
+        ),
+        at.for_all(0, block + 1, same_tokens),
+    )
+
+
+def _equal_tokens_mean_equal_hashes(at: Interpretation, first: bool, upto: int = 1) -> Statement:
+    block = at.integer("block")
+    same_hash, same_tokens = at.block_set("same_hash"), at.block_set("same_tokens")
+    before = at.implies(at.for_all(0, block, same_tokens), same_hash(block - 1))
+    return Statement(
+        (
+            ("it is the first block", block == 0)
+            if first
+            else ("it is a later block, and the sentence holds of the one before", before),
+            ("blocks are counted from 0", 0 <= block),
+            ("hashes are chained", sharing.is_chained(block, same_hash, same_tokens)),
+            (
+                "all tokens up to the block's end are equal",
+                at.for_all(0, block + upto, same_tokens),
+            ),
+        ),
+        same_hash(block),
+    )
+
+
+def _next_block_is_determined(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
+    boundary = at.integer("boundary")
+    block, token, block_size, held = _held(at)
+    _, sizes = any_group(at, kind, lookahead)
+    return Statement(
+        (*sizes, *held, ("the block starts where the hit ends", block == boundary)),
+        sharing.is_determined(token, 0, at.times(boundary, block_size)),
+    )
+
+
+def _obligations() -> Iterable[Obligation]:
+    for first, which in ((True, "first_block"), (False, "next_block")):
+        yield Obligation(
+            f"equal_hashes_mean_equal_tokens[{which}]",
+            "When the hashes of a block are equal, so are all tokens up to its end. By induction "
+            "over the blocks.",
+            partial(_equal_hashes_mean_equal_tokens, first=first),
+            (
+                Mutant(
+                    "any_hash",
+                    "So they are whatever a hash is computed from.",
+                    partial(_equal_hashes_mean_equal_tokens, first=first, slip="block"),
+                )
+                if first
+                else Mutant(
+                    "hash_of_the_block_alone",
+                    "So they are when a hash does not depend on the one before.",
+                    partial(_equal_hashes_mean_equal_tokens, first=first, slip="parent"),
+                ),
+            ),
+        )
+        yield Obligation(
+            f"equal_tokens_mean_equal_hashes[{which}]",
+            "When all tokens up to a block's end are equal, so are the hashes of the block. By "
+            "induction over the blocks.",
+            partial(_equal_tokens_mean_equal_hashes, first=first),
+            (
+                Mutant(
+                    "tokens_before_the_block",
+                    "So they are when all tokens up to the block's start are equal.",
+                    partial(_equal_tokens_mean_equal_hashes, first=first, upto=0),
+                ),
+            ),
+        )
+    yield Obligation(
+        "own_hash_vouches_for_target_layers",
+        "The hash of a block vouches for the tokens that determine each entry in it, and each "
+        "state as of a token in it, whoever wrote them.",
+        partial(_own_hash_suffices, reads_ahead=False),
+        (
+            Mutant(
+                "draft_layer",
+                "It does so for the entries of a draft layer.",
+                partial(_own_hash_suffices, reads_ahead=False, lookahead_tokens=1),
+            ),
+        ),
+    )
+    yield Obligation(
+        "hash_with_lookahead_vouches_for_draft_layers",
+        "The hash of a block that covers the lookahead tokens vouches for each entry of a draft "
+        "layer in it, whoever wrote it.",
+        partial(_own_hash_suffices, reads_ahead=True),
+        (
+            Mutant(
+                "one_token_less",
+                "So does one that covers one token less.",
+                partial(_own_hash_suffices, reads_ahead=True, slip=1),
+            ),
+        ),
+    )
+    for kind, lookahead in CASES:
+        case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
+        yield Obligation(
+            case_name("hit_determines_target_layers", kind, lookahead),
+            "What a hit reuses in target layers is determined by the tokens of the hit.",
+            partial(_hit_determines, **case),
+            (
+                Mutant(
+                    "lookahead_block_is_served",
+                    "So it is when the lookahead block is not dropped.",
+                    partial(_hit_determines, **case, served_slip=1),
+                )
+                if lookahead
+                else Mutant(
+                    "block_past_the_hit",
+                    "So is what the next block keeps.",
+                    partial(_next_block_is_determined, **case),
+                ),
+            ),
+        )
+        if lookahead:
+            state = partial(_lookahead_block_determines, **case)
+            yield Obligation(
+                case_name("lookahead_block_vouches_for_draft_layers", kind, lookahead),
+                "When one request wrote the blocks of a required run, the hash of the last one, "
+                "the lookahead block, vouches for all that the hit reuses in draft layers.",
+                partial(state, matched=1),
+                (
+                    Mutant(
+                        "without_lookahead_block",
+                        "So does the hash of the last block that is served.",
+                        partial(state, matched=0),
+                    ),
+                    Mutant(
+                        "further_ahead_than_a_block",
+                        "So it does when a draft layer takes in more than a block of tokens.",
+                        partial(state, matched=1, slip=1),
+                    ),
+                ),
+            )
+
+
+OBLIGATIONS = {"reused_content_is_determined_by_the_hit": tuple(_obligations())}
+"""The obligations of the claim on sharing, by its name."""
