@@ -10,7 +10,7 @@ Merging cannot see a fault in what a pool does not show; the long sequences can.
 """
 
 import random
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from functools import partial
 
 from conformance.configurations import Configuration
@@ -44,9 +44,13 @@ def check_pool(subject: Subject, configuration: Configuration) -> CheckResult:
 
 
 def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
-    yield _exhaustive(lambda: World(subject.pool(_BLOCKS)), configuration)
+    case = _exhaustive(lambda: World(subject.pool(_BLOCKS)), configuration)
+    yield case
+    known = {evidence.signature for evidence in case.evidence}
     for seed in _SEEDS:
-        yield _long(lambda: World(subject.pool(_MANY_BLOCKS)), configuration, seed)
+        case = _long(lambda: World(subject.pool(_MANY_BLOCKS)), configuration, seed, known)
+        yield case
+        known |= {evidence.signature for evidence in case.evidence}
 
 
 def _exhaustive(start: _Start, configuration: Configuration) -> Case:
@@ -74,16 +78,21 @@ def _exhaustive(start: _Start, configuration: Configuration) -> Case:
     return Case(tried, len(known), list(evidence.values()))
 
 
-def _long(start: _Start, configuration: Configuration, seed: int) -> Case:
+def _long(
+    start: _Start, configuration: Configuration, seed: int, known: Container[Signature]
+) -> Case:
     """One long sequence; what it breaks is cut down to the operations that it takes."""
     choose, world = random.Random(seed), start()
     done: list[Operation] = []
     while len(done) < _MANY_STEPS:
         done.append(choose.choice(list(world.possible())))
-        complaints = world.do(done[-1])
-        if complaints:
-            short = _shortened(start, done, _signature(complaints[0]))
+        broken = [_signature(complaint) for complaint in world.do(done[-1])]
+        new = [signature for signature in broken if signature not in known]
+        if new:
+            short = _shortened(start, done, new[0])
             return Case(len(done), 1, list(_evidence(start, configuration, short).values()))
+        if broken:
+            break
     return Case(len(done), 1, [])
 
 
@@ -100,32 +109,31 @@ def _shortened(
     start: _Start, done: Sequence[Operation], signature: Signature
 ) -> tuple[Operation, ...]:
     """The operations without those that the divergence does not need."""
-    needed = tuple(done)
-    position = 0
-    while position < len(needed):
-        fewer = needed[:position] + needed[position + 1 :]
-        if (cut := _diverges(start, fewer, signature)) is not None:
-            needed, position = cut, 0
-        else:
-            position += 1
+    needed, size = tuple(done), len(done) // 2
+    while size:
+        position = 0
+        while position < len(needed):
+            fewer = needed[:position] + needed[position + size :]
+            cut = _diverges(start, fewer, signature)
+            if cut is None:
+                position += size
+            else:
+                needed = cut
+        size //= 2
     return needed
 
 
 def _diverges(
     start: _Start, operations: Sequence[Operation], signature: Signature
 ) -> tuple[Operation, ...] | None:
-    """The operations up to the first divergence, if it is this one; others than possible fail."""
+    """The operations up to the first divergence if it is this one, and all were possible."""
     world = start()
     for count, operation in enumerate(operations, 1):
         if operation not in world.possible():
             return None
-        complaints = world.do(operation)
-        if complaints:
-            return (
-                tuple(operations[:count])
-                if signature in {_signature(c) for c in complaints}
-                else None
-            )
+        broken = {_signature(complaint) for complaint in world.do(operation)}
+        if broken:
+            return tuple(operations[:count]) if signature in broken else None
     return None
 
 

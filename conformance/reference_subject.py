@@ -73,7 +73,7 @@ class ReferenceSubject:
 
     def block_hashes(
         self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
-    ) -> list[bytes]:
+    ) -> list[bytes] | None:
         """Stand-ins for hashes: all that each vouches for, spelt out."""
         del hash_block_size
         blocks = (len(prompt.tokens) - hash_lookahead) // block_size

@@ -19,7 +19,7 @@ from conformance.tests.mutation import Mutant, mutants
 from proofs.prover import DEFAULTS, Solver
 from proofs.theorems import THEOREMS
 from reference.tests import test_lookup
-from spec import attention, groups, hits, mask, retention, terms
+from spec import attention, groups, hits, mask, pool, retention, sharing, terms
 from spec.claims import Status
 from spec.groups import GroupKind
 from spec.tests import (
@@ -27,15 +27,19 @@ from spec.tests import (
     test_groups,
     test_hits,
     test_mask,
+    test_pool,
     test_retention,
+    test_sharing,
     test_terms,
 )
 
-MUTATED = (terms, attention, groups, hits, mask, retention)
+MUTATED = (terms, attention, groups, hits, mask, retention, sharing, pool)
 """All of the spec but the registry, which states no predicate."""
 
 TESTS = (
     test_terms,
+    test_pool,
+    test_sharing,
     test_attention,
     test_groups,
     test_hits,
@@ -63,6 +67,8 @@ EQUIVALENT: dict[str, str] = {
     "spec.retention.replay_boundary: "
     "arithmetic.maximum(arithmetic.multiple_at_most(limit, alignment_tokens), 0) -> "
     "arithmetic.maximum(0, arithmetic.multiple_at_most(limit, alignment_tokens))": ORDER,
+    "spec.pool.vacancy: arithmetic.maximum(1 - block.ref_count, 0) -> "
+    "arithmetic.maximum(0, 1 - block.ref_count)": ORDER,
     "spec.mask.next_boundary: arithmetic.maximum(passed + group.segment, group.segment) -> "
     "arithmetic.maximum(group.segment, passed + group.segment)": ORDER,
     "spec.groups.geometry: 0 -> 1": NOT_LOOKED_AT,

@@ -32,3 +32,9 @@ def test_for_all_asks_about_the_whole_range_and_no_more() -> None:
         assert asked.blocks == list(range(start, end))
         for miss in range(start, end):
             assert INTEGERS.for_all(start, end, partial(ne, miss)) is False
+
+
+def test_implication_and_negation() -> None:
+    for premise, conclusion in product((False, True), repeat=2):
+        assert INTEGERS.implies(premise, conclusion) is (premise <= conclusion)
+        assert INTEGERS.negation(premise) is (not premise)

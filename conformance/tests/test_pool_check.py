@@ -1,0 +1,339 @@
+"""The check of the block pool: nothing on the reference, and each fault found by few steps."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from conformance import pool_check
+from conformance.configurations import Profile, configurations, single_group
+from conformance.findings import Evidence, finding
+from conformance.pool_check import check_pool, is_judged_once
+from conformance.reference_pool import ReferencePool
+from conformance.reference_subject import ReferenceSubject
+from conformance.shrinking import shrink
+from conformance.subjects import CannotJudge, Key, PoolSnapshot
+from spec.claims import CLAIMS, Divergence, Status
+from spec.groups import GroupKind
+
+PLAIN = single_group(GroupKind.FULL_ATTENTION, 4, 1, None, False, 24)
+
+IN_USE = "block_in_use_is_never_evicted"
+COUNT = "free_count_is_free_queue_length"
+NULL = "null_block_is_never_served"
+NAMES = "cached_key_names_its_content"
+
+
+class TouchLeavesInQueue(ReferencePool):
+    def touch(self, blocks: Sequence[int]) -> None:
+        for block in filter(None, blocks):
+            self.ref_counts[block] += 1
+
+
+class TouchDoesNotCount(ReferencePool):
+    def touch(self, blocks: Sequence[int]) -> None:
+        for block in filter(None, blocks):
+            if self.ref_counts[block] == 0:
+                super().touch([block])
+
+
+class TouchCountsTwice(ReferencePool):
+    def touch(self, blocks: Sequence[int]) -> None:
+        super().touch([*blocks, *blocks])
+
+
+class TouchTakesOffAlways(ReferencePool):
+    def touch(self, blocks: Sequence[int]) -> None:
+        for block in filter(None, blocks):
+            self.free_count -= self.ref_counts[block] > 0
+            super().touch([block])
+
+
+class TouchOfNull(ReferencePool):
+    def touch(self, blocks: Sequence[int]) -> None:
+        if 0 in blocks:
+            self.free_queue.remove(0)
+        super().touch(blocks)
+
+
+class TouchEvicts(ReferencePool):
+    def touch(self, blocks: Sequence[int]) -> None:
+        super().touch(blocks)
+        self.evict_blocks([block for block in blocks if self.ref_counts[block] > 1])
+
+
+class FreeTwice(ReferencePool):
+    def free_blocks(self, blocks: Sequence[int]) -> None:
+        super().free_blocks(blocks)
+        for block in filter(None, blocks):
+            if self.ref_counts[block] == 0:
+                self._join_queue(block)
+
+
+class FreeByEach(ReferencePool):
+    def free_blocks(self, blocks: Sequence[int]) -> None:
+        for block in filter(None, blocks):
+            self.ref_counts[block] -= 1
+            self._join_queue(block)
+
+
+class FreeNull(ReferencePool):
+    def free_blocks(self, blocks: Sequence[int]) -> None:
+        super().free_blocks(blocks)
+        if 0 in blocks:
+            self._join_queue(0)
+
+
+class FreeLeaks(ReferencePool):
+    def free_blocks(self, blocks: Sequence[int]) -> None:
+        super().free_blocks(blocks[:2])
+        for block in blocks[2:]:
+            self.ref_counts[block] -= 1
+
+
+class FreeForgetsKeys(ReferencePool):
+    def free_blocks(self, blocks: Sequence[int]) -> None:
+        super().free_blocks(blocks)
+        self.evict_blocks([block for block in blocks if self.ref_counts[block] == 0])
+
+
+class FreeCountDrifts(ReferencePool):
+    def free_blocks(self, blocks: Sequence[int]) -> None:
+        super().free_blocks(blocks)
+        self.free_count += len(blocks) > 1
+
+
+class GetDoesNotTakeOff(ReferencePool):
+    def get_new_blocks(self, count: int) -> list[int]:
+        self.free_count += count
+        return super().get_new_blocks(count)
+
+
+class GetHandsOutTwice(ReferencePool):
+    def get_new_blocks(self, count: int) -> list[int]:
+        blocks = super().get_new_blocks(count)
+        return [*blocks[:-1], 1] if count > 2 else blocks
+
+
+class GetHandsOutNull(ReferencePool):
+    def __init__(self, num_blocks: int) -> None:
+        super().__init__(num_blocks)
+        self.free_queue.insert(1, 0)
+        self.free_count += 1
+
+
+class GetKeepsStaleKeys(ReferencePool):
+    def get_new_blocks(self, count: int) -> list[int]:
+        carried, self.carried = self.carried, [set() for _ in self.carried]
+        blocks = super().get_new_blocks(count)
+        self.carried = carried
+        return blocks
+
+
+class GetForgetsTheHashOnly(ReferencePool):
+    def _forget(self, block: int) -> None:
+        self.carried[block] = set()
+
+
+class GetRaisesWhenEmptied(ReferencePool):
+    def get_new_blocks(self, count: int) -> list[int]:
+        if count == len(self.free_queue):
+            raise IndexError(count)
+        return super().get_new_blocks(count)
+
+
+class CacheForgets(ReferencePool):
+    def cache_full_block(self, block: int, key: Key) -> None:
+        if key not in self.named:
+            super().cache_full_block(block, key)
+
+
+class CacheMixesGroups(ReferencePool):
+    def get_cached_block(self, block_hash: bytes, groups: Sequence[int]) -> list[int] | None:
+        return super().get_cached_block(block_hash, [0] * len(groups))
+
+
+class CacheOfTheNextBlock(ReferencePool):
+    def cache_full_block(self, block: int, key: Key) -> None:
+        super().cache_full_block(block % (len(self.ref_counts) - 1) + 1, key)
+
+
+class LookupServesNull(ReferencePool):
+    def get_cached_block(self, block_hash: bytes, groups: Sequence[int]) -> list[int] | None:
+        found = super().get_cached_block(block_hash, groups)
+        return found and [0 if len(groups) > 1 else block for block in found]
+
+
+class EvictFrees(ReferencePool):
+    def evict_blocks(self, blocks: Sequence[int]) -> None:
+        super().evict_blocks(blocks)
+        for block in blocks:
+            if self.ref_counts[block]:
+                self._join_queue(block)
+
+
+class EvictDoesNothing(ReferencePool):
+    def evict_blocks(self, blocks: Sequence[int]) -> None:
+        pass
+
+
+class ResetWhileInUse(ReferencePool):
+    def reset_prefix_cache(self) -> bool:
+        self.evict_blocks(range(len(self.ref_counts)))
+        return True
+
+
+class ResetRefuses(ReferencePool):
+    def reset_prefix_cache(self) -> bool:
+        return False
+
+
+class LateDrift(ReferencePool):
+    """What merging cannot see: a counter that does not show until many blocks went by."""
+
+    gone = 0
+
+    def free_blocks(self, blocks: Sequence[int]) -> None:
+        super().free_blocks(blocks)
+        self.gone += len(blocks)
+        if self.gone > 20:
+            self.free_count -= 1
+
+
+BROKEN: dict[type[ReferencePool], tuple[str, Divergence]] = {
+    TouchLeavesInQueue: (IN_USE, Divergence.UNSOUND),
+    TouchDoesNotCount: (IN_USE, Divergence.UNSOUND),
+    TouchCountsTwice: (IN_USE, Divergence.WASTE),
+    TouchTakesOffAlways: (COUNT, Divergence.WASTE),
+    TouchOfNull: (COUNT, Divergence.CRASH),
+    TouchEvicts: (NAMES, Divergence.LOST_HIT),
+    FreeTwice: (COUNT, Divergence.UNSOUND),
+    FreeByEach: (IN_USE, Divergence.UNSOUND),
+    FreeNull: (NULL, Divergence.UNSOUND),
+    FreeLeaks: (COUNT, Divergence.WASTE),
+    FreeForgetsKeys: (NAMES, Divergence.LOST_HIT),
+    FreeCountDrifts: (COUNT, Divergence.CRASH),
+    GetDoesNotTakeOff: (COUNT, Divergence.CRASH),
+    GetHandsOutTwice: (IN_USE, Divergence.UNSOUND),
+    GetHandsOutNull: (NULL, Divergence.UNSOUND),
+    GetKeepsStaleKeys: (NAMES, Divergence.UNSOUND),
+    GetForgetsTheHashOnly: (NAMES, Divergence.UNSOUND),
+    GetRaisesWhenEmptied: (COUNT, Divergence.CRASH),
+    CacheForgets: (NAMES, Divergence.LOST_HIT),
+    CacheMixesGroups: (NAMES, Divergence.UNSOUND),
+    CacheOfTheNextBlock: (NAMES, Divergence.UNSOUND),
+    LookupServesNull: (NULL, Divergence.UNSOUND),
+    EvictFrees: (IN_USE, Divergence.UNSOUND),
+    EvictDoesNothing: (NAMES, Divergence.UNSOUND),
+    ResetWhileInUse: (NAMES, Divergence.UNSOUND),
+    ResetRefuses: (NAMES, Divergence.UNSOUND),
+    LateDrift: (COUNT, Divergence.WASTE),
+}
+
+
+class WithPool(ReferenceSubject):
+    """The reference with another pool."""
+
+    def __init__(self, pool: Callable[[int], Any]) -> None:
+        super().__init__()
+        self._pool = pool
+
+    def pool(self, num_blocks: int) -> Any:
+        return self._pool(num_blocks)
+
+
+@pytest.fixture
+def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four operations in a row show the faults."""
+    monkeypatch.setattr(pool_check, "_DEPTH", 4)
+
+
+def test_the_reference_conforms() -> None:
+    result = check_pool(ReferenceSubject(), PLAIN)
+    assert result.statuses == dict.fromkeys((IN_USE, COUNT, NULL, NAMES), Status.PROVED)
+    assert result.paths > result.states > 1_000
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_one_configuration_of_each_profile_is_judged(profile: Profile) -> None:
+    assert len([c for c in configurations(profile) if is_judged_once(c)]) == 1
+
+
+def test_other_configurations_settle_nothing() -> None:
+    result = check_pool(ReferenceSubject(), single_group(GroupKind.MAMBA, 4, 1, None, False, 24))
+    assert (result.statuses, result.paths) == ({}, 0)
+
+
+@pytest.mark.usefixtures("shallow")
+@pytest.mark.parametrize("broken", BROKEN)
+def test_each_fault_is_refuted(broken: type[ReferencePool]) -> None:
+    claim, divergence = BROKEN[broken]
+    result = check_pool(WithPool(broken), PLAIN)
+    assert result.statuses[claim] is Status.REFUTED
+    found = [(e.signature.claim, e.signature.divergence) for e in result.evidence]
+    assert (claim, divergence) in found
+    assert not result.detail
+    for evidence in result.evidence:
+        assert CLAIMS[evidence.signature.claim]
+        assert evidence.signature.kind == "block_pool"
+        assert Evidence.from_json(evidence.as_json()) == evidence
+
+
+def test_every_claim_of_the_pool_is_refuted_by_some_fault() -> None:
+    assert {claim for claim, _ in BROKEN.values()} == {IN_USE, COUNT, NULL, NAMES}
+
+
+@pytest.mark.usefixtures("shallow")
+def test_a_finding_is_the_shortest_sequence_and_shows_the_pool() -> None:
+    subject = WithPool(TouchLeavesInQueue)
+    (evidence,) = (
+        e for e in check_pool(subject, PLAIN).evidence if "in the free queue" in e.signature.pattern
+    )
+    small = shrink(subject, evidence)
+    assert small.signature == evidence.signature
+    shown = finding(small, "somewhere")
+    assert [step.split("(")[0] for step in shown.given[1:]] == [
+        "A: get_new_blocks",
+        "A: cache_full_blocks",
+        "A: free_blocks",
+        "A: touch",
+    ]
+    block, *rows, count = shown.strip.splitlines()
+    assert block.split() == ["block", "references", "held", "by", "free", "queue", "keys", "cache"]
+    assert len(rows) == 4
+    assert count == "count of free blocks: 3"
+
+
+@pytest.mark.usefixtures("shallow")
+def test_a_long_sequence_is_cut_down_to_what_it_takes() -> None:
+    (evidence,) = check_pool(WithPool(LateDrift), PLAIN).evidence
+    freed = [step for step in evidence.steps if "free_blocks" in step]
+    blocks = [step.split("(")[1].count(",") + 1 for step in freed]
+    assert sum(blocks) > 20
+    assert sum(blocks[:-1]) <= 20
+    assert len(evidence.steps) < 30
+
+
+@pytest.mark.usefixtures("shallow")
+def test_a_pool_that_does_not_do_the_same_twice_is_not_judged() -> None:
+    made: list[Any] = []
+
+    class Fickle(ReferencePool):
+        def snapshot(self) -> PoolSnapshot:
+            made.append(self)
+            if len(made) % 50 == 0:
+                self.free_count += 1
+            return super().snapshot()
+
+    result = check_pool(WithPool(Fickle), PLAIN)
+    assert set(result.statuses.values()) == {Status.INCONCLUSIVE}
+    assert "the same" in result.detail
+
+
+def test_a_subject_without_a_pool_is_not_judged() -> None:
+    def missing(_: int) -> Any:
+        raise CannotJudge("BlockPool has no free_block_queue")
+
+    result = check_pool(WithPool(missing), PLAIN)
+    assert set(result.statuses.values()) == {Status.INCONCLUSIVE}
+    assert result.detail == "BlockPool has no free_block_queue"

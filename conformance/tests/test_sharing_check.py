@@ -1,0 +1,157 @@
+"""The check of sharing: nothing on the reference, and each way to confuse content found."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from conformance.configurations import single_group
+from conformance.findings import Evidence, finding
+from conformance.reference_subject import ReferenceSubject
+from conformance.sharing_check import check_sharing
+from conformance.shrinking import shrink
+from conformance.subjects import Prompt
+from spec.claims import Divergence, Status
+from spec.groups import GroupKind
+
+CLAIM = "reused_content_is_determined_by_the_hit"
+PLAIN = single_group(GroupKind.FULL_ATTENTION, 4, 1, None, False, 24)
+
+Distort = Callable[[Prompt, int, int], tuple[Prompt, int]]
+
+
+class Confused(ReferenceSubject):
+    """The reference, hashing another prompt, or one with another lookahead."""
+
+    def __init__(self, distort: Distort) -> None:
+        super().__init__()
+        self._distort = distort
+
+    def block_hashes(
+        self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
+    ) -> list[bytes]:
+        hashed, lookahead = self._distort(prompt, block_size, hash_lookahead)
+        covered = super().block_hashes(hashed, hash_block_size, block_size, lookahead)
+        assert covered is not None
+        return covered[: (len(prompt.tokens) - hash_lookahead) // block_size]
+
+
+def without_salt(prompt: Prompt, _: int, ahead: int) -> tuple[Prompt, int]:
+    return replace(prompt, salt=""), ahead
+
+
+def without_adapter(prompt: Prompt, _: int, ahead: int) -> tuple[Prompt, int]:
+    return replace(prompt, adapter=("", "")), ahead
+
+
+def adapter_by_name(prompt: Prompt, _: int, ahead: int) -> tuple[Prompt, int]:
+    return replace(prompt, adapter=(prompt.adapter[0], "")), ahead
+
+
+def salt_or_adapter(prompt: Prompt, _: int, ahead: int) -> tuple[Prompt, int]:
+    """As vLLM up to 0.30: their names are told apart by nothing."""
+    both = prompt.salt + prompt.adapter[0]
+    return replace(prompt, salt=both, adapter=("", "")), ahead
+
+
+def without_first_token(prompt: Prompt, _: int, ahead: int) -> tuple[Prompt, int]:
+    return replace(prompt, tokens=(0, *prompt.tokens[1:])), ahead
+
+
+def without_last_token_of_blocks(prompt: Prompt, size: int, ahead: int) -> tuple[Prompt, int]:
+    ends = range(size - 1, len(prompt.tokens), size) if size > 1 else ()
+    tokens = tuple(0 if i in ends else token for i, token in enumerate(prompt.tokens))
+    return replace(prompt, tokens=tokens), ahead
+
+
+def without_lookahead(prompt: Prompt, _: int, __: int) -> tuple[Prompt, int]:
+    return prompt, 0
+
+
+def of_the_whole_prompt(prompt: Prompt, _: int, ahead: int) -> tuple[Prompt, int]:
+    return replace(prompt, salt=prompt.salt + repr(prompt.tokens)), ahead
+
+
+FAULTS: dict[str, tuple[Distort, Divergence, str]] = {
+    "salts": (without_salt, Divergence.UNSOUND, "equal hashes for different salts"),
+    "adapters": (without_adapter, Divergence.UNSOUND, "equal hashes for different adapters"),
+    "paths": (adapter_by_name, Divergence.UNSOUND, "equal hashes for different adapters"),
+    "names": (
+        salt_or_adapter,
+        Divergence.UNSOUND,
+        "equal hashes for different salts and adapters",
+    ),
+    "first token": (without_first_token, Divergence.UNSOUND, "equal hashes for different tokens"),
+    "last tokens": (
+        without_last_token_of_blocks,
+        Divergence.UNSOUND,
+        "equal hashes for different tokens",
+    ),
+    "lookahead": (
+        without_lookahead,
+        Divergence.UNSOUND,
+        "equal hashes that look ahead for different tokens",
+    ),
+    "too much": (of_the_whole_prompt, Divergence.LOST_HIT, "different hashes for equal content"),
+}
+
+
+def test_the_reference_conforms() -> None:
+    result = check_sharing(ReferenceSubject(), PLAIN)
+    assert result.statuses == {CLAIM: Status.PROVED}
+    assert result.paths > 1_000
+
+
+def test_other_configurations_settle_nothing() -> None:
+    eagle = single_group(GroupKind.FULL_ATTENTION, 4, 1, None, True, 24)
+    assert check_sharing(ReferenceSubject(), eagle).statuses == {}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_is_refuted(name: str) -> None:
+    distort, divergence, pattern = FAULTS[name]
+    result = check_sharing(Confused(distort), PLAIN)
+    assert result.statuses == {CLAIM: Status.REFUTED}
+    found = {e.signature.pattern: e for e in result.evidence}
+    evidence = found[pattern]
+    assert evidence.signature.divergence == divergence
+    assert Evidence.from_json(evidence.as_json()) == evidence
+    assert shrink(Confused(distort), evidence).signature == evidence.signature
+    given = finding(evidence, "").given
+    assert [line.split(":")[0] for line in given[1:]] == ["request A", "request B"]
+
+
+def test_hashes_that_do_not_look_ahead_are_enough_to_judge() -> None:
+    class Older(ReferenceSubject):
+        def block_hashes(
+            self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
+        ) -> list[bytes] | None:
+            if hash_lookahead:
+                return None
+            return super().block_hashes(prompt, hash_block_size, block_size, 0)
+
+    assert check_sharing(Older(), PLAIN).statuses == {CLAIM: Status.PROVED}
+
+
+@pytest.mark.parametrize("missing", [None, []])
+def test_a_subject_without_hashes_is_not_judged(missing: list[bytes] | None) -> None:
+    class Without(ReferenceSubject):
+        def block_hashes(self, *_: object) -> list[bytes] | None:
+            return missing
+
+    result = check_sharing(Without(), PLAIN)
+    assert result.statuses == {CLAIM: Status.INCONCLUSIVE}
+    assert "have a hash" in result.detail
+
+
+def test_hashes_that_change_are_not_judged() -> None:
+    class Fickle(ReferenceSubject):
+        asked = 0
+
+        def block_hashes(self, *_: object) -> list[bytes]:
+            self.asked += 1
+            return [b"%d" % self.asked] * 3
+
+    result = check_sharing(Fickle(), PLAIN)
+    assert result.statuses == {CLAIM: Status.INCONCLUSIVE}
+    assert "asked again" in result.detail
