@@ -112,7 +112,7 @@ def _evidence(
         spec=spec,
         actual=actual,
         steps=(
-            f"blocks of {size} tokens; a hash is of {covered}, and of the hash before",
+            f"block size {size}; a hash is of {covered}, and of the hash before",
             *(f"request {name}: {_words(prompt)}" for name, prompt in zip("AB", pair, strict=True)),
         ),
     )

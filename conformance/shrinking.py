@@ -12,8 +12,11 @@ def shrink(subject: Subject, evidence: Evidence, budget: int = 2_000) -> Evidenc
     """The smallest evidence with the same signature: fewest blocks, then smallest sizes.
 
     Every smaller configuration is checked, in order of size, for the first that diverges in the
-    same way; after ``budget`` configurations the evidence is returned as it is.
+    same way; after ``budget`` configurations the evidence is returned as it is. So are steps,
+    which are as few as it takes and do not depend on the configuration.
     """
+    if evidence.steps:
+        return evidence
     check = CHECKS[evidence.signature.claim]
     for tried, configuration in enumerate(_smaller(evidence.configuration)):
         if tried == budget:

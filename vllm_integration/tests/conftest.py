@@ -14,7 +14,9 @@ import pytest
 
 from vllm_integration.targets import resolve
 
-MANAGERS = "vllm/v1/core/single_type_kv_cache_manager.py"
+CORE = "vllm/v1/core/"
+MANAGERS = f"{CORE}single_type_kv_cache_manager.py"
+EDITED = (MANAGERS, f"{CORE}block_pool.py", f"{CORE}kv_cache_utils.py")
 
 Edits = dict[str, str]
 Copy = Callable[[str, Edits], Path]
@@ -30,17 +32,20 @@ def release(version: str) -> Path:
 
 @pytest.fixture
 def broken_copy(tmp_path: Path) -> Copy:
-    """Makes a copy of a release whose managers are edited; the rest is linked, not copied."""
+    """Makes a copy of a release with edits where the text is; the rest is linked, not copied."""
 
     def copy(version: str, edits: Edits) -> Path:
         original, root = release(version), tmp_path / "checkout"
         shutil.copytree(original, root, copy_function=os.symlink)
-        text = (original / MANAGERS).read_text()
+        texts = {path: (original / path).read_text() for path in EDITED}
         for old, new in edits.items():
-            assert text.count(old) >= 1, f"{old!r} is not in {version}"
-            text = text.replace(old, new)
-        (root / MANAGERS).unlink()
-        (root / MANAGERS).write_text(text)
+            holding = [path for path, text in texts.items() if old in text]
+            assert holding, f"{old!r} is not in {version}"
+            for path in holding:
+                texts[path] = texts[path].replace(old, new)
+        for path, text in texts.items():
+            (root / path).unlink()
+            (root / path).write_text(text)
         return root
 
     return copy

@@ -126,6 +126,27 @@ FAULTS = {
         },
         {"lookup_returns_longest_valid_hit"},
     ),
+    "touch leaves blocks in the free queue, and hashes are not chained": (
+        "0.33.0",
+        {
+            "self.free_block_queue.remove(block)": "pass",
+            "prev_block_hash_value = block_hash": "prev_block_hash_value = None",
+        },
+        {"block_in_use_is_never_evicted", "reused_content_is_determined_by_the_hit"},
+    ),
+    "the null block is freed, hashes outlive their block, the free count drifts": (
+        "0.22.1",
+        {
+            "if block.ref_cnt == 0 and not block.is_null]": "if block.ref_cnt == 0]",
+            "                self._maybe_evict_cached_block(block)\n": "",
+            "next_free_block = None\n        self.num_free_blocks -= 1": "next_free_block = None",
+        },
+        {
+            "null_block_is_never_served",
+            "cached_key_names_its_content",
+            "free_count_is_free_queue_length",
+        },
+    ),
 }
 
 
