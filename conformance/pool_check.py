@@ -16,7 +16,8 @@ from functools import partial
 from conformance.configurations import Configuration
 from conformance.findings import Evidence, Signature, smallest
 from conformance.outcomes import Case, CheckResult, finished
-from conformance.pool_model import COUNT, IN_USE, NAMES, NULL, Complaint, Operation, World
+from conformance.pool_faults import COUNT, IN_USE, NAMES, NULL, Complaint
+from conformance.pool_model import Operation, World
 from conformance.subjects import CannotJudge, Subject
 from spec.groups import GroupKind
 

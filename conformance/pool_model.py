@@ -2,19 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from conformance.pool_faults import COUNT, IN_USE, NAMES, NULL, Complaint, wrong_with
 from conformance.subjects import Key, Pool
 from spec import pool as clauses
 from spec.claims import Divergence
 from spec.pool import CACHE, EVICT, FREE, GET, RESET, TOUCH, BlockState
 from spec.terms import INTEGERS, Arithmetic
-
-IN_USE = "block_in_use_is_never_evicted"
-COUNT = "free_count_is_free_queue_length"
-NULL = "null_block_is_never_served"
-NAMES = "cached_key_names_its_content"
 
 Operation: TypeAlias = tuple[str, str, int, Key]
 """What is done: the method, the request, a block or a number of blocks, and a key. What a method
@@ -31,25 +26,6 @@ _LOOKUPS: tuple[tuple[bytes, tuple[int, ...]], ...] = (
 )
 _REQUESTS = ("A", "B")
 _MOST_AT_ONCE = 3
-
-
-@dataclass(frozen=True)
-class Complaint:
-    """What is wrong after an operation.
-
-    Attributes:
-        claim: the claim that is broken.
-        divergence: what it means.
-        pattern: how it is broken, in words that name no block.
-        spec: what should be.
-        actual: what is.
-    """
-
-    claim: str
-    divergence: Divergence
-    pattern: str
-    spec: str
-    actual: str
 
 
 class World:
@@ -214,7 +190,7 @@ class World:
         complaints = [
             Complaint(claim, wrong, f"after {method} {what}", spec, f"block {block}: {what}")
             for block, state in enumerate(after)
-            for claim, wrong, what, spec in _wrong_with(state)
+            for claim, wrong, what, spec in wrong_with(state)
         ]
         length = len(now.free_queue)
         if not clauses.is_free_queue_length(now.free_count, length):
@@ -360,36 +336,3 @@ _METHODS: dict[str, Callable[[World, str, int, Key], _Done]] = {
 
 def _words(key: Key) -> str:
     return f"{key[0].decode()}/{key[1]}"
-
-
-def _wrong_with(state: BlockState) -> Iterator[tuple[str, Divergence, str, str]]:
-    """Claim, class and pattern of what should hold of a block and does not, and what should."""
-    if not clauses.is_kept_apart(state):
-        where = "in the free queue" if state.queued else "cached"
-        spec = "the null block is neither in the free queue nor cached"
-        yield NULL, Divergence.UNSOUND, f"the null block is {where}", spec
-    if state.null:
-        return
-    if not clauses.counts_holders(state):
-        low = state.ref_count < state.holders
-        wrong = Divergence.UNSOUND if low else Divergence.WASTE
-        what = f"the reference count is too {'low' if low else 'high'}"
-        yield IN_USE, wrong, what, f"{state.holders} block tables hold the block"
-    if not clauses.is_queued_when_unused(state):
-        if state.queued > 1:
-            spec = "a block is in the free queue once at most"
-            yield COUNT, Divergence.UNSOUND, "a block is in the free queue twice", spec
-        elif state.queued:
-            spec = "a block in use is not in the free queue"
-            yield IN_USE, Divergence.UNSOUND, "a block in use is in the free queue", spec
-        else:
-            spec = "an unused block is in the free queue"
-            yield COUNT, Divergence.WASTE, "an unused block is not in the free queue", spec
-    if not clauses.is_named_for_its_content(state):
-        if state.stale:
-            spec = "a key describes what the block holds"
-            what = "a key names a block that holds other content"
-        else:
-            spec = "the cache names a block by the keys that it carries"
-            what = "the cache and a block disagree on its keys"
-        yield NAMES, Divergence.UNSOUND, what, spec
