@@ -18,7 +18,6 @@ from typing import Any
 from spec.groups import BlockGeometry, Group, GroupKind, alignment, geometry, share_eagle
 from spec.retention import LookaheadHorizon, horizon, replay_boundary
 
-
 SMALL = 5
 """Requests up to this many blocks are looked up in every length, and without merging, too."""
 

@@ -474,9 +474,7 @@ def _open(hits: Sequence[Candidate], answers: Mapping[Question, bool]) -> list[C
     return [hit for hit in hits if missing.isdisjoint(hit.required)]
 
 
-def remembered(
-    hits: Sequence[Candidate], answers: Mapping[Question, bool]
-) -> dict[Question, bool]:
+def remembered(hits: Sequence[Candidate], answers: Mapping[Question, bool]) -> dict[Question, bool]:
     """The answers that merging keeps: those about blocks that an undecided candidate reaches.
 
     A lookup over several groups asks again when another group has shortened its candidate. As

@@ -161,7 +161,9 @@ def finding(evidence: Evidence, source: str) -> Finding:
         assert isinstance(judged, Configuration)  # masks are of one group
         after = ", ".join(map(str, evidence.chunks))
         if evidence.retention is None:
-            given.append(f"a request of {judged.num_blocks} blocks, registered after {after} tokens")
+            given.append(
+                f"a request of {judged.num_blocks} blocks, registered after {after} tokens"
+            )
             strip = _mask_strip(evidence, judged)
         else:
             given.append(f"a prompt of {after} tokens, retention interval {evidence.retention}")
@@ -182,7 +184,8 @@ def _given_lookup(
     evidence: Evidence, judged: Configuration | Layout, max_length: int
 ) -> Iterator[str]:
     if isinstance(judged, Configuration):
-        yield f"a lookup of at most {max_length} tokens; cached blocks: {_listed(evidence.cached[0])}"
+        (blocks,) = evidence.cached
+        yield f"a lookup of at most {max_length} tokens; cached blocks: {_listed(blocks)}"
         return
     yield f"a request of {max_length + 1} tokens, of which at most {max_length} may be served"
     for looked_up, blocks in zip(judged.looked_up, evidence.cached, strict=True):

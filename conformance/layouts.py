@@ -1,10 +1,10 @@
 """Layouts: several KV cache groups at once, as the coordinator looks them up.
 
 Coverage of the grid: each pair of different groups from a list that has every kind, two block
-sizes and two windows, each group alone, and a few layouts of two to four groups; each with EAGLE off, with EAGLE
-on and no group flagged, and with each one group flagged. Beside the grid stand the layouts of real
-models, with their own sizes, but for windows and chunks of more than sixteen blocks: those are cut
-to eight. Nothing here is what no vLLM engine can ask for (`is_possible`).
+sizes and two windows, each group alone, and a few layouts of two to four groups; each with EAGLE
+off, with EAGLE on and no group flagged, and with each one group flagged. Beside the grid stand the
+layouts of real models, with their own sizes, but for windows and chunks of more than sixteen
+blocks: those are cut to eight. Nothing here is what no vLLM engine can ask for (`is_possible`).
 """
 
 import math

@@ -27,8 +27,8 @@ class Entry:
 
     Attributes:
         signature: exactly the signature of the finding.
-        configuration: a configuration or layout that shows it; the gate always judges it, so that an
-            entry that no longer reproduces is noticed.
+        configuration: a configuration or layout that shows it; the gate always judges it, so that
+            an entry that no longer reproduces is noticed.
         releases: the releases that have it, as a version specifier (PEP 440).
         reason: what is wrong, and why it is tolerated.
         link: where it is discussed; may be empty.

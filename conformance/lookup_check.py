@@ -30,6 +30,7 @@ _LONGEST = "lookup_returns_longest_valid_hit"
 _COMMON_VALID = "common_hit_is_valid_for_every_group"
 _COMMON_LONGEST = "common_hit_is_the_longest"
 
+
 def check_lookup(subject: Subject, configuration: Configuration) -> CheckResult:
     """Judge a group's own lookup for every cache state, up to the bound in blocks."""
     eagle = (_EAGLE,) if configuration.group.eagle else ()
@@ -109,9 +110,7 @@ def _cases(subject: Subject, judged: Configuration | Layout) -> Iterator[Case]:
             apart = explore(space, lookup, max_length, merging=False)
             if smallest(_evidence_in(request, apart)).keys() != smallest(evidence).keys():
                 raise CannotJudge("the lookup depends on something that merging forgets")
-        yield Case(
-            len(exploration.paths), 1 << request.num_blocks, evidence, exploration.coarse
-        )
+        yield Case(len(exploration.paths), 1 << request.num_blocks, evidence, exploration.coarse)
 
 
 def _evidence_in(request: _Request, exploration: Exploration) -> list[Evidence]:
@@ -280,7 +279,9 @@ def _missing(layout: Layout, missing: frozenset[Question], served: int) -> Signa
     looked_up = layout.looked_up[number]
     what = "lookahead" if block >= served // looked_up.group.block_size else "required"
     flagged = sum(looked_up.group.eagle for looked_up in layout.looked_up)
-    dropping = "several are told to" if flagged > 1 else "one is told to" if flagged else "none is to"
+    dropping = (
+        "several are told to" if flagged > 1 else "one is told to" if flagged else "none is to"
+    )
     pattern = f"a {what} block of one group is not cached; {dropping} drop a block"
     unsound = _signature(layout, _COMMON_VALID, Divergence.UNSOUND, pattern)
     return replace(unsound, kind=looked_up.group.kind)

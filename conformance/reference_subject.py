@@ -29,9 +29,7 @@ class ReferenceLookup:
         """See `conformance.subjects.Lookup`."""
         (keys,) = self.keys
         limit = min(max_length // self._block_size, len(keys))
-        tables = find_longest_cache_hit(
-            keys, limit, self._group_ids, pool, self._shape, self._scan
-        )
+        tables = find_longest_cache_hit(keys, limit, self._group_ids, pool, self._shape, self._scan)
         return LookupAnswer(len(tables[0]) * self._block_size, tables)
 
 

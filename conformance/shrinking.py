@@ -49,9 +49,7 @@ def _shrunk_layouts(large: Layout) -> Iterator[Layout]:
     for candidate in candidates:
         # One group alone has a coordinator of its own.
         if len(candidate.groups) > 1 and layouts.is_possible(candidate):
-            yield replace(
-                candidate, hash_block_size=layouts.hash_unit(candidate.groups), model=""
-            )
+            yield replace(candidate, hash_block_size=layouts.hash_unit(candidate.groups), model="")
 
 
 def _smaller_groups(group: Group) -> Iterator[Group]:

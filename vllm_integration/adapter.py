@@ -37,7 +37,10 @@ class VllmLookup:
     """``find_longest_cache_hit`` of one manager class, ready for one configuration."""
 
     def __init__(
-        self, function: Callable[..., Any], keywords: dict[str, Any], keys: Sequence[Sequence[bytes]]
+        self,
+        function: Callable[..., Any],
+        keywords: dict[str, Any],
+        keys: Sequence[Sequence[bytes]],
     ) -> None:
         self.keys = keys
         self.inputs = (keywords, *keywords.values())

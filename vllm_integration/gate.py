@@ -106,7 +106,7 @@ class Report:
 def tasks(profile: Profile, entries: Sequence[Entry]) -> list[Task]:
     """What the gate runs: each check on each configuration, ledger configurations included."""
     representatives = list({check: claim for claim, check in CHECKS.items()}.values())
-    judged = (*configurations(profile), *layouts(profile))
+    judged: list[Configuration | Layout] = [*configurations(profile), *layouts(profile)]
     wanted = [Task(c, j) for j in judged for c in representatives if is_about(c, j)]
     shared = {CHECKS[claim]: claim for claim in representatives}
     wanted += [Task(shared[CHECKS[e.signature.claim]], e.configuration) for e in entries]
