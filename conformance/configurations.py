@@ -18,6 +18,24 @@ from typing import Any
 from spec.groups import BlockGeometry, Group, GroupKind, alignment, geometry, share_eagle
 from spec.retention import LookaheadHorizon, horizon, replay_boundary
 
+SMALL = 5
+"""Requests up to this many blocks are looked up in every length, and without merging, too."""
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """Groups of equal kind, block size, window and chunk, which are looked up together.
+
+    Attributes:
+        group_ids: their places in the layout. vLLM: ``SpecGroup.group_ids``.
+        group: one of them, with EAGLE as `share_eagle` decides it.
+        shape: the group in blocks.
+    """
+
+    group_ids: tuple[int, ...]
+    group: Group
+    shape: BlockGeometry
+
 
 @dataclass(frozen=True, order=True)
 class Configuration:
@@ -43,6 +61,55 @@ class Configuration:
     def shape(self) -> BlockGeometry:
         """The group in blocks."""
         return geometry(self.group, self.alignment)
+
+    @property
+    def looked_up(self) -> tuple[LookedUp, ...]:
+        """The one set of groups that the lookup is about."""
+        return (LookedUp(tuple(range(self.members)), self.group, self.shape),)
+
+    def reach(self, max_length: int, policy: LookaheadHorizon) -> tuple[int, int]:
+        """Cap and lookahead horizon, in tokens, of a lookup of at most ``max_length`` tokens.
+
+        A group's own lookup peeks no further than what it may serve, whatever the policy.
+        """
+        del policy
+        limit = min(max_length, self.num_blocks * self.group.block_size)
+        return limit, limit
+
+    @property
+    def max_lengths(self) -> list[int]:
+        """How many tokens the lookups may serve: every small length, then the bound.
+
+        Below the bound, lengths that start the scan at each distance from a boundary; where a
+        segment is long, at those next to one. A length that ends inside a block is tried, too.
+        """
+        size, bound, segment = self.group.block_size, self.num_blocks, self.shape.segment
+        distances = range(segment) if segment <= SMALL else (0, 1, segment - 1)
+        last_boundary = bound // segment * segment
+        near = {last_boundary - distance for distance in distances} | {bound}
+        small = range(min(bound, SMALL) + 1)
+        blocks = {*small, *(b for b in near if b > 0)}
+        return sorted({b * size for b in blocks} | {b * size + size - 1 for b in small})
+
+    @property
+    def bound_in_words(self) -> str:
+        """The bound, as obligations show it."""
+        return f"{self.num_blocks} blocks"
+
+    def bound(self, looked_up: LookedUp) -> int:
+        """The bound in blocks."""
+        del looked_up
+        return self.num_blocks
+
+    @property
+    def shared(self) -> tuple[Group, ...]:
+        """The groups, one a block table."""
+        return (self.group,) * self.members
+
+    @property
+    def kinds(self) -> str:
+        """The kind of the group."""
+        return self.group.kind
 
     @property
     def drops_block(self) -> bool:
@@ -132,10 +199,14 @@ def is_possible(configuration: Configuration) -> bool:
     (asserted by ``make_local_attention_virtual_batches``; its lookup alone would serve a hit
     whose chunk is not cached when a chunk starts inside a block).
     """
-    group = configuration.group
+    return has_possible_chunks(configuration.group, configuration.alignment)
+
+
+def has_possible_chunks(group: Group, alignment_tokens: int) -> bool:
+    """Whether a vLLM engine can have such a group, whose hits end on that alignment."""
     if group.chunk is None:
         return True
-    one_size = configuration.alignment == group.block_size
+    one_size = alignment_tokens == group.block_size
     return one_size and not group.eagle and group.chunk % group.block_size == 0
 
 

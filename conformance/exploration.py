@@ -8,26 +8,31 @@ them. That evaluation is exact without a solver, because a valid hit is a conjun
 
 Two suspended runs whose future is the same are merged: they stand at the same instruction with
 equal live locals, after as many questions, and leave the same undecided candidates of the spec.
-What merging forgets (answers, and which blocks the lookup has stored so far) is watched: a
-lookup that asks again, looks into a stored block, or serves a block that merged runs disagree
-on is explored again without forgetting. One thing cannot be watched, ``is`` between a stored
-block and another; so the checks explore small requests without merging, too. The weights of
-all paths must add up to all 2^n states, or the exploration raises `ExplorationError`.
+What merging forgets (answers about blocks that no undecided candidate reaches, and which blocks
+the lookup has stored so far) is watched: a lookup that asks for a forgotten answer, looks into a
+stored block, or serves a block that merged runs disagree on is explored again without forgetting.
+One thing cannot be watched, ``is`` between a stored block and another; so the checks explore small
+requests without merging, too. The weights of all paths must add up to all 2^n states, or the
+exploration raises `ExplorationError`.
+
+A lookup may be that of one group or of several. What it can ask about is a `Question`: one for
+each block of each set of groups that are looked up together.
 """
 
 import itertools
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
-from conformance.configurations import Configuration
 from conformance.liveness import live_after
 from conformance.subjects import CannotJudge, Lookup, LookupAnswer
-from spec.hits import required_run, within_reach
+
+Question: TypeAlias = tuple[int, int]
+"""Groups that are looked up together, by their number in the lookup, and a block of theirs."""
 
 
 class ExplorationError(Exception):
@@ -47,12 +52,22 @@ class _Forgotten(BaseException):
 
 
 class SymbolicBlock:
-    """A cached block as lookup receives it; `_watch` is told when the lookup looks into it."""
+    """A cached block as lookup receives it; `_watch` is told when the lookup looks into it.
 
-    def __init__(self, index: int, member: int, watch: Callable[[], None]) -> None:
-        self.index = index
-        self.member = member
+    Attributes:
+        question: the question that it answers.
+        group_id: the KV cache group whose block it is.
+    """
+
+    def __init__(self, question: Question, group_id: int, watch: Callable[[], None]) -> None:
+        self.question = question
+        self.group_id = group_id
         self._watch = watch
+
+    @property
+    def index(self) -> int:
+        """Which block of the request it is, from 0."""
+        return self.question[1]
 
     is_null_block = False
 
@@ -84,6 +99,34 @@ class _NullBlock(SymbolicBlock):
     is_null_block = True
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """A hit that lookup may serve, in tokens, and the blocks that it requires."""
+
+    length: int
+    required: frozenset[Question]
+
+
+@dataclass(frozen=True)
+class Space:
+    """What one lookup can ask, and what it may serve.
+
+    Attributes:
+        keys: for each KV cache group and each key of its blocks, the question that they answer.
+        hash_block_size: tokens that one block hash covers.
+        hits: every hit that lookup may serve, shortest first; no hit, length 0, always can be.
+    """
+
+    keys: Mapping[tuple[int, bytes], Question]
+    hash_block_size: int
+    hits: tuple[Candidate, ...]
+
+    @property
+    def questions(self) -> int:
+        """How many different questions there are: n, for 2^n cache states."""
+        return len(set(self.keys.values()))
+
+
 class SymbolicPool:
     """A block pool whose contents are decided question by question.
 
@@ -93,19 +136,18 @@ class SymbolicPool:
 
     def __init__(
         self,
-        keys: dict[bytes, int],
-        hash_block_size: int,
-        decide: Callable[[int], bool | None],
-        suspend: Callable[[FrameType, int], None],
+        space: Space,
+        decide: Callable[[Question], bool | None],
+        suspend: Callable[[FrameType, Question], None],
         merging: bool,
     ) -> None:
-        self.hash_block_size = hash_block_size
-        self.answers: dict[int, bool] = {}
-        self._keys = keys
+        self.hash_block_size = space.hash_block_size
+        self.answers: dict[Question, bool] = {}
+        self._space = space
         self._decide = decide
         self._suspend = suspend
         self._merging = merging
-        self.null_block = _NullBlock(-1, -1, self._recall)
+        self.null_block = _NullBlock((-1, -1), -1, self._recall)
 
     def _recall(self) -> None:
         if self._merging:
@@ -115,21 +157,26 @@ class SymbolicPool:
         self, block_hash: bytes, kv_cache_group_ids: Sequence[int]
     ) -> list[SymbolicBlock] | None:
         """The blocks registered under ``block_hash``, one a group, or None."""
-        index = self._keys.get(block_hash)
-        if index is None:
-            return None  # no block of this group ends where that hash does
-        if index in self.answers:
-            self._recall()
-        else:
-            decision = self._decide(index)
-            if decision is None:
-                self._suspend(sys._getframe(1), index)
-            self.answers[index] = bool(decision)
-        if not self.answers[index]:
-            return None
+        questions = [self._space.keys.get((group, block_hash)) for group in kv_cache_group_ids]
+        for question in dict.fromkeys(questions):
+            # No block of a group may end where that hash does.
+            if question is None or not self._is_cached(question, sys._getframe(1)):
+                return None
         return [
-            SymbolicBlock(index, member, self._recall) for member in range(len(kv_cache_group_ids))
+            SymbolicBlock(question, group_id, self._recall)
+            for question, group_id in zip(questions, kv_cache_group_ids, strict=True)
+            if question is not None
         ]
+
+    def _is_cached(self, question: Question, asking: FrameType) -> bool:
+        if question not in self.answers:
+            decision = self._decide(question)
+            if decision is None:
+                self._suspend(asking, question)
+            self.answers[question] = bool(decision)
+        elif self._merging and question not in remembered(self._space.hits, self.answers):
+            raise _Forgotten
+        return self.answers[question]
 
     def __getattr__(self, name: str) -> Any:
         raise CannotJudge(f"lookup uses BlockPool.{name}, which hitproof does not model")
@@ -140,7 +187,7 @@ class _State:
     """The state of a suspended run, split into what must be equal and what may be forgotten."""
 
     key: Any
-    stored: tuple[frozenset[int], ...]
+    stored: tuple[frozenset[Question], ...]
 
 
 class _Canonical:
@@ -149,7 +196,7 @@ class _Canonical:
     def __init__(self, inputs: Sequence[object], pool: object) -> None:
         self._constants = {id(obj) for obj in inputs}
         self._pool = pool
-        self.stored: list[frozenset[int]] = []
+        self.stored: list[frozenset[Question]] = []
 
     def value(self, obj: object) -> Any:
         if obj is None or isinstance(obj, bool | int | str | bytes | float):
@@ -159,7 +206,7 @@ class _Canonical:
         if obj is self._pool:
             return "pool"
         if isinstance(obj, SymbolicBlock):
-            return ("block", obj.index, obj.member)
+            return ("block", obj.question, obj.group_id)
         if isinstance(obj, list):
             table = self._table(obj)
             if table is not None:
@@ -181,13 +228,13 @@ class _Canonical:
     def _table(self, entries: list[Any]) -> Any:
         """A block table: entries out of place are compared, which ones are null is forgotten."""
         stored, misplaced = [], []
-        member = None
+        owner = None
         for position, block in enumerate(entries):
             if type(block) is SymbolicBlock:
-                stored.append(position)
-                member = block.member if member is None else member
-                if block.index != position or block.member != member:
-                    misplaced.append((position, block.index, block.member))
+                stored.append(block.question)
+                owner = owner or (block.question[0], block.group_id)
+                if block.index != position or (block.question[0], block.group_id) != owner:
+                    misplaced.append((position, block.question, block.group_id))
             elif type(block) is not _NullBlock:
                 return None
         self.stored.append(frozenset(stored))
@@ -195,41 +242,16 @@ class _Canonical:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A boundary that lookup may serve, and the blocks it requires."""
-
-    length: int
-    required: frozenset[int]
-
-
-def candidates(configuration: Configuration, max_length: int) -> tuple[Candidate, ...]:
-    """Every hit that lookup may serve, shortest first; no hit, length 0, always can be.
-
-    A group's own lookup sees ``max_length`` tokens: that is both its cap and its horizon.
-    """
-    shape, size = configuration.shape, configuration.group.block_size
-    limit = min(max_length // size, configuration.num_blocks)
-    return (
-        Candidate(0, frozenset()),
-        *(
-            Candidate(boundary * size, frozenset(required_run(shape, boundary)))
-            for boundary in range(shape.segment, limit + 1, shape.segment)
-            if within_reach(shape, boundary, limit, limit)
-        ),
-    )
-
-
-@dataclass(frozen=True)
 class Path:
     """One finished run.
 
     Attributes:
-        answers: what the run asked, block -> cached.
+        answers: what the run asked, and whether it is cached.
         answer: what the lookup returned, or the exception that it raised.
         weight: how many runs it stands for, before completion of the blocks not asked about.
     """
 
-    answers: dict[int, bool]
+    answers: dict[Question, bool]
     answer: LookupAnswer | Exception
     weight: int
 
@@ -238,9 +260,9 @@ class Path:
 class _Node:
     decisions: tuple[bool, ...]
     weight: int
-    asked: tuple[int, ...] = ()
-    stored: tuple[frozenset[int], ...] = ()
-    disputed: tuple[frozenset[int], ...] = ()
+    asked: tuple[Question, ...] = ()
+    stored: tuple[frozenset[Question], ...] = ()
+    disputed: tuple[frozenset[Question], ...] = ()
 
 
 @dataclass
@@ -248,7 +270,7 @@ class Exploration:
     """Every path of one lookup.
 
     Attributes:
-        num_blocks: n; the paths stand for 2^n cache states.
+        questions: n; the paths stand for 2^n cache states.
         paths: the finished runs.
         suspensions: states at which runs were suspended, after merging.
         merged: whether equal states were merged.
@@ -257,7 +279,7 @@ class Exploration:
             hit may stand for others that are wrong in a worse way.
     """
 
-    num_blocks: int
+    questions: int
     paths: list[Path] = field(default_factory=list)
     suspensions: int = 0
     merged: bool = True
@@ -273,7 +295,7 @@ class _Merging(Enum):
 
 
 def explore(
-    configuration: Configuration,
+    space: Space,
     lookup: Lookup,
     max_length: int,
     *,
@@ -289,21 +311,19 @@ def explore(
     if merging:
         try:
             try:
-                return _explore(configuration, lookup, max_length, _Merging.EXACT, budget // 4)
+                return _explore(space, lookup, max_length, _Merging.EXACT, budget // 4)
             except BudgetExceeded:
-                return _explore(configuration, lookup, max_length, _Merging.COARSE, budget)
+                return _explore(space, lookup, max_length, _Merging.COARSE, budget)
         except _Forgotten:
             pass
-    return _explore(configuration, lookup, max_length, _Merging.NONE, budget)
+    return _explore(space, lookup, max_length, _Merging.NONE, budget)
 
 
 def _explore(
-    configuration: Configuration, lookup: Lookup, max_length: int, merging: _Merging, budget: int
+    space: Space, lookup: Lookup, max_length: int, merging: _Merging, budget: int
 ) -> Exploration:
-    keys = {key: index for index, key in enumerate(lookup.keys)}
-    hits = candidates(configuration, max_length)
     merged, coarse = merging is not _Merging.NONE, merging is _Merging.COARSE
-    result = Exploration(len(keys), merged=merged, coarse=coarse)
+    result = Exploration(space.questions, merged=merged, coarse=coarse)
     runs = 0
     frontier = [_Node((), 1)]
     while frontier:
@@ -312,9 +332,9 @@ def _explore(
             runs += 1
             if runs > budget:
                 raise BudgetExceeded(f"more than {budget} runs")
-            outcome = _run(configuration, lookup, max_length, merging, keys, hits, node)
+            outcome = _run(space, lookup, max_length, merging, node)
             if isinstance(outcome, Path):
-                _refuse_disputed(configuration, outcome, node)
+                _refuse_disputed(space, outcome, node)
                 result.paths.append(outcome)
             else:
                 _merge(level, outcome, node)
@@ -324,11 +344,10 @@ def _explore(
             for node in level.values()
             for cached in (False, True)
         ]
-    covered = sum(path.weight << (len(keys) - len(path.answers)) for path in result.paths)
-    if covered != 1 << len(keys):
-        raise ExplorationError(
-            f"the paths cover {covered} of {1 << len(keys)} cache states ({configuration})"
-        )
+    count = result.questions
+    covered = sum(path.weight << (count - len(path.answers)) for path in result.paths)
+    if covered != 1 << count:
+        raise ExplorationError(f"the paths cover {covered} of {1 << count} cache states")
     return result
 
 
@@ -341,46 +360,41 @@ def _merge(level: dict[Any, _Node], state: _State, node: _Node) -> None:
         return
     twin.weight += node.weight
     differing = [a ^ b for a, b in zip(twin.stored, state.stored, strict=True)]
-    nothing: frozenset[int] = frozenset()
+    nothing: frozenset[Question] = frozenset()
     histories = itertools.zip_longest(differing, twin.disputed, node.disputed, fillvalue=nothing)
     twin.disputed = tuple(now | left | right for now, left, right in histories)
 
 
-def _refuse_disputed(configuration: Configuration, path: Path, node: _Node) -> None:
+def _refuse_disputed(space: Space, path: Path, node: _Node) -> None:
     """A served block that merged runs disagree on was forgotten too early."""
     if not node.disputed or isinstance(path.answer, Exception):
         return
-    boundary = path.answer.hit_length // configuration.group.block_size
-    if frozenset().union(*node.disputed) & set(required_run(configuration.shape, boundary)):
-        raise _Forgotten
+    disputed = frozenset().union(*node.disputed)
+    for hit in space.hits:
+        if hit.length == path.answer.hit_length and disputed & hit.required:
+            raise _Forgotten
 
 
 def _run(
-    configuration: Configuration,
-    lookup: Lookup,
-    max_length: int,
-    merging: _Merging,
-    keys: dict[bytes, int],
-    hits: Sequence[Candidate],
-    node: _Node,
+    space: Space, lookup: Lookup, max_length: int, merging: _Merging, node: _Node
 ) -> Path | _State:
     suspended: list[_State] = []
 
-    def suspend(frame: FrameType, index: int) -> None:
-        suspended.append(_suspended_state(frame, index, lookup, pool, merging, hits))
+    def suspend(frame: FrameType, question: Question) -> None:
+        suspended.append(_suspended_state(frame, question, lookup, pool, merging, space.hits))
         raise _Suspended
 
-    def decide(index: int) -> bool | None:
+    def decide(question: Question) -> bool | None:
         asked = len(pool.answers)
         if asked == len(node.decisions):
-            node.asked = (*node.asked, index)
+            node.asked = (*node.asked, question)
             return None
-        if node.asked[asked] != index:
+        if node.asked[asked] != question:
             raise CannotJudge("lookup does not do the same when it is run twice")
         return node.decisions[asked]
 
     watched = merging is not _Merging.NONE
-    pool = SymbolicPool(keys, configuration.hash_block_size, decide, suspend, watched)
+    pool = SymbolicPool(space, decide, suspend, watched)
     try:
         answer = _answer(lookup, pool, max_length)
     except _Suspended:
@@ -400,23 +414,20 @@ def _answer(lookup: Lookup, pool: SymbolicPool, max_length: int) -> LookupAnswer
 
 
 def replay(
-    configuration: Configuration, lookup: Lookup, max_length: int, cached: frozenset[int]
+    space: Space, lookup: Lookup, max_length: int, cached: frozenset[Question]
 ) -> LookupAnswer | Exception:
-    """What ``lookup`` returns, or raises, when exactly the blocks in ``cached`` are cached."""
+    """What ``lookup`` returns, or raises, when exactly ``cached`` is cached."""
 
-    def suspend(_frame: FrameType, _index: int) -> None:
+    def suspend(_frame: FrameType, _question: Question) -> None:
         raise AssertionError("a concrete pool decides every question")
 
-    keys = {key: index for index, key in enumerate(lookup.keys)}
-    pool = SymbolicPool(
-        keys, configuration.hash_block_size, cached.__contains__, suspend, merging=False
-    )
+    pool = SymbolicPool(space, cached.__contains__, suspend, merging=False)
     return _answer(lookup, pool, max_length)
 
 
 def _suspended_state(
     frame: FrameType,
-    index: int,
+    question: Question,
     lookup: Lookup,
     pool: SymbolicPool,
     merging: _Merging,
@@ -430,7 +441,9 @@ def _suspended_state(
         live = live_after(running.f_code, running.f_lasti)
         held = {name: value for name, value in running.f_locals.items() if name in live}
         frames.append((running.f_code, running.f_lasti, canonical.value(held)))
-    key = (index, len(pool.answers), tuple(frames), _undecided(hits, pool.answers, merging))
+    undecided = _undecided(hits, pool.answers, merging)
+    known = frozenset(remembered(hits, pool.answers).items())
+    key = (question, len(pool.answers), tuple(frames), undecided, known)
     return _State(key, tuple(canonical.stored))
 
 
@@ -441,20 +454,38 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _undecided(
-    hits: Sequence[Candidate], answers: dict[int, bool], merging: _Merging
-) -> tuple[tuple[int, frozenset[int]], ...]:
-    """What the spec still depends on: candidates not ruled out, with the blocks not asked about.
+    hits: Sequence[Candidate], answers: Mapping[Question, bool], merging: _Merging
+) -> tuple[tuple[int, frozenset[Question]], ...]:
+    """What the spec still depends on: candidates not ruled out, with what was not asked of them.
 
     Candidates shorter than a hit known to be valid no longer matter to the longest valid hit.
     They do tell a lost hit from an unsound one, so only coarse merging drops them.
     """
-    missing = {index for index, cached in answers.items() if not cached}
-    open_hits = [
-        (hit.length, hit.required.difference(answers))
-        for hit in hits
-        if missing.isdisjoint(hit.required)
-    ]
+    open_hits = [(hit.length, hit.required.difference(answers)) for hit in _open(hits, answers)]
     if merging is _Merging.COARSE:
         certain = max(length for length, unasked in open_hits if not unasked)
         open_hits = [hit for hit in open_hits if hit[0] >= certain]
     return tuple(open_hits)
+
+
+def _open(hits: Sequence[Candidate], answers: Mapping[Question, bool]) -> list[Candidate]:
+    """The candidates that no missing block rules out."""
+    missing = {question for question, cached in answers.items() if not cached}
+    return [hit for hit in hits if missing.isdisjoint(hit.required)]
+
+
+def remembered(hits: Sequence[Candidate], answers: Mapping[Question, bool]) -> dict[Question, bool]:
+    """The answers that merging keeps: those about blocks that an undecided candidate reaches.
+
+    A lookup over several groups asks again when another group has shortened its candidate. As
+    candidates are only ever ruled out, what is remembered later was remembered before.
+    """
+    reach: dict[int, int] = {}
+    for hit in _open(hits, answers):
+        for group, block in hit.required:
+            reach[group] = max(block, reach.get(group, -1))
+    return {
+        (group, block): cached
+        for (group, block), cached in answers.items()
+        if block <= reach.get(group, -1)
+    }

@@ -1,10 +1,11 @@
 """Findings: what diverged, in the form that people, the ledger and other tools read."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from conformance.configurations import Configuration
+from conformance.configurations import Configuration, LookedUp
+from conformance.layouts import Layout, judged_from_json
 from spec.claims import CLAIMS, Divergence
 from spec.groups import GroupKind
 from spec.hits import required_run
@@ -20,8 +21,9 @@ class Signature:
     Attributes:
         claim: the claim that is broken.
         divergence: unsound, crash, lost hit, waste.
-        kind: the group's kind, or what is judged if that is no group.
-        eagle: whether the group drops a lookahead block.
+        kind: the group's kind, the kinds of several, joined by " + ", or what is judged if that is
+            no group.
+        eagle: whether the group, or one of several, drops a lookahead block.
         pattern: how it is broken, in words that do not depend on sizes.
     """
 
@@ -47,8 +49,9 @@ class Evidence:
 
     Attributes:
         signature: what it is a case of.
-        configuration: the configuration.
-        cached: for a lookup, the cached blocks; for a mask, the registered ones.
+        configuration: the configuration, or the layout of several groups.
+        cached: for each set of groups that are looked up together, for a lookup, the cached
+            blocks; for a mask, the registered ones.
         max_length: for a lookup, how many tokens it may serve; None for a mask.
         chunks: for a mask, the token counts at which blocks were registered.
         spec: what the spec says, as a hit length or the blocks.
@@ -61,8 +64,8 @@ class Evidence:
     """
 
     signature: Signature
-    configuration: Configuration
-    cached: frozenset[int]
+    configuration: Configuration | Layout
+    cached: tuple[frozenset[int], ...]
     max_length: int | None
     chunks: tuple[int, ...]
     spec: str
@@ -78,7 +81,7 @@ class Evidence:
         return {
             **asdict(self),
             "configuration": self.configuration.as_json(),
-            "cached": sorted(self.cached),
+            "cached": [sorted(blocks) for blocks in self.cached],
         }
 
     @staticmethod
@@ -88,8 +91,8 @@ class Evidence:
             **{
                 **data,
                 "signature": Signature(**data["signature"]),
-                "configuration": Configuration.from_json(data["configuration"]),
-                "cached": frozenset(data["cached"]),
+                "configuration": judged_from_json(data["configuration"]),
+                "cached": tuple(map(frozenset, data["cached"])),
                 "chunks": tuple(data["chunks"]),
                 "steps": tuple(data["steps"]),
                 "picture": tuple(data["picture"]),
@@ -99,8 +102,8 @@ class Evidence:
     @property
     def size(self) -> tuple[Any, ...]:
         """Smaller evidence first: groups, blocks, sizes, then what is cached."""
-        counts = len(self.cached), len(self.chunks), len(self.steps)
-        order = (sorted(self.cached), self.chunks, self.steps)
+        counts = sum(map(len, self.cached)), len(self.chunks), len(self.steps)
+        order = (list(map(sorted, self.cached)), self.chunks, self.steps)
         return self.configuration, self.max_length or 0, counts, order
 
 
@@ -156,25 +159,25 @@ class Finding:
 
 def finding(evidence: Evidence, source: str) -> Finding:
     """The finding that ``evidence`` shows; ``source`` is the judged code, as file:line."""
-    configuration = evidence.configuration
-    given = [configuration.describe()]
+    judged = evidence.configuration
+    given = [judged.describe()]
     if evidence.steps:
         given = list(evidence.steps)
         strip = "\n".join(evidence.picture)
-    elif evidence.max_length is None:
-        after = ", ".join(map(str, evidence.chunks))
-        given.append(
-            f"a request of {configuration.num_blocks} blocks, registered after {after} tokens"
-            if evidence.retention is None
-            else f"a prompt of {after} tokens, retention interval {evidence.retention}"
-        )
-        strip = _mask_strip(evidence) if evidence.retention is None else _promise_strip(evidence)
-    else:
-        given.append(
-            f"a lookup of at most {evidence.max_length} tokens; cached blocks: "
-            f"{', '.join(map(str, sorted(evidence.cached))) or 'none'}"
-        )
+    elif evidence.max_length is not None:
+        given += _given_lookup(evidence, judged, evidence.max_length)
         strip = _lookup_strip(evidence)
+    else:
+        assert isinstance(judged, Configuration)  # masks are of one group
+        after = ", ".join(map(str, evidence.chunks))
+        if evidence.retention is None:
+            given.append(
+                f"a request of {judged.num_blocks} blocks, registered after {after} tokens"
+            )
+            strip = _mask_strip(evidence, judged)
+        else:
+            given.append(f"a prompt of {after} tokens, retention interval {evidence.retention}")
+            strip = _promise_strip(evidence, judged)
     return Finding(
         signature=evidence.signature,
         sentence=CLAIMS[evidence.signature.claim].sentence,
@@ -183,21 +186,39 @@ def finding(evidence: Evidence, source: str) -> Finding:
         actual=evidence.actual,
         strip=strip,
         source=source,
-        configuration=configuration.as_json(),
+        configuration=judged.as_json(),
     )
 
 
-def block_role(configuration: Configuration, block: int, boundary: int) -> str:
+def _given_lookup(
+    evidence: Evidence, judged: Configuration | Layout, max_length: int
+) -> Iterator[str]:
+    if isinstance(judged, Configuration):
+        (blocks,) = evidence.cached
+        yield f"a lookup of at most {max_length} tokens; cached blocks: {_listed(blocks)}"
+        return
+    yield f"a request of {max_length + 1} tokens, of which at most {max_length} may be served"
+    for looked_up, blocks in zip(judged.looked_up, evidence.cached, strict=True):
+        several = len(looked_up.group_ids) > 1
+        whose = f"group{'s' if several else ''} {' and '.join(map(str, looked_up.group_ids))}"
+        yield f"cached blocks of {whose}: {_listed(blocks)}"
+
+
+def _listed(blocks: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(blocks))) or "none"
+
+
+def block_role(of: Configuration | LookedUp, block: int, boundary: int) -> str:
     """What ``block`` is to a hit that ends at ``boundary`` (in blocks): a letter for strips.
 
     ``L`` lookahead, ``p`` prefix of full attention, ``t`` tail of a sliding window, ``c`` of the
     boundary's chunk, ``s`` state of Mamba, ``.`` none.
     """
-    if block not in required_run(configuration.shape, boundary):
+    if block not in required_run(of.shape, boundary):
         return "."
     if block >= boundary:
         return "L"
-    return _ROLES[configuration.group.kind]
+    return _ROLES[of.group.kind]
 
 
 _ROLES = {
@@ -217,10 +238,12 @@ ROLES = {"L": "lookahead", "p": "prefix", "t": "tail", "c": "chunk", "s": "state
 
 
 def _strip(
-    configuration: Configuration, rows: Sequence[tuple[str, dict[int, str], int | None]], last: int
+    of: Configuration | LookedUp,
+    rows: Sequence[tuple[str, dict[int, str], int | None]],
+    last: int,
 ) -> str:
     """Rows of one cell a block; each row may mark where a hit ends."""
-    boundaries = range(0, last + 2, configuration.shape.segment)
+    boundaries = range(0, last + 2, of.shape.segment)
     width = max(2, len(str(last)))
     lines = []
     for label, cells, end in rows:
@@ -230,7 +253,7 @@ def _strip(
             line += f"{mark}{cells.get(block, ''):>{width}} "
         closing = "|" if last + 1 == end else ":" if last + 1 in boundaries else ""
         lines.append((line + closing).rstrip())
-    return "\n".join([*lines, _LEGEND])
+    return "\n".join(lines)
 
 
 def _numbers(last: int) -> dict[int, str]:
@@ -238,30 +261,30 @@ def _numbers(last: int) -> dict[int, str]:
 
 
 def _lookup_strip(evidence: Evidence) -> str:
-    configuration = evidence.configuration
-    size = configuration.group.block_size
-    last = configuration.num_blocks - 1
-    spec_end = evidence.spec_hit // size
-    actual_end = None if evidence.actual_hit is None else evidence.actual_hit // size
-
-    def roles(end: int) -> dict[int, str]:
-        return {b: block_role(configuration, b, end) for b in range(last + 1)} if end else {}
-
-    held = {block: "#" if block in evidence.cached else "." for block in range(last + 1)}
-    return _strip(
-        configuration,
-        [
+    judged = evidence.configuration
+    strips = []
+    for looked_up, cached in zip(judged.looked_up, evidence.cached, strict=True):
+        size = looked_up.group.block_size
+        last = max(judged.bound(looked_up) - 1, 0)
+        spec_end = evidence.spec_hit // size
+        actual_end = None if evidence.actual_hit is None else evidence.actual_hit // size
+        rows = [
             ("block", _numbers(last), None),
-            ("cached", held, None),
-            ("spec hit", roles(spec_end), spec_end),
-            ("actual hit", roles(actual_end or 0), actual_end),
-        ],
-        last,
-    )
+            ("cached", {b: "#" if b in cached else "." for b in range(last + 1)}, None),
+            ("spec hit", _roles(looked_up, spec_end, last), spec_end),
+            ("actual hit", _roles(looked_up, actual_end or 0, last), actual_end),
+        ]
+        if len(judged.looked_up) > 1:
+            strips.append(f"group {', '.join(map(str, looked_up.group_ids))}")
+        strips.append(_strip(looked_up, rows, last))
+    return "\n".join([*strips, _LEGEND])
 
 
-def _mask_strip(evidence: Evidence) -> str:
-    configuration = evidence.configuration
+def _roles(looked_up: LookedUp, end: int, last: int) -> dict[int, str]:
+    return {b: block_role(looked_up, b, end) for b in range(last + 1)} if end else {}
+
+
+def _mask_strip(evidence: Evidence, configuration: Configuration) -> str:
     shape, last = configuration.shape, configuration.num_blocks - 1
     needed = {
         block: block_role(configuration, block, next_boundary(shape, block))
@@ -269,8 +292,8 @@ def _mask_strip(evidence: Evidence) -> str:
         else "."
         for block in range(last + 1)
     }
-    held = {block: "#" if block in evidence.cached else "." for block in range(last + 1)}
-    return _strip(
+    held = {block: "#" if block in evidence.cached[0] else "." for block in range(last + 1)}
+    strip = _strip(
         configuration,
         [
             ("block", _numbers(last), None),
@@ -279,15 +302,17 @@ def _mask_strip(evidence: Evidence) -> str:
         ],
         last,
     )
+    return f"{strip}\n{_LEGEND}"
 
 
-def _promise_strip(evidence: Evidence) -> str:
-    configuration, last = evidence.configuration, max(evidence.configuration.num_blocks - 1, 0)
+def _promise_strip(evidence: Evidence, configuration: Configuration) -> str:
+    last = max(configuration.num_blocks - 1, 0)
     end = evidence.spec_hit // configuration.group.block_size
     roles = {block: block_role(configuration, block, end) for block in range(last + 1)}
-    held = {block: "#" if block in evidence.cached else "." for block in range(last + 1)}
-    return _strip(
+    held = {block: "#" if block in evidence.cached[0] else "." for block in range(last + 1)}
+    strip = _strip(
         configuration,
         [("block", _numbers(last), None), ("hit needs", roles, end), ("registered", held, None)],
         last,
     )
+    return f"{strip}\n{_LEGEND}"

@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from conformance.configurations import Configuration
 from conformance.findings import Finding, Signature
+from conformance.layouts import Layout, judged_from_json
 from spec.claims import CLAIMS, Divergence
 
 _NEWER_THAN_ANY = Version("999999")
@@ -26,15 +27,15 @@ class Entry:
 
     Attributes:
         signature: exactly the signature of the finding.
-        configuration: a configuration that shows it; the gate always judges it, so that an
-            entry that no longer reproduces is noticed.
+        configuration: a configuration or layout that shows it; the gate always judges it, so that
+            an entry that no longer reproduces is noticed.
         releases: the releases that have it, as a version specifier (PEP 440).
         reason: what is wrong, and why it is tolerated.
         link: where it is discussed; may be empty.
     """
 
     signature: Signature
-    configuration: Configuration
+    configuration: Configuration | Layout
     releases: SpecifierSet
     reason: str
     link: str
@@ -74,7 +75,7 @@ def _entry(raw: Any, where: str) -> Entry:
     try:
         entry = Entry(
             signature=Signature(**raw["signature"]),
-            configuration=Configuration.from_json({"model": "", **raw["configuration"]}),
+            configuration=judged_from_json({"model": "", **raw["configuration"]}),
             releases=SpecifierSet(raw["releases"]),
             reason=raw["reason"],
             link=raw.get("link", ""),
@@ -82,7 +83,7 @@ def _entry(raw: Any, where: str) -> Entry:
         if entry.signature.claim not in CLAIMS:
             raise ValueError(f"no claim is called {entry.signature.claim}")
         Divergence(entry.signature.divergence)
-        _ = entry.configuration.shape  # refuses sizes that do not fit together
+        _ = entry.configuration.looked_up  # refuses sizes that do not fit together
     except KeyError as missing:
         raise LedgerError(f"{where} has no {missing}; add it") from missing
     except (TypeError, ValueError, InvalidSpecifier) as error:

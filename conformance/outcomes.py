@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from conformance.exploration import BudgetExceeded
 from conformance.findings import Evidence, smallest
-from conformance.subjects import CannotJudge
+from conformance.subjects import CannotJudge, Predates
 from spec.claims import Status
 
 
@@ -44,6 +44,8 @@ def finished(claims: tuple[str, ...], cases: Callable[[], Iterator[Case]]) -> Ch
     detail = ""
     try:
         done.extend(cases())
+    except Predates as reason:
+        return CheckResult(dict.fromkeys(claims, Status.NOT_APPLICABLE), (), 0, 0, str(reason))
     except (CannotJudge, BudgetExceeded) as reason:
         detail = str(reason)
     evidence = smallest(item for case in done for item in case.evidence)

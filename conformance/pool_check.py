@@ -156,7 +156,7 @@ def _replay(
         Evidence(
             signature=_signature(complaint),
             configuration=configuration,
-            cached=frozenset(),
+            cached=(),
             max_length=None,
             chunks=(),
             spec=complaint.spec,

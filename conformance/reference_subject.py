@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from conformance.configurations import Configuration
+from conformance.configurations import Configuration, LookedUp
+from conformance.layouts import Layout
 from conformance.reference_pool import ReferencePool
-from conformance.subjects import LookupAnswer, Prompt
+from conformance.subjects import Lookup, LookupAnswer, Prompt
+from reference.joint import find_longest_common_hit
 from reference.lookup import find_longest_cache_hit
 from reference.scan import Scan, SkippingScan
 from spec.mask import in_mask
@@ -19,7 +22,7 @@ class ReferenceLookup:
 
     def __init__(self, configuration: Configuration, scan: Scan | None = None) -> None:
         self._scan = SkippingScan() if scan is None else scan
-        self.keys = [b"block %d" % block for block in range(configuration.num_blocks)]
+        self.keys = [[b"block %d" % block for block in range(configuration.num_blocks)]]
         self._shape = configuration.shape
         self._block_size = configuration.group.block_size
         self._group_ids = tuple(range(configuration.members))
@@ -27,11 +30,45 @@ class ReferenceLookup:
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subjects.Lookup`."""
-        limit = min(max_length // self._block_size, len(self.keys))
-        tables = find_longest_cache_hit(
-            self.keys, limit, self._group_ids, pool, self._shape, self._scan
-        )
+        (keys,) = self.keys
+        limit = min(max_length // self._block_size, len(keys))
+        tables = find_longest_cache_hit(keys, limit, self._group_ids, pool, self._shape, self._scan)
         return LookupAnswer(len(tables[0]) * self._block_size, tables)
+
+
+class ReferenceCommonLookup:
+    """The reference's lookup over the groups of a layout."""
+
+    def __init__(self, layout: Layout, policy: LookaheadHorizon) -> None:
+        self.keys = [
+            [b"%d of %d" % (block, number) for block in range(layout.bound(looked_up))]
+            for number, looked_up in enumerate(layout.looked_up)
+        ]
+        self._layout = layout
+        self._policy = policy
+        self.inputs: tuple[object, ...] = (self.keys, *self.keys, layout, *layout.looked_up)
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """See `conformance.subjects.Lookup`."""
+        layout = self._layout
+        cap, horizon = layout.reach(max_length, self._policy)
+        tables: dict[int, list[Any]] = {}
+
+        def lookup(looked_up: LookedUp, keys: list[bytes], candidate: int) -> int:
+            size, shape = looked_up.group.block_size, looked_up.shape
+            limit = min(candidate // size + shape.lookahead, horizon // size)
+            found = find_longest_cache_hit(keys, limit, looked_up.group_ids, pool, shape)
+            tables.update(zip(looked_up.group_ids, found, strict=True))
+            return len(found[0]) * size
+
+        lookups = [
+            partial(lookup, looked_up, keys)
+            for looked_up, keys in zip(layout.looked_up, self.keys, strict=True)
+        ]
+        hit_length = find_longest_common_hit(lookups, cap)
+        return LookupAnswer(
+            hit_length, [tables.get(group_id, []) for group_id in range(len(layout.groups))]
+        )
 
 
 class ReferenceSubject:
@@ -43,9 +80,11 @@ class ReferenceSubject:
     def __init__(self, scan: Scan | None = None) -> None:
         self._scan = scan
 
-    def lookup(self, configuration: Configuration) -> ReferenceLookup:
-        """The reference's lookup."""
-        return ReferenceLookup(configuration, self._scan)
+    def lookup(self, judged: Configuration | Layout) -> Lookup:
+        """The reference's lookup, of one group or of several."""
+        if isinstance(judged, Layout):
+            return ReferenceCommonLookup(judged, self.lookahead_horizon)
+        return ReferenceLookup(judged, self._scan)
 
     def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
         """The spec's mask; chunks do not matter to it."""

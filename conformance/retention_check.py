@@ -128,7 +128,7 @@ def _divergence(
     return Evidence(
         signature=Signature(claim, divergence, group.kind, configuration.drops_block, pattern),
         configuration=configuration,
-        cached=frozenset(i for i, held in enumerate(registered) if held),
+        cached=(frozenset(i for i, held in enumerate(registered) if held),),
         max_length=None,
         chunks=(num_tokens,),
         spec=spec,

@@ -106,7 +106,7 @@ def _evidence(
     return Evidence(
         signature=Signature(_CLAIM, divergence, "block_hash", False, pattern),
         configuration=configuration,
-        cached=frozenset(),
+        cached=(),
         max_length=None,
         chunks=(),
         spec=spec,

@@ -1,30 +1,69 @@
 """The smallest configuration that still shows a divergence."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from conformance import layouts
 from conformance.checks import CHECKS
 from conformance.configurations import Configuration, is_possible, single_group
 from conformance.findings import Evidence
+from conformance.layouts import Layout
 from conformance.subjects import Subject
+from spec.groups import Group
 
 
 def shrink(subject: Subject, evidence: Evidence, budget: int = 2_000) -> Evidence:
     """The smallest evidence with the same signature: fewest blocks, then smallest sizes.
 
-    Every smaller configuration is checked, in order of size, for the first that diverges in the
-    same way; after ``budget`` configurations the evidence is returned as it is. So are steps,
-    which are as few as it takes and do not depend on the configuration.
+    Of one group every smaller configuration is checked, in order of size, for the first that
+    diverges in the same way; a layout of several is made smaller step by step, until no step
+    is left that still shows it. After ``budget`` checks the smallest evidence so far is returned.
+    Steps are as few as it takes and do not depend on the configuration: they stay as they are.
     """
     if evidence.steps:
         return evidence
-    check = CHECKS[evidence.signature.claim]
-    for tried, configuration in enumerate(_smaller(evidence.configuration)):
-        if tried == budget:
+    smaller = (
+        _shrunk_layouts(evidence.configuration)
+        if isinstance(evidence.configuration, Layout)
+        else _smaller(evidence.configuration)
+    )
+    for judged in smaller:
+        if budget == 0:
             break
-        for found in check(subject, configuration).evidence:
+        budget -= 1
+        for found in CHECKS[evidence.signature.claim](subject, judged).evidence:
             if found.signature == evidence.signature:
-                return found
+                return shrink(subject, found, budget) if isinstance(judged, Layout) else found
     return evidence
+
+
+def _shrunk_layouts(large: Layout) -> Iterator[Layout]:
+    """Every layout that is one step smaller, the largest steps first."""
+    groups = large.groups
+    candidates = [
+        *(replace(large, groups=groups[:n] + groups[n + 1 :]) for n in range(len(groups))),
+        *(replace(large, num_tokens=n) for n in range(1, large.num_tokens)),
+        *(
+            replace(large, groups=(*groups[:n], smaller, *groups[n + 1 :]))
+            for n, group in enumerate(groups)
+            for smaller in _smaller_groups(group)
+        ),
+    ]
+    for candidate in candidates:
+        # One group alone has a coordinator of its own.
+        if len(candidate.groups) > 1 and layouts.is_possible(candidate):
+            yield replace(candidate, hash_block_size=layouts.hash_unit(candidate.groups), model="")
+
+
+def _smaller_groups(group: Group) -> Iterator[Group]:
+    for size in range(1, min(group.block_size, 5)):
+        yield replace(group, block_size=size)
+    if group.window is not None:
+        for window in range(2, min(group.window, 9)):
+            yield replace(group, window=window)
+    if group.chunk is not None:
+        for blocks in range(1, min(group.chunk // group.block_size, 5)):
+            yield replace(group, chunk=blocks * group.block_size)
 
 
 def _smaller(large: Configuration) -> Iterator[Configuration]:

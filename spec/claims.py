@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from spec.attention import attends, reads_state, tail_blocks
+from spec.groups import alignment, share_eagle
 from spec.hits import (
     has_required_run,
     in_required_run,
@@ -100,6 +101,11 @@ _LOOKUPS = (
     "ChunkedLocalAttentionManager.find_longest_cache_hit",
     "MambaManager.find_longest_cache_hit",
 )
+_COORDINATORS = (
+    "UnitaryKVCacheCoordinator.find_longest_cache_hit",
+    "HybridKVCacheCoordinator.find_longest_cache_hit",
+    "HybridKVCacheCoordinator.verify_and_split_kv_cache_groups",
+)
 _MASKS = (
     "SlidingWindowManager.reachable_block_mask",
     "SlidingWindowManager._cache_block_mask",
@@ -154,11 +160,26 @@ CLAIMS: dict[str, Claim] = {
         ),
         Claim(
             name="lookup_returns_longest_valid_hit",
-            sentence="Lookup returns the longest valid hit, whatever is cached; over several "
-            "groups the longest that is valid for every one of them.",
+            sentence="The lookup of a group returns its longest valid hit, whatever is cached.",
             divergence=Divergence.LOST_HIT,
             clauses=(within_reach, valid_boundary, valid_hit, longest_valid_hit),
             symbols=_LOOKUPS,
+        ),
+        Claim(
+            name="common_hit_is_valid_for_every_group",
+            sentence="Over several groups a hit is served only when it is valid for every one of "
+            "them: each has its whole required run cached, lookahead block included.",
+            divergence=Divergence.UNSOUND,
+            clauses=(alignment, share_eagle, valid_hit),
+            symbols=_COORDINATORS,
+        ),
+        Claim(
+            name="common_hit_is_the_longest",
+            sentence="Over several groups lookup returns the longest hit that is valid for every "
+            "one of them, whatever is cached.",
+            divergence=Divergence.LOST_HIT,
+            clauses=(alignment, share_eagle, horizon, valid_hit, longest_valid_hit),
+            symbols=_COORDINATORS,
         ),
         Claim(
             name="mask_keeps_every_reachable_block",

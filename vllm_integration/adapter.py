@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from conformance.configurations import Configuration
-from conformance.subjects import CannotJudge, LookupAnswer, Prompt
+from conformance.layouts import Layout
+from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Predates, Prompt
 from spec.groups import Group, GroupKind
 from spec.retention import LookaheadHorizon
 from vllm_integration.blocks import BlockHashes, VllmPool, VllmPools
@@ -27,6 +28,9 @@ _NAMES = {
     GroupKind.MAMBA: ("MambaManager", "MambaSpec"),
 }
 
+_OPTING_OUT = "CircularBufferSpec"
+"""The spec of a group that opts out of prefix caching, whatever its kind."""
+
 _MASKS = ("reachable_block_mask", "_cache_block_mask")
 
 
@@ -34,7 +38,10 @@ class VllmLookup:
     """``find_longest_cache_hit`` of one manager class, ready for one configuration."""
 
     def __init__(
-        self, function: Callable[..., Any], keywords: dict[str, Any], keys: Sequence[bytes]
+        self,
+        function: Callable[..., Any],
+        keywords: dict[str, Any],
+        keys: Sequence[Sequence[bytes]],
     ) -> None:
         self.keys = keys
         self.inputs = (keywords, *keywords.values())
@@ -56,10 +63,37 @@ class VllmLookup:
         )
 
 
+class VllmCommonLookup:
+    """``find_longest_cache_hit`` of a real coordinator, ready for one layout."""
+
+    def __init__(self, coordinator: Any, hashes: list[bytes], keys: Sequence[Sequence[bytes]]):
+        self.keys = keys
+        self._coordinator = coordinator
+        self._hashes = hashes
+        managers = coordinator.single_type_managers
+        specs = [group.kv_cache_spec for group in coordinator.kv_cache_config.kv_cache_groups]
+        self.inputs = (coordinator, *managers, *specs, hashes)
+        self._hash_block_size = getattr(coordinator, "hash_block_size", managers[0].block_size)
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """See `conformance.subjects.Lookup`."""
+        for owner in (self._coordinator, *self._coordinator.single_type_managers):
+            owner.block_pool = pool
+        hashed = self._hashes[: (max_length + 1) // self._hash_block_size]
+        returned = self._coordinator.find_longest_cache_hit(hashed, max_length)
+        match returned:
+            case (tuple() as tables, int() as hit_length, *_):
+                return LookupAnswer(hit_length, tables)
+        raise CannotJudge(
+            f"find_longest_cache_hit of the coordinator returned {returned!r:.80}, which hitproof "
+            f"cannot read"
+        )
+
+
 class VllmSubject:
     """The imported vLLM under the checks' protocol, `conformance.subjects.Subject`."""
 
-    def __init__(self, predates_retention: bool) -> None:
+    def __init__(self, predates: frozenset[str]) -> None:
         # The whole manager first: imported alone, its parts run into circular imports.
         import vllm.v1.core.kv_cache_manager  # noqa: F401
         from vllm.v1 import kv_cache_interface, request
@@ -76,20 +110,34 @@ class VllmSubject:
         self._utils: ModuleType = kv_cache_utils
         self._requests: ModuleType = request
         self._request_ids = itertools.count()
-        self._predates_retention = predates_retention
+        self._predates = predates
         self._new_pool = VllmPools(block_pool, kv_cache_utils, self._new_request)
         self._hashes = BlockHashes(kv_cache_utils, self._new_request)
         self._producer = Producer(
             kv_cache_coordinator, kv_cache_interface, self._spec, self._request
         )
 
-    def lookup(self, configuration: Configuration) -> VllmLookup:
-        """The real ``find_longest_cache_hit`` of the configuration's manager."""
+    def lookup(self, judged: Configuration | Layout) -> Lookup:
+        """The real ``find_longest_cache_hit``, of a manager or of the coordinator."""
+        if isinstance(judged, Layout):
+            return self._common_lookup(judged)
+        return self._group_lookup(judged)
+
+    def _common_lookup(self, layout: Layout) -> VllmCommonLookup:
+        hashes = _stand_in_hashes(layout.num_tokens // layout.hash_block_size)
+        views = [
+            (self._view(hashes, layout.hash_block_size, size), layout.num_tokens // size)
+            for size in (looked_up.group.block_size for looked_up in layout.looked_up)
+        ]
+        keys = [[view[block] for block in range(blocks)] for view, blocks in views]
+        return VllmCommonLookup(self._producer.coordinator(layout, None), hashes, keys)
+
+    def _group_lookup(self, configuration: Configuration) -> VllmLookup:
         manager = self._manager_class(configuration.group.kind)
         function = attribute(manager, "find_longest_cache_hit")
         num_tokens = configuration.num_blocks * configuration.group.block_size
         hashes = _stand_in_hashes(num_tokens // configuration.hash_block_size)
-        view = self._view(hashes, configuration)
+        view = self._view(hashes, configuration.hash_block_size, configuration.group.block_size)
         # Newer lookups make their own view of the hashes; before, the caller did.
         resolves = "resolve_block_hashes" in function.__func__.__code__.co_names
         values = {
@@ -109,7 +157,7 @@ class VllmSubject:
                 f"{where}{inspect.signature(function)} lacks a parameter that hitproof fills: "
                 f"{', '.join(sorted(values.keys() - keywords.keys()))}"
             )
-        return VllmLookup(function, keywords, [view[i] for i in range(configuration.num_blocks)])
+        return VllmLookup(function, keywords, [[view[i] for i in range(configuration.num_blocks)]])
 
     def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
         """Run the real ``cache_blocks`` on a real pool and read what it registered there."""
@@ -155,7 +203,7 @@ class VllmSubject:
             attribute(self._managers, "SingleTypeKVCacheManager"), "cache_blocks"
         )
         if "retention_interval" not in inspect.signature(cache_blocks).parameters:
-            if self._predates_retention:
+            if "retention" in self._predates:
                 return None
             raise CannotJudge("cache_blocks takes no retention_interval; retention cannot be found")
         return self._producer.registered(configuration, num_tokens, interval)
@@ -171,12 +219,14 @@ class VllmSubject:
         return self._hashes(prompt, hash_block_size, block_size, hash_lookahead)
 
     def source(self, entry: str) -> str:
-        """file:line of the code behind "lookup <kind>", "mask <kind>" and the like."""
+        """file:line of the code behind "lookup <kind>", "lookup several" and the like."""
         if entry == "block_pool":
             return _location(self._pools.BlockPool)
         if entry == "block_hash":
             return _location(self._utils.get_request_block_hasher)
         what, kind = entry.split()
+        if kind == "several":
+            return _location(self._producer.hybrid.find_longest_cache_hit)
         manager = self._manager_class(GroupKind(kind))
         if what == "lookup":
             return _location(manager.find_longest_cache_hit)
@@ -201,7 +251,9 @@ class VllmSubject:
     def _spec(self, group: Group) -> Any:
         import torch
 
-        name = _NAMES[group.kind][1]
+        name = _NAMES[group.kind][1] if group.prefix_cacheable else _OPTING_OUT
+        if not group.prefix_cacheable and "opting out" in self._predates:
+            raise Predates("groups cannot opt out of prefix caching in this release")
         values = {
             "block_size": group.block_size,
             "num_kv_heads": 1,
@@ -254,11 +306,11 @@ class VllmSubject:
             "Request",
         )
 
-    def _view(self, hashes: list[bytes], configuration: Configuration) -> Any:
-        if configuration.group.block_size == configuration.hash_block_size:
+    def _view(self, hashes: list[bytes], hash_block_size: int, block_size: int) -> Any:
+        if block_size == hash_block_size:
             return hashes
         view = attribute(self._utils, "BlockHashListWithBlockSize")
-        return view(hashes, configuration.hash_block_size, configuration.group.block_size)
+        return view(hashes, hash_block_size, block_size)
 
 
 def _location(function: Any) -> str:

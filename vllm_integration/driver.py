@@ -18,7 +18,8 @@ from vllm_integration.protocol import VERSION, Failure, decode, encode
 from vllm_integration.targets import Target, cache_directory
 
 _IMPORT_SECONDS = 120.0
-_FIRST_RETENTION = Version("0.23.dev0")
+_FIRST_WITH = {"retention": Version("0.23.dev0"), "opting out": Version("0.29.dev0")}
+"""The first releases that can have what older ones lack, by its name."""
 _OURS = ("spec", "conformance", "vllm_integration")
 _BOOTSTRAP = (
     "import sys\n"
@@ -88,8 +89,11 @@ class Worker:
                 protocol=VERSION,
                 root=root,
                 memory=memory,
-                predates_retention=target.version is not None
-                and Version(target.version) < _FIRST_RETENTION,
+                predates=[
+                    feature
+                    for feature, first in _FIRST_WITH.items()
+                    if target.version is not None and Version(target.version) < first
+                ],
             )
         except WorkerGone as gone:
             last = self.last_words()

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from conformance.checks import CHECKS
+from conformance.checks import CHECKS, is_about
 from conformance.configurations import Configuration, Profile, configurations
 from conformance.findings import Evidence, Finding, finding, smallest
+from conformance.layouts import Layout, layouts
 from conformance.ledger import Entry, Judgement, judge
 from spec.claims import CLAIMS, Status
 from vllm_integration.driver import Worker, WorkerGone
@@ -30,7 +31,7 @@ class Obligation:
 
     Attributes:
         claim: the claim.
-        configuration: the configuration, which holds the bound in blocks.
+        configuration: the configuration or layout, which holds the bound.
         status: proved up to the bound, refuted, or inconclusive.
         paths: runs of the target that were compared with the spec.
         states: cache states that those runs cover.
@@ -38,7 +39,7 @@ class Obligation:
     """
 
     claim: str
-    configuration: Configuration
+    configuration: Configuration | Layout
     status: Status
     paths: int
     states: int
@@ -47,15 +48,15 @@ class Obligation:
 
 @dataclass(frozen=True)
 class Task:
-    """One check on one configuration; it settles every claim that shares the check."""
+    """One check on one configuration or layout; it settles every claim that shares the check."""
 
     claim: str
-    configuration: Configuration
+    configuration: Configuration | Layout
 
     @property
     def entry(self) -> tuple[str, str]:
         """The entry point that it runs."""
-        return CHECKS[self.claim].__name__, self.configuration.group.kind
+        return CHECKS[self.claim].__name__, self.configuration.kinds
 
 
 @dataclass
@@ -105,7 +106,8 @@ class Report:
 def tasks(profile: Profile, entries: Sequence[Entry]) -> list[Task]:
     """What the gate runs: each check on each configuration, ledger configurations included."""
     representatives = list({check: claim for claim, check in CHECKS.items()}.values())
-    wanted = [Task(c, g) for g in configurations(profile) for c in representatives]
+    judged: list[Configuration | Layout] = [*configurations(profile), *layouts(profile)]
+    wanted = [Task(c, j) for j in judged for c in representatives if is_about(c, j)]
     shared = {CHECKS[claim]: claim for claim in representatives}
     wanted += [Task(shared[CHECKS[e.signature.claim]], e.configuration) for e in entries]
     return list(dict.fromkeys(wanted))

@@ -1,4 +1,4 @@
-"""The real coordinator as producer: what it registers of a prompt, and how far its lookup peeks."""
+"""The real coordinator: what it registers of a prompt, and how far its lookup peeks."""
 
 import inspect
 import os
@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from conformance.configurations import Configuration
+from conformance.layouts import Layout
 from conformance.subjects import CannotJudge
 from spec.groups import Group, GroupKind
 from spec.retention import LookaheadHorizon
@@ -41,7 +42,7 @@ class Producer:
         self, configuration: Configuration, num_tokens: int, interval: int | None
     ) -> list[bool]:
         """Which full blocks of the group are registered for a prompt of ``num_tokens`` tokens."""
-        coordinator = self._coordinator(configuration, num_tokens, interval)
+        coordinator = self.coordinator(_beside_full(configuration, num_tokens), interval)
         request = self._cached(coordinator, configuration, num_tokens)
         blocks = coordinator.single_type_managers[1].req_to_blocks[request.request_id]
         full = num_tokens // configuration.group.block_size
@@ -56,7 +57,7 @@ class Producer:
         group = Group(GroupKind.SLIDING_WINDOW, size, size + 1, eagle=True)
         configuration = Configuration(1, 3, 2 * size, group, hash_block_size=size)
         num_tokens = 3 * size
-        coordinator = self._coordinator(configuration, num_tokens, None)
+        coordinator = self.coordinator(_beside_full(configuration, num_tokens), None)
         request = self._cached(coordinator, configuration, num_tokens)
         hit = coordinator.find_longest_cache_hit(request.block_hashes, num_tokens - 1)[1]
         return LookaheadHorizon.HASHED if hit == 2 * size else LookaheadHorizon.CAPPED
@@ -70,11 +71,14 @@ class Producer:
         coordinator.cache_blocks(request, num_tokens)
         return request
 
-    def _coordinator(
-        self, configuration: Configuration, num_tokens: int, interval: int | None
-    ) -> Any:
-        full = Group(GroupKind.FULL_ATTENTION, configuration.alignment)
-        groups = [full, *[configuration.group] * configuration.members]
+    @property
+    def hybrid(self) -> Any:
+        """The class of the coordinator of several groups."""
+        return attribute(self._module, "HybridKVCacheCoordinator")
+
+    def coordinator(self, layout: Layout, interval: int | None) -> Any:
+        """The real coordinator of the layout, with a pool for one request of its bound."""
+        num_tokens, groups = layout.num_tokens, layout.groups
         group_spec = attribute(self._interface, "KVCacheGroupSpec")
         laid_out = [
             call(
@@ -108,19 +112,31 @@ class Producer:
                     "max_model_len": num_tokens + 1,
                     "max_in_flight_tokens": num_tokens + 1,
                     "max_num_batched_tokens": num_tokens + 1,
-                    "use_eagle": configuration.group.eagle,
+                    "use_eagle": layout.use_eagle,
                     "enable_caching": True,
                     "enable_kv_cache_events": False,
                     "dcp_world_size": 1,
                     "pcp_world_size": 1,
-                    "scheduler_block_size": configuration.alignment,
-                    "hash_block_size": configuration.hash_block_size,
+                    "scheduler_block_size": layout.alignment,
+                    "hash_block_size": layout.hash_block_size,
+                    "allow_partial_hash_hits": False,
                 },
                 "get_kv_cache_coordinator",
             )
         if getattr(coordinator, "retention_interval", None) != interval:
             raise CannotJudge("the coordinator does not take up the retention interval")
         return coordinator
+
+
+def _beside_full(configuration: Configuration, num_tokens: int) -> Layout:
+    """The configuration's groups beside a full-attention one as long as the alignment."""
+    full = Group(GroupKind.FULL_ATTENTION, configuration.alignment)
+    return Layout(
+        (full, *[configuration.group] * configuration.members),
+        num_tokens,
+        configuration.group.eagle,
+        configuration.hash_block_size,
+    )
 
 
 @contextmanager

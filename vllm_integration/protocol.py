@@ -1,7 +1,7 @@
 """The protocol between the gate and its worker: one JSON object a line, each way.
 
 The gate asks, the worker answers, in order. Requests carry ``op``: ``hello`` (``protocol``,
-``root``, ``memory``, ``predates_retention``), ``check`` (``claim``, ``configuration``) or
+``root``, ``memory``, ``predates``), ``check`` (``claim``, ``configuration``) or
 ``shrink`` (``evidence``).
 Answers carry ``ok``: true with the result, or false with ``kind`` (a `Failure`) and ``message``.
 """

@@ -123,7 +123,7 @@ def _print_obligations(report: Report, console: Console) -> None:
         table.add_row(
             o.claim,
             escape(o.configuration.describe()),
-            f"{o.configuration.num_blocks} blocks",
+            o.configuration.bound_in_words,
             str(o.status),
             str(o.paths),
         )

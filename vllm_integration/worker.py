@@ -10,9 +10,9 @@ import sys
 from typing import IO, Any
 
 from conformance.checks import CHECKS
-from conformance.configurations import Configuration
 from conformance.exploration import ExplorationError
 from conformance.findings import Evidence
+from conformance.layouts import Layout, judged_from_json
 from conformance.shrinking import shrink
 from vllm_integration.adapter import VllmSubject
 from vllm_integration.protocol import VERSION, Failure, decode, encode
@@ -64,7 +64,7 @@ def _import_target(message: dict[str, Any]) -> VllmSubject:
     if root is not None:
         sys.path.insert(0, root)
     try:
-        subject = VllmSubject(message["predates_retention"])
+        subject = VllmSubject(frozenset(message["predates"]))
     except ModuleNotFoundError as error:
         if (error.name or "vllm").split(".")[0] != "vllm":
             raise _Refused(
@@ -93,8 +93,8 @@ def _import_failed(error: BaseException, root: str | None) -> _Refused:
 
 def _check(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """Run one check on one configuration."""
-    configuration = Configuration.from_json(message["configuration"])
-    result = CHECKS[message["claim"]](subject, configuration)
+    judged = judged_from_json(message["configuration"])
+    result = CHECKS[message["claim"]](subject, judged)
     return {
         "statuses": result.statuses,
         "evidence": [evidence.as_json() for evidence in result.evidence],
@@ -108,10 +108,13 @@ def _shrink(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """Shrink a divergence, and say which code it is about."""
     evidence = Evidence.from_json(message["evidence"])
     what = "mask" if evidence.max_length is None else "lookup"
+    several = isinstance(evidence.configuration, Layout)
     return {
         "evidence": shrink(subject, evidence).as_json(),
         "source": subject.source(
-            evidence.signature.kind if evidence.steps else f"{what} {evidence.signature.kind}"
+            evidence.signature.kind
+            if evidence.steps
+            else f"{what} {'several' if several else evidence.signature.kind}"
         ),
     }
 

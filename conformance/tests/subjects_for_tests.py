@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.configurations import Configuration
+from conformance.layouts import Layout
 from conformance.reference_subject import ReferenceLookup, ReferenceSubject
-from conformance.subjects import LookupAnswer
+from conformance.subjects import Lookup, LookupAnswer
 from spec.groups import BlockGeometry
 from spec.mask import in_mask
 
@@ -48,8 +49,9 @@ class BrokenSubject(ReferenceSubject):
         self._mask = mask
         self._registers = registers
 
-    def lookup(self, configuration: Configuration) -> BrokenLookup:
-        return BrokenLookup(configuration, self._shape, self._answer)
+    def lookup(self, judged: Configuration | Layout) -> Lookup:
+        assert isinstance(judged, Configuration)
+        return BrokenLookup(judged, self._shape, self._answer)
 
     def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
         del chunks

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conformance.checks import CHECKS, check_lookup, check_mask
+from conformance.checks import CHECKS
 from conformance.configurations import (
     MODELS,
     Configuration,
@@ -18,6 +18,8 @@ from conformance.configurations import (
 )
 from conformance.exploration import explore
 from conformance.findings import Evidence, finding, smallest
+from conformance.lookup_check import check_lookup, space_of
+from conformance.mask_check import check_mask
 from conformance.reference_subject import ReferenceSubject
 from conformance.shrinking import shrink
 from conformance.subjects import CannotJudge, LookupAnswer
@@ -29,11 +31,13 @@ from conformance.tests.subjects_for_tests import (
     shorter_tail,
     wider_segment,
 )
+from conformance.tests.test_common_hit_check import COMMON_BROKEN
 from conformance.tests.test_retention_check import FAULTS
 from reference.scan import PlainScan, Scan, SkippingScan
 from spec.attention import tail_blocks
 from spec.claims import CLAIMS, Status
 from spec.groups import BlockGeometry, GroupKind
+from spec.retention import LookaheadHorizon
 
 SLIDING = GroupKind.SLIDING_WINDOW
 CHUNKED, MAMBA = GroupKind.CHUNKED_LOCAL, GroupKind.MAMBA
@@ -128,6 +132,7 @@ def test_each_fault_is_refuted(name: str) -> None:
 def test_every_claim_has_a_fault_that_its_check_refutes() -> None:
     refuted = {claim for _, claim in BROKEN.values()}.union(*(c for _, c in FAULTS.values()))
     refuted |= {claim for claim, _ in test_pool_check.BROKEN.values()} | {test_sharing_check.CLAIM}
+    refuted |= {claim for _, claim in COMMON_BROKEN.values()}
     assert refuted == CLAIMS.keys() == CHECKS.keys()
 
 
@@ -181,7 +186,7 @@ def test_faults_with_chunks_and_states_are_refuted(
         assert Evidence.from_json(evidence.as_json()) == evidence
         small = shrink(subject, evidence)
         assert small.signature == evidence.signature
-        assert small.configuration <= evidence.configuration
+        assert small.size <= evidence.size
         assert finding(small, "f:1").strip
 
 
@@ -202,7 +207,9 @@ def test_scans_conform_and_the_skipping_one_asks_less_of_an_empty_cache(scan: Sc
         assert set(result.statuses.values()) == {Status.PROVED}, configuration.describe()
         group, shape, blocks = configuration.group, configuration.shape, configuration.num_blocks
         lookup = subject.lookup(configuration)
-        exploration = explore(configuration, lookup, blocks * group.block_size)
+        max_length = blocks * group.block_size
+        space = space_of(configuration, lookup, max_length, LookaheadHorizon.CAPPED)
+        exploration = explore(space, lookup, max_length)
         (empty,) = [p for p in exploration.paths if not any(p.answers.values())]
         asked[configuration] = len(empty.answers)
         if group.kind is SLIDING and isinstance(scan, SkippingScan):
@@ -224,7 +231,7 @@ def test_findings_shrink_to_the_smallest_configuration() -> None:
     small = shrink(subject, large)
     assert small.signature == large.signature
     assert small.configuration == single_group(SLIDING, 1, 2, 2, True, 3)
-    assert small.cached == {1}
+    assert [*map(sorted, small.cached)] == [[1]]
 
 
 def test_a_lookup_finding_shrinks_its_cache_state_too() -> None:
@@ -233,8 +240,9 @@ def test_a_lookup_finding_shrinks_its_cache_state_too() -> None:
     large = evidence_of(subject, single_group(SLIDING, 4, 2, 9, True, 12), claim)
     small = shrink(subject, large)
     assert small.signature == large.signature
+    assert isinstance(small.configuration, Configuration)
     assert small.configuration.num_blocks <= 2
-    assert len(small.cached) <= len(large.cached)
+    assert len(small.cached[0]) <= len(large.cached[0])
 
 
 def test_a_finding_shows_claim_given_spec_actual_and_strip() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from conformance.checks import check_lookup
 from conformance.configurations import Configuration, single_group
-from conformance.exploration import BudgetExceeded, explore, replay
+from conformance.exploration import BudgetExceeded, Exploration, explore, replay
+from conformance.lookup_check import check_lookup, space_of
 from conformance.reference_subject import ReferenceLookup
-from conformance.subjects import CannotJudge, LookupAnswer
+from conformance.subjects import CannotJudge, Lookup, LookupAnswer
 from conformance.tests.subjects_for_tests import (
     BrokenSubject,
     longer_tail,
@@ -22,8 +22,17 @@ from conformance.tests.subjects_for_tests import (
 from spec.claims import Status
 from spec.groups import GroupKind
 from spec.hits import longest_valid_hit
+from spec.retention import LookaheadHorizon
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
+CAPPED = LookaheadHorizon.CAPPED
+
+
+def explored(
+    configuration: Configuration, lookup: Lookup, max_length: int, **options: Any
+) -> Exploration:
+    space = space_of(configuration, lookup, max_length, CAPPED)
+    return explore(space, lookup, max_length, **options)
 
 
 def small_configurations(num_blocks: int = 6) -> Iterator[Configuration]:
@@ -45,7 +54,8 @@ def wrong_states(
     lookup = subject.lookup(configuration)
     wrong = set()
     for cached in states(configuration.num_blocks):
-        answer = replay(configuration, lookup, max_length, cached)
+        space = space_of(configuration, lookup, max_length, CAPPED)
+        answer = replay(space, lookup, max_length, frozenset((0, block) for block in cached))
         expected = longest_valid_hit(
             (configuration.group,),
             configuration.alignment,
@@ -70,15 +80,16 @@ def test_explorer_agrees_with_brute_force(configuration: Configuration, distorti
     for evidence in result.evidence:
         assert evidence.max_length is not None
         length = evidence.max_length // configuration.group.block_size
-        assert evidence.cached in wrong[length * configuration.group.block_size]
+        (cached,) = evidence.cached
+        assert cached in wrong[length * configuration.group.block_size]
 
 
 @pytest.mark.parametrize("configuration", [*small_configurations(9)], ids=Configuration.describe)
 def test_merged_and_unmerged_paths_end_alike(configuration: Configuration) -> None:
     lookup = ReferenceLookup(configuration)
     max_length = configuration.num_blocks * configuration.group.block_size
-    merged = explore(configuration, lookup, max_length)
-    apart = explore(configuration, lookup, max_length, merging=False)
+    merged = explored(configuration, lookup, max_length)
+    apart = explored(configuration, lookup, max_length, merging=False)
     assert merged.merged
     assert not apart.merged
     assert hit_weights(merged.paths, 9) == hit_weights(apart.paths, 9)
@@ -96,7 +107,7 @@ def hit_weights(paths: Any, num_blocks: int) -> dict[int, int]:
 
 def test_merging_makes_long_requests_cheap() -> None:
     configuration = single_group(SLIDING, 1, 1, 5, True, 40)
-    exploration = explore(configuration, ReferenceLookup(configuration), 40)
+    exploration = explored(configuration, ReferenceLookup(configuration), 40)
     assert exploration.merged
     assert exploration.suspensions < 40 * 40
 
@@ -111,7 +122,7 @@ class OddLookup(ReferenceLookup):
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         del max_length
-        return self._how(pool, self.keys)  # type: ignore[no-any-return]
+        return self._how(pool, *self.keys)  # type: ignore[no-any-return]
 
 
 def scan_right(pool: Any, keys: list[bytes]) -> list[Any]:
@@ -146,14 +157,14 @@ def serves_what_differs(pool: Any, keys: list[bytes]) -> LookupAnswer:
 @pytest.mark.parametrize("how", [asks_again, looks_into_blocks, compares_blocks])
 def test_what_merging_forgets_is_not_used_unnoticed(how: Any) -> None:
     configuration = single_group(SLIDING, 1, 1, 9, False, 5)
-    exploration = explore(configuration, OddLookup(configuration, how), 5)
+    exploration = explored(configuration, OddLookup(configuration, how), 5)
     assert not exploration.merged
     assert len({path.answer.hit_length for path in exploration.paths}) == 2  # type: ignore[union-attr]
 
 
 def test_served_blocks_that_merged_runs_disagree_on_are_told_apart() -> None:
     configuration = single_group(SLIDING, 1, 1, 9, False, 5)
-    exploration = explore(configuration, OddLookup(configuration, serves_what_differs), 5)
+    exploration = explored(configuration, OddLookup(configuration, serves_what_differs), 5)
     assert len(exploration.paths) == 2**5
 
 
@@ -165,8 +176,8 @@ def identity(pool: Any, keys: list[bytes]) -> LookupAnswer:
 
 def test_identity_between_blocks_is_noticed_on_small_requests() -> None:
     class Subject(BrokenSubject):
-        def lookup(self, configuration: Configuration) -> Any:
-            return OddLookup(configuration, identity)
+        def lookup(self, judged: Any) -> Any:
+            return OddLookup(judged, identity)
 
     result = check_lookup(Subject(), single_group(SLIDING, 1, 1, 2, False, 5))
     assert result.evidence or result.detail
@@ -189,7 +200,7 @@ def unmodelled(pool: Any, keys: list[bytes]) -> LookupAnswer:
 def test_what_cannot_be_judged_is_said(how: Any, sentence: str) -> None:
     configuration = single_group(SLIDING, 1, 1, 2, False, 3)
     with pytest.raises(CannotJudge, match=sentence):
-        explore(configuration, OddLookup(configuration, how), 3)
+        explored(configuration, OddLookup(configuration, how), 3)
 
 
 def test_a_lookup_that_changes_its_mind_is_not_judged() -> None:
@@ -203,19 +214,19 @@ def test_a_lookup_that_changes_its_mind_is_not_judged() -> None:
 
     configuration = single_group(SLIDING, 1, 1, 2, False, 4)
     with pytest.raises(CannotJudge, match="twice"):
-        explore(configuration, OddLookup(configuration, fickle), 4)
+        explored(configuration, OddLookup(configuration, fickle), 4)
 
 
 def test_a_spent_budget_is_no_result() -> None:
     configuration = single_group(FULL, 1, 1, None, False, 8)
     with pytest.raises(BudgetExceeded):
-        explore(configuration, ReferenceLookup(configuration), 8, budget=3)
+        explored(configuration, ReferenceLookup(configuration), 8, budget=3)
 
 
 def test_coarse_merging_still_finds_a_fault_and_claims_no_more() -> None:
     configuration = single_group(SLIDING, 1, 1, 5, False, 24)
     subject = BrokenSubject(shape=longer_tail)
-    exploration = explore(configuration, subject.lookup(configuration), 24)
+    exploration = explored(configuration, subject.lookup(configuration), 24)
     assert exploration.coarse
     result = check_lookup(subject, configuration)
     assert result.statuses["lookup_returns_longest_valid_hit"] is Status.REFUTED

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from conformance.checks import check_lookup, check_mask
 from conformance.configurations import Configuration, single_group
+from conformance.lookup_check import check_lookup
+from conformance.mask_check import check_mask
 from conformance.reference_subject import ReferenceSubject
 from conformance.tests.mutation import Mutant, mutants
 from proofs.prover import DEFAULTS, Solver

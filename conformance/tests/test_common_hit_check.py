@@ -1,0 +1,373 @@
+"""The check of the lookup over several groups, on the reference and on broken coordinators."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from conformance.configurations import MODELS, LookedUp, Profile
+from conformance.exploration import explore, replay
+from conformance.findings import Evidence, finding, smallest
+from conformance.layouts import (
+    Layout,
+    grid,
+    is_possible,
+    judged_from_json,
+    layouts,
+    of_model,
+)
+from conformance.lookup_check import check_common_hit, space_of
+from conformance.reference_subject import ReferenceCommonLookup, ReferenceSubject
+from conformance.shrinking import shrink
+from conformance.subjects import Lookup, LookupAnswer, Predates
+from reference.lookup import find_longest_cache_hit
+from spec.claims import CLAIMS, Divergence, Status
+from spec.groups import Group, GroupKind
+from spec.hits import longest_valid_hit
+from spec.retention import LookaheadHorizon
+
+FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
+VALID, LONGEST = "common_hit_is_valid_for_every_group", "common_hit_is_the_longest"
+
+Ask = Callable[[LookedUp, int, int], int]
+"""The hit of one set of groups within so many tokens, with so many lookahead blocks."""
+
+Distortion = Callable[[LookupAnswer, Any], LookupAnswer]
+
+Iterate = Callable[[Layout, int, int, Ask], int]
+"""How a coordinator comes to the common hit, given the cap and the lookahead horizon."""
+
+
+class Coordinator(ReferenceCommonLookup):
+    """A coordinator that iterates as it is told to."""
+
+    def __init__(self, layout: Layout, policy: LookaheadHorizon, iterate: Iterate) -> None:
+        super().__init__(layout, policy)
+        self._iterate = iterate
+        self.inputs = (*self.inputs, iterate)
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        layout = self._layout
+        cap, horizon = layout.reach(max_length, self._policy)
+        tables: dict[int, list[Any]] = {}
+
+        def ask(looked_up: LookedUp, limit: int, lookahead: int) -> int:
+            number, size = layout.looked_up.index(looked_up), looked_up.group.block_size
+            shape = replace(looked_up.shape, lookahead=lookahead)
+            found = find_longest_cache_hit(
+                self.keys[number], limit // size, looked_up.group_ids, pool, shape
+            )
+            tables.update(zip(looked_up.group_ids, found, strict=True))
+            return len(found[0]) * size
+
+        hit_length = self._iterate(layout, cap, horizon, ask)
+        for looked_up in layout.looked_up:
+            for group_id in looked_up.group_ids:
+                del tables[group_id][hit_length // looked_up.group.block_size :]
+        return LookupAnswer(
+            hit_length, [tables.get(number, []) for number in range(len(layout.groups))]
+        )
+
+
+class DistortedLookup(ReferenceCommonLookup):
+    """The reference's lookup with a distorted answer."""
+
+    def __init__(self, layout: Layout, policy: LookaheadHorizon, answer: Distortion) -> None:
+        super().__init__(layout, policy)
+        self._distort = answer
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        return self._distort(super().__call__(pool, max_length), pool)
+
+
+class BrokenCoordinator(ReferenceSubject):
+    """The reference with another way to come to the common hit, or another answer."""
+
+    def __init__(
+        self,
+        iterate: Iterate | None = None,
+        answer: Distortion | None = None,
+    ) -> None:
+        super().__init__()
+        self._iterate = iterate
+        self._answer = answer
+
+    def lookup(self, judged: Any) -> Lookup:
+        if self._iterate is not None:
+            return Coordinator(judged, self.lookahead_horizon, self._iterate)
+        assert self._answer is not None
+        return DistortedLookup(judged, self.lookahead_horizon, self._answer)
+
+
+def right(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
+    candidate = cap
+    while True:
+        start = candidate
+        for each in layout.looked_up:
+            e = each.shape.lookahead
+            limit = min(candidate // each.group.block_size + e, horizon // each.group.block_size)
+            candidate = ask(each, limit * each.group.block_size, e)
+        if candidate == start:
+            return candidate
+
+
+def one_round(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
+    for each in layout.looked_up:
+        e, size = each.shape.lookahead, each.group.block_size
+        cap = ask(each, min(cap // size + e, horizon // size) * size, e)
+    return cap
+
+
+def drops_only_once(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
+    """As vLLM 0.33.0: a lookup that drops does not make the others look ahead again."""
+    candidate, verified = cap, set()
+    while True:
+        start = candidate
+        for each in layout.looked_up:
+            e, size = each.shape.lookahead, each.group.block_size
+            if e and each not in verified:
+                found = ask(each, min(candidate // size + e, horizon // size) * size, e)
+                verified.add(each)
+            else:
+                found = ask(each, candidate, 0)
+                if found < candidate:
+                    verified.clear()
+            candidate = found
+        if candidate >= start:
+            return candidate
+
+
+def forgets_the_lookahead(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
+    del horizon
+    candidate = cap
+    while True:
+        start = candidate
+        for each in layout.looked_up:
+            candidate = ask(each, candidate, 0)
+        if candidate == start:
+            return candidate
+
+
+def horizon_shrinks(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
+    """As vLLM up to 0.19: the lookahead block has to lie within the candidate."""
+    del horizon
+    candidate = cap
+    while True:
+        start = candidate
+        for each in layout.looked_up:
+            candidate = ask(each, candidate, each.shape.lookahead)
+        if candidate == start:
+            return candidate
+
+
+def ignores_the_last(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
+    hit = right(replace(layout, groups=layout.groups[:-1]), cap, horizon, ask)
+    ask(layout.looked_up[-1], hit, 0)
+    return hit
+
+
+def lengthens(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
+    """As vLLM up to 0.24: a Mamba lookup is given a block more than the candidate."""
+    for each in layout.looked_up:
+        cap = ask(each, min(cap + each.group.block_size, horizon), each.shape.lookahead)
+    return cap
+
+
+def one_boundary_less(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
+    return max(right(layout, cap, horizon, ask) - layout.alignment, 0)
+
+
+def no_last_table(answer: LookupAnswer, pool: Any) -> LookupAnswer:
+    del pool
+    return LookupAnswer(answer.hit_length, answer.tables[:-1])
+
+
+def swapped_tables(answer: LookupAnswer, pool: Any) -> LookupAnswer:
+    del pool
+    return LookupAnswer(answer.hit_length, answer.tables[::-1])
+
+
+def null_in_last(answer: LookupAnswer, pool: Any) -> LookupAnswer:
+    *tables, last = answer.tables
+    return LookupAnswer(answer.hit_length, [*tables, [*last[:-1], pool.null_block][: len(last)]])
+
+
+def raises(answer: LookupAnswer, pool: Any) -> LookupAnswer:
+    del pool
+    assert answer.hit_length == 0, "made to fail"
+    return answer
+
+
+COMMON_BROKEN = {
+    "one round": (BrokenCoordinator(one_round), VALID),
+    "drops only once": (BrokenCoordinator(drops_only_once), VALID),
+    "no lookahead": (BrokenCoordinator(forgets_the_lookahead), VALID),
+    "last group ignored": (BrokenCoordinator(ignores_the_last), VALID),
+    "lengthens": (BrokenCoordinator(lengthens), VALID),
+    "horizon shrinks": (BrokenCoordinator(horizon_shrinks), LONGEST),
+    "one boundary less": (BrokenCoordinator(one_boundary_less), LONGEST),
+    "a table left out": (BrokenCoordinator(answer=no_last_table), VALID),
+    "tables swapped": (BrokenCoordinator(answer=swapped_tables), VALID),
+    "null served": (BrokenCoordinator(answer=null_in_last), VALID),
+    "raises": (BrokenCoordinator(answer=raises), LONGEST),
+}
+
+
+def sliding(window: int, eagle: bool = False, block_size: int = 1) -> Group:
+    return Group(SLIDING, block_size, window, eagle)
+
+
+def small_layouts() -> list[Layout]:
+    return [layout for layout in grid(Profile.QUICK) if len(layout.groups) > 1]
+
+
+def test_the_reference_conforms() -> None:
+    for layout in layouts(Profile.QUICK):
+        result = check_common_hit(ReferenceSubject(), layout)
+        assert set(result.statuses.values()) == {Status.PROVED}, (layout.describe(), result)
+        assert result.paths
+
+
+def test_a_right_iteration_of_another_make_conforms() -> None:
+    for layout in small_layouts():
+        result = check_common_hit(BrokenCoordinator(right), layout)
+        assert set(result.statuses.values()) == {Status.PROVED}, layout.describe()
+
+
+@pytest.mark.parametrize("name", COMMON_BROKEN)
+def test_each_fault_is_refuted_shrunk_and_shown(name: str) -> None:
+    subject, claim = COMMON_BROKEN[name]
+    for layout in small_layouts():
+        result = check_common_hit(subject, layout)
+        if result.statuses[claim] is Status.REFUTED:
+            found = smallest(result.evidence)
+            evidence = next(item for key, item in found.items() if key.claim == claim)
+            assert Evidence.from_json(evidence.as_json()) == evidence
+            small = shrink(subject, evidence)
+            assert small.signature == evidence.signature
+            assert small.size <= evidence.size
+            shown = finding(small, "f:1")
+            assert shown.sentence == CLAIMS[claim].sentence
+            assert shown.strip.count("cached ") == len(small.cached)
+            return
+    pytest.fail("not refuted")
+
+
+def wrong_states(subject: Any, layout: Layout, max_length: int) -> set[tuple[frozenset[int], ...]]:
+    """The cache states at which the hit length is not the spec's, by brute force."""
+    lookup = subject.lookup(layout)
+    cap, horizon = layout.reach(max_length, subject.lookahead_horizon)
+    space = space_of(layout, lookup, max_length, subject.lookahead_horizon)
+    groups = tuple(each.group for each in layout.looked_up)
+    questions = sorted(set(space.keys.values()))
+    wrong = set()
+    for held in itertools.product((False, True), repeat=len(questions)):
+        cached = frozenset(itertools.compress(questions, held))
+        expected = longest_valid_hit(
+            groups,
+            layout.alignment,
+            cap,
+            horizon,
+            lambda number, block: (number, block) in cached,  # noqa: B023  # called in this round
+        )
+        answer = replay(space, lookup, max_length, cached)
+        if not isinstance(answer, LookupAnswer) or answer.hit_length != expected:
+            wrong.add(
+                tuple(
+                    frozenset(block for owner, block in cached if owner == number)
+                    for number in range(len(groups))
+                )
+            )
+    return wrong
+
+
+@pytest.mark.parametrize("iterate", [right, one_round, drops_only_once, horizon_shrinks])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout((Group(FULL, 1), sliding(2)), 4, True, 1),
+        Layout((sliding(2), sliding(3)), 4, True, 1),
+        Layout((sliding(3, eagle=True), Group(GroupKind.MAMBA, 1)), 4, True, 1),
+        Layout((Group(FULL, 2), sliding(3), sliding(2)), 3, False, 1),
+    ],
+    ids=Layout.describe,
+)
+def test_explorer_agrees_with_brute_force(layout: Layout, iterate: Iterate) -> None:
+    subject = BrokenCoordinator(iterate)
+    wrong = {length: wrong_states(subject, layout, length) for length in layout.max_lengths}
+    result = check_common_hit(subject, layout)
+    assert bool(result.evidence) == any(wrong.values())
+    for evidence in result.evidence:
+        assert evidence.max_length is not None
+        assert evidence.cached in wrong[evidence.max_length]
+
+
+def test_asking_again_is_merged_as_long_as_the_answer_is_known() -> None:
+    layout = Layout((sliding(2, eagle=True), sliding(3), Group(FULL, 1)), 8, True, 1)
+    lookup = ReferenceCommonLookup(layout, LookaheadHorizon.HASHED)
+    space = space_of(layout, lookup, 7, LookaheadHorizon.HASHED)
+    merged, apart = explore(space, lookup, 7), explore(space, lookup, 7, merging=False)
+    assert merged.merged
+    assert merged.suspensions < apart.suspensions
+
+
+def test_the_known_fault_of_0_33_is_found_at_its_smallest() -> None:
+    layout = Layout((sliding(2), sliding(3)), 5, True, 1)
+    result = check_common_hit(BrokenCoordinator(drops_only_once), layout)
+    (evidence,) = [e for e in result.evidence if e.signature.divergence == Divergence.UNSOUND]
+    small = shrink(BrokenCoordinator(drops_only_once), evidence)
+    assert (small.configuration, small.max_length) == (replace(layout, num_tokens=4), 3)
+    assert [*map(sorted, small.cached)] == [[0, 2, 3], [0, 1]]
+    assert (small.spec, small.actual) == ("hit of 0 tokens", "hit of 1 tokens")
+
+
+def test_a_subject_older_than_opting_out_is_not_judged_on_it() -> None:
+    class Old(ReferenceSubject):
+        def lookup(self, *_: Any) -> Lookup:
+            raise Predates("groups cannot opt out")
+
+    layout = Layout((Group(FULL, 1), replace(sliding(2), prefix_cacheable=False)), 4, False, 1)
+    result = check_common_hit(Old(), layout)
+    assert set(result.statuses.values()) == {Status.NOT_APPLICABLE}
+    assert result.detail
+
+
+def test_layouts_cover_what_they_say_and_survive_json() -> None:
+    for profile in Profile:
+        covered = layouts(profile)
+        assert len(set(covered)) == len(covered)
+        assert all(map(is_possible, covered))
+        assert {len(layout.groups) for layout in covered} >= {1, 2, 3, 4}
+        kinds = {group.kind for layout in covered for group in layout.groups}
+        assert kinds == set(GroupKind)
+        pairs: set[tuple[GroupKind, ...]] = {
+            tuple(sorted({group.kind for group in layout.groups}))
+            for layout in covered
+            if len(layout.groups) == 2
+        }
+        assert len(pairs) >= len(kinds) * (len(kinds) - 1) / 2
+        assert any(not group.prefix_cacheable for layout in covered for group in layout.groups)
+        names = {layout.model.split(" ")[0] for layout in covered} - {""}
+        assert names == {model.name for model in MODELS}
+        for layout in covered:
+            assert judged_from_json(layout.as_json()) == layout
+            assert layout.num_tokens % layout.hash_block_size == 0 or not layout.model
+
+
+def test_windows_of_models_are_cut_by_whole_blocks() -> None:
+    for model in MODELS:
+        layout = of_model(model, False)
+        for group, cut in zip(model.groups, layout.groups, strict=True):
+            assert ((group.window or 0) - (cut.window or 0)) % group.block_size == 0
+            assert cut.block_size == group.block_size
+
+
+def in_order(items: Sequence[Layout]) -> bool:
+    return all(a <= b for a, b in itertools.pairwise(items))
+
+
+def test_fewer_groups_then_fewer_tokens_come_first() -> None:
+    one, two = (sliding(3),), (sliding(2), sliding(3))
+    assert in_order([Layout(one, 9, False, 1), Layout(two, 4, False, 1), Layout(two, 5, False, 1)])
