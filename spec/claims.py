@@ -10,6 +10,15 @@ from enum import StrEnum
 from typing import Any
 
 from spec.attention import attends, reads_state, tail_blocks
+from spec.fine import (
+    at_hash_units,
+    block_of,
+    hit_alignment,
+    is_fine_grained,
+    is_held,
+    longest_fine_hit,
+    proving_unit,
+)
 from spec.hits import (
     has_required_run,
     in_required_run,
@@ -21,11 +30,13 @@ from spec.hits import (
     valid_hit,
     within_reach,
 )
+from spec.in_turn import longest_joint_hit, lookup_order, valid_without_margin
 from spec.mask import in_mask, next_boundary
 from spec.retention import (
     check_interval,
     horizon,
     in_retained_mask,
+    junction_boundary,
     replay_boundary,
     sibling_boundary,
 )
@@ -123,7 +134,15 @@ CLAIMS: dict[str, Claim] = {
             sentence="Lookup returns the longest valid hit, whatever is cached; over several "
             "groups the longest that is valid for every one of them.",
             divergence=Divergence.LOST_HIT,
-            clauses=(within_reach, valid_boundary, valid_hit, longest_valid_hit),
+            clauses=(
+                within_reach,
+                valid_boundary,
+                valid_hit,
+                longest_valid_hit,
+                valid_without_margin,
+                lookup_order,
+                longest_joint_hit,
+            ),
             symbols=_LOOKUPS,
         ),
         Claim(
@@ -156,6 +175,39 @@ CLAIMS: dict[str, Claim] = {
             divergence=Divergence.LOST_HIT,
             clauses=(check_interval, sibling_boundary, in_retained_mask),
             symbols=_RETENTION,
+        ),
+        Claim(
+            name="retention_keeps_junctions",
+            sentence="Under sparse retention a prefix that two requests have shared is hit by the "
+            "next request that shares it, as under dense retention.",
+            divergence=Divergence.LOST_HIT,
+            clauses=(junction_boundary, in_retained_mask),
+            symbols=(
+                *_RETENTION,
+                "KVCacheManager.get_computed_blocks",
+                "Request.shared_prefix_boundary",
+            ),
+        ),
+        Claim(
+            name="fine_grained_hit_is_vouched_for",
+            sentence="Where hits may end inside a block, a hit needs a cached entry of that block "
+            "at or past its end, or, of Mamba, the state as of exactly its last token; lookup "
+            "returns the longest such hit.",
+            divergence=Divergence.UNSOUND,
+            clauses=(
+                is_fine_grained,
+                hit_alignment,
+                at_hash_units,
+                block_of,
+                proving_unit,
+                is_held,
+                longest_fine_hit,
+            ),
+            symbols=(
+                "FullAttentionManager.find_longest_cache_hit",
+                "MambaManager.find_longest_cache_hit",
+                "partial_hash_hits_enabled",
+            ),
         ),
         Claim(
             name="retention_keeps_only_promised_blocks",
