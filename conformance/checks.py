@@ -16,6 +16,8 @@ from conformance.exploration import (
     replay,
 )
 from conformance.findings import ROLES, Evidence, Signature, block_role, smallest
+from conformance.fine_check import check_fine
+from conformance.junction_check import check_junctions
 from conformance.outcomes import Case, CheckResult, finished
 from conformance.retention_check import check_retention
 from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Subject
@@ -53,6 +55,8 @@ CHECKS: dict[str, Callable[[Subject, Configuration], CheckResult]] = {
     _ONLY: check_mask,
     "retention_keeps_resends_and_extensions": check_retention,
     "retention_keeps_siblings": check_retention,
+    "retention_keeps_junctions": check_junctions,
+    "fine_grained_hit_is_vouched_for": check_fine,
     "retention_keeps_only_promised_blocks": check_retention,
 }
 """The check of each claim, by the claim's name."""

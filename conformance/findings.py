@@ -1,7 +1,7 @@
 """Findings: what diverged, in the form that people, the ledger and other tools read."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from conformance.configurations import Configuration
@@ -21,7 +21,8 @@ class Signature:
         claim: the claim that is broken.
         divergence: unsound, crash, lost hit, waste.
         kind: the group's kind.
-        eagle: whether the group drops a lookahead block.
+        eagle: whether the group drops a lookahead block, or, for what is retained of Mamba, the
+            full attention beside it.
         pattern: how it is broken, in words that do not depend on sizes.
     """
 
@@ -56,6 +57,9 @@ class Evidence:
         spec_hit: the hit, in tokens, that the spec promises.
         actual_hit: the hit that the subject's lookup served; None for a mask, or a crash.
         retention: the retention interval in tokens; None for dense retention.
+        shared: how many tokens three prompts share, when they show it; None otherwise.
+        fine: whether hits may end on any hash block; then ``cached`` has the hash blocks that a
+            block was entered under.
     """
 
     signature: Signature
@@ -68,6 +72,8 @@ class Evidence:
     spec_hit: int = 0
     actual_hit: int | None = None
     retention: int | None = None
+    shared: int | None = None
+    fine: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The evidence as JSON; `from_json` reads it."""
@@ -151,7 +157,21 @@ def finding(evidence: Evidence, source: str) -> Finding:
     """The finding that ``evidence`` shows; ``source`` is the judged code, as file:line."""
     configuration = evidence.configuration
     given = [configuration.describe()]
-    if evidence.max_length is None:
+    if evidence.shared is not None:
+        policy = "dense" if evidence.retention is None else f"interval {evidence.retention}"
+        given.append(
+            f"three prompts of {evidence.chunks[0]} tokens that share the first {evidence.shared}, "
+            f"served one after another, retention {policy}"
+        )
+        strip = _hits_strip(evidence)
+    elif evidence.fine:
+        given.append(
+            f"a lookup of at most {evidence.max_length} tokens that may end on any hash block of "
+            f"{configuration.hash_block_size} tokens; entered hash blocks: "
+            f"{', '.join(map(str, sorted(evidence.cached))) or 'none'}"
+        )
+        strip = _lookup_strip(replace(evidence, configuration=configuration.in_hash_units))
+    elif evidence.max_length is None:
         after = ", ".join(map(str, evidence.chunks))
         given.append(
             f"a request of {configuration.num_blocks} blocks, registered after {after} tokens"
@@ -248,6 +268,19 @@ def _lookup_strip(evidence: Evidence) -> str:
         ],
         last,
     )
+
+
+def _hits_strip(evidence: Evidence) -> str:
+    """The picture of two hits, when it is not known what is cached."""
+    configuration = evidence.configuration
+    size = configuration.group.block_size
+    ends = [evidence.spec_hit // size, (evidence.actual_hit or 0) // size]
+    last = max(*ends, 1)
+    rows = [
+        (label, {b: block_role(configuration, b, end) for b in range(last + 1)} if end else {}, end)
+        for label, end in zip(("spec hit", "actual hit"), ends, strict=True)
+    ]
+    return _strip(configuration, [("block", _numbers(last), None), *rows], last)
 
 
 def _mask_strip(evidence: Evidence) -> str:

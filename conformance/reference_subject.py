@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance.configurations import Configuration
+from conformance.reference_history import ReferenceHistory
 from conformance.subjects import LookupAnswer
+from reference.fine import find_longest_fine_hit
 from reference.lookup import find_longest_cache_hit
 from reference.scan import Scan, SkippingScan
 from spec.mask import in_mask
@@ -29,6 +31,26 @@ class ReferenceLookup:
             self.keys, limit, self._group_ids, pool, self._shape, self._scan
         )
         return LookupAnswer(len(tables[0]) * self._block_size, tables)
+
+
+class ReferenceFineLookup:
+    """The reference's lookup for hits that end on any hash block of one configuration."""
+
+    def __init__(self, configuration: Configuration, scan: Scan | None = None) -> None:
+        units = configuration.in_hash_units.num_blocks
+        self.keys = [b"prefix %d" % unit for unit in range(units)]
+        self.inputs: tuple[object, ...] = ()
+        self._configuration = configuration
+        self._scan = scan
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """See `conformance.subjects.Lookup`."""
+        configuration, unit = self._configuration, self._configuration.hash_block_size
+        limit = min(max_length // unit, len(self.keys))
+        tables, hit = find_longest_fine_hit(
+            self.keys, limit, (0,), pool, configuration.group, unit, self._scan
+        )
+        return LookupAnswer(hit, tables)
 
 
 class ReferenceSubject:
@@ -63,6 +85,20 @@ class ReferenceSubject:
             bool(in_retained_mask(shape, block, replays, every))
             for block in range(num_tokens // size)
         ]
+
+    def fine_lookup(self, configuration: Configuration) -> "ReferenceFineLookup":
+        """The reference's lookup for hits that end on any hash block."""
+        return ReferenceFineLookup(configuration, self._scan)
+
+    def hits(
+        self,
+        configuration: Configuration,
+        prompts: Sequence[Sequence[int]],
+        interval: int | None,
+    ) -> list[int]:
+        """What the spec says: the longest valid hit on what it says is kept of each prompt."""
+        history = ReferenceHistory(configuration, self.lookahead_horizon, interval)
+        return [history.serve(prompt) for prompt in prompts]
 
     def source(self, entry: str) -> str:
         """Names the reference instead of a line."""

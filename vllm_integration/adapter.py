@@ -14,9 +14,13 @@ from typing import Any
 
 from conformance.configurations import Configuration
 from conformance.subjects import CannotJudge, LookupAnswer
+from spec.fine import HitGranularity
 from spec.groups import Group, GroupKind
-from spec.retention import LookaheadHorizon
+from spec.policies import DefaultRetention, EagleGroups, Junctions, SparseRetention
+from spec.retention import SPARSE_KINDS, LookaheadHorizon
+from vllm_integration.history import History
 from vllm_integration.inspection import arguments, attribute, call
+from vllm_integration.layouts import Layouts
 from vllm_integration.producer import Producer
 
 _NAMES = {
@@ -60,7 +64,7 @@ class VllmSubject:
 
     def __init__(self, predates_retention: bool) -> None:
         # The whole manager first: imported alone, its parts run into circular imports.
-        import vllm.v1.core.kv_cache_manager  # noqa: F401
+        import vllm.v1.core.kv_cache_manager
         from vllm.v1 import kv_cache_interface, request
         from vllm.v1.core import (
             block_pool,
@@ -76,17 +80,41 @@ class VllmSubject:
         self._requests: ModuleType = request
         self._request_ids = itertools.count()
         self._predates_retention = predates_retention
-        self._producer = Producer(
-            kv_cache_coordinator, kv_cache_interface, self._spec, self._request
-        )
+        layouts = Layouts(kv_cache_interface, self._spec)
+        self._producer = Producer(kv_cache_coordinator, layouts, self._request)
+        self._history = History(vllm.v1.core.kv_cache_manager, layouts, self._request_of)
 
     def lookup(self, configuration: Configuration) -> VllmLookup:
         """The real ``find_longest_cache_hit`` of the configuration's manager."""
+        hashes = self._hashes(configuration)
+        view = self._view(hashes, configuration)
+        keys = [view[i] for i in range(configuration.num_blocks)]
+        return self._lookup(configuration, configuration.alignment, hashes, view, keys)
+
+    def fine_lookup(self, configuration: Configuration) -> VllmLookup | None:
+        """The same function, asked for hits that end on any hash block."""
+        if self.hit_granularity is HitGranularity.ALIGNED:
+            return None
+        return self._fine_lookup(configuration)
+
+    def _fine_lookup(self, configuration: Configuration) -> VllmLookup:
+        hashes = self._hashes(configuration)
+        return self._lookup(configuration, configuration.hash_block_size, hashes, hashes, hashes)
+
+    def _hashes(self, configuration: Configuration) -> list[bytes]:
+        num_tokens = configuration.num_blocks * configuration.group.block_size
+        return _stand_in_hashes(num_tokens // configuration.hash_block_size)
+
+    def _lookup(
+        self,
+        configuration: Configuration,
+        align: int,
+        hashes: list[bytes],
+        view: Any,
+        keys: Sequence[bytes],
+    ) -> VllmLookup:
         manager = self._manager_class(configuration.group.kind)
         function = attribute(manager, "find_longest_cache_hit")
-        num_tokens = configuration.num_blocks * configuration.group.block_size
-        hashes = _stand_in_hashes(num_tokens // configuration.hash_block_size)
-        view = self._view(hashes, configuration)
         # Newer lookups make their own view of the hashes; before, the caller did.
         resolves = "resolve_block_hashes" in function.__func__.__code__.co_names
         values = {
@@ -95,7 +123,7 @@ class VllmSubject:
             "kv_cache_spec": self._spec(configuration.group),
             "drop_eagle_block": configuration.group.eagle,
             "use_eagle": configuration.group.eagle,
-            "alignment_tokens": configuration.alignment,
+            "alignment_tokens": align,
         }
         where = f"{manager.__name__}.find_longest_cache_hit"
         keywords = arguments(function, values, where, given=("block_pool", "max_length"))
@@ -106,7 +134,7 @@ class VllmSubject:
                 f"{where}{inspect.signature(function)} lacks a parameter that hitproof fills: "
                 f"{', '.join(sorted(values.keys() - keywords.keys()))}"
             )
-        return VllmLookup(function, keywords, [view[i] for i in range(configuration.num_blocks)])
+        return VllmLookup(function, keywords, keys)
 
     def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
         """Run the real ``cache_blocks`` on a real pool and read what it registered there."""
@@ -144,18 +172,62 @@ class VllmSubject:
         """See `Producer.lookahead_horizon`."""
         return self._producer.lookahead_horizon()
 
+    @cached_property
+    def hit_granularity(self) -> HitGranularity:
+        """Enter a Mamba block under the hash of its first half, and see what is hit."""
+        states = Configuration(1, 1, 4, Group(GroupKind.MAMBA, 4), hash_block_size=2)
+        lookup = self._fine_lookup(states)
+        hit = lookup(_HalfABlock(lookup.keys[0]), 4).hit_length
+        return HitGranularity.FINE if hit == 2 else HitGranularity.ALIGNED
+
+    def policies(self) -> dict[str, str]:
+        """The value that each policy of `spec.policies` has, by how the target behaves."""
+        thinned = {kind for kind in SPARSE_KINDS if self._thins_out(kind)}
+        if thinned == set(SPARSE_KINDS):
+            sparse = SparseRetention.WINDOWS_AND_STATES
+        else:
+            sparse = SparseRetention.WINDOWS if thinned else SparseRetention.NONE
+        drops = self._producer.all_groups_drop()
+        return {
+            "lookahead_horizon": self.lookahead_horizon,
+            "eagle_groups": EagleGroups.ALL if drops else EagleGroups.FLAGGED,
+            "hit_granularity": self.hit_granularity,
+            "sparse_retention": sparse,
+            "junctions": Junctions.KEPT if self._history.notes_junctions() else Junctions.DROPPED,
+            "default_retention": _default_retention(),
+        }
+
     def retained(
         self, configuration: Configuration, num_tokens: int, interval: int
     ) -> list[bool] | None:
         """Run the real coordinator's ``cache_blocks`` under a retention interval."""
-        cache_blocks = attribute(
-            attribute(self._managers, "SingleTypeKVCacheManager"), "cache_blocks"
-        )
+        if not self._thins_out(configuration.group.kind):
+            return None
+        return self._producer.registered(configuration, num_tokens, interval)
+
+    def hits(
+        self,
+        configuration: Configuration,
+        prompts: Sequence[Sequence[int]],
+        interval: int | None,
+    ) -> list[int] | None:
+        """Serve the prompts with the real ``KVCacheManager``."""
+        if not self._thins_out(configuration.group.kind) or not self._history.notes_junctions():
+            return None
+        return self._history.hits(configuration, prompts, interval)
+
+    def _thins_out(self, kind: GroupKind) -> bool:
+        """Whether the manager of the kind has a mask that takes a retention interval.
+
+        Before that, a coordinator refuses an interval where no group is thinned out.
+        """
+        base = attribute(self._managers, "SingleTypeKVCacheManager")
+        cache_blocks = attribute(base, "cache_blocks")
         if "retention_interval" not in inspect.signature(cache_blocks).parameters:
             if self._predates_retention:
-                return None
+                return False
             raise CannotJudge("cache_blocks takes no retention_interval; retention cannot be found")
-        return self._producer.registered(configuration, num_tokens, interval)
+        return _MASKS[0] in vars(self._manager_class(kind))
 
     def source(self, entry: str) -> str:
         """file:line of the code behind "lookup <kind>" or "mask <kind>"."""
@@ -218,20 +290,23 @@ class VllmSubject:
 
     def _request(self, num_tokens: int, hash_block_size: int) -> Any:
         """A real request with stand-in hashes of its prompt."""
+        return self._request_of(range(num_tokens), _stand_in_hashes(num_tokens // hash_block_size))
+
+    def _request_of(self, tokens: Sequence[int], hashes: list[bytes]) -> Any:
         from vllm.sampling_params import SamplingParams
 
         request = call(
             self._requests.Request,
             {
                 "request_id": str(next(self._request_ids)),
-                "prompt_token_ids": list(range(num_tokens)),
+                "prompt_token_ids": list(tokens),
                 "sampling_params": SamplingParams(max_tokens=1),
                 "pooling_params": None,
                 "eos_token_id": None,
             },
             "Request",
         )
-        request.block_hashes = _stand_in_hashes(num_tokens // hash_block_size)
+        request.block_hashes = hashes
         return request
 
     def _view(self, hashes: list[bytes], configuration: Configuration) -> Any:
@@ -239,6 +314,28 @@ class VllmSubject:
             return hashes
         view = attribute(self._utils, "BlockHashListWithBlockSize")
         return view(hashes, configuration.hash_block_size, configuration.group.block_size)
+
+
+class _HalfABlock:
+    """A pool with one block, entered under one hash."""
+
+    hash_block_size = 2
+    null_block = None
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def get_cached_block(self, block_hash: bytes, kv_cache_group_ids: Sequence[int]) -> Any:
+        """The block, if that is the hash."""
+        return [object() for _ in kv_cache_group_ids] if block_hash == self._key else None
+
+
+def _default_retention() -> DefaultRetention:
+    """What ``CacheConfig`` says; before it had a say, retention was off unless asked for."""
+    from vllm.config import CacheConfig
+
+    interval = getattr(CacheConfig(), "prefix_cache_retention_interval", None)
+    return DefaultRetention.DENSE if interval is None else DefaultRetention.LATEST
 
 
 def _location(function: Any) -> str:
