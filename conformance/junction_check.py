@@ -37,15 +37,20 @@ def check_junctions(subject: Subject, configuration: Configuration) -> CheckResu
 
 def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
     align, size = configuration.alignment, configuration.group.block_size
-    boundaries = (align, 2 * align)
-    past = (0, 1, size, configuration.lookahead_tokens, align - 1)
-    for shared in sorted({boundary + more for boundary in boundaries for more in past}):
+    lookahead = configuration.lookahead_tokens
+    past = {0, 1, size, lookahead, align - 1}
+    for shared in (align, align + lookahead, *sorted(2 * align + more for more in past)):
         promised = _third_hit(subject, configuration, shared, None)
-        if isinstance(promised, int) and promised == 0:
+        if promised == 0:
             continue  # there is nothing to lose
-        for interval in (None, 0, 2 * align):
+        if isinstance(promised, Exception):
+            yield Case(1, 1, [_evidence(configuration, shared, None, 0, promised)])
+            continue
+        for interval in (0, 2 * align):
             hit = _third_hit(subject, configuration, shared, interval)
-            yield Case(1, 1, _evidence(configuration, shared, interval, promised, hit))
+            lost = isinstance(hit, Exception) or hit < promised
+            evidence = [_evidence(configuration, shared, interval, promised, hit)] if lost else []
+            yield Case(1, 1, evidence)
 
 
 def _third_hit(
@@ -72,34 +77,29 @@ def _evidence(
     configuration: Configuration,
     shared: int,
     interval: int | None,
-    promised: int | Exception,
+    promised: int,
     hit: int | Exception,
-) -> list[Evidence]:
+) -> Evidence:
     policy = {None: "dense retention", 0: "the latest boundary only"}.get(
         interval, "an interval of two alignments"
     )
     if isinstance(hit, Exception):
         divergence, pattern = Divergence.CRASH, f"raises {type(hit).__name__}, with {policy}"
-    elif isinstance(promised, Exception) or hit >= promised:
-        return []
     else:
         whole = "and finds nothing" if hit == 0 else "but finds some of it"
         divergence = Divergence.LOST_HIT
         pattern = f"a shared prefix is not hit again, {whole}, with {policy}"
-    hits = promised if isinstance(promised, int) else 0
     drops = configuration.lookahead_tokens > 0
-    return [
-        Evidence(
-            signature=Signature(_CLAIM, divergence, configuration.group.kind, drops, pattern),
-            configuration=configuration,
-            cached=frozenset(),
-            max_length=None,
-            chunks=(shared + 3 * configuration.alignment,),
-            spec=f"the third prompt hits {hits} tokens, as under dense retention",
-            actual=f"raises {hit!r}" if isinstance(hit, Exception) else f"it hits {hit} tokens",
-            spec_hit=hits,
-            actual_hit=None if isinstance(hit, Exception) else hit,
-            retention=interval,
-            shared=shared,
-        )
-    ]
+    return Evidence(
+        signature=Signature(_CLAIM, divergence, configuration.group.kind, drops, pattern),
+        configuration=configuration,
+        cached=frozenset(),
+        max_length=None,
+        chunks=(shared + 3 * configuration.alignment,),
+        spec=f"the third prompt hits {promised} tokens, as under dense retention",
+        actual=f"raises {hit!r}" if isinstance(hit, Exception) else f"it hits {hit} tokens",
+        spec_hit=promised,
+        actual_hit=None if isinstance(hit, Exception) else hit,
+        retention=interval,
+        shared=shared,
+    )

@@ -14,6 +14,7 @@ from conformance.configurations import Configuration
 from conformance.exploration import ExplorationError
 from conformance.findings import Evidence
 from conformance.shrinking import shrink
+from conformance.subjects import CannotJudge
 from vllm_integration.adapter import VllmSubject
 from vllm_integration.protocol import VERSION, Failure, decode, encode
 
@@ -114,4 +115,13 @@ def _shrink(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_OPERATIONS = {"check": _check, "shrink": _shrink}
+def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """How the target behaves where releases differ."""
+    del message
+    try:
+        return {"policies": subject.policies(), "detail": ""}
+    except CannotJudge as reason:
+        return {"policies": {}, "detail": str(reason)}
+
+
+_OPERATIONS = {"check": _check, "shrink": _shrink, "policies": _policies}

@@ -19,19 +19,21 @@ from conformance.tests.mutation import Mutant, mutants
 from proofs.prover import DEFAULTS, Solver
 from proofs.theorems import THEOREMS
 from reference.tests import test_lookup
-from spec import attention, groups, hits, mask, retention, terms
+from spec import attention, fine, groups, hits, in_turn, mask, retention, terms
 from spec.claims import Status
 from spec.groups import GroupKind
 from spec.tests import (
     test_attention,
+    test_fine,
     test_groups,
     test_hits,
+    test_in_turn,
     test_mask,
     test_retention,
     test_terms,
 )
 
-MUTATED = (terms, attention, groups, hits, mask, retention)
+MUTATED = (terms, attention, groups, hits, mask, retention, in_turn, fine)
 """All of the spec but the registry, which states no predicate."""
 
 TESTS = (
@@ -41,6 +43,8 @@ TESTS = (
     test_hits,
     test_mask,
     test_retention,
+    test_in_turn,
+    test_fine,
     test_lookup,
 )
 
