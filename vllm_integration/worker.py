@@ -122,6 +122,8 @@ def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         return {"policies": subject.policies(), "detail": ""}
     except CannotJudge as reason:
         return {"policies": {}, "detail": str(reason)}
+    except Exception as crash:  # the target's, while it was made to behave
+        return {"policies": {}, "detail": f"it raises {crash!r:.200}"}
 
 
 _OPERATIONS = {"check": _check, "shrink": _shrink, "policies": _policies}

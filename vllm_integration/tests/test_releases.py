@@ -114,13 +114,20 @@ def test_each_value_of_each_policy_is_seen_on_some_release() -> None:
 
 
 def test_a_target_that_does_not_behave_as_its_release_is_noticed(broken_copy: Copy) -> None:
-    edits = {"def reachable_block_mask(": "def unreachable_block_mask("}
-    copy = broken_copy("0.33.0", edits)
+    copy = broken_copy("0.33.0", {"hit_length = num_tokens": "hit_length = block_size"})
     result = hitproof("policies", "--format", "json", copy)
     assert result.returncode == 1
     found = {policy["policy"]: policy for policy in json.loads(result.stdout)}
-    assert found["sparse_retention"]["expected"] == "windows and states"
-    assert found["sparse_retention"]["actual"] == "none"
+    wrong = {name for name, policy in found.items() if policy["actual"] != policy["expected"]}
+    assert wrong == {"hit_granularity"}
+
+
+def test_a_target_that_breaks_down_is_inconclusive(broken_copy: Copy) -> None:
+    copy = broken_copy("0.33.0", {"def reachable_block_mask(": "def unreachable_block_mask("})
+    result = hitproof("policies", copy)
+    assert result.returncode == 3
+    assert "unreachable" not in result.stdout
+    assert "reachable_block_mask" in result.stderr
 
 
 def test_the_newest_release_conforms_and_every_obligation_is_settled() -> None:
@@ -164,9 +171,7 @@ FAULTS = {
     ),
     "Mamba keeps the state after the one it promises": (
         "0.33.0",
-        {
-            "boundary_block = aligned // block_size - 1": "boundary_block = aligned // block_size - 2"
-        },
+        {"boundary_block = aligned // block_size - 1": "boundary_block = aligned // block_size"},
         {"retention_keeps_resends_and_extensions", "retention_keeps_junctions"},
     ),
     "the consumer ignores EAGLE": (
