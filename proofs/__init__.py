@@ -3,7 +3,7 @@
 Read in this order: `interpretation` (the spec's terms as Z3 sees them), `obligation` (what is
 to be proved), `lemmas` (the facts on products that proofs assume), `cases` (any group of each
 kind), `theorems` (one for each claim of the spec), with `scans` (the reference's lookup finds the
-longest valid hit), `joint` (so do several groups together), `retention` and `policies`,
-`second_solver` (the
-same in SMT-LIB, and what cvc5 says) and `prover` (runs them).
+longest valid hit), `joint` (so do several groups together), `retention` and `policies` (what
+releases differ in), `second_solver` (the same in SMT-LIB, and what cvc5 says) and `prover` (runs
+them).
 """

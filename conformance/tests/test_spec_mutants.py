@@ -50,10 +50,28 @@ TESTS = (
 
 ORDER = "the greater, the lesser and the product of two do not depend on their order"
 NOT_LOOKED_AT = "no clause looks at the tail or the chunk of a kind that has none"
+SAME = "the two are one"
 ZERO_IS_PAST = "length 0 was answered before"
 TOO_HIGH = "the scan starts higher, at lengths that are beyond the cap and so not valid"
 
 EQUIVALENT: dict[str, str] = {
+    "spec.fine.proving_unit: arithmetic.times(block, units) -> arithmetic.times(units, block)": (
+        ORDER
+    ),
+    "spec.fine.is_held: min(last + 1, horizon // hash_block_size) -> "
+    "min(horizon // hash_block_size, last + 1)": ORDER,
+    "spec.in_turn.valid_without_margin: "
+    "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic) -> "
+    "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic)": SAME,
+    "spec.in_turn.longest_joint_hit: horizon(policy, num_tokens, candidate) -> "
+    "horizon(num_tokens, policy, candidate)": "only one policy gets there, whose horizon is the "
+    "candidate, whatever the request",
+    "spec.in_turn.longest_joint_hit: "
+    "longest_valid_hit(asked, alignment_tokens, candidate, peek, cached) -> "
+    "longest_valid_hit(asked, alignment_tokens, peek, candidate, cached)": SAME,
+    "spec.retention.junction_boundary: "
+    "replay_boundary(shared, shared, lookahead_tokens, alignment_tokens, arithmetic) -> "
+    "replay_boundary(shared, shared, lookahead_tokens, alignment_tokens, arithmetic)": SAME,
     "spec.terms.IntegerArithmetic.maximum: max(left, right) -> max(right, left)": ORDER,
     "spec.hits.required_run: max(run_start(group, boundary), 0) -> "
     "max(0, run_start(group, boundary))": ORDER,

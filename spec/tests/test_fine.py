@@ -30,6 +30,7 @@ LAYOUTS: tuple[tuple[tuple[Group, ...], int], ...] = (
     ((Group(FULL, 3, eagle=True), Group(MAMBA, 2, eagle=True)), 1),
     ((Group(FULL, 4), Group(MAMBA, 4)), 2),
     ((Group(FULL, 4, eagle=True), Group(MAMBA, 6)), 2),
+    ((Group(FULL, 6), Group(MAMBA, 4)), 2),
     ((Group(SLIDING, 2, 4), Group(MAMBA, 4)), 2),
     ((Group(SLIDING, 1, 3, eagle=True), Group(MAMBA, 4)), 1),
 )
@@ -75,7 +76,7 @@ def entries_vouch_for_hits(groups: tuple[Group, ...], unit: int) -> None:
 
 
 def test_where_only_whole_blocks_are_entered_hits_are_the_aligned_ones() -> None:
-    for groups, unit in LAYOUTS[:6]:
+    for groups, unit in LAYOUTS[:7]:
         hits_are_the_aligned_ones(groups, unit)
 
 
