@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.configurations import Configuration
+from conformance.fine_check import check_fine
+from conformance.junction_check import check_junctions
 from conformance.layouts import Layout
 from conformance.lookup_check import check_common_hit, check_lookup
 from conformance.mask_check import check_mask
@@ -23,6 +25,8 @@ CHECKS: dict[str, Callable[[Subject, Any], CheckResult]] = {
     "mask_keeps_only_reachable_blocks": check_mask,
     "retention_keeps_resends_and_extensions": check_retention,
     "retention_keeps_siblings": check_retention,
+    "retention_keeps_junctions": check_junctions,
+    "fine_grained_hit_is_vouched_for": check_fine,
     "retention_keeps_only_promised_blocks": check_retention,
     "reused_content_is_determined_by_the_hit": check_sharing,
     "block_in_use_is_never_evicted": check_pool,

@@ -10,11 +10,12 @@ engine can ask for (`is_possible`).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from spec.fine import at_hash_units
 from spec.groups import BlockGeometry, Group, GroupKind, alignment, geometry, share_eagle
 from spec.retention import LookaheadHorizon, horizon, replay_boundary
 
@@ -116,10 +117,34 @@ class Configuration:
         """Whether lookup matches and drops a lookahead block; Mamba never does."""
         return bool(self.shape.lookahead)
 
+    @cached_property
+    def layout(self) -> tuple[Group, ...]:
+        """The groups of a model that has this one: full attention first, then the members.
+
+        The block size of full attention is the alignment. Beside Mamba it is full attention that
+        has the draft layers.
+        """
+        drafts = self.group.eagle and self.group.kind is GroupKind.MAMBA
+        full = Group(GroupKind.FULL_ATTENTION, self.alignment, eagle=drafts)
+        member = replace(self.group, eagle=self.group.eagle and not drafts)
+        return full, *(member for _ in range(self.members))
+
+    @property
+    def in_hash_units(self) -> "Configuration":
+        """The group as fine-grained hits see it, with hash blocks for blocks."""
+        unit, tokens = self.hash_block_size, self.num_blocks * self.group.block_size
+        group = at_hash_units(self.group, unit)
+        return replace(self, group=group, alignment=unit, num_blocks=tokens // unit)
+
+    @cached_property
+    def lookahead_tokens(self) -> int:
+        """The longest lookahead block of the layout's groups; 0 without EAGLE."""
+        shapes = [(geometry(group, self.alignment), group.block_size) for group in self.layout]
+        return max(int(shape.lookahead) * size for shape, size in shapes)
+
     def replays(self, num_tokens: int, policy: LookaheadHorizon) -> tuple[int, int]:
         """The boundaries, in blocks, that a resend and an extension of a prompt hit at most."""
-        size = self.group.block_size
-        lookahead = self.shape.lookahead * size
+        size, lookahead = self.group.block_size, self.lookahead_tokens
         peek = horizon(policy, num_tokens)
         resend = replay_boundary(num_tokens - 1, peek, lookahead, self.alignment)
         extension = replay_boundary(num_tokens, num_tokens, lookahead, self.alignment)

@@ -1,7 +1,7 @@
 """Findings: what diverged, in the form that people, the ledger and other tools read."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from conformance.configurations import Configuration, LookedUp
@@ -23,7 +23,8 @@ class Signature:
         divergence: unsound, crash, lost hit, waste.
         kind: the group's kind, the kinds of several, joined by " + ", or what is judged if that is
             no group.
-        eagle: whether the group, or one of several, drops a lookahead block.
+        eagle: whether the group, or one of several, drops a lookahead block; for what is retained
+            of Mamba, whether the full attention beside it does.
         pattern: how it is broken, in words that do not depend on sizes.
     """
 
@@ -61,6 +62,9 @@ class Evidence:
         retention: the retention interval in tokens; None for dense retention.
         steps: where no lookup or mask is judged, what was done, one step a line.
         picture: what the steps led to.
+        shared: how many tokens three prompts share, when they show it; None otherwise.
+        fine: whether hits may end on any hash block; then ``cached`` has the hash blocks that a
+            block was entered under.
     """
 
     signature: Signature
@@ -75,6 +79,8 @@ class Evidence:
     retention: int | None = None
     steps: tuple[str, ...] = ()
     picture: tuple[str, ...] = ()
+    shared: int | None = None
+    fine: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The evidence as JSON; `from_json` reads it."""
@@ -164,6 +170,21 @@ def finding(evidence: Evidence, source: str) -> Finding:
     if evidence.steps:
         given = list(evidence.steps)
         strip = "\n".join(evidence.picture)
+    elif evidence.shared is not None:
+        assert isinstance(judged, Configuration)
+        policy = "dense" if evidence.retention is None else f"interval {evidence.retention}"
+        given.append(
+            f"three prompts of {evidence.chunks[0]} tokens that share the first {evidence.shared}, "
+            f"served one after another, retention {policy}"
+        )
+        strip = _hits_strip(evidence, judged)
+    elif evidence.fine:
+        assert isinstance(judged, Configuration)
+        given.append(
+            f"a lookup of at most {evidence.max_length} tokens that may end on any hash block of "
+            f"{judged.hash_block_size} tokens; entered hash blocks: {_listed(evidence.cached[0])}"
+        )
+        strip = _lookup_strip(replace(evidence, configuration=judged.in_hash_units))
     elif evidence.max_length is not None:
         given += _given_lookup(evidence, judged, evidence.max_length)
         strip = _lookup_strip(evidence)
@@ -282,6 +303,20 @@ def _lookup_strip(evidence: Evidence) -> str:
 
 def _roles(looked_up: LookedUp, end: int, last: int) -> dict[int, str]:
     return {b: block_role(looked_up, b, end) for b in range(last + 1)} if end else {}
+
+
+def _hits_strip(evidence: Evidence, configuration: Configuration) -> str:
+    """The picture of two hits, when it is not known what is cached."""
+    (looked_up,) = configuration.looked_up
+    size = configuration.group.block_size
+    ends = [evidence.spec_hit // size, (evidence.actual_hit or 0) // size]
+    last = max(*ends, 1)
+    rows = [
+        (label, _roles(looked_up, end, last), end)
+        for label, end in zip(("spec hit", "actual hit"), ends, strict=True)
+    ]
+    strip = _strip(configuration, [("block", _numbers(last), None), *rows], last)
+    return f"{strip}\n{_LEGEND}"
 
 
 def _mask_strip(evidence: Evidence, configuration: Configuration) -> str:

@@ -19,9 +19,10 @@ from conformance.exploration import (
 from conformance.findings import Evidence, Signature, smallest
 from conformance.layouts import Layout
 from conformance.outcomes import Case, CheckResult, finished
-from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Subject
+from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Predates, Subject
 from spec.claims import Divergence
 from spec.hits import longest_valid_hit, required_run, within_reach
+from spec.in_turn import longest_joint_hit
 from spec.retention import LookaheadHorizon
 
 _TABLE = "hit_has_every_block_attention_reads"
@@ -38,7 +39,11 @@ def check_lookup(subject: Subject, configuration: Configuration) -> CheckResult:
 
 
 def check_common_hit(subject: Subject, layout: Layout) -> CheckResult:
-    """Judge the coordinator's lookup for every cache state, up to the bound in tokens."""
+    """Judge the coordinator's lookup for every cache state, up to the bound in tokens.
+
+    Where groups drop in turn (`spec.in_turn`), only requests of few blocks are judged, and layouts
+    that have no such request are not: they are younger than such releases.
+    """
     return finished((_COMMON_VALID, _COMMON_LONGEST), partial(_cases, subject, layout))
 
 
@@ -76,6 +81,10 @@ def _candidate(judged: Configuration | Layout, length: int) -> Candidate:
     )
 
 
+_FEW = 10
+"""Blocks of the longest requests that are explored without merging: up to 2^n runs."""
+
+
 @dataclass(frozen=True)
 class _Request:
     """One lookup with all that judging it takes; ``cached`` states are sets of questions."""
@@ -92,19 +101,43 @@ class _Request:
         _, horizon = self.judged.reach(self.max_length, self.policy)
         return sum(horizon // looked_up.group.block_size for looked_up in self.judged.looked_up)
 
+    @property
+    def in_turn(self) -> bool:
+        """Whether groups drop their lookahead blocks one after another, so that no hit is valid
+        but for the candidate it is asked for.
+        """
+        return isinstance(self.judged, Layout) and self.policy is LookaheadHorizon.CANDIDATE
+
+    def expected(self, cached: frozenset[Question]) -> int:
+        """The hit that lookup must return when exactly ``cached`` is cached, in tokens."""
+        if not self.in_turn:
+            return max(hit.length for hit in self.space.hits if hit.required <= cached)
+        judged = self.judged
+        return longest_joint_hit(
+            tuple(looked_up.group for looked_up in judged.looked_up),
+            judged.alignment,
+            self.max_length + 1,
+            self.policy,
+            lambda number, block: (number, block) in cached,
+        )
+
     def hit(self, length: int | None) -> Candidate | None:
         """The hit of that length, if lookup may serve it."""
         return next((hit for hit in self.space.hits if hit.length == length), None)
 
 
 def _cases(subject: Subject, judged: Configuration | Layout) -> Iterator[Case]:
-    one_group = isinstance(judged, Configuration)
+    one_group = isinstance(judged, Configuration) or len(judged.groups) == 1
     policy = LookaheadHorizon.CAPPED if one_group else subject.lookahead_horizon
     lookup = subject.lookup(judged)
     for max_length in judged.max_lengths:
         space = space_of(judged, lookup, max_length, policy)
         request = _Request(judged, lookup, max_length, policy, space)
-        exploration = explore(space, lookup, max_length)
+        if request.in_turn and request.num_blocks > _FEW:
+            if max_length == judged.max_lengths[0]:
+                raise Predates("without a margin only requests of few blocks are judged")
+            break
+        exploration = explore(space, lookup, max_length, merging=not request.in_turn)
         evidence = _evidence_in(request, exploration)
         if exploration.merged and request.num_blocks <= SMALL:
             apart = explore(space, lookup, max_length, merging=False)
@@ -135,6 +168,11 @@ def _diverging_completions(request: _Request, path: Path) -> Iterator[frozenset[
     assert served is not None
     if not served.required <= held:
         yield held  # blocks that were not asked about are missing in this completion
+    if request.in_turn:  # more blocks never shorten what is left, so all of them show a lost hit
+        everything = held | (frozenset(request.space.keys.values()) - missing)
+        if request.expected(everything) > served.length:
+            yield everything
+        return
     for hit in request.space.hits:
         if hit.length > served.length and missing.isdisjoint(hit.required):
             yield held | hit.required
@@ -188,7 +226,7 @@ def _evidence(
 ) -> Evidence:
     """What is wrong with ``answer`` when exactly ``cached`` is cached."""
     judged = request.judged
-    expected = max(hit.length for hit in request.space.hits if hit.required <= cached)
+    expected = request.expected(cached)
     if isinstance(answer, Exception):
         actual, actual_hit = f"raises {answer!r}", None
     else:
@@ -213,13 +251,16 @@ def _replayed(request: _Request, evidence: Evidence) -> Evidence:
     """The evidence, once a concrete run of the lookup and of the spec has confirmed it."""
     judged = request.judged
     cap, horizon = judged.reach(request.max_length, request.policy)
-    expected = longest_valid_hit(
-        tuple(looked_up.group for looked_up in judged.looked_up),
-        judged.alignment,
-        cap,
-        horizon,
-        lambda number, block: block in evidence.cached[number],
-    )
+    groups = tuple(looked_up.group for looked_up in judged.looked_up)
+
+    def held(number: int, block: int) -> bool:
+        return block in evidence.cached[number]
+
+    if request.in_turn:
+        length = request.max_length + 1
+        expected = longest_joint_hit(groups, judged.alignment, length, request.policy, held)
+    else:
+        expected = longest_valid_hit(groups, judged.alignment, cap, horizon, held)
     cached = frozenset(
         (number, block) for number, blocks in enumerate(evidence.cached) for block in blocks
     )

@@ -7,8 +7,10 @@ from typing import Any
 
 from conformance.configurations import Configuration, LookedUp
 from conformance.layouts import Layout
+from conformance.reference_history import ReferenceHistory
 from conformance.reference_pool import ReferencePool
 from conformance.subjects import Lookup, LookupAnswer, Prompt
+from reference.fine import find_longest_fine_hit
 from reference.joint import find_longest_common_hit
 from reference.lookup import find_longest_cache_hit
 from reference.scan import Scan, SkippingScan
@@ -71,6 +73,27 @@ class ReferenceCommonLookup:
         )
 
 
+class ReferenceFineLookup:
+    """The reference's lookup for hits that end on any hash block of one configuration."""
+
+    def __init__(self, configuration: Configuration, scan: Scan | None = None) -> None:
+        units = configuration.in_hash_units.num_blocks
+        self.keys = [[b"prefix %d" % unit for unit in range(units)]]
+        self.inputs: tuple[object, ...] = ()
+        self._configuration = configuration
+        self._scan = scan
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """See `conformance.subjects.Lookup`."""
+        configuration, unit = self._configuration, self._configuration.hash_block_size
+        (keys,) = self.keys
+        limit = min(max_length // unit, len(keys))
+        tables, hit = find_longest_fine_hit(
+            keys, limit, (0,), pool, configuration.group, unit, self._scan
+        )
+        return LookupAnswer(hit, tables)
+
+
 class ReferenceSubject:
     """The reference under the checks' protocol, `conformance.subjects.Subject`.
 
@@ -118,6 +141,20 @@ class ReferenceSubject:
         blocks = (len(prompt.tokens) - hash_lookahead) // block_size
         covered = (vouched_tokens(b, block_size, hash_lookahead) for b in range(blocks))
         return [repr(replace(prompt, tokens=prompt.tokens[:n])).encode() for n in covered]
+
+    def fine_lookup(self, configuration: Configuration) -> "ReferenceFineLookup":
+        """The reference's lookup for hits that end on any hash block."""
+        return ReferenceFineLookup(configuration, self._scan)
+
+    def hits(
+        self,
+        configuration: Configuration,
+        prompts: Sequence[Sequence[int]],
+        interval: int | None,
+    ) -> list[int]:
+        """What the spec says: the longest valid hit on what it says is kept of each prompt."""
+        history = ReferenceHistory(configuration, self.lookahead_horizon, interval)
+        return [history.serve(prompt) for prompt in prompts]
 
     def source(self, entry: str) -> str:
         """Names the reference instead of a line."""

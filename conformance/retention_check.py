@@ -12,7 +12,6 @@ from conformance.findings import ROLES, Evidence, Signature, block_role
 from conformance.outcomes import Case, CheckResult, finished
 from conformance.subjects import CannotJudge, Subject
 from spec.claims import Divergence, Status
-from spec.groups import GroupKind
 from spec.hits import in_required_run, required_run
 from spec.mask import next_boundary
 from spec.retention import (
@@ -20,8 +19,6 @@ from spec.retention import (
     in_retained_mask,
     sibling_boundary,
 )
-
-_JUDGED = tuple(kind for kind in SPARSE_KINDS if kind is not GroupKind.MAMBA)
 
 _REPLAYS = "retention_keeps_resends_and_extensions"
 _SIBLINGS = "retention_keeps_siblings"
@@ -31,10 +28,10 @@ _ONLY = "retention_keeps_only_promised_blocks"
 def check_retention(subject: Subject, configuration: Configuration) -> CheckResult:
     """Judge what the producer keeps of prompts that end at each distance from a boundary.
 
-    Kinds that retention does not thin out settle nothing, and no claim is judged on them. Nor is
-    it on Mamba, whose states exist only where the scheduler ends a chunk: that takes a scheduler.
+    Kinds that retention does not thin out settle nothing, and no claim is judged on them. Mamba
+    states are taken to exist at every block edge: the prompt was computed block by block.
     """
-    if configuration.group.kind not in _JUDGED:
+    if configuration.group.kind not in SPARSE_KINDS:
         return CheckResult({}, (), 0, 0)
     claims = (_REPLAYS, _SIBLINGS, _ONLY)
     try:
@@ -44,7 +41,7 @@ def check_retention(subject: Subject, configuration: Configuration) -> CheckResu
         return CheckResult(statuses, (), 0, 0, str(reason))
     if older:
         statuses = dict.fromkeys(claims, Status.NOT_APPLICABLE)
-        return CheckResult(statuses, (), 0, 0, "the target is older than sparse retention")
+        return CheckResult(statuses, (), 0, 0, "the target does not thin out this kind")
     return finished(claims, partial(_cases, subject, configuration))
 
 
@@ -126,7 +123,9 @@ def _divergence(
         spec = f"block {block} is the {role} block of the {name}'s hit of {length} tokens; keep it"
         actual = f"block {block} is not registered, so that hit is lost"
     return Evidence(
-        signature=Signature(claim, divergence, group.kind, configuration.drops_block, pattern),
+        signature=Signature(
+            claim, divergence, group.kind, configuration.lookahead_tokens > 0, pattern
+        ),
         configuration=configuration,
         cached=(frozenset(i for i, held in enumerate(registered) if held),),
         max_length=None,

@@ -151,8 +151,28 @@ class Subject(Protocol):
         """Which full blocks the producer registers for a prompt of ``num_tokens`` tokens.
 
         The group stands beside a full-attention group whose block size is the alignment, under
-        a retention ``interval`` in tokens, 0 for the latest boundary only. None: the subject is
-        older than sparse retention.
+        a retention ``interval`` in tokens, 0 for the latest boundary only. None: the subject
+        does not thin out groups of this kind.
+        """
+
+    def fine_lookup(self, configuration: Configuration) -> Lookup | None:
+        """The lookup of the configuration's group, asked for hits that end on any hash block.
+
+        ``keys`` has the key of the prefix that ends with each hash block of the request. None: the
+        subject is older than fine-grained hits.
+        """
+
+    def hits(
+        self,
+        configuration: Configuration,
+        prompts: Sequence[Sequence[int]],
+        interval: int | None,
+    ) -> list[int] | None:
+        """The hit of each prompt (its token ids), in tokens, when they come in this order.
+
+        Each is looked up, computed and freed; chunks end on boundaries, and nothing is evicted.
+        The groups are the configuration's `layout`; ``interval`` as in `retained`, or None for
+        dense retention. None: the subject does not keep junctions.
         """
 
     def pool(self, num_blocks: int) -> Pool:

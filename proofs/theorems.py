@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from proofs import joint, pool, retention, scans, sharing
+from proofs import joint, policies, pool, retention, scans, sharing
 from proofs.cases import (
     CASES,
     CHUNKED,
@@ -630,6 +630,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
         )
     yield from scans.obligations(KINDS, any_group)
     yield from joint.obligations(KINDS, any_group)
+    yield from policies.no_margin()
 
 
 # --- mask_keeps_every_reachable_block ------------------------------------------------------
@@ -782,6 +783,7 @@ THEOREMS: dict[str, Theorem] = {
         *retention.OBLIGATIONS.items(),
         *pool.OBLIGATIONS.items(),
         *sharing.OBLIGATIONS.items(),
+        *policies.OBLIGATIONS.items(),
     )
 }
 """Every theorem, by the name of its claim."""

@@ -1,5 +1,5 @@
 """The smallest implementation that satisfies the spec. So far: lookup.
 
-Read in this order: `scan` (which block a lookup asks about next), `lookup` (of one group) and
-`joint` (of several).
+Read in this order: `scan` (which block a lookup asks about next), `lookup` (of one group),
+`fine` (for hits that end inside its blocks) and `joint` (of several groups).
 """

@@ -10,6 +10,15 @@ from enum import StrEnum
 from typing import Any
 
 from spec.attention import attends, reads_state, tail_blocks
+from spec.fine import (
+    at_hash_units,
+    block_of,
+    hit_alignment,
+    is_fine_grained,
+    is_held,
+    longest_fine_hit,
+    proving_unit,
+)
 from spec.groups import alignment, share_eagle
 from spec.hits import (
     has_required_run,
@@ -22,6 +31,7 @@ from spec.hits import (
     valid_hit,
     within_reach,
 )
+from spec.in_turn import longest_joint_hit, lookup_order, valid_without_margin
 from spec.mask import in_mask, next_boundary
 from spec.pool import (
     can_be_freed,
@@ -50,6 +60,7 @@ from spec.retention import (
     check_interval,
     horizon,
     in_retained_mask,
+    junction_boundary,
     replay_boundary,
     sibling_boundary,
 )
@@ -162,7 +173,12 @@ CLAIMS: dict[str, Claim] = {
             name="lookup_returns_longest_valid_hit",
             sentence="The lookup of a group returns its longest valid hit, whatever is cached.",
             divergence=Divergence.LOST_HIT,
-            clauses=(within_reach, valid_boundary, valid_hit, longest_valid_hit),
+            clauses=(
+                within_reach,
+                valid_boundary,
+                valid_hit,
+                longest_valid_hit,
+            ),
             symbols=_LOOKUPS,
         ),
         Claim(
@@ -178,7 +194,16 @@ CLAIMS: dict[str, Claim] = {
             sentence="Over several groups lookup returns the longest hit that is valid for every "
             "one of them, whatever is cached.",
             divergence=Divergence.LOST_HIT,
-            clauses=(alignment, share_eagle, horizon, valid_hit, longest_valid_hit),
+            clauses=(
+                alignment,
+                share_eagle,
+                horizon,
+                valid_hit,
+                longest_valid_hit,
+                valid_without_margin,
+                lookup_order,
+                longest_joint_hit,
+            ),
             symbols=_COORDINATORS,
         ),
         Claim(
@@ -211,6 +236,39 @@ CLAIMS: dict[str, Claim] = {
             divergence=Divergence.LOST_HIT,
             clauses=(check_interval, sibling_boundary, in_retained_mask),
             symbols=_RETENTION,
+        ),
+        Claim(
+            name="retention_keeps_junctions",
+            sentence="Under sparse retention a prefix that two requests have shared is hit by the "
+            "next request that shares it, as under dense retention.",
+            divergence=Divergence.LOST_HIT,
+            clauses=(junction_boundary, in_retained_mask),
+            symbols=(
+                *_RETENTION,
+                "KVCacheManager.get_computed_blocks",
+                "Request.shared_prefix_boundary",
+            ),
+        ),
+        Claim(
+            name="fine_grained_hit_is_vouched_for",
+            sentence="Where hits may end inside a block, a hit needs a cached entry of that block "
+            "at or past its end, or, of Mamba, the state as of exactly its last token; lookup "
+            "returns the longest such hit.",
+            divergence=Divergence.UNSOUND,
+            clauses=(
+                is_fine_grained,
+                hit_alignment,
+                at_hash_units,
+                block_of,
+                proving_unit,
+                is_held,
+                longest_fine_hit,
+            ),
+            symbols=(
+                "FullAttentionManager.find_longest_cache_hit",
+                "MambaManager.find_longest_cache_hit",
+                "partial_hash_hits_enabled",
+            ),
         ),
         Claim(
             name="retention_keeps_only_promised_blocks",

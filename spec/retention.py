@@ -6,7 +6,7 @@ a few boundaries and drops the rest of a sliding window's blocks. Its contract:
 - a *resend* of the prompt and an *extension* of it hit what dense retention would give them;
 - with an interval of R tokens, a *sibling* that shares the first p tokens hits at least what
   dense retention would give it, rounded down to a multiple of R;
-- a prefix seen to be shared by several requests is treated like a prompt of its own (the
+- a prefix seen to be shared by two requests is treated like a prompt of its own (the
   *junction*), so that the next sibling hits it.
 """
 
@@ -24,20 +24,33 @@ SPARSE_KINDS = (GroupKind.SLIDING_WINDOW, GroupKind.MAMBA)
 
 
 class LookaheadHorizon(StrEnum):
-    """How far past the cap a lookup may peek for the lookahead block: a policy of the release.
+    """How far past the hit a lookup may peek for the lookahead block: a policy of the release.
 
-    The coordinator of one group is always ``CAPPED``.
+    The coordinator of one group is always ``CAPPED``. Which release has which stands in
+    `spec.policies`.
     """
 
+    CANDIDATE = "candidate"
+    """No further than the candidate, which other groups may have shortened: no margin. Each group
+    drops its lookahead block on its own, so there is no one horizon of a hit; see
+    `spec.in_turn`."""
     CAPPED = "capped"
-    """No further than ``num_tokens - 1``; vLLM 0.20 to 0.31."""
+    """No further than ``num_tokens - 1``."""
     HASHED = "hashed"
-    """As far as tokens are hashed; vLLM 0.32 and later."""
+    """As far as tokens are hashed."""
 
 
-def horizon(policy: LookaheadHorizon, num_tokens: int) -> int:
-    """The lookahead horizon, in tokens, of a request of ``num_tokens`` tokens."""
-    return num_tokens - 1 if policy is LookaheadHorizon.CAPPED else num_tokens
+def horizon(policy: LookaheadHorizon, num_tokens: int, candidate: int | None = None) -> int:
+    """The lookahead horizon, in tokens, of a request of ``num_tokens`` tokens.
+
+    ``candidate`` is the length that a group's lookup is asked for; None for the first group,
+    whose candidate is the cap, ``num_tokens - 1``. Only ``CANDIDATE`` depends on it.
+    """
+    if policy is LookaheadHorizon.HASHED:
+        return num_tokens
+    if policy is LookaheadHorizon.CAPPED or candidate is None:
+        return num_tokens - 1
+    return candidate
 
 
 def check_interval(interval: int | None, alignment_tokens: int) -> None:
@@ -69,6 +82,19 @@ def replay_boundary(
     """
     limit = arithmetic.minimum(cap, horizon_tokens - lookahead_tokens)
     return arithmetic.maximum(arithmetic.multiple_at_most(limit, alignment_tokens), 0)
+
+
+def junction_boundary(
+    shared: Term, lookahead_tokens: Term, alignment_tokens: Term, arithmetic: Arithmetic = INTEGERS
+) -> Term:
+    """The longest hit of a sibling that shares ``shared`` tokens with what is cached, in tokens.
+
+    Two requests that share a prefix show that more may come. The prefix is then a prompt of its
+    own, and a sibling is an extension of it: it finds ``shared`` tokens cached, the lookahead
+    block among them. vLLM: ``Request.shared_prefix_boundary``, which also keeps the boundary
+    one block lower for EAGLE.
+    """
+    return replay_boundary(shared, shared, lookahead_tokens, alignment_tokens, arithmetic)
 
 
 def sibling_boundary(

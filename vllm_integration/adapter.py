@@ -15,10 +15,14 @@ from typing import Any
 from conformance.configurations import Configuration
 from conformance.layouts import Layout
 from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Predates, Prompt
+from spec.fine import HitGranularity
 from spec.groups import Group, GroupKind
-from spec.retention import LookaheadHorizon
+from spec.policies import DefaultRetention, EagleGroups, Junctions, SparseRetention
+from spec.retention import SPARSE_KINDS, LookaheadHorizon
 from vllm_integration.blocks import BlockHashes, VllmPool, VllmPools
+from vllm_integration.history import History
 from vllm_integration.inspection import arguments, attribute, call
+from vllm_integration.layouts import Layouts
 from vllm_integration.producer import Producer
 
 _NAMES = {
@@ -95,7 +99,7 @@ class VllmSubject:
 
     def __init__(self, predates: frozenset[str]) -> None:
         # The whole manager first: imported alone, its parts run into circular imports.
-        import vllm.v1.core.kv_cache_manager  # noqa: F401
+        import vllm.v1.core.kv_cache_manager
         from vllm.v1 import kv_cache_interface, request
         from vllm.v1.core import (
             block_pool,
@@ -112,16 +116,25 @@ class VllmSubject:
         self._request_ids = itertools.count()
         self._predates = predates
         self._new_pool = VllmPools(block_pool, kv_cache_utils, self._new_request)
-        self._hashes = BlockHashes(kv_cache_utils, self._new_request)
-        self._producer = Producer(
-            kv_cache_coordinator, kv_cache_interface, self._spec, self._request
-        )
+        self._block_hashes = BlockHashes(kv_cache_utils, self._new_request)
+        layouts = Layouts(kv_cache_interface, self._spec)
+        self._producer = Producer(kv_cache_coordinator, layouts, self._request)
+        self._history = History(vllm.v1.core.kv_cache_manager, layouts, self._request_of)
 
     def lookup(self, judged: Configuration | Layout) -> Lookup:
         """The real ``find_longest_cache_hit``, of a manager or of the coordinator."""
         if isinstance(judged, Layout):
             return self._common_lookup(judged)
-        return self._group_lookup(judged)
+        hashes = self._hashes(judged)
+        view = self._view(hashes, judged.hash_block_size, judged.group.block_size)
+        keys = [view[i] for i in range(judged.num_blocks)]
+        return self._group_lookup(judged, judged.alignment, hashes, view, keys)
+
+    def fine_lookup(self, configuration: Configuration) -> VllmLookup | None:
+        """The same function, asked for hits that end on any hash block."""
+        if self.hit_granularity is HitGranularity.ALIGNED:
+            return None
+        return self._fine_lookup(configuration)
 
     def _common_lookup(self, layout: Layout) -> VllmCommonLookup:
         hashes = _stand_in_hashes(layout.num_tokens // layout.hash_block_size)
@@ -132,12 +145,25 @@ class VllmSubject:
         keys = [[view[block] for block in range(blocks)] for view, blocks in views]
         return VllmCommonLookup(self._producer.coordinator(layout, None), hashes, keys)
 
-    def _group_lookup(self, configuration: Configuration) -> VllmLookup:
+    def _fine_lookup(self, configuration: Configuration) -> VllmLookup:
+        hashes = self._hashes(configuration)
+        unit = configuration.hash_block_size
+        return self._group_lookup(configuration, unit, hashes, hashes, hashes)
+
+    def _hashes(self, configuration: Configuration) -> list[bytes]:
+        num_tokens = configuration.num_blocks * configuration.group.block_size
+        return _stand_in_hashes(num_tokens // configuration.hash_block_size)
+
+    def _group_lookup(
+        self,
+        configuration: Configuration,
+        align: int,
+        hashes: list[bytes],
+        view: Any,
+        keys: Sequence[bytes],
+    ) -> VllmLookup:
         manager = self._manager_class(configuration.group.kind)
         function = attribute(manager, "find_longest_cache_hit")
-        num_tokens = configuration.num_blocks * configuration.group.block_size
-        hashes = _stand_in_hashes(num_tokens // configuration.hash_block_size)
-        view = self._view(hashes, configuration.hash_block_size, configuration.group.block_size)
         # Newer lookups make their own view of the hashes; before, the caller did.
         resolves = "resolve_block_hashes" in function.__func__.__code__.co_names
         values = {
@@ -146,7 +172,7 @@ class VllmSubject:
             "kv_cache_spec": self._spec(configuration.group),
             "drop_eagle_block": configuration.group.eagle,
             "use_eagle": configuration.group.eagle,
-            "alignment_tokens": configuration.alignment,
+            "alignment_tokens": align,
         }
         where = f"{manager.__name__}.find_longest_cache_hit"
         keywords = arguments(function, values, where, given=("block_pool", "max_length"))
@@ -157,7 +183,7 @@ class VllmSubject:
                 f"{where}{inspect.signature(function)} lacks a parameter that hitproof fills: "
                 f"{', '.join(sorted(values.keys() - keywords.keys()))}"
             )
-        return VllmLookup(function, keywords, [[view[i] for i in range(configuration.num_blocks)]])
+        return VllmLookup(function, keywords, [keys])
 
     def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
         """Run the real ``cache_blocks`` on a real pool and read what it registered there."""
@@ -195,18 +221,62 @@ class VllmSubject:
         """See `Producer.lookahead_horizon`."""
         return self._producer.lookahead_horizon()
 
+    @cached_property
+    def hit_granularity(self) -> HitGranularity:
+        """Enter a Mamba block under the hash of its first half, and see what is hit."""
+        states = Configuration(1, 1, 4, Group(GroupKind.MAMBA, 4), hash_block_size=2)
+        lookup = self._fine_lookup(states)
+        hit = lookup(_HalfABlock(lookup.keys[0][0]), 4).hit_length
+        return HitGranularity.FINE if hit == 2 else HitGranularity.ALIGNED
+
+    def policies(self) -> dict[str, str]:
+        """The value that each policy of `spec.policies` has, by how the target behaves."""
+        thinned = {kind for kind in SPARSE_KINDS if self._thins_out(kind)}
+        if thinned == set(SPARSE_KINDS):
+            sparse = SparseRetention.WINDOWS_AND_STATES
+        else:
+            sparse = SparseRetention.WINDOWS if thinned else SparseRetention.NONE
+        drops = self._producer.all_groups_drop()
+        return {
+            "lookahead_horizon": self.lookahead_horizon,
+            "eagle_groups": EagleGroups.ALL if drops else EagleGroups.FLAGGED,
+            "hit_granularity": self.hit_granularity,
+            "sparse_retention": sparse,
+            "junctions": Junctions.KEPT if self._history.notes_junctions() else Junctions.DROPPED,
+            "default_retention": _default_retention(),
+        }
+
     def retained(
         self, configuration: Configuration, num_tokens: int, interval: int
     ) -> list[bool] | None:
         """Run the real coordinator's ``cache_blocks`` under a retention interval."""
-        cache_blocks = attribute(
-            attribute(self._managers, "SingleTypeKVCacheManager"), "cache_blocks"
-        )
+        if not self._thins_out(configuration.group.kind):
+            return None
+        return self._producer.registered(configuration, num_tokens, interval)
+
+    def hits(
+        self,
+        configuration: Configuration,
+        prompts: Sequence[Sequence[int]],
+        interval: int | None,
+    ) -> list[int] | None:
+        """Serve the prompts with the real ``KVCacheManager``."""
+        if not self._thins_out(configuration.group.kind) or not self._history.notes_junctions():
+            return None
+        return self._history.hits(configuration, prompts, interval)
+
+    def _thins_out(self, kind: GroupKind) -> bool:
+        """Whether the manager of the kind has a mask that takes a retention interval.
+
+        Before that, a coordinator refuses an interval where no group is thinned out.
+        """
+        base = attribute(self._managers, "SingleTypeKVCacheManager")
+        cache_blocks = attribute(base, "cache_blocks")
         if "retention_interval" not in inspect.signature(cache_blocks).parameters:
             if "retention" in self._predates:
-                return None
+                return False
             raise CannotJudge("cache_blocks takes no retention_interval; retention cannot be found")
-        return self._producer.registered(configuration, num_tokens, interval)
+        return _MASKS[0] in vars(self._manager_class(kind))
 
     def pool(self, num_blocks: int) -> VllmPool:
         """A real ``BlockPool``."""
@@ -216,7 +286,7 @@ class VllmSubject:
         self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
     ) -> list[bytes] | None:
         """The hashes of a real ``Request``, through the view that groups look at them."""
-        return self._hashes(prompt, hash_block_size, block_size, hash_lookahead)
+        return self._block_hashes(prompt, hash_block_size, block_size, hash_lookahead)
 
     def source(self, entry: str) -> str:
         """file:line of the code behind "lookup <kind>", "lookup several" and the like."""
@@ -287,8 +357,11 @@ class VllmSubject:
 
     def _request(self, num_tokens: int, hash_block_size: int) -> Any:
         """A real request with stand-in hashes of its prompt."""
-        request = self._new_request(prompt_token_ids=list(range(num_tokens)))
-        request.block_hashes = _stand_in_hashes(num_tokens // hash_block_size)
+        return self._request_of(range(num_tokens), _stand_in_hashes(num_tokens // hash_block_size))
+
+    def _request_of(self, tokens: Sequence[int], hashes: list[bytes]) -> Any:
+        request = self._new_request(prompt_token_ids=list(tokens))
+        request.block_hashes = hashes
         return request
 
     def _new_request(self, **values: Any) -> Any:
@@ -311,6 +384,28 @@ class VllmSubject:
             return hashes
         view = attribute(self._utils, "BlockHashListWithBlockSize")
         return view(hashes, hash_block_size, block_size)
+
+
+class _HalfABlock:
+    """A pool with one block, entered under one hash."""
+
+    hash_block_size = 2
+    null_block = None
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def get_cached_block(self, block_hash: bytes, kv_cache_group_ids: Sequence[int]) -> Any:
+        """The block, if that is the hash."""
+        return [object() for _ in kv_cache_group_ids] if block_hash == self._key else None
+
+
+def _default_retention() -> DefaultRetention:
+    """What ``CacheConfig`` says; before it had a say, retention was off unless asked for."""
+    from vllm.config import CacheConfig
+
+    interval = getattr(CacheConfig(), "prefix_cache_retention_interval", None)
+    return DefaultRetention.DENSE if interval is None else DefaultRetention.LATEST
 
 
 def _location(function: Any) -> str:

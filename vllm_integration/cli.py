@@ -24,8 +24,14 @@ from proofs.prover import DEFAULTS, ReplayError, chosen, prove_in_subprocess
 from proofs.second_solver import Opinion, SecondSolverError, write
 from spec.claims import Status
 from vllm_integration import gate, rendering
-from vllm_integration.driver import EnvironmentFailure, InternalFailure, find_python
+from vllm_integration.driver import (
+    EnvironmentFailure,
+    InternalFailure,
+    WorkerGone,
+    find_python,
+)
 from vllm_integration.gate import Verdict
+from vllm_integration.policies import CannotProbe, standings
 from vllm_integration.targets import TargetError, resolve
 
 EXIT_CODES = """\
@@ -202,6 +208,63 @@ def prove(
         raise typer.Exit(int(Verdict.DIVERGES))
     if statuses != {Status.PROVED}:
         raise typer.Exit(int(Verdict.INCONCLUSIVE))
+
+
+@app.command(epilog=EXIT_CODES)
+def policies(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="Also find out how this release, checkout or 'installed' vLLM behaves.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Format, typer.Option("--format", help="Text for people, JSON for programs.")
+    ] = Format.TEXT,
+    python: Annotated[
+        str,
+        typer.Option(
+            "--python",
+            envvar="HITPROOF_PYTHON",
+            help="Interpreter that has what vLLM imports. [default: the one that runs hitproof]",
+            show_default=False,
+        ),
+    ] = sys.executable,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Seconds that finding out may take.")
+    ] = 60.0,
+    memory: Annotated[
+        float, typer.Option("--memory", min=1.0, help="GiB that the target may map.")
+    ] = 16.0,
+) -> None:
+    """Show the policies that vLLM releases differ in, and which release has which.
+
+    With a target the exit code is 1 when it does not behave as its release should.
+    """
+    errors = Console(stderr=True)
+    try:
+        resolved = None
+        if target is not None:
+            resolved = resolve(
+                target, announce=lambda text: errors.print(text, style="dim", highlight=False)
+            )
+        found = standings(
+            resolved, python=find_python(python), timeout=timeout, memory=int(memory * 2**30)
+        )
+    except (TargetError, EnvironmentFailure) as error:
+        _fail(Verdict.USAGE, str(error), output)
+    except (CannotProbe, WorkerGone) as error:
+        _fail(Verdict.INCONCLUSIVE, f"the target's behaviour cannot be found out: {error}", output)
+    except InternalFailure as error:
+        _fail(Verdict.INTERNAL, f"hitproof is wrong, please report it: {error}", output)
+    with _pipe_may_close():
+        if output is Format.JSON:
+            typer.echo(json.dumps(rendering.policies_json(found), indent=2))
+        else:
+            rendering.print_policies(found, _stdout())
+    agrees = all(standing.agrees for standing in found)
+    raise typer.Exit(int(Verdict.CONFORMS if agrees else Verdict.DIVERGES))
 
 
 def _write_smt2(directory: Path, theorems: list[Theorem], output: Format) -> None:

@@ -1,41 +1,30 @@
 """The real coordinator: what it registers of a prompt, and how far its lookup peeks."""
 
-import inspect
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from math import ceil
 from types import ModuleType
 from typing import Any
 
 from conformance.configurations import Configuration
 from conformance.layouts import Layout
-from conformance.subjects import CannotJudge
 from spec.groups import Group, GroupKind
 from spec.retention import LookaheadHorizon
 from vllm_integration.inspection import attribute, call
-
-_INTERVAL = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
+from vllm_integration.layouts import Layouts, check_taken_up
 
 
 class Producer:
     """``cache_blocks`` of the real hybrid coordinator, over one group and a full-attention one.
 
-    ``coordinator`` and ``interface`` are the target's modules ``kv_cache_coordinator`` and
-    ``kv_cache_interface``; ``spec_of`` makes the ``KVCacheSpec`` of a group, ``request_of`` a
+    ``coordinator`` is the target's module ``kv_cache_coordinator``; ``request_of`` makes a
     ``Request`` of so many tokens with hashes of so many tokens each.
     """
 
     def __init__(
-        self,
-        coordinator: ModuleType,
-        interface: ModuleType,
-        spec_of: Callable[[Group], Any],
-        request_of: Callable[[int, int], Any],
+        self, coordinator: ModuleType, layouts: Layouts, request_of: Callable[[int, int], Any]
     ) -> None:
         self._module = coordinator
-        self._interface = interface
-        self._spec_of = spec_of
+        self._layouts = layouts
         self._request_of = request_of
 
     def registered(
@@ -49,26 +38,48 @@ class Producer:
         return [block.block_hash is not None for block in blocks[:full]]
 
     def lookahead_horizon(self) -> LookaheadHorizon:
-        """Resend a prompt whose last block can only serve as lookahead block, and see it hit.
+        """Look up a prompt of four blocks, all of them cached.
 
-        The prompt ends with that block, so its hit needs to peek at the very last token.
+        A hit of three blocks peeks at the very last token, one of two stops before it. Where no
+        group peeks past its candidate, full attention leaves two and the window at most one.
         """
         size = 2
         group = Group(GroupKind.SLIDING_WINDOW, size, size + 1, eagle=True)
-        configuration = Configuration(1, 3, 2 * size, group, hash_block_size=size)
-        num_tokens = 3 * size
-        coordinator = self.coordinator(_beside_full(configuration, num_tokens), None)
-        request = self._cached(coordinator, configuration, num_tokens)
-        hit = coordinator.find_longest_cache_hit(request.block_hashes, num_tokens - 1)[1]
-        return LookaheadHorizon.HASHED if hit == 2 * size else LookaheadHorizon.CAPPED
+        hit = self._prefix_hit(group, size, 4 * size)
+        if hit == 3 * size:
+            return LookaheadHorizon.HASHED
+        return LookaheadHorizon.CAPPED if hit == 2 * size else LookaheadHorizon.CANDIDATE
+
+    def all_groups_drop(self) -> bool:
+        """Whether full attention drops a block although the draft layers live elsewhere.
+
+        The prompt has one block of full attention and half of the next, which the other group's
+        lookahead block fills. Whoever drops a block of full attention has nothing left.
+        """
+        return self._prefix_hit(Group(GroupKind.SLIDING_WINDOW, 2, 5, eagle=True), 4, 7) == 0
+
+    def _prefix_hit(self, group: Group, align: int, num_tokens: int) -> int:
+        """The hit, in tokens, of a prompt whose extension by two alignments was just computed."""
+        size, extended = group.block_size, num_tokens + 2 * align
+        configuration = Configuration(1, extended, align, group, hash_block_size=size)
+        coordinator = self.coordinator(_beside_full(configuration, extended), None)
+        request = self._cached(coordinator, configuration, extended)
+        hashes = request.block_hashes[: num_tokens // size]
+        return int(coordinator.find_longest_cache_hit(hashes, num_tokens - 1)[1])
 
     def _cached(self, coordinator: Any, configuration: Configuration, num_tokens: int) -> Any:
-        """A request whose prompt was computed in one go."""
+        """A request whose prompt was computed, Mamba block by block and else in one go.
+
+        A Mamba block keeps a state only where a chunk ends.
+        """
         request = self._request_of(num_tokens, configuration.hash_block_size)
         for manager in coordinator.single_type_managers:
             blocks = coordinator.block_pool.get_new_blocks(ceil(num_tokens / manager.block_size))
             manager.req_to_blocks[request.request_id] = list(blocks)
-        coordinator.cache_blocks(request, num_tokens)
+        size = configuration.group.block_size
+        chunk = size if configuration.group.kind is GroupKind.MAMBA else num_tokens
+        for end in (*range(chunk, num_tokens, chunk), num_tokens):
+            coordinator.cache_blocks(request, end)
         return request
 
     @property
@@ -79,36 +90,12 @@ class Producer:
     def coordinator(self, layout: Layout, interval: int | None) -> Any:
         """The real coordinator of the layout, with a pool for one request of its bound."""
         num_tokens, groups = layout.num_tokens, layout.groups
-        group_spec = attribute(self._interface, "KVCacheGroupSpec")
-        laid_out = [
-            call(
-                group_spec,
-                {
-                    "layer_names": [f"layer {i}"],
-                    "kv_cache_spec": self._spec_of(group),
-                    "is_eagle_group": group.eagle,
-                },
-                "KVCacheGroupSpec",
-            )
-            for i, group in enumerate(groups)
-        ]
-        config_class = attribute(self._interface, "KVCacheConfig")
-        by_config = "prefix_cache_retention_interval" in inspect.signature(config_class).parameters
-        config = call(
-            config_class,
-            {
-                "num_blocks": 1 + sum(num_tokens // g.block_size + 1 for g in groups),
-                "kv_cache_tensors": [],
-                "kv_cache_groups": laid_out,
-                "prefix_cache_retention_interval": interval,
-            },
-            "KVCacheConfig",
-        )
-        with _environment(None if by_config else interval):
+        num_blocks = 1 + sum(num_tokens // group.block_size + 1 for group in groups)
+        with self._layouts.retention(interval):
             coordinator = call(
                 attribute(self._module, "get_kv_cache_coordinator"),
                 {
-                    "kv_cache_config": config,
+                    "kv_cache_config": self._layouts.config(groups, num_blocks, interval),
                     "max_model_len": num_tokens + 1,
                     "max_in_flight_tokens": num_tokens + 1,
                     "max_num_batched_tokens": num_tokens + 1,
@@ -123,30 +110,15 @@ class Producer:
                 },
                 "get_kv_cache_coordinator",
             )
-        if getattr(coordinator, "retention_interval", None) != interval:
-            raise CannotJudge("the coordinator does not take up the retention interval")
+        check_taken_up(coordinator, interval)
         return coordinator
 
 
 def _beside_full(configuration: Configuration, num_tokens: int) -> Layout:
-    """The configuration's groups beside a full-attention one as long as the alignment."""
-    full = Group(GroupKind.FULL_ATTENTION, configuration.alignment)
+    """The configuration's groups beside full attention, for requests of so many tokens."""
     return Layout(
-        (full, *[configuration.group] * configuration.members),
+        configuration.layout,
         num_tokens,
         configuration.group.eagle,
         configuration.hash_block_size,
     )
-
-
-@contextmanager
-def _environment(interval: int | None) -> Iterator[None]:
-    """Before it became part of KVCacheConfig, the interval was an environment variable."""
-    if interval is None:
-        yield
-        return
-    os.environ[_INTERVAL] = str(interval)
-    try:
-        yield
-    finally:
-        del os.environ[_INTERVAL]

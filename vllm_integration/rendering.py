@@ -14,6 +14,7 @@ from conformance.ledger import Entry
 from proofs.prover import ProofResult
 from spec.claims import Status
 from vllm_integration.gate import Report, Verdict
+from vllm_integration.policies import Standing
 
 _MOST_INCONCLUSIVE = 5
 
@@ -174,6 +175,40 @@ def _scientific(number: int) -> str:
     if len(digits) <= 6:
         return digits
     return f"{digits[0]}.{digits[1]}e{len(digits) - 1}"
+
+
+def policies_json(standings: list[Standing]) -> list[dict[str, Any]]:
+    """What `hitproof policies --format json` prints."""
+    return [
+        {
+            "policy": standing.policy.name,
+            "sentence": standing.policy.sentence,
+            "symbols": list(standing.policy.symbols),
+            "values": [
+                {"value": era.value, "releases": era.releases} for era in standing.policy.eras
+            ],
+            **(
+                {}
+                if standing.actual is None
+                else {"expected": standing.expected, "actual": standing.actual}
+            ),
+        }
+        for standing in standings
+    ]
+
+
+def print_policies(standings: list[Standing], console: Console) -> None:
+    """What `hitproof policies` prints: a line for each value of each policy."""
+    probed = any(standing.actual is not None for standing in standings)
+    table = Table("policy", "value", "releases", *(["the target"] if probed else []))
+    for standing in standings:
+        name = standing.policy.name
+        for era in standing.policy.eras:
+            here = "as expected" if standing.agrees else "[red]not expected[/red]"
+            shown = here if era.value == standing.actual else ""
+            table.add_row(name, era.value, era.releases, *([shown] if probed else []))
+            name = ""
+    console.print(table)
 
 
 def print_proofs(results: list[ProofResult], console: Console, verbose: bool) -> None:

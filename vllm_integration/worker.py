@@ -14,6 +14,7 @@ from conformance.exploration import ExplorationError
 from conformance.findings import Evidence
 from conformance.layouts import Layout, judged_from_json
 from conformance.shrinking import shrink
+from conformance.subjects import CannotJudge
 from vllm_integration.adapter import VllmSubject
 from vllm_integration.protocol import VERSION, Failure, decode, encode
 
@@ -119,4 +120,15 @@ def _shrink(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_OPERATIONS = {"check": _check, "shrink": _shrink}
+def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """How the target behaves where releases differ."""
+    del message
+    try:
+        return {"policies": subject.policies(), "detail": ""}
+    except CannotJudge as reason:
+        return {"policies": {}, "detail": str(reason)}
+    except Exception as crash:  # the target's, while it was made to behave
+        return {"policies": {}, "detail": f"it raises {crash!r:.200}"}
+
+
+_OPERATIONS = {"check": _check, "shrink": _shrink, "policies": _policies}

@@ -23,7 +23,12 @@ from conformance.mask_check import check_mask
 from conformance.reference_subject import ReferenceSubject
 from conformance.shrinking import shrink
 from conformance.subjects import CannotJudge, LookupAnswer
-from conformance.tests import test_pool_check, test_sharing_check
+from conformance.tests import (
+    test_fine_check,
+    test_junction_check,
+    test_pool_check,
+    test_sharing_check,
+)
 from conformance.tests.subjects_for_tests import (
     BrokenSubject,
     longer_tail,
@@ -133,6 +138,7 @@ def test_every_claim_has_a_fault_that_its_check_refutes() -> None:
     refuted = {claim for _, claim in BROKEN.values()}.union(*(c for _, c in FAULTS.values()))
     refuted |= {claim for claim, _ in test_pool_check.BROKEN.values()} | {test_sharing_check.CLAIM}
     refuted |= {claim for _, claim in COMMON_BROKEN.values()}
+    refuted |= {test_fine_check.CLAIM, test_junction_check.CLAIM}
     assert refuted == CLAIMS.keys() == CHECKS.keys()
 
 

@@ -20,13 +20,15 @@ from conformance.tests.mutation import Mutant, mutants
 from proofs.prover import DEFAULTS, Solver
 from proofs.theorems import THEOREMS
 from reference.tests import test_lookup
-from spec import attention, groups, hits, mask, pool, retention, sharing, terms
+from spec import attention, fine, groups, hits, in_turn, mask, pool, retention, sharing, terms
 from spec.claims import Status
 from spec.groups import GroupKind
 from spec.tests import (
     test_attention,
+    test_fine,
     test_groups,
     test_hits,
+    test_in_turn,
     test_mask,
     test_pool,
     test_retention,
@@ -34,7 +36,7 @@ from spec.tests import (
     test_terms,
 )
 
-MUTATED = (terms, attention, groups, hits, mask, retention, sharing, pool)
+MUTATED = (terms, attention, groups, hits, mask, retention, sharing, pool, in_turn, fine)
 """All of the spec but the registry, which states no predicate."""
 
 TESTS = (
@@ -46,15 +48,35 @@ TESTS = (
     test_hits,
     test_mask,
     test_retention,
+    test_in_turn,
+    test_fine,
     test_lookup,
 )
 
 ORDER = "the greater, the lesser and the product of two do not depend on their order"
 NOT_LOOKED_AT = "no clause looks at the tail or the chunk of a kind that has none"
+SAME = "the two are one"
 ZERO_IS_PAST = "length 0 was answered before"
 TOO_HIGH = "the scan starts higher, at lengths that are beyond the cap and so not valid"
 
 EQUIVALENT: dict[str, str] = {
+    "spec.fine.proving_unit: arithmetic.times(block, units) -> arithmetic.times(units, block)": (
+        ORDER
+    ),
+    "spec.fine.is_held: min(last + 1, horizon // hash_block_size) -> "
+    "min(horizon // hash_block_size, last + 1)": ORDER,
+    "spec.in_turn.valid_without_margin: "
+    "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic) -> "
+    "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic)": SAME,
+    "spec.in_turn.longest_joint_hit: horizon(policy, num_tokens, candidate) -> "
+    "horizon(num_tokens, policy, candidate)": "only one policy gets there, whose horizon is the "
+    "candidate, whatever the request",
+    "spec.in_turn.longest_joint_hit: "
+    "longest_valid_hit(asked, alignment_tokens, candidate, peek, cached) -> "
+    "longest_valid_hit(asked, alignment_tokens, peek, candidate, cached)": SAME,
+    "spec.retention.junction_boundary: "
+    "replay_boundary(shared, shared, lookahead_tokens, alignment_tokens, arithmetic) -> "
+    "replay_boundary(shared, shared, lookahead_tokens, alignment_tokens, arithmetic)": SAME,
     "spec.terms.IntegerArithmetic.maximum: max(left, right) -> max(right, left)": ORDER,
     "spec.hits.required_run: max(run_start(group, boundary), 0) -> "
     "max(0, run_start(group, boundary))": ORDER,

@@ -16,6 +16,7 @@ from spec.retention import (
     check_interval,
     horizon,
     in_retained_mask,
+    junction_boundary,
     replay_boundary,
     sibling_boundary,
 )
@@ -58,7 +59,7 @@ def replays_hit_what_dense_gives(prompt: Prompt, every: int | None) -> None:
     dense = {block for block in full if in_mask(shape, block)}
     sparse = {block for block in full if in_retained_mask(shape, block, replays, interval)}
     assert sparse <= dense
-    peek = tokens - 1 if policy is LookaheadHorizon.CAPPED else tokens
+    peek = tokens if policy is LookaheadHorizon.HASHED else tokens - 1
     for cap, limit in ((tokens - 1, peek), (tokens, tokens)):
         given_dense = hit(group, align, cap, limit, dense)
         assert hit(group, align, cap, limit, sparse) == given_dense
@@ -71,7 +72,7 @@ def no_kept_block_can_be_spared(prompt: Prompt) -> None:
     replays = boundaries(*prompt)
     full = range(tokens // group.block_size)
     kept = {block for block in full if in_retained_mask(shape, block, replays)}
-    peek = tokens - 1 if policy is LookaheadHorizon.CAPPED else tokens
+    peek = tokens if policy is LookaheadHorizon.HASHED else tokens - 1
     for block in kept:
         assert any(
             hit(group, align, cap, limit, kept - {block}) < hit(group, align, cap, limit, kept)
@@ -149,8 +150,36 @@ def test_the_latest_boundary_keeps_one_run() -> None:
 
 
 def test_how_far_a_resend_may_peek() -> None:
-    assert horizon(LookaheadHorizon.CAPPED, 7) == 6
-    assert horizon(LookaheadHorizon.HASHED, 7) == 7
+    for candidate in (None, 0, 4, 6):
+        assert horizon(LookaheadHorizon.CAPPED, 7, candidate) == 6
+        assert horizon(LookaheadHorizon.HASHED, 7, candidate) == 7
+    assert horizon(LookaheadHorizon.CANDIDATE, 7) == 6
+    assert horizon(LookaheadHorizon.CANDIDATE, 7, 4) == 4
+    assert horizon(LookaheadHorizon.CANDIDATE, 7, 0) == 0
+
+
+def a_third_request_hits_what_dense_retention_gives(prompt: Prompt, shared: int) -> None:
+    """Two requests share ``shared`` tokens and nothing else, and so does a third with them."""
+    group, align, tokens, policy = prompt
+    shape = geometry(group, align)
+    junction = junction_boundary(shared, shape.lookahead * group.block_size, align)
+    kept_for_it = [*boundaries(*prompt), junction // group.block_size]
+    common = range(shared // group.block_size)
+    dense = {block for block in common if in_mask(shape, block)}
+    sparse = {block for block in common if in_retained_mask(shape, block, kept_for_it)}
+    for limit in (horizon(policy, tokens), tokens + 9):
+        given_dense = hit(group, align, tokens - 1, limit, dense)
+        if tokens > shared:
+            assert hit(group, align, tokens - 1, limit, sparse) == given_dense
+            if group.window != 1:  # which needs nothing from the cache, shared or not
+                assert given_dense in (junction, 0)
+
+
+def test_a_prefix_seen_shared_is_hit_again() -> None:
+    for prompt in small_prompts():
+        for shared in range(1, prompt[2]):
+            # A hit of the junction asks for no token past what is shared.
+            a_third_request_hits_what_dense_retention_gives(prompt, shared)
 
 
 def test_no_replay_of_a_prompt_too_short_for_its_lookahead() -> None:

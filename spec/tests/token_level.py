@@ -72,6 +72,39 @@ def serves(
     )
 
 
+def serves_finely(
+    groups: Sequence[Group],
+    hash_block: int,
+    length: int,
+    cap: int,
+    horizon: int,
+    entries: Sequence[set[int]],
+) -> bool:
+    """Whether a hit of ``length`` tokens may be served when it may end on any hash block.
+
+    ``entries`` has for each group the lengths of the prefixes, in tokens, that its blocks were
+    entered under.
+    """
+    if length == 0:
+        return True
+    if length % hash_block or not 0 < length <= cap:
+        return False
+    for group, entered in zip(groups, entries, strict=True):
+        seen = {prefix for prefix in entered if prefix <= horizon}
+        if group.kind is MAMBA:
+            if length not in seen:
+                return False
+            continue
+        read = read_after(length, group.window)
+        if group.eagle:
+            read.add(length)
+        for token in read:
+            end_of_block = (token // group.block_size + 1) * group.block_size
+            if not seen & set(range(token + 1, end_of_block + 1)):
+                return False
+    return True
+
+
 def reachable_blocks(group: Group, alignment: int, num_blocks: int) -> set[int]:
     """The blocks below ``num_blocks`` that a hit at some boundary needs."""
     reach = (group.window or 0) + (group.chunk or 0)

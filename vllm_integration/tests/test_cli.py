@@ -1,5 +1,6 @@
 """The command: its help, its exit codes, and the examples in README."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from conformance.exploration import ExplorationError
 from proofs.prover import ProofResult, ReplayError
 from spec.claims import Status
+from spec.policies import POLICIES
 from vllm_integration import cli
 from vllm_integration.driver import InternalFailure
 from vllm_integration.tests.conftest import hitproof, one_sentence
@@ -23,7 +25,7 @@ def test_version() -> None:
     assert re.fullmatch(r"hitproof \d+\.\d+\.\d+\n", hitproof("--version").stdout)
 
 
-@pytest.mark.parametrize("command", [[], ["check"], ["prove"]])
+@pytest.mark.parametrize("command", [[], ["check"], ["prove"], ["policies"]])
 def test_help_documents_the_exit_codes(command: list[str]) -> None:
     result = hitproof(*command, "--help")
     assert result.returncode == 0
@@ -132,3 +134,21 @@ def test_a_closed_pipe_does_not_change_the_exit_code(output: str) -> None:
 
 def test_a_failure_is_one_sentence() -> None:
     assert "is no target" in one_sentence(hitproof("check", "not-a-target"))
+
+
+def test_policies_are_listed_without_a_target() -> None:
+    result = hitproof("policies", "--format", "json")
+    assert result.returncode == 0
+    listed = {policy["policy"]: policy["values"] for policy in json.loads(result.stdout)}
+    assert listed == {
+        name: [{"value": era.value, "releases": era.releases} for era in policy.eras]
+        for name, policy in POLICIES.items()
+    }
+    table = hitproof("policies").stdout
+    assert all(name in table for name in POLICIES)
+
+
+def test_policies_of_no_such_target_are_a_usage_error() -> None:
+    result = hitproof("policies", "/no/such/checkout")
+    assert result.returncode == 2
+    assert one_sentence(result)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from spec.policies import POLICIES
 from vllm_integration.cli import LEDGER
+from vllm_integration.policies import expected_value
 from vllm_integration.tests.conftest import Copy, check_json, hitproof, release
 
 pytestmark = pytest.mark.release
@@ -64,6 +66,70 @@ def test_0_21_0_registers_blocks_that_no_hit_can_use() -> None:
     assert {finding["class"] for finding in report["findings"]} == {"waste"}
 
 
+@pytest.mark.parametrize("version", ["0.14.0", "0.19.0"])
+def test_before_0_20_eagle_needs_one_block_size(version: str) -> None:
+    """A window whose blocks are smaller than the alignment is not looked up with EAGLE at all."""
+    code, report = check_json(version)
+    assert (code, report["verdict"]) == (1, "diverges")
+    assert {finding["class"] for finding in report["findings"]} == {"crash", "lost hit", "waste"}
+    for finding in report["findings"]:
+        if finding["class"] != "waste":
+            assert finding["signature"]["kind"] == "sliding_window"
+            assert finding["signature"]["eagle"]
+    assert not [o for o in report["obligations"] if o["status"] == "inconclusive"]
+    (crash,) = (finding for finding in report["findings"] if finding["class"] == "crash")
+    assert "not compatible with eagle" in crash["actual"]
+
+
+def test_0_32_0_forgets_junctions_with_eagle_and_0_33_0_keeps_them() -> None:
+    """The check finds what 0.33.0 mended; the ledger knows it."""
+    claim = "retention_keeps_junctions"
+    for version, statuses in (("0.32.0", {"proved", "refuted"}), ("0.33.0", {"proved"})):
+        _, report = check_json(version)
+        settled = [o for o in report["obligations"] if o["claim"] == claim]
+        assert {o["status"] for o in settled} == statuses
+        known = [s for s in signatures(report, "known_divergences") if s["claim"] == claim]
+        assert {(s["kind"], s["eagle"]) for s in known} == (
+            {("sliding_window", True)} if "refuted" in statuses else set()
+        )
+        assert claim not in {s["claim"] for s in signatures(report)}
+
+
+PROBED = ["0.14.0", "0.19.0", "0.20.2", "0.22.1", "0.23.0", "0.24.0", "0.26.0", "0.32.0", "0.33.0"]
+"""Releases on both sides of where policies change, most of which other tests fetch, too."""
+
+
+@pytest.mark.parametrize("version", PROBED)
+def test_releases_behave_as_the_table_of_policies_says(version: str) -> None:
+    result = hitproof("policies", "--format", "json", version)
+    assert result.returncode == 0, result.stdout + result.stderr
+    for policy in json.loads(result.stdout):
+        assert policy["actual"] == policy["expected"], policy["policy"]
+
+
+def test_each_value_of_each_policy_is_seen_on_some_release() -> None:
+    for policy in POLICIES.values():
+        seen = {expected_value(policy, version) for version in PROBED}
+        assert seen == {era.value for era in policy.eras}
+
+
+def test_a_target_that_does_not_behave_as_its_release_is_noticed(broken_copy: Copy) -> None:
+    copy = broken_copy("0.33.0", {"hit_length = num_tokens": "hit_length = block_size"})
+    result = hitproof("policies", "--format", "json", copy)
+    assert result.returncode == 1
+    found = {policy["policy"]: policy for policy in json.loads(result.stdout)}
+    wrong = {name for name, policy in found.items() if policy["actual"] != policy["expected"]}
+    assert wrong == {"hit_granularity"}
+
+
+def test_a_target_that_breaks_down_is_inconclusive(broken_copy: Copy) -> None:
+    copy = broken_copy("0.33.0", {"def reachable_block_mask(": "def unreachable_block_mask("})
+    result = hitproof("policies", copy)
+    assert result.returncode == 3
+    assert "unreachable" not in result.stdout
+    assert "reachable_block_mask" in result.stderr
+
+
 def test_the_newest_release_conforms_and_every_obligation_is_settled() -> None:
     result = hitproof("check", "--format", "json", "0.33.0")
     report = json.loads(result.stdout)
@@ -93,6 +159,21 @@ def test_a_removed_ledger_entry_and_a_stale_one_make_it_diverge(tmp_path: Path) 
 
 
 FAULTS = {
+    "a fine-grained hit may end a hash block too far": (
+        "0.33.0",
+        {"hit_length = (fine_idx + 1) * alignment_tokens": "hit_length += block_size"},
+        {"fine_grained_hit_is_vouched_for"},
+    ),
+    "the junction is not noted": (
+        "0.33.0",
+        {"if request.shared_prefix_boundary:": "if False:"},
+        {"retention_keeps_junctions"},
+    ),
+    "Mamba keeps the state after the one it promises": (
+        "0.33.0",
+        {"boundary_block = aligned // block_size - 1": "boundary_block = aligned // block_size"},
+        {"retention_keeps_resends_and_extensions", "retention_keeps_junctions"},
+    ),
     "the consumer ignores EAGLE": (
         "0.23.0",
         {"if use_eagle:\n            # Need to drop": "if False:\n            # Need to drop"},

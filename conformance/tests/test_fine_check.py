@@ -1,0 +1,136 @@
+"""The check of fine-grained hits: nothing on the reference, and each fault found."""
+
+from typing import Any
+
+import pytest
+
+from conformance.configurations import Configuration, Profile, configurations, single_group
+from conformance.findings import finding, smallest
+from conformance.fine_check import check_fine
+from conformance.reference_subject import ReferenceFineLookup, ReferenceSubject
+from conformance.shrinking import shrink
+from conformance.subjects import CannotJudge, LookupAnswer
+from spec.claims import Divergence, Status
+from spec.fine import FINE_KINDS
+from spec.groups import GroupKind
+
+FULL, MAMBA = GroupKind.FULL_ATTENTION, GroupKind.MAMBA
+CLAIM = "fine_grained_hit_is_vouched_for"
+
+
+class Faulty(ReferenceSubject):
+    """The reference, with a fault in what its fine-grained lookup returns."""
+
+    def __init__(self, fault: Any) -> None:
+        super().__init__()
+        self._fault = fault
+
+    def fine_lookup(self, configuration: Configuration) -> Any:
+        right = super().fine_lookup(configuration)
+
+        class Lookup:
+            keys, inputs = right.keys, right.inputs
+
+            def __call__(lookup, pool: Any, max_length: int) -> LookupAnswer:  # noqa: N805
+                return self._fault(configuration, right, pool, max_length)  # type: ignore[no-any-return]
+
+        return Lookup()
+
+
+def whole_blocks_only(
+    configuration: Configuration, lookup: ReferenceFineLookup, pool: Any, max_length: int
+) -> LookupAnswer:
+    size = configuration.group.block_size
+    answer = lookup(pool, max_length)
+    blocks = answer.hit_length // size
+    return LookupAnswer(blocks * size, [table[:blocks] for table in answer.tables])
+
+
+def a_unit_too_far(
+    configuration: Configuration, lookup: ReferenceFineLookup, pool: Any, max_length: int
+) -> LookupAnswer:
+    answer = lookup(pool, max_length)
+    return LookupAnswer(answer.hit_length + configuration.hash_block_size, answer.tables)
+
+
+def another_block(
+    _: Configuration, lookup: ReferenceFineLookup, pool: Any, max_length: int
+) -> LookupAnswer:
+    answer = lookup(pool, max_length)
+    tables = [[*table[:-1], pool.null_block] if table else [] for table in answer.tables]
+    return LookupAnswer(answer.hit_length, tables)
+
+
+def a_table_too_many(
+    _: Configuration, lookup: ReferenceFineLookup, pool: Any, max_length: int
+) -> LookupAnswer:
+    answer = lookup(pool, max_length)
+    return LookupAnswer(answer.hit_length, [*answer.tables, *answer.tables])
+
+
+def raises(*_: Any) -> LookupAnswer:
+    raise KeyError("a fault")
+
+
+FAULTS = {
+    "whole blocks only": (whole_blocks_only, {Divergence.LOST_HIT, Divergence.UNSOUND}),
+    "a unit too far": (a_unit_too_far, {Divergence.UNSOUND}),
+    "another block": (another_block, {Divergence.UNSOUND}),
+    "a table too many": (a_table_too_many, {Divergence.UNSOUND}),
+    "raises": (raises, {Divergence.CRASH}),
+}
+
+
+def test_the_reference_conforms() -> None:
+    judged = set()
+    for configuration in configurations(Profile.QUICK):
+        result = check_fine(ReferenceSubject(), configuration)
+        assert set(result.statuses.values()) <= {Status.PROVED}, configuration.describe()
+        if result.statuses:
+            judged.add((configuration.group.kind, configuration.group.eagle))
+            assert result.paths == result.states > 1000
+    assert judged == {(kind, eagle) for kind in FINE_KINDS for eagle in (False, True)}
+
+
+@pytest.mark.parametrize("kind", FINE_KINDS)
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_is_refuted(kind: GroupKind, name: str) -> None:
+    fault, ways = FAULTS[name]
+    result = check_fine(Faulty(fault), single_group(kind, 4, 1, None, False, 24))
+    assert result.statuses == {CLAIM: Status.REFUTED}
+    found = {Divergence(evidence.signature.divergence) for evidence in result.evidence}
+    assert found
+    assert found <= ways
+
+
+def test_a_finding_shrinks_and_shows_hash_blocks() -> None:
+    subject = Faulty(whole_blocks_only)
+    result = check_fine(subject, single_group(FULL, 16, 1, None, False, 24))
+    (evidence,) = smallest(result.evidence).values()
+    small = shrink(subject, evidence)
+    assert small.signature == evidence.signature
+    assert isinstance(small.configuration, Configuration)
+    assert (small.configuration.group.block_size, small.configuration.hash_block_size) == (2, 1)
+    shown = finding(small, "")
+    assert "may end on any hash block of 1 tokens; entered hash blocks: 0" in shown.given[1]
+    assert "spec hit" in shown.strip
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (CannotJudge("the lookup cannot be found"), Status.INCONCLUSIVE),
+        (None, Status.NOT_APPLICABLE),
+        (ReferenceFineLookup(single_group(FULL, 4, 1, None, False, 1)), Status.INCONCLUSIVE),
+    ],
+)
+def test_what_cannot_be_judged(answer: Any, status: Status) -> None:
+    class Subject(ReferenceSubject):
+        def fine_lookup(self, _: Configuration) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    result = check_fine(Subject(), single_group(MAMBA, 4, 1, None, False, 24))
+    assert result.statuses == {CLAIM: status}
+    assert result.detail

@@ -1,0 +1,98 @@
+"""The check of junctions: nothing on the reference, and each fault found."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from conformance.configurations import Configuration, Profile, configurations, single_group
+from conformance.findings import finding, smallest
+from conformance.junction_check import check_junctions
+from conformance.reference_history import ReferenceHistory
+from conformance.reference_subject import ReferenceSubject
+from conformance.shrinking import shrink
+from conformance.subjects import CannotJudge
+from spec.claims import Divergence, Status
+from spec.groups import GroupKind
+from spec.retention import SPARSE_KINDS, LookaheadHorizon
+
+SLIDING = GroupKind.SLIDING_WINDOW
+CLAIM = "retention_keeps_junctions"
+
+
+class Forgetful(ReferenceSubject):
+    """The reference, but what prompts are seen to share is not kept."""
+
+    def hits(
+        self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
+    ) -> list[int]:
+        history = ReferenceHistory(configuration, self.lookahead_horizon, interval, False)
+        return [history.serve(prompt) for prompt in prompts]
+
+
+def test_the_reference_conforms() -> None:
+    for configuration in configurations(Profile.QUICK):
+        result = check_junctions(ReferenceSubject(), configuration)
+        assert set(result.statuses.values()) <= {Status.PROVED}, configuration.describe()
+        assert bool(result.statuses) == (configuration.group.kind in SPARSE_KINDS)
+
+
+@pytest.mark.parametrize("policy", [LookaheadHorizon.CAPPED, LookaheadHorizon.HASHED])
+@pytest.mark.parametrize("eagle", [False, True])
+def test_the_third_prompt_hits_the_junction(policy: LookaheadHorizon, eagle: bool) -> None:
+    """And the second does not, but for what the interval keeps of the first."""
+    configuration = single_group(SLIDING, 2, 2, 4, eagle, 24)
+    prompts = [[*range(9), *range(first, first + 12)] for first in (100, 200, 300)]
+    for interval, hits in ((None, [0, 4, 4] if eagle else [0, 8, 8]),):
+        history = ReferenceHistory(configuration, policy, interval)
+        assert [history.serve(prompt) for prompt in prompts] == hits
+    history = ReferenceHistory(configuration, policy, 0)
+    assert [history.serve(prompt) for prompt in prompts] == [0, 0, 4 if eagle else 8]
+    history = ReferenceHistory(configuration, policy, 0, keeps_junctions=False)
+    assert [history.serve(prompt) for prompt in prompts] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", SPARSE_KINDS)
+@pytest.mark.parametrize("eagle", [False, True])
+def test_a_forgotten_junction_is_found(kind: GroupKind, eagle: bool) -> None:
+    window = 3 if kind is SLIDING else None
+    configuration = single_group(kind, 2, 2, window, eagle, 24)
+    result = check_junctions(Forgetful(), configuration)
+    assert result.statuses == {CLAIM: Status.REFUTED}
+    assert {e.signature.divergence for e in result.evidence} == {Divergence.LOST_HIT}
+    assert {e.signature.eagle for e in result.evidence} == {eagle}
+
+
+def test_a_finding_shrinks_and_tells_the_story() -> None:
+    result = check_junctions(Forgetful(), single_group(SLIDING, 4, 3, 9, True, 24))
+    for evidence in smallest(result.evidence).values():
+        small = shrink(Forgetful(), evidence)
+        assert small.signature == evidence.signature
+        assert small.size < evidence.size
+        shown = finding(small, "")
+        assert "three prompts" in shown.given[1]
+        assert "as under dense retention" in shown.spec
+        assert "spec hit" in shown.strip
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (CannotJudge("there is no manager"), Status.INCONCLUSIVE),
+        (None, Status.NOT_APPLICABLE),
+        ([0], Status.INCONCLUSIVE),
+        ([0, 0, 0], Status.INCONCLUSIVE),
+        (KeyError("a fault"), Status.REFUTED),
+    ],
+)
+def test_what_cannot_be_judged_and_what_crashes(answer: Any, status: Status) -> None:
+    class Subject(ReferenceSubject):
+        def hits(self, _: Any, prompts: Any, __: Any) -> Any:
+            crashes = isinstance(answer, KeyError) and len(prompts) > 1
+            if crashes or isinstance(answer, CannotJudge):
+                raise answer
+            return answer
+
+    result = check_junctions(Subject(), single_group(SLIDING, 2, 2, 3, True, 24))
+    assert result.statuses == {CLAIM: status}
+    assert result.detail or status is Status.REFUTED

@@ -1,0 +1,96 @@
+"""The real ``KVCacheManager``, serving prompts one after another."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from conformance.configurations import Configuration
+from conformance.subjects import CannotJudge
+from vllm_integration.inspection import attribute, call
+from vllm_integration.layouts import Layouts, check_taken_up
+
+_JUNCTION = "shared_prefix_boundary"
+
+
+class History:
+    """Prompts served by one ``KVCacheManager``, each looked up, computed and freed.
+
+    What the scheduler does between the calls is done here: chunks end on boundaries of the
+    alignment, where Mamba states are kept, and a prefix that lookup reports as shared is noted on
+    the request. The pool is large enough that nothing is evicted. ``manager`` is the target's
+    module ``kv_cache_manager``; ``request_of`` makes a ``Request`` of those tokens and hashes.
+    """
+
+    def __init__(
+        self,
+        manager: ModuleType,
+        layouts: Layouts,
+        request_of: Callable[[Sequence[int], list[bytes]], Any],
+    ) -> None:
+        self._module = manager
+        self._layouts = layouts
+        self._request_of = request_of
+
+    def notes_junctions(self) -> bool:
+        """Whether a request remembers a shared prefix that lookup found not kept."""
+        return hasattr(self._request_of([0], []), _JUNCTION)
+
+    def hits(
+        self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
+    ) -> list[int]:
+        """The hit of each prompt, in tokens, when they come in this order."""
+        manager = self._manager(configuration, prompts, interval)
+        return [self._serve(manager, configuration, prompt) for prompt in prompts]
+
+    def _serve(self, manager: Any, configuration: Configuration, prompt: Sequence[int]) -> int:
+        unit, align = configuration.hash_block_size, configuration.alignment
+        request = self._request_of(prompt, prefix_hashes(prompt, unit))
+        found, hit, *junction = manager.get_computed_blocks(request)
+        if junction:
+            setattr(request, _JUNCTION, junction[0])
+        computed, first = hit, True
+        while computed < len(prompt):
+            if hasattr(manager, "new_step_starts"):
+                manager.new_step_starts()
+            end = min((computed // align + 1) * align, len(prompt))
+            adopted = {"num_new_computed_tokens": hit, "new_computed_blocks": found}
+            slots = manager.allocate_slots(request, end - computed, **(adopted if first else {}))
+            if slots is None:
+                raise CannotJudge("allocate_slots finds no free blocks in a pool that has them")
+            request.num_computed_tokens = computed = end
+            first = False
+        manager.free(request)
+        return int(hit)
+
+    def _manager(
+        self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
+    ) -> Any:
+        groups = configuration.layout
+        longest = max(map(len, prompts))
+        blocks = sum(len(p) // g.block_size + 3 for p in prompts for g in groups)
+        with self._layouts.retention(interval):
+            manager = call(
+                attribute(self._module, "KVCacheManager"),
+                {
+                    "kv_cache_config": self._layouts.config(groups, 1 + blocks, interval),
+                    "max_model_len": longest + 1,
+                    "scheduler_block_size": configuration.alignment,
+                    "hash_block_size": configuration.hash_block_size,
+                    "enable_caching": True,
+                    "use_eagle": configuration.group.eagle,
+                },
+                "KVCacheManager",
+            )
+        check_taken_up(attribute(manager, "coordinator"), interval)
+        return manager
+
+
+def prefix_hashes(prompt: Sequence[int], unit: int) -> list[bytes]:
+    """A hash for each ``unit`` tokens that stands for the whole prefix up to there."""
+    running, hashes = hashlib.sha256(), []
+    for position, token in enumerate(prompt, 1):
+        running.update(b"%d " % token)
+        if position % unit == 0:
+            hashes.append(running.digest())
+    return hashes
