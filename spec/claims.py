@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from spec.attention import attends, reads_state, tail_blocks
+from spec.groups import alignment, drops_block, geometry, share_eagle, whole_blocks
 from spec.hits import (
     has_required_run,
     in_required_run,
@@ -24,11 +25,13 @@ from spec.hits import (
 from spec.mask import in_mask, next_boundary
 from spec.retention import (
     check_interval,
+    falls_on_boundaries,
     horizon,
     in_retained_mask,
     replay_boundary,
     sibling_boundary,
 )
+from spec.terms import is_multiple
 
 
 class Divergence(StrEnum):
@@ -115,7 +118,7 @@ CLAIMS: dict[str, Claim] = {
             "cached, too, and then dropped: a sliding window needs tail + 1 contiguous blocks. "
             "A Mamba state is never dropped.",
             divergence=Divergence.UNSOUND,
-            clauses=(in_required_run, run_end, required_run),
+            clauses=(in_required_run, run_end, required_run, share_eagle, drops_block),
             symbols=(*_LOOKUPS, "SlidingWindowManager._contiguous_blocks_for_hit"),
         ),
         Claim(
@@ -123,7 +126,16 @@ CLAIMS: dict[str, Claim] = {
             sentence="Lookup returns the longest valid hit, whatever is cached; over several "
             "groups the longest that is valid for every one of them.",
             divergence=Divergence.LOST_HIT,
-            clauses=(within_reach, valid_boundary, valid_hit, longest_valid_hit),
+            clauses=(
+                within_reach,
+                valid_boundary,
+                valid_hit,
+                longest_valid_hit,
+                alignment,
+                geometry,
+                whole_blocks,
+                is_multiple,
+            ),
             symbols=_LOOKUPS,
         ),
         Claim(
@@ -154,7 +166,7 @@ CLAIMS: dict[str, Claim] = {
             sentence="With a retention interval, a sibling hits at least what dense retention "
             "would give it, rounded down to the interval.",
             divergence=Divergence.LOST_HIT,
-            clauses=(check_interval, sibling_boundary, in_retained_mask),
+            clauses=(check_interval, falls_on_boundaries, sibling_boundary, in_retained_mask),
             symbols=_RETENTION,
         ),
         Claim(
