@@ -98,6 +98,31 @@ def _first_query_suffices(at: Interpretation, kind: GroupKind, first_slip: int =
     )
 
 
+def _never_ahead(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
+    query, token = at.integer("query"), at.integer("token")
+    *_, attends, sizes = _attending_group(at, kind, window_slip=0)
+    return Statement(
+        (*sizes, ("the query reads the token", attends(query, token))), token + slip <= query
+    )
+
+
+def _reads_itself(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
+    query = at.integer("query")
+    *_, attends, sizes = _attending_group(at, kind, window_slip=0)
+    return Statement(sizes, attends(query, query + slip))
+
+
+def _one_state(at: Interpretation, slip: int = 0) -> Statement:
+    length, token, other = at.integer("length"), at.integer("token"), at.integer("other")
+    return Statement(
+        (
+            ("resuming reads the state as of the token", attention.reads_state(length, token)),
+            ("and as of the other", attention.reads_state(length + slip, other)),
+        ),
+        (token == other) & (token < length) & (length <= token + 1),
+    )
+
+
 def _read_state_is_required(at: Interpretation, boundary_slip: int = 0) -> Statement:
     boundary, block, block_size = (at.integer(n) for n in ("boundary", "block", "block_size"))
     last_token = at.times(block + 1, block_size) - 1
@@ -172,7 +197,35 @@ def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
             ),
         ),
     )
+    yield Obligation(
+        case_name("one_state_is_read", MAMBA),
+        "Resuming reads the state as of one token, the last one of the hit.",
+        _one_state,
+        (
+            Mutant(
+                "longer_hit",
+                "That state is the one that a hit one token longer reads, too.",
+                partial(_one_state, slip=1),
+            ),
+        ),
+    )
     for kind in (FULL, SLIDING, CHUNKED):
+        yield Obligation(
+            case_name("no_query_reads_ahead", kind),
+            "A query reads no token after itself.",
+            partial(_never_ahead, kind=kind),
+            (Mutant("nor_itself", "Nor itself.", partial(_never_ahead, kind=kind, slip=1)),),
+        )
+        yield Obligation(
+            case_name("every_query_reads_itself", kind),
+            "A query reads its own token.",
+            partial(_reads_itself, kind=kind),
+            (
+                Mutant(
+                    "next_token", "So it does the next.", partial(_reads_itself, kind=kind, slip=1)
+                ),
+            ),
+        )
         sliding = kind is SLIDING
         yield Obligation(
             case_name("every_read_block_is_required", kind),

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from proofs import joint, scans
+from proofs import boundaries, joint, scans
 from proofs.cases import CASES, KINDS, any_group, case_name
 from proofs.interpretation import Interpretation
 from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
@@ -72,6 +72,24 @@ def _less_is_invalid(
         ),
         at.negation(without),
     )
+
+
+def _valid_is_complete(
+    at: Interpretation, kind: GroupKind, lookahead: int, boundary_slip: int = 0, reach: bool = True
+) -> Statement:
+    boundary, cap, horizon = (at.integer(n) for n in ("boundary", "cap", "horizon"))
+    group, sizes = any_group(at, kind, lookahead)
+    cached = at.block_set("cached")
+    valid = hits.valid_boundary(group, boundary, cap, horizon, cached, at)
+
+    def cached_if_required(block: Term) -> Formula:
+        required = hits.in_required_run(group, block, boundary + boundary_slip, at)
+        return at.implies(required, cached(block))
+
+    complete = at.for_all(0, hits.run_end(group, boundary), cached_if_required)
+    if reach:
+        complete &= hits.within_reach(group, boundary, cap, horizon)
+    return Statement((*sizes, ("the hit is not empty", 1 <= boundary)), valid == complete)
 
 
 def _reach_in_tokens(
@@ -200,6 +218,24 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
             ),
         )
         yield Obligation(
+            case_name("valid_hit_is_within_reach_and_complete", kind, lookahead),
+            "A hit is valid just when lookup may serve it and each block that it requires is "
+            "cached.",
+            partial(_valid_is_complete, **case),
+            (
+                Mutant(
+                    "earlier_boundary",
+                    "It is when each block is that the block edge before requires.",
+                    partial(_valid_is_complete, **case, boundary_slip=-1),
+                ),
+                Mutant(
+                    "out_of_reach",
+                    "It is whether or not lookup may serve it.",
+                    partial(_valid_is_complete, **case, reach=False),
+                ),
+            ),
+        )
+        yield Obligation(
             case_name("reach_in_blocks_is_reach_in_tokens", kind, lookahead),
             "With cap and lookahead horizon rounded down to blocks, lookup may serve just the "
             "hits that end within the cap and whose lookahead block ends within the horizon.",
@@ -252,6 +288,7 @@ def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
         )
     yield from scans.obligations(KINDS, any_group)
     yield from joint.obligations(KINDS, any_group)
+    yield from boundaries.obligations(KINDS, any_group)
 
 
 OBLIGATIONS = {"lookup_returns_longest_valid_hit": tuple(_lookup_returns_longest_valid_hit())}

@@ -10,7 +10,7 @@ from proofs.interpretation import Interpretation
 from proofs.obligation import Mutant, Obligation, Statement
 from spec import hits, mask
 from spec.groups import BlockGeometry, GroupKind
-from spec.terms import Term
+from spec.terms import Term, is_multiple
 
 
 def _altered(group: BlockGeometry, tail_slip: int = 0, **changes: Term) -> BlockGeometry:
@@ -43,7 +43,39 @@ def _reachable_is_kept(
     )
 
 
+def _next_is_the_first(at: Interpretation, slip: int = 0, strictly: bool = False) -> Statement:
+    block, lookahead, segment = (at.integer(n) for n in ("block", "lookahead", "segment"))
+    group = BlockGeometry(SLIDING, segment, 0, lookahead)
+    other = at.times(at.integer("other"), segment)
+    boundary = mask.next_boundary(group, block, at) + slip
+    return Statement(
+        (
+            ("a segment is at least one block", 1 <= segment),
+            ("the other is no empty hit", 1 <= at.integer("other")),
+            ("the run of the other ends after the block", block < hits.run_end(group, other)),
+        ),
+        (block < hits.run_end(group, boundary))
+        & (1 <= boundary)
+        & is_multiple(boundary, segment, at)
+        & (boundary + int(strictly) <= other),
+    )
+
+
 def _mask_keeps_every_reachable_block() -> Iterable[Obligation]:
+    yield Obligation(
+        "next_boundary_is_the_first",
+        "The next boundary after a block is a boundary whose run ends after it, and no earlier "
+        "boundary is.",
+        _next_is_the_first,
+        (
+            Mutant(
+                "block_after", "So is the block edge after it.", partial(_next_is_the_first, slip=1)
+            ),
+            Mutant(
+                "all_later", "All others are later.", partial(_next_is_the_first, strictly=True)
+            ),
+        ),
+    )
     for kind, lookahead in CASES:
         case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
         mutants = [
