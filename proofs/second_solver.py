@@ -15,6 +15,7 @@ import z3
 
 from proofs.interpretation import Bounded, Z3Interpretation
 from proofs.obligation import Mutant, Obligation, State, Theorem, refutation
+from spec.terms import Formula
 
 
 class Opinion(StrEnum):
@@ -52,10 +53,17 @@ class Query:
         return f"{comment}(set-info :status {self.expected})\n{self.text}"
 
 
-def obligation_query(claim: str, obligation: Obligation) -> Query:
-    """The question that proves an obligation when it has no model."""
+def obligation_query(
+    claim: str,
+    obligation: Obligation,
+    built: tuple[Z3Interpretation, list[Formula]] | None = None,
+) -> Query:
+    """The question that proves an obligation when it has no model.
+
+    Its formulas take a while to build; ``built`` are they when somebody has.
+    """
     about = {"claim": claim, "obligation": obligation.name, "sentence": obligation.sentence}
-    text = _smt2(obligation.state, obligation.interpretation)
+    text = _smt2(*(built or _built(obligation.state, obligation.interpretation)))
     return Query(Path(claim, f"{_slug(obligation.name)}.smt2"), about, "unsat", text)
 
 
@@ -68,7 +76,7 @@ def mutant_query(claim: str, obligation: Obligation, mutant: Mutant, bound: int)
         "false sentence": mutant.sentence,
         "numbers": f"0 to {bound}",
     }
-    text = _smt2(mutant.state, lambda: Bounded(bound))
+    text = _smt2(*_built(mutant.state, lambda: Bounded(bound)))
     name = f"{_slug(obligation.name)}.mutant.{_slug(mutant.name)}.smt2"
     return Query(Path(claim, name), about, "sat", text)
 
@@ -133,10 +141,16 @@ def ask(text: str, resource_limit: int) -> str:
     return answer[1]
 
 
-def _smt2(state: State, interpretation: Callable[[], Z3Interpretation]) -> str:
+def _built(
+    state: State, interpretation: Callable[[], Z3Interpretation]
+) -> tuple[Z3Interpretation, list[Formula]]:
     at = interpretation()
+    return at, refutation(state, at)
+
+
+def _smt2(at: Z3Interpretation, formulas: list[Formula]) -> str:
     solver = z3.SimpleSolver(ctx=at.context)
-    solver.add(refutation(state, at))
+    solver.add(formulas)
     preamble, status, body = solver.to_smt2().partition("(set-info :status unknown)\n")
     if not status:
         raise SecondSolverError(f"Z3 prints something else than expected: {preamble[:200]}")
