@@ -1,8 +1,8 @@
 """Boundaries in tokens are boundaries in blocks, in every one of any number of groups.
 
 ``length``, ``alignment``, ``cap``, ``horizon``, ``given`` and ``returned`` are in tokens,
-``count`` is a number of segments or, for the alignment itself, of alignments; ``share`` is what
-one block or segment counts in the unit that is asked about.
+``count`` is in segments and in alignments, ``share`` is the alignment in blocks of a group, and
+``edges`` is the set of lengths that are a block edge in every group.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,8 +15,8 @@ from spec.groups import GroupKind, whole_blocks
 from spec.terms import Formula, Term, is_multiple
 
 _SOME_BLOCK = "a block holds at least one token"
+_SOME_SHARE = "the alignment holds at least one block of the group"
 _SOME_ALIGNMENT = "the alignment is at least one token"
-_CALLED_EDGE = "a length that is a block edge in every group is one of the common edges"
 
 
 def _difference_of_edges(at: Interpretation, slip: int = 0) -> Statement:
@@ -25,7 +25,7 @@ def _difference_of_edges(at: Interpretation, slip: int = 0) -> Statement:
     alignment = at.times(share, block_size)
     less = at.times(edge, block_size) - at.times(count, alignment)
     return Statement(
-        ((_SOME_BLOCK, 1 <= block_size),),
+        ((_SOME_BLOCK, 1 <= block_size), (_SOME_SHARE, 1 <= share)),
         less == at.times(edge - at.times(count, share) - slip, block_size),
     )
 
@@ -34,7 +34,7 @@ def _alignments_are_edges(at: Interpretation, slip: int = 0) -> Statement:
     count, share, block_size = (at.integer(n) for n in ("count", "share", "block_size"))
     length = at.times(count, at.times(share, block_size))
     return Statement(
-        ((_SOME_BLOCK, 1 <= block_size),),
+        ((_SOME_BLOCK, 1 <= block_size), (_SOME_SHARE, 1 <= share)),
         at.times(at.times(count + slip, share), block_size) == length,
     )
 
@@ -114,15 +114,13 @@ def _length_in_blocks(at: Interpretation, slip: int = 0) -> Statement:
 
 
 def _conditions_in_tokens(
-    at: Interpretation, kind: GroupKind, any_group: AnyGroup, rounded_up: bool = False
+    at: Interpretation, kind: GroupKind, any_group: AnyGroup, slip: int = 0
 ) -> Statement:
     lookahead, block_size = at.integer("lookahead"), at.integer("block_size")
     group, sizes = any_group(at, kind, lookahead)
     given, horizon = at.integer("given"), at.integer("horizon")
     found, other = at.integer("boundary"), at.integer("other")
-    cap_blocks = at.ceil_div(given, block_size) if rounded_up else None
-    if cap_blocks is None:
-        cap_blocks = whole_blocks(given, block_size, at)
+    cap_blocks = whole_blocks(given, block_size, at) + slip
 
     def valid(boundary: Term) -> Formula:
         blocks = whole_blocks(horizon, block_size, at)
@@ -230,9 +228,9 @@ def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obl
             state,
             (
                 Mutant(
-                    "rounded_up",
-                    "So it does given a candidate rounded up to blocks.",
-                    partial(state, rounded_up=True),
+                    "one_block_more",
+                    "So it does given one block more than the candidate holds.",
+                    partial(state, slip=1),
                 ),
             ),
         )

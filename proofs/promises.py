@@ -79,7 +79,10 @@ def _intervals_fall_on_boundaries(at: Interpretation, slip: int = 0) -> Statemen
     count, share, alignment = (at.integer(n) for n in ("count", "interval", "alignment"))
     multiple = at.times(count, at.times(share, alignment))
     return Statement(
-        (("the alignment is at least one token", 1 <= alignment),),
+        (
+            ("the alignment is at least one token", 1 <= alignment),
+            ("the interval is at least one alignment", 1 <= share),
+        ),
         multiple == at.times(at.times(count, share) + slip, alignment),
     )
 
