@@ -3,7 +3,7 @@
 Read in this order: `interpretation` (the spec's terms as Z3 sees them), `obligation` (what is to
 be proved), `lemmas` (the facts on products that proofs assume), `cases` (any group of each kind),
 `attention`, `need`, `lookup`, `masks` and `retention` (the obligations of each claim), with
-`sharing` (who drops a block for EAGLE), `scans` (the reference's lookup finds the longest valid
+`dropping` (who drops a block for EAGLE), `scans` (the reference's lookup finds the longest valid
 hit), `joint` (so do several groups together), `boundaries` (in tokens and in blocks), `promises`
 (of retention) and `histories` (of requests), `theorems` (one for each claim of the spec),
 `second_solver` (the same in SMT-LIB, and what cvc5 says) and `prover` (runs them).

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from proofs import sharing
+from proofs import dropping
 from proofs.cases import (
     CHUNKED,
     FULL,
@@ -99,7 +99,7 @@ def _run_is_exact(
 
 
 def _eagle_needs_tail_plus_one() -> Iterable[Obligation]:
-    yield from sharing.obligations()
+    yield from dropping.obligations()
     for kind, near_start, where, run in (
         (SLIDING, False, "tail", "the tail"),
         (SLIDING, True, "tail_cut_at_the_start", "every block"),
