@@ -3,7 +3,7 @@
 from proofs.interpretation import Interpretation
 from proofs.obligation import Hypotheses
 from spec.groups import BlockGeometry, Group, GroupKind, geometry
-from spec.terms import Term
+from spec.terms import Formula, Term
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
 CHUNKED, MAMBA = GroupKind.CHUNKED_LOCAL, GroupKind.MAMBA
@@ -53,3 +53,8 @@ def any_group(
     tail = at.integer("tail")
     some_tail = ("a tail is not negative", 0 <= tail)
     return BlockGeometry(kind, segment, tail, lookahead), (some_segment, some_tail)
+
+
+def holds_token(at: Interpretation, block: Term, token: Term, block_size: Term) -> Formula:
+    """Whether the block is the one that holds the token."""
+    return (at.times(block, block_size) <= token) & (token < at.times(block + 1, block_size))

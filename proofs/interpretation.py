@@ -12,6 +12,7 @@ A statement is written once against `Interpretation` and is read in four ways:
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Protocol
 
 import z3
@@ -49,11 +50,10 @@ def one_is_neutral(at: Interpretation, unit: Term, one: int = 1) -> Formula:
 def products_keep_order_of_sums(
     at: Interpretation, left: Term, right: Term, other: Term, unit: Term
 ) -> Formula:
-    """As ``left + right`` compares with ``other``, so do their products, for ``unit >= 1``."""
-    together, product = at.times(left, unit) + at.times(right, unit), at.times(other, unit)
-    return at.implies(left + right <= other, together <= product) & at.implies(
-        other <= left + right, product <= together
-    )
+    """As ``left + right`` compares with ``other``, so do their products, if ``unit >= 1``."""
+    together, another = at.times(left, unit) + at.times(right, unit), at.times(other, unit)
+    kept = at.implies(left + right <= other, together <= another)
+    return at.implies(1 <= unit, kept & at.implies(other <= left + right, another <= together))
 
 
 @dataclass(frozen=True)
@@ -224,12 +224,16 @@ class Abstract(Z3Interpretation):
         integers = z3.IntSort(self.context)
         self._product = z3.Function("times", integers, integers, integers)
         self._products: dict[tuple[int, int], tuple[Term, Term, Term]] = {}
+        # Built once and filled in by Z3: in Python each axiom would take a hundred times as long.
+        self._of_sums = tuple(self.integer(name) for name in ("left", "right", "other", "unit"))
+        self._order_of_sums = products_keep_order_of_sums(self, *self._of_sums)
+        self._products.clear()
 
     def assumptions(self) -> list[Formula]:
         """The quotients' definitions, and the axioms of products at the products named.
 
         Sums are of a number or a count rounded up, and any other count. Nothing else is needed
-        so far, and building all sums would take most of the time.
+        so far, and all sums would take most of the time.
         """
         axioms: list[Formula] = []
         rounded_up = {
@@ -239,16 +243,13 @@ class Abstract(Z3Interpretation):
         }
         for key, unit in {unit.get_id(): unit for _, unit, _ in self._products.values()}.items():
             self.times(0, unit)
-            facts = [one_is_neutral(self, unit)]
+            axioms.append(z3.Implies(unit >= 1, one_is_neutral(self, unit)))
             counts = [self._products[name][0] for name in self._products if name[1] == key]
-            facts += [
-                products_keep_order_of_sums(self, left, right, other, unit)
-                for left in counts
-                if z3.is_int_value(left) or left.get_id() in rounded_up
-                for right in counts
-                for other in counts
-            ]
-            axioms.append(z3.Implies(unit >= 1, z3.And(facts)))
+            some = [c for c in counts if z3.is_int_value(c) or c.get_id() in rounded_up]
+            sums = {frozenset((a.get_id(), b.get_id())): (a, b) for a in some for b in counts}
+            for (left, right), other in product(sums.values(), counts):
+                values = zip(self._of_sums, (left, right, other, unit), strict=True)
+                axioms.append(z3.substitute(self._order_of_sums, *values))
         return super().assumptions() + axioms
 
     def times(self, count: Term, unit: Term) -> Term:
@@ -274,6 +275,10 @@ class Bounded(Z3Interpretation):
         self._bound = bound
         self._integers: dict[str, Term] = {}
         self._members: dict[str, list[Term]] = {}
+        count, unit = (z3.Var(place, z3.IntSort(self.context)) for place in (0, 1))
+        self._times = count * bound
+        for value in range(1, bound):
+            self._times = z3.If(unit == value, count * value, self._times)
 
     def integer(self, name: str) -> Term:
         """A Z3 integer from 0 to the bound. The ones named first are made smallest first."""
@@ -288,29 +293,28 @@ class Bounded(Z3Interpretation):
         members = self._members.setdefault(
             name, [z3.Bool(f"{name}_{block}", self.context) for block in range(self._bound + 1)]
         )
-        return lambda block: z3.Or(
-            [(block == number) & member for number, member in enumerate(members)]
-        )
+        asked = z3.Var(0, z3.IntSort(self.context))
+        contains = z3.Or([(asked == number) & member for number, member in enumerate(members)])
+        return lambda block: z3.substitute_vars(contains, self._term(block))
 
     def times(self, count: Term, unit: Term) -> Term:
         """A case for each value of the unit, which keeps the product linear."""
         count, unit = self._term(count), self._term(unit)
         self._assumptions += [1 <= unit, unit <= self._bound]
-        product = count * self._bound
-        for value in range(1, self._bound):
-            product = z3.If(unit == value, count * value, product)
-        return product
+        return z3.substitute_vars(self._times, count, unit)
 
     def for_all(self, start: Term, end: Term, holds: Callable[[Term], Formula]) -> Formula:
         """A conjunction over the blocks from 0 to the bound."""
         start, end = self._term(start), self._term(end)
         self._assumptions += [0 <= start, end <= self._bound + 1]
-        return z3.And(
-            [
-                z3.Implies((start <= number) & (number < end), holds(self._term(number)))
-                for number in range(self._bound + 1)
-            ]
-        )
+        index = z3.FreshInt("index", self.context)
+        known = len(self._assumptions)
+        body = z3.Implies((start <= index) & (index < end), holds(index))
+        at_any = self._assumptions[known:]
+        del self._assumptions[known:]
+        numbers = [self._term(number) for number in range(self._bound + 1)]
+        self._assumptions += [z3.substitute(a, (index, n)) for a in at_any for n in numbers]
+        return z3.And([z3.substitute(body, (index, number)) for number in numbers])
 
     def sizes(self) -> list[Term]:
         """What a minimal model minimises, the most important first. It leaves no choice."""

@@ -3,17 +3,19 @@
 The groups' lookups shrink a candidate in turn, round after round, until a round leaves it as it
 was (`reference.joint`). Each obligation speaks of one arbitrary group, so it holds for each of
 any number. Conditions on its lookup are the hypotheses; dropping any one of them is a mutant.
-That each group's lookup meets them is what the rest of `lookup_returns_longest_valid_hit` says,
-where what is valid must be the same for every candidate: `candidate_only_caps_a_group`. Lengths
-may be in any unit. Names of unknowns: ``start`` and ``end`` are the candidate before and after a
-round, ``given`` and ``returned`` that of one lookup in it.
+That each group's lookup meets them is what `lookup_returns_longest_valid_hit` says, where what is
+valid must be the same for every candidate: `candidate_only_caps_a_group`. Lengths may be in any
+unit. Names of unknowns: ``start`` and ``end`` are the candidate before and after a round,
+``given`` and ``returned`` that of one lookup in it.
 """
 
 from collections.abc import Iterable
 from functools import partial
 
+from proofs import policies
+from proofs.cases import KINDS, any_group
 from proofs.interpretation import Interpretation
-from proofs.obligation import AnyGroup, Hypotheses, Mutant, Obligation, Statement
+from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
 from spec import hits
 from spec.groups import GroupKind
 from spec.terms import Term
@@ -113,7 +115,7 @@ def _monotone(at: Interpretation, without: str = "", slip: int = 0) -> Statement
 
 
 def _candidate_only_caps(
-    at: Interpretation, kind: GroupKind, any_group: AnyGroup, horizon_shrinks: bool = False
+    at: Interpretation, kind: GroupKind, horizon_shrinks: bool = False
 ) -> Statement:
     lookahead = at.integer("lookahead")
     group, sizes = any_group(at, kind, lookahead)
@@ -133,24 +135,42 @@ def _candidate_only_caps(
     )
 
 
-def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obligation]:
-    """That the iteration ends, and at the longest hit that is valid for every group."""
-    for kind in kinds:
+def _ends_at_a_valid_hit() -> Iterable[Obligation]:
+    for kind in KINDS:
         yield Obligation(
             f"candidate_only_caps_a_group[{kind}]",
             "A hit that a group may serve within the candidate is one that it may serve within "
             "the cap and that is no longer than the candidate, if the lookahead horizon stays.",
-            partial(_candidate_only_caps, kind=kind, any_group=any_group),
+            partial(_candidate_only_caps, kind=kind),
             (
                 Mutant(
                     "horizon_shrinks",
                     "It is when the candidate is the horizon, too.",
-                    partial(
-                        _candidate_only_caps, kind=kind, any_group=any_group, horizon_shrinks=True
-                    ),
+                    partial(_candidate_only_caps, kind=kind, horizon_shrinks=True),
                 ),
             ),
         )
+    yield Obligation(
+        "the_last_round_ends_at_a_valid_hit",
+        "What a round leaves as it was is valid for each group. With the above it is the longest "
+        "common hit.",
+        _ends,
+        (
+            Mutant(
+                "not_valid",
+                "It is when lookup may return a hit that is not valid.",
+                partial(_ends, without=VALID),
+            ),
+            Mutant(
+                "lookup_lengthens",
+                "It is when lookup may return more than it is given.",
+                partial(_ends, without=NOT_LONGER),
+            ),
+        ),
+    )
+
+
+def _ends_at_the_longest() -> Iterable[Obligation]:
     yield Obligation(
         "no_common_hit_is_longer_at_the_start",
         "No hit that lookup may serve is longer than the first candidate, the cap.",
@@ -195,24 +215,6 @@ def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obl
         ),
     )
     yield Obligation(
-        "the_last_round_ends_at_a_valid_hit",
-        "What a round leaves as it was is valid for each group. With the above it is the longest "
-        "common hit.",
-        _ends,
-        (
-            Mutant(
-                "not_valid",
-                "It is when lookup may return a hit that is not valid.",
-                partial(_ends, without=VALID),
-            ),
-            Mutant(
-                "lookup_lengthens",
-                "It is when lookup may return more than it is given.",
-                partial(_ends, without=NOT_LONGER),
-            ),
-        ),
-    )
-    yield Obligation(
         "lookups_are_monotone",
         "Given a longer candidate, lookup returns no shorter hit. This follows, so it is no "
         "further condition.",
@@ -230,3 +232,11 @@ def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obl
             ),
         ),
     )
+    yield from policies.no_margin()
+
+
+OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
+    "common_hit_is_valid_for_every_group": tuple(_ends_at_a_valid_hit()),
+    "common_hit_is_the_longest": tuple(_ends_at_the_longest()),
+}
+"""The obligations of each claim on the hit of several groups, by its name."""

@@ -25,6 +25,7 @@ from proofs.obligation import Obligation, State, Theorem, refutation
 from proofs.second_solver import Opinion, available, obligation_query, opinion
 from proofs.theorems import THEOREMS
 from spec.claims import Status
+from spec.terms import Formula
 
 
 class ReplayError(Exception):
@@ -94,7 +95,10 @@ class Solver:
     ) -> tuple[bool, str]:
         """Whether the statement is proved, and Z3's reason if not."""
         at = interpretation()
-        formulas = refutation(state, at)
+        return self.contradict(refutation(state, at), at)
+
+    def contradict(self, formulas: list[Formula], at: Z3Interpretation) -> tuple[bool, str]:
+        """Whether the formulas contradict each other, and Z3's reason if that is not known."""
         solver = self._solver(at)
         # Counterexamples come from `small_model`; without them a false statement ends soon.
         solver.set("mbqi", False)
@@ -107,10 +111,22 @@ class Solver:
     def small_model(self, state: State, broken: bool) -> tuple[Model | None, str]:
         """A model of the hypotheses, or the minimal one of all but the conclusion.
 
-        A reason if there is none. Each size is made as small as it can be by bisection, the most
-        important first.
+        A reason if there is none. What has a model within half the bound is not looked for beyond
+        it: nearly everything has, and it takes half the time.
         """
-        at = Bounded(self._settings.bound)
+        bound = self._settings.bound
+        for upper in (bound // 2, bound):
+            model, reason = self._model_up_to(upper, state, broken)
+            if model is not None or reason:
+                return model, reason
+        return None, f"no model has all sizes and blocks up to {bound}"
+
+    def _model_up_to(self, bound: int, state: State, broken: bool) -> tuple[Model | None, str]:
+        """The same within the bound, without a reason if there is none in it.
+
+        Each size is made as small as it can be by bisection, the most important first.
+        """
+        at = Bounded(bound)
         statement = state(at)
         solver = self._solver(at)
         solver.add(at.assumptions())
@@ -133,10 +149,7 @@ class Solver:
                 else:
                     low = middle + 1
             solver.add(size <= low)
-        if solution is None:
-            bound = f"no model has all sizes and blocks up to {self._settings.bound}"
-            return None, reason or bound
-        return at.read(solution), ""
+        return (None if solution is None else at.read(solution)), reason
 
     def _solver(self, at: Z3Interpretation) -> z3.Solver:
         solver = z3.SimpleSolver(ctx=at.context)
@@ -191,9 +204,13 @@ def prove_obligation(claim: str, obligation: Obligation, settings: Settings) -> 
     """
     start = time.perf_counter()
     solver = Solver(settings)
-    result = _judge(ProofResult(claim, obligation.name, Status.INCONCLUSIVE), obligation, solver)
+    at = obligation.interpretation()
+    formulas = refutation(obligation.state, at)
+    proved, reason = solver.contradict(formulas, at)
+    result = ProofResult(claim, obligation.name, Status.INCONCLUSIVE)
+    result = _judge(result, obligation, solver, None if proved else reason)
     if result.status is Status.PROVED and available():
-        query = obligation_query(claim, obligation)
+        query = obligation_query(claim, obligation, (at, formulas))
         result = replace(result, second_opinion=opinion(query, settings.second_resource_limit))
     return replace(
         result,
@@ -202,12 +219,13 @@ def prove_obligation(claim: str, obligation: Obligation, settings: Settings) -> 
     )
 
 
-def _judge(result: ProofResult, obligation: Obligation, solver: Solver) -> ProofResult:
-    proved, reason = solver.proves(obligation.state, obligation.interpretation)
-    if not proved:
+def _judge(
+    result: ProofResult, obligation: Obligation, solver: Solver, not_proved: str | None
+) -> ProofResult:
+    if not_proved is not None:
         counterexample, no_model = solver.small_model(obligation.state, broken=True)
         if counterexample is None:
-            return replace(result, detail=f"not proved ({reason}), not refuted ({no_model})")
+            return replace(result, detail=f"not proved ({not_proved}), not refuted ({no_model})")
         replay(obligation.state, counterexample, broken=True)
         return replace(
             result,

@@ -1,78 +1,24 @@
-"""The theorems on retention, in the style of `proofs.theorems`.
+"""What sparse retention keeps, in the style of `proofs.theorems`.
 
-``length``, ``cap``, ``horizon``, ``lookahead_tokens`` and ``alignment`` are in tokens; ``count``
-is in segments, ``interval`` in segments from one sibling boundary to the next.
+``interval`` is in segments from one sibling boundary to the next; ``resend``, ``extension`` and
+``junction`` are boundaries in blocks. A junction is promised as a prompt of its own is: by one
+boundary more.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import product
 
+from proofs import histories, promises
 from proofs.cases import CASES, any_group, case_name
 from proofs.interpretation import Interpretation
 from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from spec import hits, retention
+from spec import hits, mask, retention
 from spec.groups import BlockGeometry, GroupKind
-from spec.terms import Term
+from spec.terms import Formula, Term
 
 _SPARSE = tuple((kind, n) for kind, n in CASES if kind in retention.SPARSE_KINDS)
-
-
-def _replayed(at: Interpretation, slip: int) -> tuple[Term, Term, Hypotheses]:
-    """Any hit that lookup may serve with everything cached, and the replay boundary."""
-    length, alignment = at.integer("length"), at.integer("alignment")
-    cap, horizon = at.integer("cap"), at.integer("horizon")
-    lookahead = at.integer("lookahead_tokens")
-    boundary = retention.replay_boundary(cap, horizon, lookahead + slip, alignment, at)
-    hypotheses = (
-        ("the alignment is at least one token", 1 <= alignment),
-        ("a lookahead is not negative", 0 <= lookahead),
-        ("a hit is not negative", 0 <= length),
-        ("a hit ends on a boundary", at.multiple_at_most(length, alignment) == length),
-        ("the hit stays within the cap", length <= cap),
-        ("its lookahead stays within the horizon", length + lookahead <= horizon),
-    )
-    return length, boundary, hypotheses
-
-
-def _no_hit_is_longer(at: Interpretation, slip: int = 0) -> Statement:
-    length, boundary, hypotheses = _replayed(at, slip)
-    return Statement(hypotheses, length <= boundary)
-
-
-def _it_can_be_served(at: Interpretation, slip: int = 0) -> Statement:
-    alignment, lookahead = at.integer("alignment"), at.integer("lookahead_tokens")
-    cap, horizon = at.integer("cap"), at.integer("horizon")
-    boundary = retention.replay_boundary(cap, horizon, lookahead + slip, alignment, at)
-    return Statement(
-        (
-            ("the alignment is at least one token", 1 <= alignment),
-            ("a lookahead is not negative", 0 <= lookahead),
-            ("there is a hit", 1 <= boundary),
-        ),
-        (at.multiple_at_most(boundary, alignment) == boundary)
-        & (boundary <= cap)
-        & (boundary + lookahead <= horizon),
-    )
-
-
-def _promised_run_is_kept(
-    at: Interpretation, kind: GroupKind, lookahead: int, which: int, kept_lookahead: int
-) -> Statement:
-    block = at.integer("block")
-    group, sizes = any_group(at, kind, lookahead)
-    replays = [at.integer("resend"), at.integer("extension")]
-    required = hits.in_required_run(group, block, replays[which], at)
-    masked = replace(group, lookahead=kept_lookahead)
-    return Statement(
-        (
-            *sizes,
-            ("the hit is not empty", 1 <= replays[which]),
-            ("the block is in its required run", required),
-        ),
-        retention.in_retained_mask(masked, block, replays, None, at),
-    )
 
 
 def _with_interval(
@@ -81,146 +27,181 @@ def _with_interval(
     """Any group, with any retention interval in blocks."""
     group, sizes = any_group(at, kind, lookahead)
     interval = at.times(at.integer("interval"), group.segment)
-    return group, interval, (*sizes, ("the interval is positive", 1 <= at.integer("interval")))
+    return group, interval, (*sizes, ("the interval is at least one block", 1 <= interval))
 
 
-def _sibling_boundary_is_kept(
-    at: Interpretation, kind: GroupKind, lookahead: int, kept_lookahead: int
+def _promised(
+    at: Interpretation, kind: GroupKind, lookahead: int, siblings: bool
+) -> tuple[BlockGeometry, list[Term], Term | None, Hypotheses]:
+    """Any group, the boundaries of a resend, an extension and a junction, and any interval."""
+    group, interval, hypotheses = _with_interval(at, kind, lookahead)
+    replays = [at.integer(name) for name in ("resend", "extension", "junction")]
+    return group, replays, interval if siblings else None, hypotheses
+
+
+def _every_promised_run_is_kept(
+    at: Interpretation, kind: GroupKind, lookahead: int, siblings: bool, kept_lookahead: int
 ) -> Statement:
-    block, boundary, resend = at.integer("block"), at.integer("boundary"), at.integer("resend")
-    group, interval, sizes = _with_interval(at, kind, lookahead)
-    rounded = at.multiple_at_most(boundary, interval)
+    block, boundary = at.integer("block"), at.integer("boundary")
+    group, (resend, *others), interval, hypotheses = _promised(at, kind, lookahead, siblings)
+    promised = boundary == resend
+    for replay in others:
+        promised |= boundary == replay
+    if interval is not None:
+        promised |= boundary == at.times(at.integer("count"), interval)
+    required = hits.in_required_run(group, block, boundary, at)
     masked = replace(group, lookahead=kept_lookahead)
     return Statement(
         (
-            *sizes,
-            ("the interval is at least one block", 1 <= interval),
-            ("the rounded hit is not empty", 1 <= rounded),
-            ("the block is in its required run", hits.in_required_run(group, block, rounded, at)),
+            *hypotheses,
+            ("the boundary is one of the promised", promised),
+            ("the hit is not empty", 1 <= boundary),
+            ("the block is in its required run", required),
         ),
-        retention.in_retained_mask(masked, block, [resend], interval, at),
+        retention.in_retained_mask(masked, block, [resend, *others], interval, at),
     )
 
 
-def _rounded_hit_asks_less(at: Interpretation, slip: int = 0) -> Statement:
-    boundary, interval = at.integer("boundary"), at.integer("interval")
-    lookahead, shared = at.integer("lookahead"), at.integer("shared")
-    rounded = at.multiple_at_most(boundary, interval) + slip
-    return Statement(
-        (
-            ("the interval is at least one block", 1 <= interval),
-            ("the dense hit and its lookahead are shared", boundary + lookahead <= shared),
-        ),
-        (rounded <= boundary) & (rounded + lookahead <= shared),
-    )
-
-
-def _kept_is_promised(
-    at: Interpretation, kind: GroupKind, lookahead: int, mask_lookahead: int
+def _no_kept_block_can_be_spared(
+    at: Interpretation, kind: GroupKind, lookahead: int, siblings: bool, mask_lookahead: int
 ) -> Statement:
-    block, resend, extension = (at.integer(n) for n in ("block", "resend", "extension"))
+    block = at.integer("block")
+    group, replays, interval, hypotheses = _promised(at, kind, lookahead, siblings)
+    masked, cached = replace(group, lookahead=mask_lookahead), at.block_set("cached")
+    kept = retention.in_retained_mask(masked, block, replays, interval, at)
+
+    def loses(boundary: Term) -> Formula:
+        without = hits.has_required_run(group, boundary, lambda i: cached(i) & (i != block), at)
+        return (1 <= boundary) & at.negation(without)
+
+    first, *others = replays
+    if interval is not None:  # The sibling that shows it: the first whose run ends after the block.
+        others.append(retention.sibling_boundary(group, block, interval, at))
+    lost = loses(first)
+    for boundary in others:
+        lost |= loses(boundary)
+    return Statement(
+        (*hypotheses, ("the block is kept", kept), ("it is cached", cached(block))), lost
+    )
+
+
+def _retained_is_in_the_mask(
+    at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
+) -> Statement:
+    block = at.integer("block")
     group, interval, sizes = _with_interval(at, kind, lookahead)
-    masked = replace(group, lookahead=mask_lookahead)
-    # The sibling boundary that shows it: the first whose run ends after the block.
+    replays = [at.times(at.integer(n), group.segment) + slip for n in ("resend", "extension")]
     sibling = retention.sibling_boundary(group, block, interval, at)
+    in_segments = at.times(at.integer("sibling"), group.segment)
     return Statement(
         (
             *sizes,
-            ("the interval is at least one block", 1 <= interval),
+            ("what falls on the interval is a boundary: see multiples", sibling == in_segments),
             (
-                "the block is kept",
-                retention.in_retained_mask(masked, block, [resend, extension], interval, at),
+                "the block is kept under sparse retention",
+                retention.in_retained_mask(group, block, replays, interval, at),
             ),
         ),
-        (hits.in_required_run(group, block, resend, at) & (1 <= resend))
-        | (hits.in_required_run(group, block, extension, at) & (1 <= extension))
-        | (hits.in_required_run(group, block, sibling, at) & (1 <= sibling)),
+        mask.in_mask(group, block, at),
     )
+
+
+def _not_thinned_out(
+    at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
+) -> Statement:
+    block = at.integer("block")
+    group, replays, interval, hypotheses = _promised(at, kind, lookahead, True)
+    kept = retention.in_retained_mask(group, block + slip, replays, interval, at)
+    return Statement(hypotheses, kept == mask.in_mask(group, block, at))
+
+
+def _with_and_without(
+    what: str, state: Callable[..., Statement], siblings: Iterable[bool]
+) -> Iterable[tuple[str, partial[Statement], int]]:
+    """Each case with and without an interval: its name, its statement and its lookahead."""
+    for (kind, lookahead), promised in product(_SPARSE, siblings):
+        name = case_name(what, kind, lookahead)
+        if promised:
+            name = f"{name[:-1]}, with an interval]"
+        case = partial(state, kind=kind, lookahead=lookahead, siblings=promised)
+        yield name, case, lookahead
+
+
+def _run_is_kept(siblings: bool) -> Iterable[Obligation]:
+    for name, state, lookahead in _with_and_without(
+        "every_promised_run_is_kept", _every_promised_run_is_kept, (siblings,)
+    ):
+        yield Obligation(
+            name,
+            "Each block in the required run of a promised boundary is kept, be it a resend's, an "
+            "extension's or a junction's"
+            + (", or one that falls on the interval." if siblings else "."),
+            partial(state, kept_lookahead=lookahead),
+            (
+                Mutant(
+                    "another_lookahead",
+                    "A mask with another lookahead keeps it, too.",
+                    partial(state, kept_lookahead=lookahead - 1),
+                ),
+            ),
+        )
 
 
 def _retention_keeps_resends_and_extensions() -> Iterable[Obligation]:
-    yield Obligation(
-        "no_replay_hits_more",
-        "No resend or extension hits more than the replay boundary, whatever is cached.",
-        _no_hit_is_longer,
-        (
-            Mutant(
-                "lookahead_too_long",
-                "Nor more than that of a longer lookahead.",
-                partial(_no_hit_is_longer, slip=1),
-            ),
-        ),
-    )
-    yield Obligation(
-        "replay_boundary_can_be_served",
-        "The replay boundary is a boundary within cap and horizon.",
-        _it_can_be_served,
-        (
-            Mutant(
-                "lookahead_too_short",
-                "So is that of a shorter lookahead.",
-                partial(_it_can_be_served, slip=-1),
-            ),
-        ),
-    )
-    for (kind, lookahead), (which, what) in product(_SPARSE, enumerate(("resend", "extension"))):
-        state = partial(_promised_run_is_kept, kind=kind, lookahead=lookahead, which=which)
+    yield from promises.replays()
+    yield from _run_is_kept(siblings=False)
+    for kind, lookahead in CASES:
+        if kind in retention.SPARSE_KINDS:
+            continue
+        state = partial(_not_thinned_out, kind=kind, lookahead=lookahead)
         yield Obligation(
-            case_name(f"run_of_{what}_is_kept", kind, lookahead),
-            f"Each block in the required run of the {what}'s boundary is kept.",
-            partial(state, kept_lookahead=lookahead),
+            case_name("dense_mask_stays", kind, lookahead),
+            "Of a kind that is not thinned out, sparse retention keeps just the dense mask.",
+            state,
             (
                 Mutant(
-                    "another_lookahead",
-                    "A mask with another lookahead keeps it, too.",
-                    partial(state, kept_lookahead=lookahead - 1),
+                    "block_before",
+                    "It keeps just the block before each one of it.",
+                    partial(state, slip=-1),
                 ),
             ),
         )
+    yield from histories.obligations()
 
 
 def _retention_keeps_siblings() -> Iterable[Obligation]:
-    yield Obligation(
-        "rounded_hit_asks_less",
-        "A hit rounded down to the interval is no longer than the dense one and needs no more "
-        "of the shared prefix.",
-        _rounded_hit_asks_less,
-        (
-            Mutant(
-                "one_block_more",
-                "Nor does a hit one block longer.",
-                partial(_rounded_hit_asks_less, slip=1),
-            ),
-        ),
-    )
-    for kind, lookahead in _SPARSE:
-        state = partial(_sibling_boundary_is_kept, kind=kind, lookahead=lookahead)
-        yield Obligation(
-            case_name("run_of_rounded_hit_is_kept", kind, lookahead),
-            "Each block in the required run of a hit rounded down to the interval is kept.",
-            partial(state, kept_lookahead=lookahead),
-            (
-                Mutant(
-                    "another_lookahead",
-                    "A mask with another lookahead keeps it, too.",
-                    partial(state, kept_lookahead=lookahead - 1),
-                ),
-            ),
-        )
+    yield from promises.siblings()
+    yield from _run_is_kept(siblings=True)
 
 
 def _retention_keeps_only_promised_blocks() -> Iterable[Obligation]:
-    for kind, lookahead in _SPARSE:
-        state = partial(_kept_is_promised, kind=kind, lookahead=lookahead)
+    for name, state, lookahead in _with_and_without(
+        "no_kept_block_can_be_spared", _no_kept_block_can_be_spared, (False, True)
+    ):
         yield Obligation(
-            case_name("kept_block_is_promised", kind, lookahead),
-            "A kept block is in the required run of a promised boundary.",
+            name,
+            "A kept block is in the required run of a promised boundary: whatever else is cached, "
+            "without it that hit is lost.",
             partial(state, mask_lookahead=lookahead),
             (
                 Mutant(
                     "longer_lookahead",
                     "So is one kept by a mask that looks further ahead.",
                     partial(state, mask_lookahead=lookahead + 1),
+                ),
+            ),
+        )
+    for kind, lookahead in _SPARSE:
+        within = partial(_retained_is_in_the_mask, kind=kind, lookahead=lookahead)
+        yield Obligation(
+            case_name("sparse_keeps_no_more_than_dense", kind, lookahead),
+            "A block that sparse retention keeps is one that dense retention keeps.",
+            within,
+            (
+                Mutant(
+                    "off_the_boundaries",
+                    "So is one that it keeps for hits that end off the boundaries.",
+                    partial(within, slip=1),
                 ),
             ),
         )

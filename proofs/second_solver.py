@@ -15,6 +15,7 @@ import z3
 
 from proofs.interpretation import Bounded, Z3Interpretation
 from proofs.obligation import Mutant, Obligation, State, Theorem, refutation
+from spec.terms import Formula
 
 
 class Opinion(StrEnum):
@@ -52,10 +53,17 @@ class Query:
         return f"{comment}(set-info :status {self.expected})\n{self.text}"
 
 
-def obligation_query(claim: str, obligation: Obligation) -> Query:
-    """The question that proves an obligation when it has no model."""
+def obligation_query(
+    claim: str,
+    obligation: Obligation,
+    built: tuple[Z3Interpretation, list[Formula]] | None = None,
+) -> Query:
+    """The question that proves an obligation when it has no model.
+
+    Its formulas take a while to build; ``built`` are they when somebody has.
+    """
     about = {"claim": claim, "obligation": obligation.name, "sentence": obligation.sentence}
-    text = _smt2(obligation.state, obligation.interpretation)
+    text = _smt2(*(built or _built(obligation.state, obligation.interpretation)))
     return Query(Path(claim, f"{_slug(obligation.name)}.smt2"), about, "unsat", text)
 
 
@@ -68,7 +76,7 @@ def mutant_query(claim: str, obligation: Obligation, mutant: Mutant, bound: int)
         "false sentence": mutant.sentence,
         "numbers": f"0 to {bound}",
     }
-    text = _smt2(mutant.state, lambda: Bounded(bound))
+    text = _smt2(*_built(mutant.state, lambda: Bounded(bound)))
     name = f"{_slug(obligation.name)}.mutant.{_slug(mutant.name)}.smt2"
     return Query(Path(claim, name), about, "sat", text)
 
@@ -103,6 +111,10 @@ def opinion(query: Query, resource_limit: int) -> Opinion:
     return Opinion.AGREES if answer == query.expected else Opinion.DISAGREES
 
 
+_last: list[object] = []
+"""The solver that was asked last."""
+
+
 def ask(text: str, resource_limit: int) -> str:
     """cvc5's answer: ``sat``, ``unsat`` or ``unknown``, the latter also at the resource limit.
 
@@ -111,6 +123,9 @@ def ask(text: str, resource_limit: int) -> str:
     import cvc5
 
     solver = cvc5.Solver(cvc5.TermManager())
+    # Without the last one the memory goes back to the system, and a third of the time goes into
+    # fetching it again.
+    _last[:] = [solver]
     solver.setOption("rlimit", str(resource_limit))
     parser = cvc5.InputParser(solver)
     parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "query")
@@ -126,10 +141,16 @@ def ask(text: str, resource_limit: int) -> str:
     return answer[1]
 
 
-def _smt2(state: State, interpretation: Callable[[], Z3Interpretation]) -> str:
+def _built(
+    state: State, interpretation: Callable[[], Z3Interpretation]
+) -> tuple[Z3Interpretation, list[Formula]]:
     at = interpretation()
+    return at, refutation(state, at)
+
+
+def _smt2(at: Z3Interpretation, formulas: list[Formula]) -> str:
     solver = z3.SimpleSolver(ctx=at.context)
-    solver.add(refutation(state, at))
+    solver.add(formulas)
     preamble, status, body = solver.to_smt2().partition("(set-info :status unknown)\n")
     if not status:
         raise SecondSolverError(f"Z3 prints something else than expected: {preamble[:200]}")

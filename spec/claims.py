@@ -19,7 +19,7 @@ from spec.fine import (
     longest_fine_hit,
     proving_unit,
 )
-from spec.groups import alignment, share_eagle
+from spec.groups import alignment, drops_block, geometry, share_eagle, whole_blocks
 from spec.hits import (
     has_required_run,
     in_required_run,
@@ -58,6 +58,7 @@ from spec.pool import (
 )
 from spec.retention import (
     check_interval,
+    falls_on_boundaries,
     horizon,
     in_retained_mask,
     junction_boundary,
@@ -65,6 +66,7 @@ from spec.retention import (
     sibling_boundary,
 )
 from spec.sharing import is_chained, is_determined, vouched_tokens
+from spec.terms import is_multiple
 
 
 class Divergence(StrEnum):
@@ -166,7 +168,7 @@ CLAIMS: dict[str, Claim] = {
             "cached, too, and then dropped: a sliding window needs tail + 1 contiguous blocks. "
             "A Mamba state is never dropped.",
             divergence=Divergence.UNSOUND,
-            clauses=(in_required_run, run_end, required_run),
+            clauses=(in_required_run, run_end, required_run, share_eagle, drops_block),
             symbols=(*_LOOKUPS, "SlidingWindowManager._contiguous_blocks_for_hit"),
         ),
         Claim(
@@ -178,6 +180,10 @@ CLAIMS: dict[str, Claim] = {
                 valid_boundary,
                 valid_hit,
                 longest_valid_hit,
+                alignment,
+                geometry,
+                whole_blocks,
+                is_multiple,
             ),
             symbols=_LOOKUPS,
         ),
@@ -234,7 +240,7 @@ CLAIMS: dict[str, Claim] = {
             sentence="With a retention interval, a sibling hits at least what dense retention "
             "would give it, rounded down to the interval.",
             divergence=Divergence.LOST_HIT,
-            clauses=(check_interval, sibling_boundary, in_retained_mask),
+            clauses=(check_interval, falls_on_boundaries, sibling_boundary, in_retained_mask),
             symbols=_RETENTION,
         ),
         Claim(

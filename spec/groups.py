@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from spec.attention import tail_blocks
-from spec.terms import Term
+from spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
 
 
 class ConfigurationError(ValueError):
@@ -103,6 +103,15 @@ def alignment(groups: Sequence[Group]) -> int:
     return math.lcm(*sizes)
 
 
+def drops_block(use_eagle: Formula, flagged_alike: Formula, nobody_flagged: Formula) -> Formula:
+    """Whether a group must match and drop a lookahead block.
+
+    ``flagged_alike`` is whether a group is flagged that is looked up together with it, itself
+    included; ``nobody_flagged`` is whether no group is flagged at all.
+    """
+    return use_eagle & (flagged_alike | nobody_flagged)
+
+
 def share_eagle(groups: Sequence[Group], use_eagle: bool) -> tuple[Group, ...]:
     """The groups as lookup treats them: who must match and drop a lookahead block.
 
@@ -112,11 +121,17 @@ def share_eagle(groups: Sequence[Group], use_eagle: bool) -> tuple[Group, ...]:
     ``HybridKVCacheCoordinator.verify_and_split_kv_cache_groups``.
     """
     nobody_flagged = not any(group.eagle for group in groups)
-    flagged = {replace(group, eagle=False) for group in groups if group.eagle or nobody_flagged}
+    flagged = {replace(group, eagle=False) for group in groups if group.eagle}
+    alike = (replace(group, eagle=False) for group in groups)
     return tuple(
-        replace(group, eagle=use_eagle and replace(group, eagle=False) in flagged)
-        for group in groups
+        replace(group, eagle=drops_block(use_eagle, group in flagged, nobody_flagged))
+        for group in alike
     )
+
+
+def whole_blocks(tokens: Term, block_size: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
+    """How many blocks ``tokens`` fill; a last one that is not full does not count."""
+    return arithmetic.floor_div(tokens, block_size)
 
 
 def geometry(group: Group, alignment_tokens: int) -> BlockGeometry:
@@ -127,14 +142,14 @@ def geometry(group: Group, alignment_tokens: int) -> BlockGeometry:
 
     Raises `ConfigurationError` when the alignment is not a multiple of the block size.
     """
-    if alignment_tokens < 1 or alignment_tokens % group.block_size:
+    if alignment_tokens < 1 or not is_multiple(alignment_tokens, group.block_size):
         raise ConfigurationError(
             f"the alignment ({alignment_tokens} tokens) must be a positive multiple of the "
             f"group's block size ({group.block_size} tokens)"
         )
     return BlockGeometry(
         kind=group.kind,
-        segment=alignment_tokens // group.block_size,
+        segment=whole_blocks(alignment_tokens, group.block_size),
         tail=0 if group.window is None else tail_blocks(group.window, group.block_size),
         lookahead=int(group.eagle and group.kind is not GroupKind.MAMBA),
         block_size=group.block_size,

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from spec.groups import BlockGeometry, Group, GroupKind, geometry
-from spec.terms import INTEGERS, Arithmetic, Formula, Term
+from spec.groups import BlockGeometry, Group, GroupKind, geometry, whole_blocks
+from spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
 
 Cached = Callable[[int, Term], Formula]
 """``cached(g, i)``: whether block i of group g (an index into the groups) is cached. It is asked
@@ -111,14 +111,14 @@ def valid_hit(
     """
     if length == 0:
         return True
-    if length < 0 or length % alignment_tokens:
+    if length < 0 or not is_multiple(length, alignment_tokens):
         return False
     return all(
         valid_boundary(
             geometry(group, alignment_tokens),
-            length // group.block_size,
-            cap // group.block_size,
-            horizon // group.block_size,
+            whole_blocks(length, group.block_size),
+            whole_blocks(cap, group.block_size),
+            whole_blocks(horizon, group.block_size),
             partial(cached, index),
         )
         for index, group in enumerate(groups)

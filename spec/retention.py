@@ -17,7 +17,7 @@ from enum import StrEnum
 from spec.groups import BlockGeometry, ConfigurationError, GroupKind
 from spec.hits import in_required_run
 from spec.mask import in_mask, next_boundary
-from spec.terms import INTEGERS, Arithmetic, Formula, Term
+from spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
 
 SPARSE_KINDS = (GroupKind.SLIDING_WINDOW, GroupKind.MAMBA)
 """The kinds that sparse retention thins out: those whose runs stay short."""
@@ -53,13 +53,20 @@ def horizon(policy: LookaheadHorizon, num_tokens: int, candidate: int | None = N
     return candidate
 
 
+def falls_on_boundaries(
+    interval: Term, alignment_tokens: Term, arithmetic: Arithmetic = INTEGERS
+) -> Formula:
+    """Whether a retention interval of that many tokens is one that an engine can have."""
+    return (0 <= interval) & is_multiple(interval, alignment_tokens, arithmetic)
+
+
 def check_interval(interval: int | None, alignment_tokens: int) -> None:
     """Refuse a retention interval that no boundary falls on.
 
     None is dense retention, 0 keeps the latest replayable boundary only. Raises
     `ConfigurationError`. vLLM: ``_validate_prefix_cache_retention_interval``.
     """
-    if interval is not None and (interval < 0 or interval % alignment_tokens):
+    if interval is not None and not falls_on_boundaries(interval, alignment_tokens):
         raise ConfigurationError(
             f"a retention interval is a multiple of the alignment ({alignment_tokens} tokens), "
             f"0 for the latest boundary only, or none for dense; {interval} is none of these"

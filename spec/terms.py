@@ -89,3 +89,8 @@ class IntegerArithmetic:
 
 INTEGERS = IntegerArithmetic()
 """The interpretation that runs."""
+
+
+def is_multiple(position: Term, step: Term, arithmetic: Arithmetic = INTEGERS) -> Formula:
+    """Whether ``position`` is a multiple of ``step``, for ``step >= 1``."""
+    return arithmetic.multiple_at_most(position, step) == position

@@ -54,7 +54,8 @@ def test_claims_state_themselves() -> None:
 def test_every_public_clause_belongs_to_a_claim() -> None:
     cited = {clause for claim in CLAIMS.values() for clause in claim.clauses}
     folder = Path(spec.__file__).parent
-    for stem in ("attention", "hits", "mask", "sharing", "pool", "in_turn", "fine"):
+    stems = ("attention", "groups", "hits", "mask", "retention", "sharing", "pool")
+    for stem in (*stems, "in_turn", "fine"):
         assert (folder / f"{stem}.py").exists()
         module = __import__(f"spec.{stem}", fromlist=["*"])
         for name, function in inspect.getmembers(module, inspect.isfunction):

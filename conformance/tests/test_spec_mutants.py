@@ -53,7 +53,7 @@ TESTS = (
     test_lookup,
 )
 
-ORDER = "the greater, the lesser and the product of two do not depend on their order"
+ORDER = "the greater, the lesser, the product and either of two do not depend on their order"
 NOT_LOOKED_AT = "no clause looks at the tail or the chunk of a kind that has none"
 SAME = "the two are one"
 ZERO_IS_PAST = "length 0 was answered before"
@@ -94,6 +94,8 @@ EQUIVALENT: dict[str, str] = {
     "arithmetic.maximum(0, 1 - block.ref_count)": ORDER,
     "spec.mask.next_boundary: arithmetic.maximum(passed + group.segment, group.segment) -> "
     "arithmetic.maximum(group.segment, passed + group.segment)": ORDER,
+    "spec.groups.share_eagle: drops_block(use_eagle, group in flagged, nobody_flagged) -> "
+    "drops_block(use_eagle, nobody_flagged, group in flagged)": ORDER,
     "spec.groups.geometry: 0 -> 1": NOT_LOOKED_AT,
     "spec.groups.geometry: 0 -> -1": NOT_LOOKED_AT,
     "spec.groups.geometry: 1 if group.chunk is None else group.chunk -> group.chunk": NOT_LOOKED_AT,

@@ -69,6 +69,7 @@ def test_eagle_is_shared_by_groups_that_are_looked_up_together() -> None:
             assert [group.eagle for group in shared] == [
                 must_drop(groups, use_eagle, index) for index in range(len(groups))
             ]
+            assert share_eagle(shared, use_eagle) == shared
 
 
 def test_geometry_counts_blocks() -> None:

@@ -1,0 +1,306 @@
+"""What attention reads after a hit is what the hit requires, in the style of `proofs.theorems`."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from proofs.cases import (
+    CASES,
+    CHUNKED,
+    FULL,
+    MAMBA,
+    SLIDING,
+    any_group,
+    case_name,
+    chunks,
+    holds_token,
+)
+from proofs.interpretation import Interpretation
+from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from spec import attention, hits
+from spec.groups import BlockGeometry, GroupKind
+from spec.terms import Formula, Term
+
+
+def _attending_group(
+    at: Interpretation, kind: GroupKind, window_slip: int
+) -> tuple[BlockGeometry, Term, Callable[[Term, Term], Formula], Hypotheses]:
+    """Any group of that kind, seen in tokens: also its block size and what attends to what."""
+    # The run before one boundary does not depend on where the next one is.
+    if kind is CHUNKED:
+        block_size, chunk, sizes = chunks(at)
+        group = BlockGeometry(kind, 1, 0, 0, block_size, chunk)
+        return group, block_size, _attends(at, None, chunk), sizes
+    block_size = at.integer("block_size")
+    some_block = ("a block holds at least one token", 1 <= block_size)
+    if kind is FULL:
+        return BlockGeometry(kind, 1, 0, 0), block_size, _attends(at, None, None), (some_block,)
+    window = at.integer("window")
+    tail = attention.tail_blocks(window + window_slip, block_size, at)
+    some_window = ("a window holds at least the token itself", 1 <= window)
+    group = BlockGeometry(kind, 1, tail, 0)
+    return group, block_size, _attends(at, window, None), (some_block, some_window)
+
+
+def _attends(
+    at: Interpretation, window: Term | None, chunk: Term | None
+) -> Callable[[Term, Term], Formula]:
+    return partial(attention.attends, window=window, chunk=chunk, arithmetic=at)
+
+
+def _read_is_required(
+    at: Interpretation, kind: GroupKind, window_slip: int = 0, boundary_slip: int = 0
+) -> Statement:
+    boundary, block = at.integer("boundary"), at.integer("block")
+    group, block_size, attends, sizes = _attending_group(at, kind, window_slip)
+    query, token = at.integer("query"), at.integer("token")
+    first = at.times(boundary, block_size)
+    return Statement(
+        (
+            *sizes,
+            ("positions start at 0", 0 <= token),
+            ("the block holds the token", holds_token(at, block, token, block_size)),
+            ("the token is part of the hit", token < first),
+            ("the query is computed after the hit", first <= query),
+            ("the query reads the token", attends(query, token)),
+        ),
+        hits.in_required_run(group, block, boundary + boundary_slip, at),
+    )
+
+
+def _required_is_read(
+    at: Interpretation, kind: GroupKind, window_slip: int = 0, boundary_slip: int = 0
+) -> Statement:
+    boundary, block = at.integer("boundary"), at.integer("block")
+    group, block_size, attends, sizes = _attending_group(at, kind, window_slip)
+    required = hits.in_required_run(group, block, boundary + boundary_slip, at)
+    first, last_token = at.times(boundary, block_size), at.times(block + 1, block_size) - 1
+    return Statement(
+        (*sizes, ("the block is in the required run", required)),
+        (0 <= last_token)
+        & holds_token(at, block, last_token, block_size)
+        & (last_token < first)
+        & attends(first, last_token),
+    )
+
+
+def _first_query_suffices(at: Interpretation, kind: GroupKind, first_slip: int = 0) -> Statement:
+    first, query, token = at.integer("length"), at.integer("query"), at.integer("token")
+    *_, attends, sizes = _attending_group(at, kind, window_slip=0)
+    return Statement(
+        (
+            *sizes,
+            ("the token is part of the hit", token < first),
+            ("the query is computed after the hit", first <= query),
+            ("the query reads the token", attends(query, token)),
+        ),
+        attends(first + first_slip, token),
+    )
+
+
+def _never_ahead(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
+    query, token = at.integer("query"), at.integer("token")
+    *_, attends, sizes = _attending_group(at, kind, window_slip=0)
+    return Statement(
+        (*sizes, ("the query reads the token", attends(query, token))), token + slip <= query
+    )
+
+
+def _reads_itself(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
+    query = at.integer("query")
+    *_, attends, sizes = _attending_group(at, kind, window_slip=0)
+    return Statement(sizes, attends(query, query + slip))
+
+
+def _one_state(at: Interpretation, slip: int = 0) -> Statement:
+    length, token, other = at.integer("length"), at.integer("token"), at.integer("other")
+    return Statement(
+        (
+            ("resuming reads the state as of the token", attention.reads_state(length, token)),
+            ("and as of the other", attention.reads_state(length + slip, other)),
+        ),
+        (token == other) & (token < length) & (length <= token + 1),
+    )
+
+
+def _read_state_is_required(at: Interpretation, boundary_slip: int = 0) -> Statement:
+    boundary, block, block_size = (at.integer(n) for n in ("boundary", "block", "block_size"))
+    last_token = at.times(block + 1, block_size) - 1
+    length = at.times(boundary, block_size)
+    return Statement(
+        (
+            ("a block holds at least one token", 1 <= block_size),
+            ("positions start at 0", 0 <= last_token),
+            (
+                "the state is as of the block's last token",
+                attention.reads_state(length, last_token),
+            ),
+        ),
+        hits.in_required_run(BlockGeometry(MAMBA, 1, 0, 0), block, boundary + boundary_slip, at),
+    )
+
+
+def _required_state_is_read(at: Interpretation, boundary_slip: int = 0) -> Statement:
+    boundary, block, block_size = (at.integer(n) for n in ("boundary", "block", "block_size"))
+    group = BlockGeometry(MAMBA, 1, 0, 0)
+    required = hits.in_required_run(group, block, boundary + boundary_slip, at)
+    last_token = at.times(block + 1, block_size) - 1
+    return Statement(
+        (
+            ("a block holds at least one token", 1 <= block_size),
+            ("the block is in the required run", required),
+        ),
+        (0 <= last_token) & attention.reads_state(at.times(boundary, block_size), last_token),
+    )
+
+
+def _hit_has_required_block(
+    at: Interpretation, kind: GroupKind, lookahead: int, boundary_slip: int = 0
+) -> Statement:
+    boundary, block = at.integer("boundary"), at.integer("block")
+    group, sizes = any_group(at, kind, lookahead)
+    cached = at.block_set("cached")
+    required = hits.in_required_run(group, block, boundary + boundary_slip, at)
+    return Statement(
+        (
+            *sizes,
+            ("the hit is not empty", 1 <= boundary),
+            ("the required run is cached", hits.has_required_run(group, boundary, cached, at)),
+            ("the block is in the required run", required),
+        ),
+        cached(block),
+    )
+
+
+def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
+    yield Obligation(
+        case_name("read_state_is_required", MAMBA),
+        "The block that keeps the state to resume from is in the required run.",
+        _read_state_is_required,
+        (
+            Mutant(
+                "earlier_boundary",
+                "It is in that of a hit one block shorter.",
+                partial(_read_state_is_required, boundary_slip=-1),
+            ),
+        ),
+    )
+    yield Obligation(
+        case_name("required_state_is_read", MAMBA),
+        "Resuming reads the state in each block of the required run.",
+        _required_state_is_read,
+        (
+            Mutant(
+                "later_boundary",
+                "It reads the state in each block of that of a hit one block longer.",
+                partial(_required_state_is_read, boundary_slip=1),
+            ),
+        ),
+    )
+    yield Obligation(
+        case_name("one_state_is_read", MAMBA),
+        "Resuming reads the state as of one token, the last one of the hit.",
+        _one_state,
+        (
+            Mutant(
+                "longer_hit",
+                "That state is the one that a hit one token longer reads, too.",
+                partial(_one_state, slip=1),
+            ),
+        ),
+    )
+    for kind in (FULL, SLIDING, CHUNKED):
+        yield Obligation(
+            case_name("no_query_reads_ahead", kind),
+            "A query reads no token after itself.",
+            partial(_never_ahead, kind=kind),
+            (Mutant("nor_itself", "Nor itself.", partial(_never_ahead, kind=kind, slip=1)),),
+        )
+        yield Obligation(
+            case_name("every_query_reads_itself", kind),
+            "A query reads its own token.",
+            partial(_reads_itself, kind=kind),
+            (
+                Mutant(
+                    "next_token", "So it does the next.", partial(_reads_itself, kind=kind, slip=1)
+                ),
+            ),
+        )
+        sliding = kind is SLIDING
+        yield Obligation(
+            case_name("every_read_block_is_required", kind),
+            "A block that holds a token of the hit that some later query reads is in the "
+            "required run.",
+            partial(_read_is_required, kind=kind),
+            (
+                Mutant(
+                    "smaller_window",
+                    "The required run of a window one token smaller is enough.",
+                    partial(_read_is_required, kind=kind, window_slip=-1),
+                )
+                if sliding
+                else Mutant(
+                    "earlier_boundary",
+                    "The required run of a hit one block shorter is enough.",
+                    partial(_read_is_required, kind=kind, boundary_slip=-1),
+                ),
+            ),
+        )
+        yield Obligation(
+            case_name("every_required_block_is_read", kind),
+            "The first query after the hit reads the last token of each block in the required run.",
+            partial(_required_is_read, kind=kind),
+            (
+                Mutant(
+                    "larger_window",
+                    "All of the required run of a window one token larger is read.",
+                    partial(_required_is_read, kind=kind, window_slip=1),
+                )
+                if sliding
+                else Mutant(
+                    "later_boundary",
+                    "All of the required run of a hit one block longer is read.",
+                    partial(_required_is_read, kind=kind, boundary_slip=1),
+                ),
+            ),
+        )
+        yield Obligation(
+            case_name("first_query_reads_the_most", kind),
+            "A token of the hit that some later query reads is read by the first one.",
+            partial(_first_query_suffices, kind=kind),
+            (
+                Mutant(
+                    "second_query",
+                    "A token of the hit that some later query reads is read by the second one.",
+                    partial(_first_query_suffices, kind=kind, first_slip=1),
+                )
+                if kind is not FULL
+                else Mutant(
+                    "query_within_the_hit",
+                    "A token of the hit that some later query reads is read by the query two "
+                    "tokens before the first one.",
+                    partial(_first_query_suffices, kind=kind, first_slip=-2),
+                ),
+            ),
+        )
+    for kind, lookahead in CASES:
+        case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
+        yield Obligation(
+            case_name("hit_has_each_required_block", kind, lookahead),
+            "When the required run is cached, so is each block in it.",
+            partial(_hit_has_required_block, **case),
+            (
+                Mutant(
+                    "later_boundary",
+                    "When the required run is cached, so is each block in that of the next block "
+                    "edge.",
+                    partial(_hit_has_required_block, **case, boundary_slip=1),
+                ),
+            ),
+        )
+
+
+OBLIGATIONS = {
+    "hit_has_every_block_attention_reads": tuple(_hit_has_every_block_attention_reads()),
+}
+"""The obligations of each claim on what is read, by its name."""

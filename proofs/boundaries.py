@@ -1,0 +1,236 @@
+"""Boundaries in tokens are boundaries in blocks, in every one of any number of groups.
+
+``length``, ``alignment``, ``cap``, ``horizon``, ``given`` and ``returned`` are in tokens,
+``count`` is in segments and in alignments, ``share`` is the alignment in blocks of a group, and
+``edges`` is the set of lengths that are a block edge in every group.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from proofs.interpretation import Interpretation, Products
+from proofs.obligation import AnyGroup, Hypotheses, Mutant, Obligation, Statement
+from spec import hits
+from spec.groups import GroupKind, whole_blocks
+from spec.terms import Formula, Term, is_multiple
+
+_SOME_BLOCK = "a block holds at least one token"
+_SOME_SHARE = "the alignment holds at least one block of the group"
+_SOME_ALIGNMENT = "the alignment is at least one token"
+
+
+def _difference_of_edges(at: Interpretation, slip: int = 0) -> Statement:
+    edge, count, share = at.integer("edge"), at.integer("count"), at.integer("share")
+    block_size = at.integer("block_size")
+    alignment = at.times(share, block_size)
+    less = at.times(edge, block_size) - at.times(count, alignment)
+    return Statement(
+        ((_SOME_BLOCK, 1 <= block_size), (_SOME_SHARE, 1 <= share)),
+        less == at.times(edge - at.times(count, share) - slip, block_size),
+    )
+
+
+def _alignments_are_edges(at: Interpretation, slip: int = 0) -> Statement:
+    count, share, block_size = (at.integer(n) for n in ("count", "share", "block_size"))
+    length = at.times(count, at.times(share, block_size))
+    return Statement(
+        ((_SOME_BLOCK, 1 <= block_size), (_SOME_SHARE, 1 <= share)),
+        at.times(at.times(count + slip, share), block_size) == length,
+    )
+
+
+def _common_edges(at: Interpretation) -> tuple[Callable[[Term], Formula], Term, Hypotheses]:
+    """The lengths that are a block edge in every group, and their alignment."""
+    edges, alignment = at.block_set("edges"), at.integer("alignment")
+    return edges, alignment, ((_SOME_ALIGNMENT, 1 <= alignment),)
+
+
+def _common_edge_is_a_boundary(at: Interpretation, least: bool = True) -> Statement:
+    length = at.integer("length")
+    edges, alignment, hypotheses = _common_edges(at)
+    left_over = length - at.multiple_at_most(length, alignment)
+    hypotheses += (
+        ("the length is a block edge in every group", edges(length)),
+        ("so is what alignments leave over of it: see the differences", edges(left_over)),
+    )
+    if least:
+        smaller = edges(left_over) & (1 <= left_over)
+        hypotheses += (
+            (
+                "the alignment is the least positive one: no other is, what is left over included",
+                at.implies(smaller, alignment <= left_over),
+            ),
+        )
+    return Statement(hypotheses, is_multiple(length, alignment, at))
+
+
+def _least_is_one(at: Interpretation, both: bool = True) -> Statement:
+    edges, alignment, hypotheses = _common_edges(at)
+    other = at.integer("other")
+    hypotheses += (
+        ("the other is at least one token", 1 <= other),
+        ("both are block edges in every group", edges(alignment) & edges(other)),
+        ("no positive one is less than the one", at.implies(edges(other), alignment <= other)),
+    )
+    if both:
+        hypotheses += (("nor than the other", at.implies(edges(alignment), other <= alignment)),)
+    return Statement(hypotheses, alignment == other)
+
+
+def _segment_blocks(at: Interpretation, slip: int = 0) -> Statement:
+    segment, block_size = at.integer("segment"), at.integer("block_size")
+    alignment = at.times(segment, block_size)
+    return Statement(
+        ((_SOME_BLOCK, 1 <= block_size), ("a segment is at least one block", 1 <= segment)),
+        (whole_blocks(alignment, block_size, at) == segment + slip)
+        & is_multiple(alignment, block_size, at),
+    )
+
+
+def _alignment_off_the_edges(at: Interpretation, between: bool = True) -> Statement:
+    block, block_size, alignment = (at.integer(n) for n in ("block", "block_size", "alignment"))
+    starts, ends = at.times(block, block_size), at.times(block + 1, block_size)
+    after = starts < alignment if between else starts <= alignment
+    return Statement(
+        (
+            (_SOME_BLOCK, 1 <= block_size),
+            ("the length lies between two block edges", after & (alignment < ends)),
+        ),
+        at.negation(is_multiple(alignment, block_size, at)),
+    )
+
+
+def _length_in_blocks(at: Interpretation, slip: int = 0) -> Statement:
+    count, segment, block_size = (at.integer(n) for n in ("count", "segment", "block_size"))
+    boundary = at.times(count, segment)
+    length = at.times(boundary, block_size) + slip
+    blocks = whole_blocks(length, block_size, at)
+    return Statement(
+        ((_SOME_BLOCK, 1 <= block_size), ("a segment is at least one block", 1 <= segment)),
+        (blocks == boundary)
+        & is_multiple(blocks, segment, at)
+        & (at.times(blocks, block_size) == length),
+    )
+
+
+def _conditions_in_tokens(
+    at: Interpretation, kind: GroupKind, any_group: AnyGroup, slip: int = 0
+) -> Statement:
+    lookahead, block_size = at.integer("lookahead"), at.integer("block_size")
+    group, sizes = any_group(at, kind, lookahead)
+    given, horizon = at.integer("given"), at.integer("horizon")
+    found, other = at.integer("boundary"), at.integer("other")
+    cap_blocks = whole_blocks(given, block_size, at) + slip
+
+    def valid(boundary: Term) -> Formula:
+        blocks = whole_blocks(horizon, block_size, at)
+        return hits.valid_boundary(group, boundary, cap_blocks, blocks, at.block_set("cached"), at)
+
+    returned, length = at.times(found, block_size), at.times(other, block_size)
+    return Statement(
+        (
+            *sizes,
+            (_SOME_BLOCK, 1 <= block_size),
+            ("a group looks ahead by one block or not at all", (0 <= lookahead) & (lookahead <= 1)),
+            ("the candidate is not negative", 0 <= given),
+            ("what lookup finds is a hit or none", 0 <= found),
+            ("what it finds is valid", at.implies(1 <= found, valid(found))),
+            ("no valid hit is longer", at.implies((1 <= other) & valid(other), other <= found)),
+            ("the other hit is not empty", 1 <= other),
+            ("its run is cached", hits.has_required_run(group, other, at.block_set("cached"), at)),
+            ("it is no longer than the candidate", length <= given),
+            (
+                "its run ends within the horizon",
+                at.times(hits.run_end(group, other), block_size) <= horizon,
+            ),
+        ),
+        (0 <= returned) & (returned <= given) & (length <= returned),
+    )
+
+
+def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obligation]:
+    """What the alignment is to lengths in tokens, for any number of groups."""
+    yield Obligation(
+        "edges_less_alignments_are_edges",
+        "A block edge less any number of alignments is a block edge, whatever the group.",
+        _difference_of_edges,
+        (
+            Mutant(
+                "one_block_less", "So is it a block before.", partial(_difference_of_edges, slip=1)
+            ),
+        ),
+        interpretation=Products,
+    )
+    yield Obligation(
+        "alignments_are_edges",
+        "Any number of alignments is a block edge, whatever the group.",
+        _alignments_are_edges,
+        (Mutant("one_more", "It is that of one more.", partial(_alignments_are_edges, slip=1)),),
+        interpretation=Products,
+    )
+    yield Obligation(
+        "common_edges_are_boundaries",
+        "A length that is a block edge in every group is a multiple of their least positive one, "
+        "the alignment.",
+        _common_edge_is_a_boundary,
+        (
+            Mutant(
+                "not_the_least",
+                "It is a multiple of each of them.",
+                partial(_common_edge_is_a_boundary, least=False),
+            ),
+        ),
+    )
+    yield Obligation(
+        "alignment_is_one",
+        "Two lengths that are both the least positive block edge in every group are the same.",
+        _least_is_one,
+        (
+            Mutant(
+                "one_is_least",
+                "So are two such edges one of which is the least.",
+                partial(_least_is_one, both=False),
+            ),
+        ),
+    )
+    yield Obligation(
+        "segment_is_the_alignment_in_blocks",
+        "A segment of P blocks is what an alignment of P blocks fills, and none is left over.",
+        _segment_blocks,
+        (Mutant("one_more", "It fills one block more.", partial(_segment_blocks, slip=1)),),
+    )
+    yield Obligation(
+        "alignment_off_the_block_edges_is_refused",
+        "A length between two block edges is no multiple of the block size.",
+        _alignment_off_the_edges,
+        (
+            Mutant(
+                "on_the_edge",
+                "Nor is one on the edge.",
+                partial(_alignment_off_the_edges, between=False),
+            ),
+        ),
+    )
+    yield Obligation(
+        "boundary_in_tokens_is_one_in_blocks",
+        "A multiple of the alignment fills a multiple of the segment of blocks, and none is left "
+        "over.",
+        _length_in_blocks,
+        (Mutant("one_token_more", "So does a token more.", partial(_length_in_blocks, slip=1)),),
+    )
+    for kind in kinds:
+        state = partial(_conditions_in_tokens, kind=kind, any_group=any_group)
+        yield Obligation(
+            f"lookup_in_blocks_is_longest_in_tokens[{kind}]",
+            "A group's lookup in blocks, given a candidate and a horizon rounded down to blocks, "
+            "returns no negative length, none above the candidate and none below a hit that is "
+            "valid in tokens: what the common hit of several groups asks of it.",
+            state,
+            (
+                Mutant(
+                    "one_block_more",
+                    "So it does given one block more than the candidate holds.",
+                    partial(state, slip=1),
+                ),
+            ),
+        )

@@ -1,0 +1,294 @@
+"""What makes a hit valid, and that there is one longest, in the style of `proofs.theorems`."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from proofs import boundaries, scans
+from proofs.cases import CASES, KINDS, any_group, case_name
+from proofs.interpretation import Interpretation
+from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from spec import hits
+from spec.groups import GroupKind
+from spec.terms import Formula, Term
+
+
+def _more_stays_valid(
+    at: Interpretation, kind: GroupKind, lookahead: int, turned_round: bool = False
+) -> Statement:
+    boundary = at.integer("boundary")
+    group, sizes = any_group(at, kind, lookahead)
+    cached, more = at.block_set("cached"), at.block_set("more")
+    fewer, greater = (more, cached) if turned_round else (cached, more)
+    every_block = hits.run_end(group, boundary)
+    grows = at.for_all(0, every_block, lambda i: at.implies(fewer(i), greater(i)))
+    return Statement(
+        (
+            *sizes,
+            ("the hit is not empty", 1 <= boundary),
+            ("the required run is cached", hits.has_required_run(group, boundary, cached, at)),
+            ("what is cached stays cached", grows),
+        ),
+        hits.has_required_run(group, boundary, more, at),
+    )
+
+
+def _required_suffices(
+    at: Interpretation, kind: GroupKind, lookahead: int, boundary_slip: int = 0
+) -> Statement:
+    boundary = at.integer("boundary")
+    group, sizes = any_group(at, kind, lookahead)
+    cached = at.block_set("cached")
+
+    def cached_if_required(block: Term) -> Formula:
+        required = hits.in_required_run(group, block, boundary + boundary_slip, at)
+        return at.implies(required, cached(block))
+
+    every_block = hits.run_end(group, boundary)
+    return Statement(
+        (
+            *sizes,
+            ("the hit is not empty", 1 <= boundary),
+            ("each required block is cached", at.for_all(0, every_block, cached_if_required)),
+        ),
+        hits.has_required_run(group, boundary, cached, at),
+    )
+
+
+def _less_is_invalid(
+    at: Interpretation, kind: GroupKind, lookahead: int, boundary_slip: int = 0
+) -> Statement:
+    boundary, block = at.integer("boundary"), at.integer("block")
+    group, sizes = any_group(at, kind, lookahead)
+    cached = at.block_set("cached")
+    required = hits.in_required_run(group, block, boundary + boundary_slip, at)
+    without = hits.has_required_run(group, boundary, lambda i: cached(i) & (i != block), at)
+    return Statement(
+        (
+            *sizes,
+            ("the hit is not empty", 1 <= boundary),
+            ("the block is in the required run", required),
+            ("the block was cached", cached(block)),
+        ),
+        at.negation(without),
+    )
+
+
+def _valid_is_complete(
+    at: Interpretation, kind: GroupKind, lookahead: int, boundary_slip: int = 0, reach: bool = True
+) -> Statement:
+    boundary, cap, horizon = (at.integer(n) for n in ("boundary", "cap", "horizon"))
+    group, sizes = any_group(at, kind, lookahead)
+    cached = at.block_set("cached")
+    valid = hits.valid_boundary(group, boundary, cap, horizon, cached, at)
+
+    def cached_if_required(block: Term) -> Formula:
+        required = hits.in_required_run(group, block, boundary + boundary_slip, at)
+        return at.implies(required, cached(block))
+
+    complete = at.for_all(0, hits.run_end(group, boundary), cached_if_required)
+    if reach:
+        complete &= hits.within_reach(group, boundary, cap, horizon)
+    return Statement((*sizes, ("the hit is not empty", 1 <= boundary)), valid == complete)
+
+
+def _reach_in_tokens(
+    at: Interpretation, kind: GroupKind, lookahead: int, rounded_up: bool = False
+) -> Statement:
+    boundary, block_size = at.integer("boundary"), at.integer("block_size")
+    cap, horizon = at.integer("cap"), at.integer("horizon")
+    group, sizes = any_group(at, kind, lookahead)
+    in_blocks = at.ceil_div if rounded_up else at.floor_div
+    reach = hits.within_reach(
+        group, boundary, in_blocks(cap, block_size), in_blocks(horizon, block_size)
+    )
+    return Statement(
+        (*sizes, ("a block holds at least one token", 1 <= block_size)),
+        reach
+        == (
+            (at.times(boundary, block_size) <= cap)
+            & (at.times(boundary + lookahead, block_size) <= horizon)
+        ),
+    )
+
+
+def _scan_starts_high_enough(
+    at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
+) -> Statement:
+    count, boundary = at.integer("count"), at.integer("boundary")
+    block_size, alignment = at.integer("block_size"), at.integer("alignment")
+    cap, horizon = at.integer("cap"), at.integer("horizon")
+    group, sizes = any_group(at, kind, lookahead)
+    reach = hits.within_reach(
+        group, boundary, at.floor_div(cap, block_size), at.floor_div(horizon, block_size)
+    )
+    length = at.times(count, alignment)
+    return Statement(
+        (
+            *sizes,
+            ("a block holds at least one token", 1 <= block_size),
+            ("the alignment is at least one token", 1 <= alignment),
+            ("a hit ends on a block edge", length == at.times(boundary, block_size)),
+            ("lookup may serve the hit", reach),
+        ),
+        length <= at.multiple_at_most(cap, alignment) - slip,
+    )
+
+
+def _two_hits(
+    at: Interpretation, kind: GroupKind, lookahead: int
+) -> tuple[Term, Formula, Term, Formula, Hypotheses]:
+    """Two hits of any group, in segments, each with whether it is valid."""
+    count, other = at.integer("count"), at.integer("other")
+    group, sizes = any_group(at, kind, lookahead)
+    cap, horizon, cached = at.integer("cap"), at.integer("horizon"), at.block_set("cached")
+
+    def valid(segments: Term) -> Formula:
+        boundary = at.times(segments, group.segment)
+        return hits.valid_boundary(group, boundary, cap, horizon, cached, at)
+
+    some_hits = ("neither hit is empty", (1 <= count) & (1 <= other))
+    return count, valid(count), other, valid(other), (*sizes, some_hits)
+
+
+def _scan_goes_on(at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0) -> Statement:
+    count, valid, other, other_is_valid, sizes = _two_hits(at, kind, lookahead)
+    return Statement(
+        (
+            *sizes,
+            ("no other valid hit is longer", at.implies(other_is_valid, other <= count)),
+            ("the hit is not valid", at.negation(valid)),
+        ),
+        at.implies(other_is_valid, other <= count - 1 - slip),
+    )
+
+
+def _longest_is_one(
+    at: Interpretation, kind: GroupKind, lookahead: int, other_is_longest: bool = True
+) -> Statement:
+    count, valid, other, other_is_valid, sizes = _two_hits(at, kind, lookahead)
+    hypotheses = (
+        *sizes,
+        ("the hit is valid", valid),
+        ("the other hit is valid", other_is_valid),
+        ("no valid hit is longer than the one", at.implies(other_is_valid, other <= count)),
+    )
+    if other_is_longest:
+        hypotheses += (("nor than the other", at.implies(valid, count <= other)),)
+    return Statement(hypotheses, count == other)
+
+
+def _lookup_returns_longest_valid_hit() -> Iterable[Obligation]:
+    for kind, lookahead in CASES:
+        case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
+        yield Obligation(
+            case_name("more_cached_blocks_keep_a_hit_valid", kind, lookahead),
+            "A required run stays cached when more blocks are cached.",
+            partial(_more_stays_valid, **case),
+            (
+                Mutant(
+                    "fewer_cached_blocks",
+                    "A required run stays cached when fewer blocks are cached.",
+                    partial(_more_stays_valid, **case, turned_round=True),
+                ),
+            ),
+        )
+        yield Obligation(
+            case_name("required_blocks_are_enough", kind, lookahead),
+            "A required run is cached when each of its blocks is, whatever else is not.",
+            partial(_required_suffices, **case),
+            (
+                Mutant(
+                    "earlier_boundary",
+                    "It is when each block in that of the block edge before is.",
+                    partial(_required_suffices, **case, boundary_slip=-1),
+                ),
+            ),
+        )
+        yield Obligation(
+            case_name("each_required_block_is_needed", kind, lookahead),
+            "Without any one of its blocks a required run is not cached.",
+            partial(_less_is_invalid, **case),
+            (
+                Mutant(
+                    "later_boundary",
+                    "Without any one block of that of the next block edge it is not cached.",
+                    partial(_less_is_invalid, **case, boundary_slip=1),
+                ),
+            ),
+        )
+        yield Obligation(
+            case_name("valid_hit_is_within_reach_and_complete", kind, lookahead),
+            "A hit is valid just when lookup may serve it and each block that it requires is "
+            "cached.",
+            partial(_valid_is_complete, **case),
+            (
+                Mutant(
+                    "earlier_boundary",
+                    "It is when each block is that the block edge before requires.",
+                    partial(_valid_is_complete, **case, boundary_slip=-1),
+                ),
+                Mutant(
+                    "out_of_reach",
+                    "It is whether or not lookup may serve it.",
+                    partial(_valid_is_complete, **case, reach=False),
+                ),
+            ),
+        )
+        yield Obligation(
+            case_name("reach_in_blocks_is_reach_in_tokens", kind, lookahead),
+            "With cap and lookahead horizon rounded down to blocks, lookup may serve just the "
+            "hits that end within the cap and whose lookahead block ends within the horizon.",
+            partial(_reach_in_tokens, **case),
+            (
+                Mutant(
+                    "rounded_up",
+                    "So it may with both rounded up.",
+                    partial(_reach_in_tokens, **case, rounded_up=True),
+                ),
+            ),
+        )
+        yield Obligation(
+            case_name("scan_starts_high_enough", kind, lookahead),
+            "No hit that lookup may serve is longer than the cap rounded down to the alignment.",
+            partial(_scan_starts_high_enough, **case),
+            (
+                Mutant(
+                    "one_token_lower",
+                    "None is as long either.",
+                    partial(_scan_starts_high_enough, **case, slip=1),
+                ),
+            ),
+        )
+        yield Obligation(
+            case_name("scan_skips_no_valid_hit", kind, lookahead),
+            "When no valid hit is longer than this one and this one is not valid, then no valid "
+            "hit is longer than the next shorter one. So, by induction, a scan from above stops "
+            "at the longest valid hit, at 0 at the latest.",
+            partial(_scan_goes_on, **case),
+            (
+                Mutant(
+                    "skips_one",
+                    "Then the next shorter one is not valid either.",
+                    partial(_scan_goes_on, **case, slip=1),
+                ),
+            ),
+        )
+        yield Obligation(
+            case_name("longest_valid_hit_is_one", kind, lookahead),
+            "Two valid hits that are both longest are the same.",
+            partial(_longest_is_one, **case),
+            (
+                Mutant(
+                    "one_is_longest",
+                    "Two valid hits, one of them longest, are the same.",
+                    partial(_longest_is_one, **case, other_is_longest=False),
+                ),
+            ),
+        )
+    yield from scans.obligations(KINDS, any_group)
+    yield from boundaries.obligations(KINDS, any_group)
+
+
+OBLIGATIONS = {"lookup_returns_longest_valid_hit": tuple(_lookup_returns_longest_valid_hit())}
+"""The obligations of each claim on lookup, by its name."""

@@ -1,0 +1,185 @@
+"""The mask has all reachable blocks and no others, in the style of `proofs.theorems`."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from proofs.cases import CASES, CHUNKED, FULL, MAMBA, SLIDING, any_group, case_name
+from proofs.interpretation import Interpretation
+from proofs.obligation import Mutant, Obligation, Statement
+from spec import hits, mask
+from spec.groups import BlockGeometry, GroupKind
+from spec.terms import Term, is_multiple
+
+
+def _altered(group: BlockGeometry, tail_slip: int = 0, **changes: Term) -> BlockGeometry:
+    """The group as a mask with an error takes it."""
+    return replace(group, tail=group.tail + tail_slip, **changes)
+
+
+def _reachable_is_kept(
+    at: Interpretation,
+    kind: GroupKind,
+    lookahead: int,
+    mask_lookahead: int | None = None,
+    tail_slip: int = 0,
+    block_slip: int = 0,
+) -> Statement:
+    block = at.integer("block")
+    group, sizes = any_group(at, kind, lookahead)
+    count = at.integer("count")
+    boundary = at.times(count, group.segment)
+    masked = _altered(
+        group, tail_slip, lookahead=lookahead if mask_lookahead is None else mask_lookahead
+    )
+    return Statement(
+        (
+            *sizes,
+            ("the hit is not empty", 1 <= count),
+            ("the block is in its required run", hits.in_required_run(group, block, boundary, at)),
+        ),
+        mask.in_mask(masked, block + block_slip, at),
+    )
+
+
+def _next_is_the_first(at: Interpretation, slip: int = 0, strictly: bool = False) -> Statement:
+    block, lookahead, segment = (at.integer(n) for n in ("block", "lookahead", "segment"))
+    group = BlockGeometry(SLIDING, segment, 0, lookahead)
+    other = at.times(at.integer("other"), segment)
+    boundary = mask.next_boundary(group, block, at) + slip
+    return Statement(
+        (
+            ("a segment is at least one block", 1 <= segment),
+            ("the other is no empty hit", 1 <= at.integer("other")),
+            ("the run of the other ends after the block", block < hits.run_end(group, other)),
+        ),
+        (block < hits.run_end(group, boundary))
+        & (1 <= boundary)
+        & is_multiple(boundary, segment, at)
+        & (boundary + int(strictly) <= other),
+    )
+
+
+def _mask_keeps_every_reachable_block() -> Iterable[Obligation]:
+    yield Obligation(
+        "next_boundary_is_the_first",
+        "The next boundary after a block is a boundary whose run ends after it, and no earlier "
+        "boundary is.",
+        _next_is_the_first,
+        (
+            Mutant(
+                "block_after", "So is the block edge after it.", partial(_next_is_the_first, slip=1)
+            ),
+            Mutant(
+                "all_later", "All others are later.", partial(_next_is_the_first, strictly=True)
+            ),
+        ),
+    )
+    for kind, lookahead in CASES:
+        case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
+        mutants = [
+            Mutant(
+                "block_before",
+                "The mask has the block before each reachable one.",
+                partial(_reachable_is_kept, **case, block_slip=-1),
+            )
+        ]
+        if kind is SLIDING:
+            mutants.append(
+                Mutant(
+                    "tail_one_shorter",
+                    "A mask for a tail one block shorter has every reachable block.",
+                    partial(_reachable_is_kept, **case, tail_slip=-1),
+                )
+            )
+            if lookahead:
+                mutants.append(
+                    Mutant(
+                        "mask_without_lookahead",
+                        "A mask that does not look ahead, as vLLM 0.22.1 has it, has every "
+                        "reachable block.",
+                        partial(_reachable_is_kept, **case, mask_lookahead=0),
+                    )
+                )
+        yield Obligation(
+            case_name("reachable_block_is_kept", kind, lookahead),
+            "A block in the required run of some boundary is in the mask.",
+            partial(_reachable_is_kept, **case),
+            tuple(mutants),
+        )
+
+
+def _kept_is_reachable(
+    at: Interpretation,
+    kind: GroupKind,
+    lookahead: int,
+    mask_lookahead: int | None = None,
+    mask_kind: GroupKind | None = None,
+    tail_slip: int = 0,
+    count_slip: int = 0,
+) -> Statement:
+    block = at.integer("block")
+    group, sizes = any_group(at, kind, lookahead)
+    masked = _altered(
+        group,
+        tail_slip,
+        kind=mask_kind or kind,
+        lookahead=lookahead if mask_lookahead is None else mask_lookahead,
+    )
+    # The boundary that shows it: the first whose run ends after the block.
+    passed = at.floor_div(block - group.lookahead, group.segment)
+    count = at.maximum(passed + 1, 1) + count_slip
+    return Statement(
+        (*sizes, ("the block is in the mask", mask.in_mask(masked, block, at))),
+        (1 <= count) & hits.in_required_run(group, block, at.times(count, group.segment), at),
+    )
+
+
+def _mask_keeps_only_reachable_blocks() -> Iterable[Obligation]:
+    for kind, lookahead in CASES:
+        case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
+        mutants = [
+            Mutant(
+                "boundary_before",
+                "It is in that of the boundary before, too.",
+                partial(_kept_is_reachable, **case, count_slip=-1),
+            )
+        ]
+        if kind is SLIDING:
+            mutants.append(
+                Mutant(
+                    "tail_one_longer",
+                    "So is a block in a mask for a tail one block longer.",
+                    partial(_kept_is_reachable, **case, tail_slip=1),
+                )
+            )
+            if not lookahead:
+                mutants.append(
+                    Mutant(
+                        "mask_with_lookahead",
+                        "So is a block in a mask that looks ahead where lookup does not.",
+                        partial(_kept_is_reachable, **case, mask_lookahead=1),
+                    )
+                )
+        if kind in (CHUNKED, MAMBA):
+            mutants.append(
+                Mutant(
+                    "mask_of_every_block",
+                    "So is any block, as vLLM 0.33.0 has it.",
+                    partial(_kept_is_reachable, **case, mask_kind=FULL),
+                )
+            )
+        yield Obligation(
+            case_name("kept_block_is_reachable", kind, lookahead),
+            "A block in the mask is in the required run of some boundary.",
+            partial(_kept_is_reachable, **case),
+            tuple(mutants),
+        )
+
+
+OBLIGATIONS = {
+    "mask_keeps_every_reachable_block": tuple(_mask_keeps_every_reachable_block()),
+    "mask_keeps_only_reachable_blocks": tuple(_mask_keeps_only_reachable_blocks()),
+}
+"""The obligations of each claim on the mask, by its name."""

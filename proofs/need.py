@@ -1,0 +1,153 @@
+"""How many blocks a hit needs, with and without EAGLE, in the style of `proofs.theorems`.
+
+``contiguous`` is a number of blocks.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from proofs import dropping
+from proofs.cases import (
+    CHUNKED,
+    FULL,
+    MAMBA,
+    SLIDING,
+    any_group,
+    case_name,
+    holds_token,
+    lookaheads,
+)
+from proofs.interpretation import Interpretation
+from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from spec import hits
+from spec.groups import BlockGeometry, GroupKind
+from spec.terms import Formula, Term
+
+
+def _group_and_need(
+    at: Interpretation, kind: GroupKind, lookahead: int, near_start: bool
+) -> tuple[BlockGeometry, Term, Term, Hypotheses]:
+    """Any group and boundary, and how many blocks a hit there needs."""
+    boundary = at.integer("boundary")
+    group, sizes = any_group(at, kind, lookahead)
+    sizes = (*sizes, ("the hit is not empty", 1 <= boundary))
+    if kind is FULL:
+        return group, boundary, boundary + lookahead, sizes
+    if kind is MAMBA:
+        return group, boundary, 1, sizes
+    if kind is CHUNKED:
+        first_block = at.integer("first_block")
+        first_token = at.multiple_at_most(
+            at.times(boundary, group.block_size), group.chunk
+        )  # of the chunk that the boundary lies in
+        holds = holds_token(at, first_block, first_token, group.block_size)
+        begins = ("the block holds the first token of the boundary's chunk", holds)
+        return group, boundary, boundary - first_block + lookahead, (*sizes, begins)
+    if near_start:
+        cut = ("the tail reaches past the start of the request", boundary < group.tail)
+        return group, boundary, boundary + lookahead, (*sizes, cut)
+    uncut = ("the request holds the whole tail", group.tail <= boundary)
+    return group, boundary, group.tail + lookahead, (*sizes, uncut)
+
+
+def _among_last(group: BlockGeometry, boundary: Term, count: Term, block: Term) -> Formula:
+    """Whether the block is one of the ``count`` that end just past the lookahead block."""
+    end = boundary + group.lookahead
+    return (end - count <= block) & (block < end)
+
+
+def _need_suffices(
+    at: Interpretation, kind: GroupKind, lookahead: int, near_start: bool, slip: int = 0
+) -> Statement:
+    group, boundary, need, sizes = _group_and_need(at, kind, lookahead, near_start)
+    count = at.integer("contiguous")
+    among_last = partial(_among_last, group, boundary, count)
+    return Statement(
+        (*sizes, ("as many blocks as needed are contiguous", need + slip <= count)),
+        hits.has_required_run(group, boundary, among_last, at),
+    )
+
+
+def _less_does_not_suffice(
+    at: Interpretation, kind: GroupKind, lookahead: int, near_start: bool, slip: int = 0
+) -> Statement:
+    group, boundary, need, sizes = _group_and_need(at, kind, lookahead, near_start)
+    count = at.integer("contiguous")
+    first = at.maximum(hits.run_start(group, boundary, at), 0)
+    return Statement(
+        (
+            *sizes,
+            ("a count is not negative", 0 <= count),
+            ("fewer blocks than needed are contiguous", count < need + slip),
+        ),
+        hits.in_required_run(group, first, boundary, at)
+        & at.negation(_among_last(group, boundary, count, first)),
+    )
+
+
+def _run_is_exact(
+    at: Interpretation, kind: GroupKind, lookahead: int, near_start: bool, slip: int = 0
+) -> Statement:
+    group, boundary, need, sizes = _group_and_need(at, kind, lookahead, near_start)
+    block = at.integer("block")
+    return Statement(
+        sizes,
+        hits.in_required_run(group, block, boundary, at)
+        == _among_last(group, boundary, need + slip, block),
+    )
+
+
+def _eagle_needs_tail_plus_one() -> Iterable[Obligation]:
+    yield from dropping.obligations()
+    for kind, near_start, where, run in (
+        (SLIDING, False, "tail", "the tail"),
+        (SLIDING, True, "tail_cut_at_the_start", "every block"),
+        (FULL, False, "every_block", "every block"),
+        (CHUNKED, False, "chunk", "those of the boundary's chunk"),
+        (MAMBA, False, "one_state", "the state block"),
+    ):
+        for lookahead in reversed(lookaheads(kind)):
+            case: dict[str, Any] = {"kind": kind, "lookahead": lookahead, "near_start": near_start}
+            need = run
+            need += " and the lookahead block" if lookahead else ""
+            yield Obligation(
+                case_name(f"{where}_suffices", kind, lookahead),
+                f"As many contiguous blocks as {need} contain the required run.",
+                partial(_need_suffices, **case),
+                (
+                    Mutant(
+                        "one_block_less",
+                        "One block less contains it too.",
+                        partial(_need_suffices, **case, slip=-1),
+                    ),
+                ),
+            )
+            yield Obligation(
+                case_name(f"less_than_{where}_does_not_suffice", kind, lookahead),
+                f"Fewer contiguous blocks than {need} leave out a block of the required run.",
+                partial(_less_does_not_suffice, **case),
+                (
+                    Mutant(
+                        "one_block_more",
+                        "So do as many.",
+                        partial(_less_does_not_suffice, **case, slip=1),
+                    ),
+                ),
+            )
+            yield Obligation(
+                case_name(f"required_run_is_{where}", kind, lookahead),
+                f"The required run is contiguous: {need}, no more and no less.",
+                partial(_run_is_exact, **case),
+                (
+                    Mutant(
+                        "one_block_less",
+                        "It is one block shorter.",
+                        partial(_run_is_exact, **case, slip=-1),
+                    ),
+                ),
+            )
+
+
+OBLIGATIONS = {"eagle_needs_tail_plus_one": tuple(_eagle_needs_tail_plus_one())}
+"""The obligations of each claim on how much a hit needs, by its name."""

@@ -1,0 +1,230 @@
+"""Which boundaries retention promises, in the style of `proofs.theorems`.
+
+``length``, ``cap``, ``horizon``, ``lookahead_tokens`` and ``alignment`` are in tokens. Where an
+interval is asked about by itself, ``interval`` is in units of its own.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+from proofs.interpretation import Interpretation, Products
+from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from spec import hits, retention
+from spec.groups import BlockGeometry, GroupKind
+from spec.terms import Term, is_multiple
+
+
+def _replayed(at: Interpretation, slip: int) -> tuple[Term, Term, Hypotheses]:
+    """Any hit that lookup may serve with everything cached, and the replay boundary."""
+    length, alignment = at.integer("length"), at.integer("alignment")
+    cap, horizon = at.integer("cap"), at.integer("horizon")
+    lookahead = at.integer("lookahead_tokens")
+    boundary = retention.replay_boundary(cap, horizon, lookahead + slip, alignment, at)
+    hypotheses = (
+        ("the alignment is at least one token", 1 <= alignment),
+        ("a lookahead is not negative", 0 <= lookahead),
+        ("a hit is not negative", 0 <= length),
+        ("a hit ends on a boundary", at.multiple_at_most(length, alignment) == length),
+        ("the hit stays within the cap", length <= cap),
+        ("its lookahead stays within the horizon", length + lookahead <= horizon),
+    )
+    return length, boundary, hypotheses
+
+
+def _no_hit_is_longer(at: Interpretation, slip: int = 0) -> Statement:
+    length, boundary, hypotheses = _replayed(at, slip)
+    return Statement(hypotheses, length <= boundary)
+
+
+def _it_can_be_served(at: Interpretation, slip: int = 0) -> Statement:
+    alignment, lookahead = at.integer("alignment"), at.integer("lookahead_tokens")
+    cap, horizon = at.integer("cap"), at.integer("horizon")
+    boundary = retention.replay_boundary(cap, horizon, lookahead + slip, alignment, at)
+    return Statement(
+        (
+            ("the alignment is at least one token", 1 <= alignment),
+            ("a lookahead is not negative", 0 <= lookahead),
+            ("there is a hit", 1 <= boundary),
+        ),
+        (at.multiple_at_most(boundary, alignment) == boundary)
+        & (boundary <= cap)
+        & (boundary + lookahead <= horizon),
+    )
+
+
+def _replay_is_a_boundary(at: Interpretation, least: int = 0) -> Statement:
+    alignment, lookahead = at.integer("alignment"), at.integer("lookahead_tokens")
+    cap, horizon = at.integer("cap"), at.integer("horizon")
+    boundary = retention.replay_boundary(cap, horizon, lookahead, alignment, at)
+    return Statement(
+        (("the alignment is at least one token", 1 <= alignment),),
+        (least <= boundary) & is_multiple(boundary, alignment, at),
+    )
+
+
+def _rounded_hit_asks_less(at: Interpretation, slip: int = 0) -> Statement:
+    boundary, interval = at.integer("boundary"), at.integer("interval")
+    lookahead, shared = at.integer("lookahead"), at.integer("shared")
+    rounded = at.multiple_at_most(boundary, interval) + slip
+    return Statement(
+        (
+            ("the interval is at least one block", 1 <= interval),
+            ("the dense hit and its lookahead are shared", boundary + lookahead <= shared),
+        ),
+        (rounded <= boundary) & (rounded + lookahead <= shared),
+    )
+
+
+def _intervals_fall_on_boundaries(at: Interpretation, slip: int = 0) -> Statement:
+    count, share, alignment = (at.integer(n) for n in ("count", "interval", "alignment"))
+    multiple = at.times(count, at.times(share, alignment))
+    return Statement(
+        (
+            ("the alignment is at least one token", 1 <= alignment),
+            ("the interval is at least one alignment", 1 <= share),
+        ),
+        multiple == at.times(at.times(count, share) + slip, alignment),
+    )
+
+
+def _interval_is_accepted(at: Interpretation, slip: int = 0) -> Statement:
+    count, alignment = at.integer("count"), at.integer("alignment")
+    interval = at.times(count, alignment)
+    return Statement(
+        (
+            ("the alignment is at least one token", 1 <= alignment),
+            ("the interval is not negative", 0 <= count),
+        ),
+        retention.falls_on_boundaries(interval + slip, alignment, at),
+    )
+
+
+def _interval_is_refused(at: Interpretation, between: bool = True) -> Statement:
+    count, alignment, interval = (at.integer(n) for n in ("count", "alignment", "interval"))
+    starts, ends = at.times(count, alignment), at.times(count + 1, alignment)
+    after = starts < interval if between else starts <= interval
+    refused = (after & (interval < ends)) | (interval < 0)
+    return Statement(
+        (
+            ("the alignment is at least one token", 1 <= alignment),
+            ("the interval is negative or between two boundaries", refused),
+        ),
+        at.negation(retention.falls_on_boundaries(interval, alignment, at)),
+    )
+
+
+def _sibling_is_the_first(at: Interpretation, slip: int = 0, strictly: bool = False) -> Statement:
+    block, boundary = at.integer("block"), at.integer("boundary")
+    lookahead, interval = at.integer("lookahead"), at.integer("interval")
+    group = BlockGeometry(GroupKind.SLIDING_WINDOW, 1, 0, lookahead)
+    other = at.times(at.integer("other"), interval)
+    sibling = retention.sibling_boundary(group, block, interval, at) + slip
+    return Statement(
+        (
+            ("the interval is at least one block", 1 <= interval),
+            ("the other hit falls on the interval", boundary == other),
+            ("the other hit is not empty", 1 <= at.integer("other")),
+            ("its run ends after the block", block < hits.run_end(group, boundary)),
+        ),
+        (block < hits.run_end(group, sibling))
+        & (1 <= sibling)
+        & is_multiple(sibling, interval, at)
+        & (sibling + int(strictly) <= boundary),
+    )
+
+
+def replays() -> Iterable[Obligation]:
+    """That the replay boundary is the longest hit of a resend or an extension."""
+    yield Obligation(
+        "no_replay_hits_more",
+        "No resend or extension hits more than the replay boundary, whatever is cached.",
+        _no_hit_is_longer,
+        (
+            Mutant(
+                "lookahead_too_long",
+                "Nor more than that of a longer lookahead.",
+                partial(_no_hit_is_longer, slip=1),
+            ),
+        ),
+    )
+    yield Obligation(
+        "replay_boundary_can_be_served",
+        "The replay boundary is a boundary within cap and horizon.",
+        _it_can_be_served,
+        (
+            Mutant(
+                "lookahead_too_short",
+                "So is that of a shorter lookahead.",
+                partial(_it_can_be_served, slip=-1),
+            ),
+        ),
+    )
+    yield Obligation(
+        "replay_boundary_is_a_boundary",
+        "The replay boundary is a multiple of the alignment and not negative, however short the "
+        "prompt.",
+        _replay_is_a_boundary,
+        (Mutant("positive", "It is positive.", partial(_replay_is_a_boundary, least=1)),),
+    )
+
+
+def siblings() -> Iterable[Obligation]:
+    """That the hits promised to siblings fall on the interval, and which intervals there are."""
+    yield Obligation(
+        "rounded_hit_asks_less",
+        "A hit rounded down to the interval is no longer than the dense one and needs no more "
+        "of the shared prefix.",
+        _rounded_hit_asks_less,
+        (
+            Mutant(
+                "one_block_more",
+                "Nor does a hit one block longer.",
+                partial(_rounded_hit_asks_less, slip=1),
+            ),
+        ),
+    )
+    yield Obligation(
+        "intervals_fall_on_boundaries",
+        "A multiple of a multiple of the alignment is a multiple of the alignment.",
+        _intervals_fall_on_boundaries,
+        (
+            Mutant(
+                "one_more", "It is the next one.", partial(_intervals_fall_on_boundaries, slip=1)
+            ),
+        ),
+        interpretation=Products,
+    )
+    yield Obligation(
+        "interval_on_boundaries_is_accepted",
+        "Each multiple of the alignment that is not negative is a retention interval.",
+        _interval_is_accepted,
+        (Mutant("one_token_more", "So is a token more.", partial(_interval_is_accepted, slip=1)),),
+    )
+    yield Obligation(
+        "interval_off_boundaries_is_refused",
+        "No retention interval is negative or lies between two multiples of the alignment.",
+        _interval_is_refused,
+        (
+            Mutant(
+                "on_a_boundary",
+                "None lies on one either.",
+                partial(_interval_is_refused, between=False),
+            ),
+        ),
+    )
+    yield Obligation(
+        "sibling_boundary_is_the_first",
+        "The sibling boundary after a block falls on the interval and its run ends after the "
+        "block, and that of no earlier one does.",
+        _sibling_is_the_first,
+        (
+            Mutant(
+                "block_after",
+                "So is the block edge after it.",
+                partial(_sibling_is_the_first, slip=1),
+            ),
+            Mutant(
+                "all_later", "All others are later.", partial(_sibling_is_the_first, strictly=True)
+            ),
+        ),
+    )
