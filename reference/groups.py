@@ -217,15 +217,21 @@ class MambaManager(GroupManager):
 
         A state that was cached in this very step is not computed yet when this step reads it; a
         number that never fits puts the request off to the next step. Lookahead tokens need no
-        state: draft models have no Mamba layers.
+        state: draft models have no Mamba layers. vLLM 0.23 does not count what a connector's
+        tokens take, and so may run out of blocks.
         """
-        del num_tokens, total_computed_tokens, apply_admission_cap
+        del num_tokens
         if new_computed_blocks and new_computed_blocks[-1].block_hash in self._cached_this_step:
             return len(self._pool.blocks) + 1
         held = len(self.req_to_blocks.get(request_id, ()))
-        missing = self._num_required(num_tokens_main_model) - len(new_computed_blocks) - held
+        required, local = self._num_required(num_tokens_main_model), len(new_computed_blocks)
+        missing = required - local - held
         if missing > 0:
             missing = 1 if request_id in self._running else 1 + self._num_speculative_blocks
+        if not (held or apply_admission_cap) and local * self.block_size < total_computed_tokens:
+            loaded = INTEGERS.ceil_div(total_computed_tokens, self.block_size)
+            running = max(required - max(loaded, required - 1 - self._num_speculative_blocks), 0)
+            missing = max(missing, loaded - max(local, loaded - 1) + running)
         return missing + _num_evictable(new_computed_blocks)
 
     def allocate_new_blocks(
