@@ -296,7 +296,9 @@ def test_common_prefix_is_what_every_request_with_blocks_holds() -> None:
         ),
     ],
 )
-def test_requests_share_only_with_their_own_kind(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_requests_share_only_with_their_own_kind(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
     kv = manager()
     prefill(kv, request("a", range(13), **one))
     assert hit(kv, range(13), **one) == 12
