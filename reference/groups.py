@@ -197,8 +197,10 @@ class MambaManager(GroupManager):
         block_pool: BlockPool,
         free_order: FreeOrder,
         num_speculative_blocks: int = 0,
+        keeps_states_of_drafts: bool = False,
     ) -> None:
         super().__init__(group, group_id, block_pool, free_order)
+        self._keeps_states_of_drafts = keeps_states_of_drafts
         self._num_speculative_blocks = num_speculative_blocks
         self._running: set[str] = set()
         self._last_state_block: dict[str, int] = {}
@@ -223,16 +225,16 @@ class MambaManager(GroupManager):
         del num_tokens
         if new_computed_blocks and new_computed_blocks[-1].block_hash in self._cached_this_step:
             return len(self._pool.blocks) + 1
-        held = len(self.req_to_blocks.get(request_id, ()))
-        required, local = self._num_required(num_tokens_main_model), len(new_computed_blocks)
-        missing = required - local - held
+        held, drafts = len(self.req_to_blocks.get(request_id, ())), self._num_speculative_blocks
+        required, hit = self._num_required(num_tokens_main_model), len(new_computed_blocks)
+        missing = required - hit - held
         if missing > 0:
-            missing = 1 if request_id in self._running else 1 + self._num_speculative_blocks
-        if not (held or apply_admission_cap) and local * self.block_size < total_computed_tokens:
+            missing = 1 if request_id in self._running else 1 + drafts
+        needed = missing + _num_evictable(new_computed_blocks)
+        if not held and total_computed_tokens > hit * self.block_size and not apply_admission_cap:
             loaded = INTEGERS.ceil_div(total_computed_tokens, self.block_size)
-            running = max(required - max(loaded, required - 1 - self._num_speculative_blocks), 0)
-            missing = max(missing, loaded - max(local, loaded - 1) + running)
-        return missing + _num_evictable(new_computed_blocks)
+            needed = max(needed, 1 + min(required - loaded, 1 + drafts))
+        return needed
 
     def allocate_new_blocks(
         self, request_id: str, num_tokens: int, num_tokens_main_model: int
@@ -270,9 +272,11 @@ class MambaManager(GroupManager):
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Free the states before the last one.
 
-        All draft tokens of the last step may yet be rejected, so its tokens count as fewer.
+        With ``keeps_states_of_drafts`` all draft tokens of the last step may yet be rejected, so
+        its tokens count as fewer.
         """
-        computed = max(0, total_computed_tokens - self._num_speculative_blocks)
+        drafts = self._num_speculative_blocks if self._keeps_states_of_drafts else 0
+        computed = max(0, total_computed_tokens - drafts)
         super().remove_skipped_blocks(request_id, computed)
         last = self._last_state_block.get(request_id)
         if last is None or last >= INTEGERS.ceil_div(computed, self.block_size) - 1:

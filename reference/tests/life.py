@@ -6,7 +6,7 @@ So a hit is judged by what would be read, not by its numbers.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -51,7 +51,6 @@ class Live:
     """A request and what it computes: the adapter matters as much as the tokens."""
 
     request: Request
-    hits: list[int] = field(default_factory=list)
 
     def page(self, token: int) -> Page:
         """What the forward pass writes for ``token``: it depends on everything before it."""
@@ -269,7 +268,12 @@ class Life(RuleBasedStateMachine):
         live.request.num_computed_tokens = end
 
     def read(self, group: Group, table: list[int], start: int) -> Iterator[tuple[int, int, int]]:
-        """The pages that computing the token at ``start`` reads, and the tokens in them."""
+        """The pages that computing the token at ``start`` reads, and the tokens in them.
+
+        A group that opts out of prefix caching needs nothing of what a hit skips.
+        """
+        if not group.prefix_cacheable:
+            return
         if group.kind is MAMBA:
             reads: Any = partial(reads_state, start)
         else:
