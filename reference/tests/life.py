@@ -118,9 +118,17 @@ class Life(RuleBasedStateMachine):
             self.waiting.append(Live(new))
 
     @precondition(lambda self: self.waiting)
-    @rule(data=st.data(), fit=st.booleans(), reserved=st.integers(0, 2))
-    def admit(self, data: Any, fit: bool, reserved: int) -> None:
-        """A waiting or preempted request takes its hit and computes its first chunk."""
+    @rule(
+        data=st.data(),
+        fit=st.booleans(),
+        reserved=st.integers(0, 2),
+        segments=st.sampled_from([0, 0, 1, 2]),
+    )
+    def admit(self, data: Any, fit: bool, reserved: int, segments: int) -> None:
+        """A waiting or preempted request takes its hit and computes its first chunk.
+
+        A connector may load up to ``segments`` times the alignment after the hit.
+        """
         live = self.waiting[0]
         request = live.request
         blocks, hit = self.kv.get_computed_blocks(request)
@@ -131,16 +139,23 @@ class Life(RuleBasedStateMachine):
                 table = blocks.blocks[index]
                 assert len(table) == hit // group.block_size
                 assert not any(table[block].is_null for block in run if block < len(table))
-        count = self.chunk(data, request, hit)
-        given = blocks if hit else None
+        loaded = min(segments, (request.num_tokens - 1 - hit) // self.align) * self.align
+        count = self.chunk(data, request, hit + loaded)
         added = self.kv.allocate_slots(
-            request, count, hit, given, full_sequence_must_fit=fit, reserved_blocks=reserved
+            request,
+            count,
+            hit,
+            blocks if hit else None,
+            num_external_computed_tokens=loaded,
+            full_sequence_must_fit=fit,
+            reserved_blocks=reserved,
         )
         if added is None:
             return
         assert self.kv.block_pool.num_free_blocks >= reserved
         self.running.append(self.waiting.pop(0))
-        request.num_computed_tokens = hit
+        request.num_computed_tokens = hit + loaded
+        self.write(live, hit, hit + loaded)
         self.compute(live, count)
 
     @precondition(lambda self: self.running)
@@ -219,21 +234,26 @@ class Life(RuleBasedStateMachine):
     def lookup_finds_the_longest_valid_hit(self) -> None:
         """For every request, whether it waits or runs."""
         for live in (*self.waiting, *self.running):
-            assert self.kv.get_computed_blocks(live.request)[1] == self.longest_hit(live.request)
+            hashes, cap = live.request.block_hashes, live.request.num_tokens - 1
+            hit = self.kv.coordinator.find_longest_cache_hit(hashes, cap)
+            assert hit.length == self.longest_hit(live.request)
 
     @invariant()
     def requests_hold_blocks_of_their_own_prefix(self) -> None:
         """And what they registered is what retention asks for."""
         for live in self.running:
-            for index, group in enumerate(self.groups):
-                hashes = block_hashes_of_size(live.request.block_hashes, 1, group.block_size)
-                kept = self.registration.mask(group, live.request)(0, MAX_TOKENS)
-                for place, block in enumerate(
-                    self.kv.get_blocks(live.request.request_id).blocks[index]
-                ):
+            request = live.request
+            tables = self.kv.get_blocks(request.request_id).blocks
+            for index, (group, table) in enumerate(zip(self.groups, tables, strict=True)):
+                hashes = block_hashes_of_size(request.block_hashes, 1, group.block_size)
+                kept = self.registration.mask(group, request)(0, MAX_TOKENS)
+                until = self.registration.num_tokens(group, request.num_computed_tokens)
+                for place, block in enumerate(table):
                     if block.block_hash is not None:
                         assert (block.block_hash, block.group_id) == (hashes[place], index)
                         assert kept[place] or not self.dense
+                    elif group.prefix_cacheable and (place + 1) * group.block_size <= until:
+                        assert block.is_null or not kept[place]
 
     def longest_hit(self, request: Request) -> int:
         """What the spec asks for, on what is cached now."""
@@ -263,9 +283,16 @@ class Life(RuleBasedStateMachine):
             for block, slot, token in self.read(group, table, start):
                 assert block != 0, f"{group} reads token {token} from the null block"
                 assert self.pages[block, slot] == live.page(token)
-            for token in range(start, end) if group.kind is not MAMBA else [end - 1]:
-                self.pages[self.where(group, table, token)] = live.page(token)
+        self.write(live, start, end)
         live.request.num_computed_tokens = end
+
+    def write(self, live: Live, start: int, end: int) -> None:
+        """Write the pages of the tokens from ``start`` to ``end`` that have a block."""
+        for group, table in zip(self.groups, self.ids(live), strict=True):
+            for token in range(max(start, end - 1 if group.kind is MAMBA else 0), end):
+                block, slot = self.where(group, table, token)
+                if block:
+                    self.pages[block, slot] = live.page(token)
 
     def read(self, group: Group, table: list[int], start: int) -> Iterator[tuple[int, int, int]]:
         """The pages that computing the token at ``start`` reads, and the tokens in them.

@@ -1,9 +1,11 @@
 """Several groups over one pool: the common hit, EAGLE, and allocation in two phases."""
 
 import itertools
+from typing import Any
 
 import pytest
 
+from reference.coordinator import KVCacheCoordinator
 from reference.policies import VLLM_0_23, Policies
 from reference.tests.building import (
     CHUNKED,
@@ -12,6 +14,7 @@ from reference.tests.building import (
     SLIDING,
     cached_ids,
     finish,
+    free_ids,
     hit,
     manager,
     prefill,
@@ -140,22 +143,41 @@ def test_full_and_chunked_local() -> None:
     assert (found, blocks.get_block_ids()) == (12, ([1, 2, 3], [0, 0, 7]))
 
 
-def test_every_hit_is_touched_before_any_block_is_taken() -> None:
-    kv = manager(Group(FULL, 4), WINDOW, num_blocks=12)
-    first = request("a", range(9))
-    prefill(kv, first)
-    finish(kv, first)
-    # Of the free blocks only the first four hold nothing that this request hits.
-    second = request("b", range(20))
-    blocks, found = kv.get_computed_blocks(second)
+def take_hits_and_load_more() -> tuple[list[int], ...]:
+    """A hit in two groups whose free blocks come first in the queue, and tokens to load."""
+    kv = manager(Group(FULL, 4), WINDOW, num_blocks=11)
+    hit_later, other = request("a", range(9)), request("b", range(100, 112))
+    for each in (hit_later, other):
+        prefill(kv, each)
+        finish(kv, each)
+    assert free_ids(kv) == [2, 1, 5, 4, 7, 3, 6, 10, 9, 8]
+    new = request("c", range(20))
+    blocks, found = kv.get_computed_blocks(new)
     assert (found, blocks.get_block_ids()) == (8, ([1, 2], [4, 5]))
-    held = {*blocks.get_block_ids()[0], *blocks.get_block_ids()[1]}
-    added = kv.allocate_slots(second, 0, found, blocks, num_external_computed_tokens=8)
-    assert added is not None
-    full, window = kv.get_block_ids("b")
-    assert full[:2] == [1, 2]
-    assert not held & {*full[2:], *(block for block in window[2:] if block)}
-    assert len({*full, *window} - {0}) == len([block for block in (*full, *window) if block])
+    assert kv.allocate_slots(new, 0, found, blocks, num_external_computed_tokens=4) is not None
+    return kv.get_block_ids("c")
+
+
+def test_every_hit_is_touched_before_any_block_is_taken() -> None:
+    # Block 4 is out of the window once the loaded tokens count, so it may be taken.
+    assert take_hits_and_load_more() == ([1, 2, 4], [0, 5, 7])
+
+
+def test_taking_blocks_for_one_group_first_would_take_the_hit_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    together = KVCacheCoordinator.allocate_new_computed_blocks
+
+    def one_by_one(self: KVCacheCoordinator, name: str, hit: Any, *lengths: int) -> None:
+        managers = self.single_type_managers
+        for index, each in enumerate(managers):
+            self.single_type_managers = (each,)
+            together(self, name, hit[index : index + 1], *lengths)
+        self.single_type_managers = managers
+
+    monkeypatch.setattr(KVCacheCoordinator, "allocate_new_computed_blocks", one_by_one)
+    full, window = take_hits_and_load_more()
+    assert full[2] == window[1] == 5
 
 
 def test_registration_waits_for_the_boundary() -> None:

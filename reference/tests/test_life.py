@@ -55,6 +55,14 @@ def register_early(_: Any) -> Any:
     return lambda _, group, computed: computed + group.block_size
 
 
+def register_less(function: Any) -> Any:
+    def mask(registration: Registration, *about: Any) -> Any:
+        kept = function(registration, *about)
+        return lambda first, end: [False, *kept(first + 1, end)]
+
+    return mask
+
+
 MUTANTS = [
     (groups, "num_skipped_tokens", skip_less),
     (request, "extra_keys", ignore_adapters),
@@ -63,6 +71,7 @@ MUTANTS = [
     (BlockPool, "_evict", forget_to_evict),
     (spec_groups, "find_longest_cache_hit", short_hit),
     (Registration, "num_tokens", register_early),
+    (Registration, "mask", register_less),
 ]
 
 
