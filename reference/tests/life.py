@@ -6,7 +6,7 @@ So a hit is judged by what would be read, not by its numbers.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -101,6 +101,7 @@ class Life(RuleBasedStateMachine):
             policies=policies,
         )
         self.horizon = LookaheadHorizon.CAPPED if len(groups) == 1 else policies.horizon
+        policies = replace(policies, horizon=self.horizon)
         self.registration = Registration(self.groups, self.align, interval, policies)
 
     @rule(

@@ -126,6 +126,17 @@ def test_mamba_is_thinned_out_from_0_24_on() -> None:
         assert len(cached_ids(kv, 1)) == kept
 
 
+@pytest.mark.parametrize("num_tokens", range(20, 25))
+def test_one_group_keeps_what_its_own_lookup_can_hit(num_tokens: int) -> None:
+    dense, sparse = (
+        manager(Group(SLIDING, 2, window=4), hash_block_size=2, use_eagle=True, **options)
+        for options in ({}, {"retention_interval": 0})
+    )
+    for kv in (dense, sparse):
+        compute(kv, num_tokens)
+    assert hits(sparse, num_tokens) == hits(dense, num_tokens) > 0
+
+
 @pytest.mark.parametrize("use_eagle", [False, True])
 @pytest.mark.parametrize(
     "group",
