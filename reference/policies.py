@@ -1,4 +1,8 @@
-"""What differs between releases of vLLM and is neither right nor wrong: named, never implied."""
+"""What differs between releases of vLLM: named, never implied.
+
+Most of it is neither right nor wrong. What breaks the spec says so, and is there so that a manager
+can be compared with a release that has it; the default never does.
+"""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -27,10 +31,11 @@ class ReplayPolicy(StrEnum):
 
     LAST_TOKEN_RECOMPUTED = "last token recomputed"
     """The last boundary before the prompt's last token; 0.23 to 0.29. It forgets extensions of
-    the prompt, and what the lookahead block costs a resend."""
+    the prompt, and what the lookahead block costs a resend: promised hits are lost."""
     ALIGNMENT_DROPPED = "alignment dropped"
     """With EAGLE, the boundaries of a resend and of an extension, each one alignment earlier, as
-    if the lookahead block were that long; without it, as before. From 0.30 on."""
+    if the lookahead block were that long; without it, as before. Promised hits are lost. From
+    0.30 on."""
     PROMISED = "promised"
     """Those that `spec.retention` promises to resends and extensions."""
 
