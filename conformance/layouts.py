@@ -195,6 +195,11 @@ def is_possible(layout: Layout) -> bool:
     )
 
 
+def without_flags(layout: Layout) -> Layout:
+    """The layout with no group flagged, so that all drop a block (`spec.groups.share_eagle`)."""
+    return replace(layout, groups=tuple(replace(group, eagle=False) for group in layout.groups))
+
+
 def _full(block_size: int) -> Group:
     return Group(GroupKind.FULL_ATTENTION, block_size)
 

@@ -17,12 +17,13 @@ from conformance.exploration import (
     replay,
 )
 from conformance.findings import Evidence, Signature, smallest
-from conformance.layouts import Layout
+from conformance.layouts import Layout, is_possible, without_flags
 from conformance.outcomes import Case, CheckResult, finished
 from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Predates, Subject
 from spec.claims import Divergence
 from spec.hits import longest_valid_hit, required_run, within_reach
-from spec.in_turn import longest_joint_hit
+from spec.in_turn import longest_joint_hit, takes_one_turn
+from spec.policies import EagleGroups
 from spec.retention import LookaheadHorizon
 
 _TABLE = "hit_has_every_block_attention_reads"
@@ -42,8 +43,13 @@ def check_common_hit(subject: Subject, layout: Layout) -> CheckResult:
     """Judge the coordinator's lookup for every cache state, up to the bound in tokens.
 
     Where groups drop in turn (`spec.in_turn`), only requests of few blocks are judged, and layouts
-    that have no such request are not: they are younger than such releases.
+    that have no such request are not. Where all groups drop a block, flags mean nothing, and a
+    layout that is not possible without them settles nothing.
     """
+    if layout.use_eagle and subject.eagle_groups is EagleGroups.ALL:
+        layout = without_flags(layout)
+        if not is_possible(layout):
+            return CheckResult({}, (), 0, 0)
     return finished((_COMMON_VALID, _COMMON_LONGEST), partial(_cases, subject, layout))
 
 
@@ -103,10 +109,13 @@ class _Request:
 
     @property
     def in_turn(self) -> bool:
-        """Whether groups drop their lookahead blocks one after another, so that no hit is valid
-        but for the candidate it is asked for.
-        """
-        return isinstance(self.judged, Layout) and self.policy is LookaheadHorizon.CANDIDATE
+        """Whether groups drop their lookahead blocks in turn, so that validity has a candidate."""
+        return (
+            isinstance(self.judged, Layout)
+            and self.judged.drops_block
+            and self.policy is LookaheadHorizon.CANDIDATE
+            and takes_one_turn(self.judged.shared)
+        )
 
     def expected(self, cached: frozenset[Question]) -> int:
         """The hit that lookup must return when exactly ``cached`` is cached, in tokens."""

@@ -15,6 +15,7 @@ from reference.joint import find_longest_common_hit
 from reference.lookup import find_longest_cache_hit
 from reference.scan import Scan, SkippingScan
 from spec.mask import in_mask
+from spec.policies import EagleGroups
 from spec.retention import LookaheadHorizon, in_retained_mask
 from spec.sharing import vouched_tokens
 
@@ -115,6 +116,7 @@ class ReferenceSubject:
         held = [bool(in_mask(configuration.shape, block)) for block in range(full)]
         return held + [False] * (configuration.num_blocks - full)
 
+    eagle_groups = EagleGroups.FLAGGED
     lookahead_horizon = LookaheadHorizon.HASHED
 
     def retained(

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeAlias
 
 from conformance.configurations import Configuration
 from conformance.layouts import Layout
+from spec.policies import EagleGroups
 from spec.retention import LookaheadHorizon
 
 
@@ -140,6 +141,10 @@ class Subject(Protocol):
         The request is computed in ``chunks``: token counts at which blocks are registered,
         ascending. The result has one entry a block.
         """
+
+    @property
+    def eagle_groups(self) -> EagleGroups:
+        """Which groups drop a lookahead block."""
 
     @property
     def lookahead_horizon(self) -> LookaheadHorizon:

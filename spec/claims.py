@@ -31,7 +31,12 @@ from spec.hits import (
     valid_hit,
     within_reach,
 )
-from spec.in_turn import longest_joint_hit, lookup_order, valid_without_margin
+from spec.in_turn import (
+    longest_joint_hit,
+    lookup_order,
+    takes_one_turn,
+    valid_without_margin,
+)
 from spec.mask import in_mask, next_boundary
 from spec.pool import (
     can_be_freed,
@@ -209,6 +214,7 @@ CLAIMS: dict[str, Claim] = {
                 valid_without_margin,
                 lookup_order,
                 longest_joint_hit,
+                takes_one_turn,
             ),
             symbols=_COORDINATORS,
         ),

@@ -3,10 +3,11 @@
 Up to vLLM 0.19 a group's lookup saw the candidate that the groups before it had left, and no
 token past it (`spec.retention.LookaheadHorizon.CANDIDATE`). So what is valid for a group depends
 on the candidate, and there is no set of hits that are valid for all groups whose longest could be
-asked for. What a release returns is the hit that is left when each group has had its turn. It is
-a valid hit, never longer than with a horizon that stays, and often shorter: every turn of a group
-that looks ahead costs one alignment. A second turn costs another, so that nothing but 0 is left
-in the end (vLLM issue #32802).
+asked for. With full attention and one other set of groups, one turn each is enough: what is left
+is a valid hit, never longer than with a horizon that stays, and often shorter, since every turn of
+a group that looks ahead costs one alignment. With more sets, turns have to be repeated. A second
+turn costs another alignment, so that nothing but 0 is left in the end (vLLM issue #32802): no
+policy but a fault. There the longest hit that is valid with a horizon that stays is due.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,6 +49,17 @@ def lookup_order(groups: Sequence[Group]) -> tuple[int, ...]:
     )
 
 
+def takes_one_turn(groups: Sequence[Group]) -> bool:
+    """Whether one turn of each group leaves a hit that is valid for all of them.
+
+    It does with full attention and at most one other set of equal groups: full attention, which
+    is first, can serve every shorter hit as well. vLLM: ``is_simple_hybrid`` of
+    ``HybridKVCacheCoordinator``.
+    """
+    turns = [group.kind for group in dict.fromkeys(groups) if group.prefix_cacheable]
+    return len(turns) == 2 and turns.count(GroupKind.FULL_ATTENTION) == 1
+
+
 def longest_joint_hit(
     groups: Sequence[Group],
     alignment_tokens: int,
@@ -58,11 +70,11 @@ def longest_joint_hit(
     """The hit, in tokens, that a request of ``num_tokens`` gets under the policy of a release.
 
     Arguments as in `spec.hits.valid_hit`. With a horizon that stays it is the longest valid hit.
-    Without a margin it is what is left when each set of equal groups has had one turn, in
-    `lookup_order`; with one full-attention and one other set that is valid for both.
+    Without a margin it is what is left when full attention and the one other set of equal groups
+    have had one turn each, in `lookup_order`; see `takes_one_turn` for other layouts.
     """
     cap = num_tokens - 1
-    if policy is not LookaheadHorizon.CANDIDATE:
+    if policy is not LookaheadHorizon.CANDIDATE or not takes_one_turn(groups):
         return longest_valid_hit(groups, alignment_tokens, cap, horizon(policy, num_tokens), cached)
     candidate = cap
     for turn in dict.fromkeys(groups[index] for index in lookup_order(groups)):

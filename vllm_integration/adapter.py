@@ -229,6 +229,12 @@ class VllmSubject:
         hit = lookup(_HalfABlock(lookup.keys[0][0]), 4).hit_length
         return HitGranularity.FINE if hit == 2 else HitGranularity.ALIGNED
 
+    @cached_property
+    def eagle_groups(self) -> EagleGroups:
+        """See `Producer.all_groups_drop`."""
+        drops = self._producer.all_groups_drop()
+        return EagleGroups.ALL if drops else EagleGroups.FLAGGED
+
     def policies(self) -> dict[str, str]:
         """The value that each policy of `spec.policies` has, by how the target behaves."""
         thinned = {kind for kind in SPARSE_KINDS if self._thins_out(kind)}
@@ -236,10 +242,9 @@ class VllmSubject:
             sparse = SparseRetention.WINDOWS_AND_STATES
         else:
             sparse = SparseRetention.WINDOWS if thinned else SparseRetention.NONE
-        drops = self._producer.all_groups_drop()
         return {
             "lookahead_horizon": self.lookahead_horizon,
-            "eagle_groups": EagleGroups.ALL if drops else EagleGroups.FLAGGED,
+            "eagle_groups": self.eagle_groups,
             "hit_granularity": self.hit_granularity,
             "sparse_retention": sparse,
             "junctions": Junctions.KEPT if self._history.notes_junctions() else Junctions.DROPPED,

@@ -26,6 +26,7 @@ from reference.lookup import find_longest_cache_hit
 from spec.claims import CLAIMS, Divergence, Status
 from spec.groups import Group, GroupKind
 from spec.hits import longest_valid_hit
+from spec.policies import EagleGroups
 from spec.retention import LookaheadHorizon
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
@@ -95,7 +96,7 @@ class BrokenCoordinator(ReferenceSubject):
         self._answer = answer
 
     def lookup(self, judged: Any) -> Lookup:
-        if self._iterate is not None:
+        if isinstance(judged, Layout) and self._iterate is not None:
             return Coordinator(judged, self.lookahead_horizon, self._iterate)
         assert self._answer is not None
         return DistortedLookup(judged, self.lookahead_horizon, self._answer)
@@ -321,6 +322,49 @@ def test_the_known_fault_of_0_33_is_found_at_its_smallest() -> None:
     assert (small.configuration, small.max_length) == (replace(layout, num_tokens=4), 3)
     assert [*map(sorted, small.cached)] == [[0, 2, 3], [0, 1]]
     assert (small.spec, small.actual) == ("hit of 0 tokens", "hit of 1 tokens")
+
+
+class WithoutMargin(BrokenCoordinator):
+    """A coordinator of a release whose groups all drop a block within the candidate."""
+
+    lookahead_horizon = LookaheadHorizon.CANDIDATE
+    eagle_groups = EagleGroups.ALL
+
+
+def one_turn_each(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
+    """As vLLM up to 0.19 with full attention and one other group."""
+    del horizon
+    for each in sorted(layout.looked_up, key=lambda each: each.group.kind is not FULL):
+        cap = ask(each, cap, each.shape.lookahead)
+    return cap
+
+
+def two_turns_each(layout: Layout, cap: int, horizon: int, ask: Ask) -> int:
+    return one_turn_each(layout, one_turn_each(layout, cap, horizon, ask), horizon, ask)
+
+
+def test_without_a_margin_one_turn_each_is_due_with_full_attention_and_another_group() -> None:
+    pair = Layout((Group(FULL, 1), sliding(3)), 5, True, 1)
+    statuses = check_common_hit(WithoutMargin(one_turn_each), pair).statuses
+    assert set(statuses.values()) == {Status.PROVED}
+    for layout, iterate in (
+        (pair, two_turns_each),
+        (Layout((sliding(2), sliding(3)), 5, True, 1), horizon_shrinks),
+    ):
+        assert check_common_hit(WithoutMargin(iterate), layout).statuses[LONGEST] is Status.REFUTED
+    unsound = check_common_hit(WithoutMargin(forgets_the_lookahead), pair)
+    assert unsound.statuses[VALID] is Status.REFUTED
+    long = check_common_hit(WithoutMargin(one_turn_each), of_model(MODELS[1], True))
+    assert set(long.statuses.values()) == {Status.NOT_APPLICABLE}
+
+
+def test_where_all_drop_flags_mean_nothing() -> None:
+    flagged = Layout((Group(FULL, 1, eagle=True), sliding(3)), 4, True, 1)
+    local = replace(flagged, groups=(flagged.groups[0], Group(GroupKind.CHUNKED_LOCAL, 1, chunk=2)))
+    assert is_possible(local)
+    assert check_common_hit(WithoutMargin(one_turn_each), local).statuses == {}
+    result = check_common_hit(WithoutMargin(one_turn_each), flagged)
+    assert set(result.statuses.values()) == {Status.PROVED}
 
 
 def test_a_subject_older_than_opting_out_is_not_judged_on_it() -> None:

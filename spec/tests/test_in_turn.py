@@ -5,7 +5,12 @@ from itertools import combinations, product
 
 from spec.groups import Group, alignment, geometry
 from spec.hits import longest_valid_hit
-from spec.in_turn import longest_joint_hit, lookup_order, valid_without_margin
+from spec.in_turn import (
+    longest_joint_hit,
+    lookup_order,
+    takes_one_turn,
+    valid_without_margin,
+)
 from spec.retention import LookaheadHorizon
 from spec.tests.token_level import FULL, MAMBA, SLIDING, needed_blocks, serves, small_groups
 
@@ -68,16 +73,27 @@ def test_each_group_has_its_turn() -> None:
 
 
 def test_groups_that_are_equal_have_one_turn() -> None:
-    window = Group(SLIDING, 1, 2, eagle=True)
+    window, full = Group(SLIDING, 1, 2, eagle=True), Group(FULL, 1, eagle=True)
     for members in (1, 2, 3):
-        groups = (*[window] * members, Group(FULL, 1, eagle=True))
+        groups = (*[window] * members, full)
         assert longest_joint_hit(groups, 1, 9, CANDIDATE, everything) == 6
 
     def missing(group: int, block: int) -> bool:
         return not (group == 1 and block == 6)
 
-    assert longest_joint_hit((window, window), 1, 9, CANDIDATE, everything) == 7
-    assert longest_joint_hit((window, window), 1, 9, CANDIDATE, missing) == 5
+    assert longest_joint_hit((window, window, full), 1, 9, CANDIDATE, missing) == 5
+
+
+def test_where_turns_had_to_be_repeated_the_longest_valid_hit_is_due() -> None:
+    full, window = Group(FULL, 1, eagle=True), Group(SLIDING, 1, 2, eagle=True)
+    other = Group(SLIDING, 1, 3, eagle=True)
+    for groups in ((window, other), (full, window, other), (window, window), (full,)):
+        assert not takes_one_turn(groups)
+        assert longest_joint_hit(groups, 1, 9, CANDIDATE, everything) == 7
+    assert takes_one_turn((window, full, window))
+    opted_out = Group(SLIDING, 1, 3, prefix_cacheable=False)
+    assert takes_one_turn((window, full, opted_out))
+    assert not takes_one_turn((full, opted_out))
 
 
 def test_groups_that_opt_out_have_no_turn() -> None:
