@@ -25,6 +25,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -105,6 +106,14 @@ class Candidate:
 
     length: int
     required: frozenset[Question]
+
+    @cached_property
+    def ends(self) -> tuple[Question, ...]:
+        """The last required block of each set of groups."""
+        ends: dict[int, int] = {}
+        for group, block in self.required:
+            ends[group] = max(block, ends.get(group, block))
+        return tuple(ends.items())
 
 
 @dataclass(frozen=True)
@@ -482,7 +491,7 @@ def remembered(hits: Sequence[Candidate], answers: Mapping[Question, bool]) -> d
     """
     reach: dict[int, int] = {}
     for hit in _open(hits, answers):
-        for group, block in hit.required:
+        for group, block in hit.ends:
             reach[group] = max(block, reach.get(group, -1))
     return {
         (group, block): cached
