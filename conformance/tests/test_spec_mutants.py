@@ -9,6 +9,8 @@ the reason why it means the same.
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
+from time import process_time
 
 import pytest
 
@@ -111,12 +113,22 @@ EQUIVALENT: dict[str, str] = {
 """Mutants that mean the same as the spec, and why."""
 
 
-def exhaustive_tests() -> Iterator[tuple[str, Callable[[], object]]]:
-    """The tests of the spec and the reference. Those that draw at random are left out."""
-    for module in TESTS:
-        for name, test in inspect.getmembers(module, inspect.isfunction):
-            if name.startswith("test_") and not hasattr(test, "hypothesis"):
-                yield name, test
+@cache
+def exhaustive_tests() -> list[tuple[str, Callable[[], object]]]:
+    """The tests of the spec and the reference, the quickest first. None draws at random."""
+
+    def seconds(named: tuple[str, Callable[[], object]]) -> float:
+        start = process_time()
+        named[1]()
+        return process_time() - start
+
+    tests = [
+        (name, test)
+        for module in TESTS
+        for name, test in inspect.getmembers(module, inspect.isfunction)
+        if name.startswith("test_") and not hasattr(test, "hypothesis")
+    ]
+    return sorted(tests, key=seconds)
 
 
 def broken_test() -> str | None:
@@ -167,6 +179,7 @@ def diverging_check() -> str | None:
 
 def caught_by(mutant: Mutant) -> str | None:
     """What notices the mutant. One that is said to mean the same is spared the slow ones."""
+    exhaustive_tests()  # ordered while nothing is wrong
     with mutant.applied():
         noticed = broken_test()
         if noticed or mutant.name in EQUIVALENT:
