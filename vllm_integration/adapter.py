@@ -16,15 +16,9 @@ from conformance.configurations import Configuration
 from conformance.subjects import CannotJudge, LookupAnswer
 from spec.groups import Group, GroupKind
 from spec.retention import LookaheadHorizon
+from vllm_integration.groups import NAMES, kv_cache_spec
 from vllm_integration.inspection import arguments, attribute, call
 from vllm_integration.producer import Producer
-
-_NAMES = {
-    GroupKind.FULL_ATTENTION: ("FullAttentionManager", "FullAttentionSpec"),
-    GroupKind.SLIDING_WINDOW: ("SlidingWindowManager", "SlidingWindowSpec"),
-    GroupKind.CHUNKED_LOCAL: ("ChunkedLocalAttentionManager", "ChunkedLocalAttentionSpec"),
-    GroupKind.MAMBA: ("MambaManager", "MambaSpec"),
-}
 
 _MASKS = ("reachable_block_mask", "_cache_block_mask")
 
@@ -166,7 +160,7 @@ class VllmSubject:
         return _location(self._find_mask(manager) or manager.cache_blocks)
 
     def _manager_class(self, kind: GroupKind) -> Any:
-        return attribute(self._managers, _NAMES[kind][0])
+        return attribute(self._managers, NAMES[kind][0])
 
     def _find_mask(self, manager: Any) -> Any:
         """The mask function; None on releases that have none and register every block."""
@@ -182,23 +176,7 @@ class VllmSubject:
         return None
 
     def _spec(self, group: Group) -> Any:
-        import torch
-
-        name = _NAMES[group.kind][1]
-        values = {
-            "block_size": group.block_size,
-            "num_kv_heads": 1,
-            "head_size": 1,
-            "dtype": torch.float32,
-            "sliding_window": group.window,
-            "attention_chunk_size": group.chunk,
-            "shapes": ((1,),),
-            "dtypes": (torch.float32,),
-            "mamba_cache_mode": "align",
-        }
-        if group.kind is GroupKind.FULL_ATTENTION:
-            del values["sliding_window"], values["attention_chunk_size"]
-        return call(attribute(self._specs, name), values, name)
+        return kv_cache_spec(self._specs, group)
 
     def _manager(self, manager_class: Any, configuration: Configuration, pool: Any) -> Any:
         values = {

@@ -1,9 +1,6 @@
 """The real coordinator as producer: what it registers of a prompt, and how far its lookup peeks."""
 
-import inspect
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from math import ceil
 from types import ModuleType
 from typing import Any
@@ -12,10 +9,8 @@ from conformance.configurations import Configuration
 from conformance.subjects import CannotJudge
 from spec.groups import Group, GroupKind
 from spec.retention import LookaheadHorizon
+from vllm_integration.groups import kv_cache_config
 from vllm_integration.inspection import attribute, call
-
-_INTERVAL = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
-
 
 class Producer:
     """``cache_blocks`` of the real hybrid coordinator, over one group and a full-attention one.
@@ -75,32 +70,12 @@ class Producer:
     ) -> Any:
         full = Group(GroupKind.FULL_ATTENTION, configuration.alignment)
         groups = [full, *[configuration.group] * configuration.members]
-        group_spec = attribute(self._interface, "KVCacheGroupSpec")
-        laid_out = [
-            call(
-                group_spec,
-                {
-                    "layer_names": [f"layer {i}"],
-                    "kv_cache_spec": self._spec_of(group),
-                    "is_eagle_group": group.eagle,
-                },
-                "KVCacheGroupSpec",
-            )
-            for i, group in enumerate(groups)
-        ]
-        config_class = attribute(self._interface, "KVCacheConfig")
-        by_config = "prefix_cache_retention_interval" in inspect.signature(config_class).parameters
-        config = call(
-            config_class,
-            {
-                "num_blocks": 1 + sum(num_tokens // g.block_size + 1 for g in groups),
-                "kv_cache_tensors": [],
-                "kv_cache_groups": laid_out,
-                "prefix_cache_retention_interval": interval,
-            },
-            "KVCacheConfig",
-        )
-        with _environment(None if by_config else interval):
+        with kv_cache_config(
+            self._interface,
+            [(group, self._spec_of(group)) for group in groups],
+            1 + sum(num_tokens // g.block_size + 1 for g in groups),
+            interval,
+        ) as config:
             coordinator = call(
                 attribute(self._module, "get_kv_cache_coordinator"),
                 {
@@ -122,15 +97,3 @@ class Producer:
             raise CannotJudge("the coordinator does not take up the retention interval")
         return coordinator
 
-
-@contextmanager
-def _environment(interval: int | None) -> Iterator[None]:
-    """Before it became part of KVCacheConfig, the interval was an environment variable."""
-    if interval is None:
-        yield
-        return
-    os.environ[_INTERVAL] = str(interval)
-    try:
-        yield
-    finally:
-        del os.environ[_INTERVAL]
