@@ -1,0 +1,79 @@
+"""What a manager is told about the model: its KV cache groups and the pool's size."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spec.groups import ConfigurationError, Group
+from spec.terms import INTEGERS
+
+
+@dataclass(frozen=True)
+class CrossAttention:
+    """A group of cross-attention layers, which read the encoder's output only.
+
+    Its blocks are allocated once, for the encoder's tokens, and belong to one request: the spec
+    has no clause for it. vLLM: ``CrossAttentionSpec``.
+    """
+
+    block_size: int
+
+
+@dataclass(frozen=True)
+class KVCacheConfig:
+    """vLLM: ``KVCacheConfig``.
+
+    Attributes:
+        num_blocks: blocks in the pool, the null block included.
+        kv_cache_groups: the groups, in the order of their ids.
+        num_speculative_blocks: blocks that a Mamba group keeps for draft tokens
+            (``MambaSpec.num_speculative_blocks``).
+    """
+
+    num_blocks: int
+    kv_cache_groups: tuple[Group | CrossAttention, ...]
+    num_speculative_blocks: int = 0
+
+
+def scheduler_block_size(
+    groups: Sequence[Group | CrossAttention], hash_block_size: int, requested: int | None
+) -> int:
+    """The alignment of hits in tokens: ``requested``, or the LCM of all block sizes.
+
+    Raises `ConfigurationError` when it is no multiple of every block size, or a group that does
+    prefix caching has blocks that are not made of whole hash blocks.
+    """
+    sizes = [group.block_size for group in groups]
+    aligned = math.lcm(hash_block_size, *sizes) if requested is None else requested
+    for size in (hash_block_size, *sizes):
+        if aligned < 1 or aligned % size:
+            raise ConfigurationError(
+                f"the scheduler block size ({aligned} tokens) must be a multiple of every block "
+                f"size; {size} does not divide it"
+            )
+    for group in groups:
+        cacheable = isinstance(group, Group) and group.prefix_cacheable
+        if cacheable and group.block_size % hash_block_size:
+            raise ConfigurationError(
+                f"the hash block size ({hash_block_size} tokens) must divide every group's "
+                f"block size; {group.block_size} is no multiple of it"
+            )
+    return aligned
+
+
+def max_admission_blocks(
+    group: Group, max_num_batched_tokens: int, max_model_len: int
+) -> int | None:
+    """The most blocks that one request holds at once, or None when it holds all its blocks.
+
+    Layers that look back a limited way free blocks as they go on, so that a long prompt needs
+    what its window and one batch take. vLLM: ``max_admission_blocks_per_request``.
+    """
+    if group.window is not None:
+        tokens = min(group.window - 1 + max_num_batched_tokens, max_model_len)
+        # The window need not start on a block edge.
+        return INTEGERS.ceil_div(tokens, group.block_size) + 1
+    if group.chunk is not None:
+        tokens = min(group.chunk + max_num_batched_tokens, max_model_len)
+        return INTEGERS.ceil_div(tokens, group.block_size)
+    return None

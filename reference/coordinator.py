@@ -1,0 +1,182 @@
+"""All groups together: the common hit, and every operation in each group.
+
+vLLM: ``vllm/v1/core/kv_cache_coordinator.py``. One class serves where vLLM has three: without
+caching nothing is looked up or registered, and one group is a common hit of one.
+"""
+
+from collections.abc import Sequence
+
+from reference.configuration import (
+    CrossAttention,
+    KVCacheConfig,
+    max_admission_blocks,
+    scheduler_block_size,
+)
+from reference.free_queue import KVCacheBlock
+from reference.groups import Blocks, CrossAttentionManager, GroupManager, MambaManager
+from reference.policies import Policies
+from reference.pool import BlockPool
+from reference.registration import Registration
+from reference.request import Request
+from reference.spec_groups import Hit, find_hit, spec_groups
+from spec.groups import ConfigurationError, Group, GroupKind, alignment, share_eagle
+from spec.retention import LookaheadHorizon, horizon
+
+
+class KVCacheCoordinator:
+    """The groups of one model over one pool. Arguments as in `reference.manager`."""
+
+    def __init__(
+        self,
+        kv_cache_config: KVCacheConfig,
+        max_model_len: int,
+        max_num_batched_tokens: int,
+        alignment_tokens: int | None,
+        hash_block_size: int,
+        enable_caching: bool,
+        use_eagle: bool,
+        enable_events: bool,
+        retention_interval: int | None,
+        policies: Policies,
+    ) -> None:
+        groups = kv_cache_config.kv_cache_groups
+        attention = [group for group in groups if isinstance(group, Group)]
+        if enable_caching:
+            alignment(attention)
+            if len(attention) < len(groups):
+                raise ConfigurationError(
+                    "a model with cross-attention does no prefix caching; turn caching off"
+                )
+        self.alignment = scheduler_block_size(groups, hash_block_size, alignment_tokens)
+        self.hash_block_size = hash_block_size
+        self.enable_caching = enable_caching
+        self.block_pool = BlockPool(kv_cache_config.num_blocks, enable_events)
+        shared = share_eagle(attention, use_eagle)
+        self._spec_groups = spec_groups(shared, self.alignment)
+        self._registration = Registration(shared, self.alignment, retention_interval, policies)
+        self._horizon = LookaheadHorizon.CAPPED if len(groups) == 1 else policies.horizon
+        unshared = iter(shared)
+        self.single_type_managers = tuple(
+            self._manager(
+                group if isinstance(group, CrossAttention) else next(unshared),
+                group_id,
+                kv_cache_config.num_speculative_blocks,
+                policies,
+                max_num_batched_tokens,
+                max_model_len,
+            )
+            for group_id, group in enumerate(groups)
+        )
+
+    def find_longest_cache_hit(
+        self, block_hashes: Sequence[bytes], max_cache_hit_length: int
+    ) -> Hit:
+        """The longest valid hit of a request of one token more than ``max_cache_hit_length``."""
+        return find_hit(
+            self._spec_groups,
+            len(self.single_type_managers),
+            block_hashes,
+            self.hash_block_size,
+            max_cache_hit_length,
+            horizon(self._horizon, max_cache_hit_length + 1),
+            self.block_pool,
+        )
+
+    def get_num_blocks_to_allocate(
+        self,
+        request_id: str,
+        num_tokens: int,
+        new_computed_blocks: Sequence[Blocks],
+        num_encoder_tokens: int,
+        total_computed_tokens: int,
+        num_tokens_main_model: int,
+        apply_admission_cap: bool = False,
+    ) -> int:
+        """The free blocks that all groups take. See `GroupManager.get_num_blocks_to_allocate`."""
+        total = 0
+        for manager, blocks in zip(self.single_type_managers, new_computed_blocks, strict=True):
+            if isinstance(manager, CrossAttentionManager):
+                total += manager.get_num_blocks_to_allocate(
+                    request_id, num_encoder_tokens, (), 0, num_encoder_tokens
+                )
+            else:
+                total += manager.get_num_blocks_to_allocate(
+                    request_id,
+                    num_tokens,
+                    blocks,
+                    total_computed_tokens,
+                    num_tokens_main_model,
+                    apply_admission_cap,
+                )
+        return total
+
+    def allocate_new_computed_blocks(
+        self,
+        request_id: str,
+        new_computed_blocks: Sequence[Blocks],
+        num_local_computed_tokens: int,
+        num_external_computed_tokens: int,
+    ) -> None:
+        """Give a new request its hit, and blocks for what a connector computed.
+
+        Every group's hit is touched before any block is taken: else the blocks taken for one
+        group could be another's hit. vLLM does so from 0.24 on (issue #33775).
+        """
+        total = num_local_computed_tokens + num_external_computed_tokens
+        new = [
+            (manager, blocks)
+            for manager, blocks in zip(self.single_type_managers, new_computed_blocks, strict=True)
+            if request_id not in manager.num_cached_block
+        ]
+        for manager, blocks in new:
+            manager.add_local_computed_blocks(request_id, blocks, total)
+        if num_external_computed_tokens:
+            for manager, _ in new:
+                manager.allocate_external_computed_blocks(request_id, total)
+
+    def allocate_new_blocks(
+        self,
+        request_id: str,
+        num_tokens: int,
+        num_tokens_main_model: int,
+        num_encoder_tokens: int = 0,
+    ) -> tuple[list[KVCacheBlock], ...]:
+        """Slots for ``num_tokens`` tokens in every group; the blocks that are new."""
+        return tuple(
+            manager.allocate_new_blocks(
+                request_id,
+                num_encoder_tokens if isinstance(manager, CrossAttentionManager) else num_tokens,
+                num_tokens_main_model,
+            )
+            for manager in self.single_type_managers
+        )
+
+    def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
+        """Register what future hits can reach of the request's computed tokens."""
+        for manager in self.single_type_managers:
+            group = manager.group
+            if isinstance(group, Group) and group.prefix_cacheable:
+                tokens = self._registration.num_tokens(group, num_computed_tokens)
+                manager.cache_blocks(request, tokens, self._registration.mask(group, request))
+
+    def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
+        """Free in every group the blocks that the request reads no more."""
+        for manager in self.single_type_managers:
+            manager.remove_skipped_blocks(request_id, total_computed_tokens)
+
+    def _manager(
+        self,
+        group: Group | CrossAttention,
+        group_id: int,
+        num_speculative_blocks: int,
+        policies: Policies,
+        max_num_batched_tokens: int,
+        max_model_len: int,
+    ) -> GroupManager:
+        pool, order = self.block_pool, policies.free_order
+        if isinstance(group, CrossAttention):
+            return CrossAttentionManager(group, group_id, pool, order)
+        if group.kind is GroupKind.MAMBA:
+            return MambaManager(group, group_id, pool, order, num_speculative_blocks)
+        cap = max_admission_blocks(group, max_num_batched_tokens, max_model_len)
+        return GroupManager(group, group_id, pool, order, cap)

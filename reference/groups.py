@@ -1,0 +1,310 @@
+"""The blocks that requests hold in one group: allocation, registration, and what they let go.
+
+vLLM: ``vllm/v1/core/single_type_kv_cache_manager.py``.
+"""
+
+from collections.abc import Sequence
+
+from reference.configuration import CrossAttention
+from reference.free_queue import KVCacheBlock
+from reference.policies import FreeOrder
+from reference.pool import BlockPool
+from reference.registration import Mask
+from reference.request import Request
+from spec.groups import Group, GroupKind
+from spec.terms import INTEGERS
+
+Blocks = Sequence[KVCacheBlock]
+
+
+def num_skipped_tokens(group: Group | CrossAttention, num_computed_tokens: int) -> int:
+    """How many tokens from the start on are not read any more; below 0 when nothing was computed.
+
+    After ``num_computed_tokens`` the next token reads the rest (`spec.attention`), and later
+    ones read no earlier tokens. vLLM: ``get_num_skipped_tokens``.
+    """
+    if isinstance(group, CrossAttention):
+        return 0
+    match group.kind:
+        case GroupKind.SLIDING_WINDOW:
+            return max(0, num_computed_tokens + 1 - (group.window or 1))
+        case GroupKind.CHUNKED_LOCAL:
+            return INTEGERS.multiple_at_most(num_computed_tokens, group.chunk or 1)
+        case GroupKind.MAMBA:
+            return num_computed_tokens - 1
+        case _:
+            return 0
+
+
+class GroupManager:
+    """The blocks of one group. vLLM: ``SingleTypeKVCacheManager``.
+
+    Attributes:
+        req_to_blocks: each request's blocks, in the order of its tokens. Null blocks stand where
+            the layers read nothing any more.
+        num_cached_block: how many of a request's blocks were registered or passed over, for
+            requests that have got so far.
+    """
+
+    def __init__(
+        self,
+        group: Group | CrossAttention,
+        group_id: int,
+        block_pool: BlockPool,
+        free_order: FreeOrder,
+        max_admission_blocks: int | None = None,
+    ) -> None:
+        self.group = group
+        self.block_size = group.block_size
+        self.group_id = group_id
+        self.req_to_blocks: dict[str, list[KVCacheBlock]] = {}
+        self.num_cached_block: dict[str, int] = {}
+        self._pool = block_pool
+        self._free_order = free_order
+        self._max_admission_blocks = max_admission_blocks
+
+    def get_num_blocks_to_allocate(
+        self,
+        request_id: str,
+        num_tokens: int,
+        new_computed_blocks: Blocks,
+        total_computed_tokens: int,
+        num_tokens_main_model: int,
+        apply_admission_cap: bool = False,
+    ) -> int:
+        """How many free blocks it takes to give the request slots for ``num_tokens`` tokens.
+
+        Hit blocks that are free count, since they leave the free queue too. ``num_tokens``
+        includes ``num_tokens_main_model`` and lookahead tokens. ``apply_admission_cap`` asks for
+        the most that the request holds at once, instead of what it would take in one step.
+        """
+        del num_tokens_main_model
+        required = INTEGERS.ceil_div(num_tokens, self.block_size)
+        if apply_admission_cap and self._max_admission_blocks is not None:
+            required = min(required, self._max_admission_blocks)
+        held = len(self.req_to_blocks.get(request_id, ()))
+        if request_id in self.num_cached_block:
+            return max(required - held, 0)
+        skipped = num_skipped_tokens(self.group, total_computed_tokens) // self.block_size
+        local = len(new_computed_blocks) + held
+        used = new_computed_blocks[max(0, skipped - held) :]
+        return max(required - max(skipped, local), 0) + _num_evictable(used)
+
+    def add_local_computed_blocks(
+        self, request_id: str, new_computed_blocks: Blocks, total_computed_tokens: int
+    ) -> None:
+        """Give a new request its hit: the blocks that are still read, null for those before."""
+        skipped = num_skipped_tokens(self.group, total_computed_tokens) // self.block_size
+        skipped = max(skipped, 0)
+        used = new_computed_blocks[skipped:]
+        self._pool.touch(used)
+        blocks = [self._pool.null_block] * skipped + list(used)
+        self.req_to_blocks[request_id] = blocks
+        self.num_cached_block[request_id] = len(blocks)
+
+    def allocate_external_computed_blocks(
+        self, request_id: str, total_computed_tokens: int
+    ) -> None:
+        """Take blocks for the tokens up to ``total_computed_tokens`` that a connector fills."""
+        skipped = num_skipped_tokens(self.group, total_computed_tokens)
+        if skipped < max(self.block_size, total_computed_tokens):
+            self._extend(request_id, total_computed_tokens)
+
+    def allocate_new_blocks(
+        self, request_id: str, num_tokens: int, num_tokens_main_model: int
+    ) -> list[KVCacheBlock]:
+        """Take blocks until the request has slots for ``num_tokens`` tokens; the new ones."""
+        del num_tokens_main_model
+        return self._extend(request_id, num_tokens)
+
+    def cache_blocks(self, request: Request, num_tokens: int, mask: Mask) -> None:
+        """Register the request's full blocks up to ``num_tokens`` tokens that ``mask`` keeps."""
+        first = self.num_cached_block.get(request.request_id, 0)
+        full = num_tokens // self.block_size
+        if full <= first:
+            return
+        self._pool.cache_full_blocks(
+            request,
+            self.req_to_blocks[request.request_id],
+            first,
+            full,
+            self.block_size,
+            self.group_id,
+            [mask(block) for block in range(first, full)],
+        )
+        self.num_cached_block[request.request_id] = full
+
+    def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
+        """Free the blocks that the request reads no more, and put null blocks in their place."""
+        blocks = self.req_to_blocks.get(request_id, [])
+        skipped = num_skipped_tokens(self.group, total_computed_tokens) // self.block_size
+        removed = []
+        for index in range(min(skipped, len(blocks)) - 1, -1, -1):
+            if blocks[index].is_null:
+                break
+            removed.append(blocks[index])
+            blocks[index] = self._pool.null_block
+        self._pool.free_blocks(removed, self._free_order is not FreeOrder.APPENDED)
+
+    def free(self, request_id: str) -> None:
+        """Free all the request's blocks, the last first: prefixes are worth more than tails."""
+        blocks = self.req_to_blocks.pop(request_id, [])
+        scratch_first = self._free_order is FreeOrder.SCRATCH_FIRST or (
+            self._free_order is FreeOrder.WINDOW_SCRATCH_FIRST
+            and isinstance(self.group, Group)
+            and self.group.kind is GroupKind.SLIDING_WINDOW
+        )
+        self._pool.free_blocks(reversed(blocks), scratch_first)
+        self.num_cached_block.pop(request_id, None)
+
+    def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
+        """How many leading blocks of the request every request with blocks holds.
+
+        Full attention only: elsewhere leading blocks are null.
+        """
+        if not isinstance(self.group, Group) or self.group.kind is not GroupKind.FULL_ATTENTION:
+            return 0
+        count = 0
+        for block in self.req_to_blocks.get(running_request_id, []):
+            if block.ref_cnt != len(self.req_to_blocks):
+                break
+            count += 1
+        return count
+
+    def new_step_starts(self) -> None:
+        """The scheduler begins a new step."""
+
+    def _extend(self, request_id: str, num_tokens: int) -> list[KVCacheBlock]:
+        blocks = self.req_to_blocks.setdefault(request_id, [])
+        missing = INTEGERS.ceil_div(num_tokens, self.block_size) - len(blocks)
+        new_blocks = self._pool.get_new_blocks(max(missing, 0))
+        blocks.extend(new_blocks)
+        return new_blocks
+
+
+class MambaManager(GroupManager):
+    """A Mamba group in align mode: one running state, and the states at block ends.
+
+    A step writes its last state into the block that the step ends in; the blocks in between stay
+    null. Draft tokens take ``num_speculative_blocks`` blocks more, which later steps take over
+    as the running state moves on. vLLM: ``MambaManager`` with ``mamba_cache_mode`` "align".
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        group_id: int,
+        block_pool: BlockPool,
+        free_order: FreeOrder,
+        num_speculative_blocks: int = 0,
+    ) -> None:
+        super().__init__(group, group_id, block_pool, free_order)
+        self._num_speculative_blocks = num_speculative_blocks
+        self._running: set[str] = set()
+        self._last_state_block: dict[str, int] = {}
+        self._cached_this_step: set[bytes] = set()
+
+    def get_num_blocks_to_allocate(
+        self,
+        request_id: str,
+        num_tokens: int,
+        new_computed_blocks: Blocks,
+        total_computed_tokens: int,
+        num_tokens_main_model: int,
+        apply_admission_cap: bool = False,
+    ) -> int:
+        """One block for the running state and, at first, those for draft tokens.
+
+        A state that was cached in this very step is not computed yet when this step reads it; a
+        number that never fits puts the request off to the next step. Lookahead tokens need no
+        state: draft models have no Mamba layers.
+        """
+        del num_tokens, total_computed_tokens, apply_admission_cap
+        if new_computed_blocks and new_computed_blocks[-1].block_hash in self._cached_this_step:
+            return len(self._pool.blocks) + 1
+        held = len(self.req_to_blocks.get(request_id, ()))
+        missing = self._num_required(num_tokens_main_model) - len(new_computed_blocks) - held
+        if missing > 0:
+            missing = 1 if request_id in self._running else 1 + self._num_speculative_blocks
+        return missing + _num_evictable(new_computed_blocks)
+
+    def allocate_new_blocks(
+        self, request_id: str, num_tokens: int, num_tokens_main_model: int
+    ) -> list[KVCacheBlock]:
+        """Move the running state on to the block that the step ends in; the table's new end."""
+        del num_tokens
+        blocks = self.req_to_blocks.setdefault(request_id, [])
+        required, drafts = self._num_required(num_tokens_main_model), self._num_speculative_blocks
+        before = len(blocks)
+        if required <= before:
+            return []
+        running = request_id in self._running
+        if running:
+            self._last_state_block[request_id] = before - 1 - drafts
+        elif blocks:
+            self._last_state_block[request_id] = before - 1
+        skipped = required - drafts - 1
+        blocks.extend([self._pool.null_block] * (skipped - before))
+        for index in range(before - drafts, min(before, skipped)) if running else ():
+            blocks.append(blocks[index])
+            blocks[index] = self._pool.null_block
+        blocks.extend(self._pool.get_new_blocks(required - len(blocks)))
+        self._running.add(request_id)
+        return blocks[before:]
+
+    def cache_blocks(self, request: Request, num_tokens: int, mask: Mask) -> None:
+        """As in other groups; remembers what this step cached."""
+        first = self.num_cached_block.get(request.request_id, 0)
+        super().cache_blocks(request, num_tokens, mask)
+        full = self.num_cached_block.get(request.request_id, 0)
+        for block in self.req_to_blocks.get(request.request_id, [])[first:full]:
+            if block.block_hash is not None:
+                self._cached_this_step.add(block.block_hash)
+
+    def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
+        """Free the states before the last one.
+
+        All draft tokens of the last step may yet be rejected, so its tokens count as fewer.
+        """
+        computed = max(0, total_computed_tokens - self._num_speculative_blocks)
+        super().remove_skipped_blocks(request_id, computed)
+        last = self._last_state_block.get(request_id)
+        if last is None or last >= INTEGERS.ceil_div(computed, self.block_size) - 1:
+            return
+        blocks = self.req_to_blocks[request_id]
+        self._pool.free_blocks([blocks[last]], self._free_order is FreeOrder.SCRATCH_FIRST)
+        blocks[last] = self._pool.null_block
+
+    def free(self, request_id: str) -> None:
+        """Forget the running state too."""
+        self._running.discard(request_id)
+        self._last_state_block.pop(request_id, None)
+        super().free(request_id)
+
+    def new_step_starts(self) -> None:
+        """What earlier steps cached is computed now."""
+        self._cached_this_step.clear()
+
+    def _num_required(self, num_tokens: int) -> int:
+        return INTEGERS.ceil_div(num_tokens, self.block_size) + self._num_speculative_blocks
+
+
+class CrossAttentionManager(GroupManager):
+    """A cross-attention group: one allocation for the encoder's tokens, shared with nobody.
+
+    The coordinator counts encoder tokens for it. vLLM: ``CrossAttentionManager``.
+    """
+
+    def add_local_computed_blocks(
+        self, request_id: str, new_computed_blocks: Blocks, total_computed_tokens: int
+    ) -> None:
+        """Nothing: there are no hits."""
+
+    def allocate_external_computed_blocks(
+        self, request_id: str, total_computed_tokens: int
+    ) -> None:
+        """Nothing: connectors load decoder tokens."""
+
+
+def _num_evictable(blocks: Blocks) -> int:
+    return sum(block.ref_cnt == 0 and not block.is_null for block in blocks)

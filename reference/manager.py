@@ -1,0 +1,295 @@
+"""The manager: what the scheduler calls for each request, step by step.
+
+vLLM: ``vllm/v1/core/kv_cache_manager.py``, whose names and meanings these are.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from reference.configuration import CrossAttention, KVCacheConfig
+from reference.coordinator import KVCacheCoordinator
+from reference.events import BlockStored, KVCacheEvent
+from reference.free_queue import KVCacheBlock
+from reference.policies import Policies
+from reference.request import Request
+from spec.groups import ConfigurationError, Group, GroupKind
+
+
+@dataclass(frozen=True)
+class KVCacheBlocks:
+    """Blocks of each group: a hit, or what an allocation added. vLLM: ``KVCacheBlocks``."""
+
+    blocks: tuple[Sequence[KVCacheBlock], ...]
+
+    def __add__(self, other: "KVCacheBlocks") -> "KVCacheBlocks":
+        pairs = zip(self.blocks, other.blocks, strict=True)
+        return KVCacheBlocks(tuple([*mine, *theirs] for mine, theirs in pairs))
+
+    def get_block_ids(self) -> tuple[list[int], ...]:
+        """The blocks' ids, one list a group."""
+        return tuple([block.block_id for block in blocks] for blocks in self.blocks)
+
+
+@dataclass
+class PrefixCacheStats:
+    """How much of what was looked up hit, in tokens; requests that were preempted apart.
+
+    vLLM: ``PrefixCacheStats``.
+    """
+
+    reset: bool = False
+    requests: int = 0
+    queries: int = 0
+    hits: int = 0
+    preempted_requests: int = 0
+    preempted_queries: int = 0
+    preempted_hits: int = 0
+
+    def record(self, num_tokens: int, num_hits: int, preempted: bool) -> None:
+        """Count one lookup of ``num_tokens`` tokens."""
+        if preempted:
+            self.preempted_requests += 1
+            self.preempted_queries += num_tokens
+            self.preempted_hits += num_hits
+        else:
+            self.requests += 1
+            self.queries += num_tokens
+            self.hits += num_hits
+
+
+class KVCacheManager:
+    """The prefix cache and the block tables of all running requests.
+
+    Arguments:
+        kv_cache_config: the groups, and the blocks in the pool.
+        max_model_len: the most tokens that a request can have.
+        hash_block_size: tokens under one hash of a request.
+        scheduler_block_size: the alignment of hits in tokens; the LCM of all block sizes by
+            default.
+        max_num_batched_tokens: the most tokens in one step, for admission; ``max_model_len`` by
+            default.
+        enable_caching: whether blocks are shared between requests at all.
+        use_eagle: whether an EAGLE or MTP draft model runs.
+        log_stats: whether to count hits.
+        enable_kv_cache_events: whether to record events.
+        retention_interval: see `reference.registration`; None is dense.
+        policies: what differs between releases.
+
+    Raises `ConfigurationError` for what no engine can be configured to.
+    """
+
+    def __init__(
+        self,
+        kv_cache_config: KVCacheConfig,
+        max_model_len: int,
+        hash_block_size: int,
+        scheduler_block_size: int | None = None,
+        max_num_batched_tokens: int | None = None,
+        enable_caching: bool = True,
+        use_eagle: bool = False,
+        log_stats: bool = False,
+        enable_kv_cache_events: bool = False,
+        retention_interval: int | None = None,
+        policies: Policies | None = None,
+    ) -> None:
+        self.max_model_len = max_model_len
+        self.enable_caching = enable_caching
+        self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
+        self.coordinator = KVCacheCoordinator(
+            kv_cache_config,
+            max_model_len,
+            max_model_len if max_num_batched_tokens is None else max_num_batched_tokens,
+            scheduler_block_size,
+            hash_block_size,
+            enable_caching,
+            use_eagle,
+            enable_kv_cache_events,
+            retention_interval,
+            Policies() if policies is None else policies,
+        )
+        self.block_pool = self.coordinator.block_pool
+        self.empty_kv_cache_blocks = KVCacheBlocks(((),) * len(kv_cache_config.kv_cache_groups))
+        self._groups = kv_cache_config.kv_cache_groups
+
+    @property
+    def usage(self) -> float:
+        """The share of the pool that requests hold, from 0 to 1."""
+        return self.block_pool.usage
+
+    def make_prefix_cache_stats(self) -> PrefixCacheStats | None:
+        """The statistics since the last call; None when they are not kept."""
+        stats = self.prefix_cache_stats
+        if stats is not None:
+            self.prefix_cache_stats = PrefixCacheStats()
+        return stats
+
+    def get_computed_blocks(self, request: Request) -> tuple[KVCacheBlocks, int]:
+        """The request's longest valid hit: its block tables and its length in tokens.
+
+        The last token is always recomputed, for its logits. Nothing is looked up for requests
+        that need every token's logits (prompt logprobs).
+        """
+        request.shared_prefix_boundary = 0
+        if not self.enable_caching or request.skip_reading_prefix_cache:
+            return self.empty_kv_cache_blocks, 0
+        self._check_hashes(request)
+        hit = self.coordinator.find_longest_cache_hit(request.block_hashes, request.num_tokens - 1)
+        request.shared_prefix_boundary = hit.junction
+        if self.prefix_cache_stats is not None:
+            self.prefix_cache_stats.record(
+                request.num_tokens, hit.length, request.num_preemptions > 0
+            )
+        return KVCacheBlocks(hit.blocks), hit.length
+
+    def allocate_slots(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        num_new_computed_tokens: int = 0,
+        new_computed_blocks: KVCacheBlocks | None = None,
+        num_lookahead_tokens: int = 0,
+        num_external_computed_tokens: int = 0,
+        delay_cache_blocks: bool = False,
+        num_encoder_tokens: int = 0,
+        full_sequence_must_fit: bool = False,
+        reserved_blocks: int = 0,
+    ) -> KVCacheBlocks | None:
+        """Give the request slots for its next step; None, when too few blocks are free.
+
+        Args:
+            request: its ``num_computed_tokens`` tokens have slots already.
+            num_new_tokens: tokens of this step, draft tokens included.
+            num_new_computed_tokens: the length of its hit, if this is its first step.
+            new_computed_blocks: the tables of that hit.
+            num_lookahead_tokens: slots for tokens that a draft model will propose.
+            num_external_computed_tokens: tokens that a connector loads.
+            delay_cache_blocks: not to register blocks yet, since a connector still fills them.
+            num_encoder_tokens: tokens of the encoder's output, for cross-attention.
+            full_sequence_must_fit: to refuse unless all of the request's tokens would fit.
+            reserved_blocks: free blocks to leave for others.
+
+        Returns:
+            The blocks that are new in each group's table.
+
+        Blocks that the step reads no more are freed in any case. Only tokens that are the
+        request's own are registered: draft tokens may be rejected.
+        """
+        if num_new_tokens == 0 and num_external_computed_tokens == 0:
+            raise ValueError(
+                "a step computes at least one new token, or a connector loads some; pass one of "
+                "num_new_tokens and num_external_computed_tokens"
+            )
+        self._check_hashes(request)
+        coordinator, request_id = self.coordinator, request.request_id
+        hit = self.empty_kv_cache_blocks if new_computed_blocks is None else new_computed_blocks
+        num_local = request.num_computed_tokens + num_new_computed_tokens
+        total_computed = min(num_local + num_external_computed_tokens, self.max_model_len)
+        if full_sequence_must_fit:
+            full = min(request.num_tokens, self.max_model_len)
+            needed = coordinator.get_num_blocks_to_allocate(
+                request_id, full, hit.blocks, num_encoder_tokens, total_computed, full, True
+            )
+            if needed > self.block_pool.num_free_blocks:
+                return None
+        num_main = total_computed + num_new_tokens
+        num_slots = min(num_main + num_lookahead_tokens, self.max_model_len)
+        coordinator.remove_skipped_blocks(request_id, total_computed)
+        needed = coordinator.get_num_blocks_to_allocate(
+            request_id,
+            num_slots,
+            hit.blocks,
+            num_encoder_tokens,
+            num_local + num_external_computed_tokens,
+            num_main,
+        )
+        if needed > self.block_pool.num_free_blocks - reserved_blocks:
+            return None
+        if any(hit.blocks) or num_external_computed_tokens:
+            coordinator.allocate_new_computed_blocks(
+                request_id, hit.blocks, num_local, num_external_computed_tokens
+            )
+        new_blocks = coordinator.allocate_new_blocks(
+            request_id, num_slots, num_main, num_encoder_tokens
+        )
+        if not delay_cache_blocks:
+            self.cache_blocks(request, min(num_main, request.num_tokens))
+        return KVCacheBlocks(new_blocks)
+
+    def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
+        """Register the request's blocks up to ``num_computed_tokens``, as far as hits reach."""
+        if self.enable_caching:
+            self.coordinator.cache_blocks(request, num_computed_tokens)
+
+    def free(self, request: Request) -> None:
+        """Free all blocks of a request that is finished or preempted, the last ones first."""
+        for manager in self.coordinator.single_type_managers:
+            manager.free(request.request_id)
+
+    def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
+        """Free the blocks that a request reads no more."""
+        self.coordinator.remove_skipped_blocks(request_id, total_computed_tokens)
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """Have lookup find these blocks no more, because a connector failed to fill them."""
+        self.block_pool.evict_blocks(block_ids)
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget everything cached; False, and nothing done, while requests hold blocks."""
+        if not self.block_pool.reset_prefix_cache():
+            return False
+        if self.prefix_cache_stats is not None:
+            self.prefix_cache_stats.reset = True
+        return True
+
+    def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
+        """For each group, how many leading blocks all requests with blocks share."""
+        if not self.enable_caching:
+            return [0] * len(self._groups)
+        return [
+            manager.get_num_common_prefix_blocks(running_request_id)
+            for manager in self.coordinator.single_type_managers
+        ]
+
+    def get_blocks(self, request_id: str) -> KVCacheBlocks:
+        """The request's block table in each group."""
+        return KVCacheBlocks(
+            tuple(
+                manager.req_to_blocks.get(request_id, [])
+                for manager in self.coordinator.single_type_managers
+            )
+        )
+
+    def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
+        """The ids of the request's blocks in each group."""
+        return self.get_blocks(request_id).get_block_ids()
+
+    def take_events(self) -> list[KVCacheEvent]:
+        """The events since the last call, with what kind of group each is about."""
+        events = self.block_pool.take_events()
+        for event in events:
+            if isinstance(event, BlockStored):
+                group = self._groups[event.group_idx]
+                event.kv_cache_spec_kind = _kind_name(group)
+                event.kv_cache_spec_sliding_window = getattr(group, "window", None)
+        return events
+
+    def new_step_starts(self) -> None:
+        """The scheduler begins a new step: what earlier steps registered is computed."""
+        for manager in self.coordinator.single_type_managers:
+            manager.new_step_starts()
+
+    def _check_hashes(self, request: Request) -> None:
+        if request.hash_block_size != self.coordinator.hash_block_size:
+            raise ConfigurationError(
+                f"request {request.request_id} is hashed in blocks of {request.hash_block_size} "
+                f"tokens, the manager in blocks of {self.coordinator.hash_block_size}; use one "
+                "hash block size"
+            )
+
+
+def _kind_name(group: Group | CrossAttention) -> str:
+    """The group's kind as events name it. vLLM: ``KVCacheSpecKind``."""
+    if isinstance(group, CrossAttention):
+        return "cross_attention"
+    local = group.kind is GroupKind.CHUNKED_LOCAL
+    return f"{group.kind}_attention" if local else str(group.kind)

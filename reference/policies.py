@@ -1,0 +1,82 @@
+"""What differs between releases of vLLM and is neither right nor wrong: named, never implied."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spec.groups import GroupKind
+from spec.retention import SPARSE_KINDS, LookaheadHorizon
+
+
+class FreeOrder(StrEnum):
+    """Where freed blocks join the free queue, whose front is reused first.
+
+    Blocks come tail first. *Scratch* is a block without a hash, which no lookup can find.
+    """
+
+    APPENDED = "appended"
+    """All at the end; up to 0.22."""
+    WINDOW_SCRATCH_FIRST = "window scratch first"
+    """Scratch in front when it leaves an attention window or belongs to a sliding-window group,
+    all else at the end; 0.23 (vLLM PR #43447)."""
+    SCRATCH_FIRST = "scratch first"
+    """Scratch in front, always; 0.24 and later."""
+
+
+class ReplayPolicy(StrEnum):
+    """Which boundaries sparse retention keeps for replays of a prompt."""
+
+    LAST_TOKEN_RECOMPUTED = "last token recomputed"
+    """The last boundary before the prompt's last token; 0.23 to 0.29. It forgets extensions of
+    the prompt, and what the lookahead block costs a resend."""
+    PROMISED = "promised"
+    """Those that `spec.retention` promises to resends and extensions."""
+
+
+@dataclass(frozen=True)
+class Policies:
+    """The policies of one release; the default is what the spec asks for, newest first.
+
+    Attributes:
+        horizon: how far past the cap a lookup may peek for the lookahead block.
+        free_order: where freed blocks join the free queue.
+        thinned_kinds: the kinds whose unreachable blocks the producer leaves out under dense
+            retention. vLLM thins out sliding windows alone, from 0.22 on.
+        sparse_kinds: the kinds that a retention interval thins out: sliding windows in 0.23,
+            Mamba too from 0.24 on.
+        replays: which boundaries sparse retention keeps for replays of a prompt.
+        junctions: whether sparse retention keeps the end of a prefix that another request was
+            seen to share; 0.24 and later.
+    """
+
+    horizon: LookaheadHorizon = LookaheadHorizon.HASHED
+    free_order: FreeOrder = FreeOrder.SCRATCH_FIRST
+    thinned_kinds: frozenset[GroupKind] = frozenset(GroupKind)
+    sparse_kinds: frozenset[GroupKind] = frozenset(SPARSE_KINDS)
+    replays: ReplayPolicy = ReplayPolicy.PROMISED
+    junctions: bool = True
+
+
+_WINDOWS = frozenset({GroupKind.SLIDING_WINDOW})
+
+VLLM_0_23 = Policies(
+    horizon=LookaheadHorizon.CAPPED,
+    free_order=FreeOrder.WINDOW_SCRATCH_FIRST,
+    thinned_kinds=_WINDOWS,
+    sparse_kinds=_WINDOWS,
+    replays=ReplayPolicy.LAST_TOKEN_RECOMPUTED,
+    junctions=False,
+)
+"""vLLM 0.23."""
+
+VLLM_0_24 = Policies(
+    horizon=LookaheadHorizon.CAPPED,
+    thinned_kinds=_WINDOWS,
+    replays=ReplayPolicy.LAST_TOKEN_RECOMPUTED,
+)
+"""vLLM 0.24 to 0.29."""
+
+VLLM_0_30 = Policies(horizon=LookaheadHorizon.CAPPED, thinned_kinds=_WINDOWS)
+"""vLLM 0.30 and 0.31."""
+
+VLLM_0_32 = Policies(thinned_kinds=_WINDOWS)
+"""vLLM 0.32 and later."""

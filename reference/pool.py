@@ -1,0 +1,196 @@
+"""The block pool: which blocks are free, which are cached and under what hash, and the events."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from reference.events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
+from reference.free_queue import FreeBlockQueue, KVCacheBlock
+from reference.hashing import block_hashes_of_size
+from reference.request import Request
+from spec.groups import ConfigurationError
+
+
+class BlockPool:
+    """All blocks, shared by every group. vLLM: ``BlockPool``.
+
+    A *cached* block has a hash and is found by lookup, whether a request holds it or it is free;
+    it stays cached until it is reused. Several blocks may be cached under one hash, since a
+    block that becomes full is never exchanged for an equal one: tables only grow. Lookup gives
+    the one that was cached first.
+    """
+
+    def __init__(self, num_blocks: int, enable_events: bool = False) -> None:
+        if num_blocks < 1:
+            raise ConfigurationError(
+                f"a pool has at least one block, for the null block; {num_blocks} is not possible"
+            )
+        self.blocks = [KVCacheBlock(block_id) for block_id in range(num_blocks)]
+        self.null_block, *usable = self.blocks
+        self.null_block.is_null = True
+        self.free_block_queue = FreeBlockQueue(usable)
+        self._first: dict[int, dict[bytes, KVCacheBlock]] = {}
+        self._later: dict[tuple[int, bytes], list[KVCacheBlock]] = {}
+        self._enable_events = enable_events
+        self._events: list[KVCacheEvent] = []
+
+    def get_cached_block(
+        self, block_hash: bytes, kv_cache_group_ids: Sequence[int]
+    ) -> list[KVCacheBlock] | None:
+        """The cached block of each group under ``block_hash``, or None if any lacks it."""
+        found = []
+        for group_id in kv_cache_group_ids:
+            block = self._first.get(group_id, {}).get(block_hash)
+            if block is None:
+                return None
+            found.append(block)
+        return found
+
+    def cached_blocks(self) -> Iterator[tuple[int, bytes, list[KVCacheBlock]]]:
+        """Each key, a group and a hash, with its cached blocks, the one lookup gives first."""
+        for group_id, blocks in self._first.items():
+            for block_hash, block in blocks.items():
+                later = self._later.get((group_id, block_hash), ())
+                yield group_id, block_hash, [block, *later]
+
+    def cache_full_blocks(
+        self,
+        request: Request,
+        blocks: Sequence[KVCacheBlock],
+        num_cached_blocks: int,
+        num_full_blocks: int,
+        block_size: int,
+        kv_cache_group_id: int,
+        block_mask: Sequence[bool],
+    ) -> None:
+        """Register a request's blocks from ``num_cached_blocks`` up to ``num_full_blocks``.
+
+        ``block_mask`` has one entry for each of them; blocks that it leaves out, and null
+        blocks, are passed over. The one event is sent even when nothing is registered.
+        """
+        hashes = block_hashes_of_size(request.block_hashes, request.hash_block_size, block_size)
+        registered = [
+            index
+            for index, kept in zip(
+                range(num_cached_blocks, num_full_blocks), block_mask, strict=True
+            )
+            if kept and not blocks[index].is_null
+        ]
+        for index in registered:
+            self._insert(blocks[index], hashes[index], kv_cache_group_id)
+        if not self._enable_events:
+            return
+        lora = request.lora_request
+        keys = [
+            request.extra_keys(index * block_size, (index + 1) * block_size).as_tuple()
+            for index in registered
+        ]
+        self._events.append(
+            BlockStored(
+                block_hashes=[hashes[index] for index in registered],
+                parent_block_hash=hashes[num_cached_blocks - 1] if num_cached_blocks else None,
+                token_ids=request.all_token_ids[
+                    num_cached_blocks * block_size : num_full_blocks * block_size
+                ],
+                block_size=block_size,
+                lora_id=None if lora is None else lora.adapter_id,
+                lora_name=None if lora is None else lora.name,
+                extra_keys=keys or None,
+                group_idx=kv_cache_group_id,
+            )
+        )
+
+    def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
+        """Take the next free blocks for one request; those that were cached no longer are.
+
+        Raises `ValueError` when fewer are free: callers ask `num_free_blocks` first.
+        """
+        if num_blocks > self.num_free_blocks:
+            raise ValueError(f"{num_blocks} blocks are asked for, {self.num_free_blocks} are free")
+        taken = self.free_block_queue.popleft_n(num_blocks)
+        for block in taken:
+            self._evict(block)
+            block.ref_cnt = 1
+        return taken
+
+    def touch(self, blocks: Iterable[KVCacheBlock]) -> None:
+        """Have one more request hold each block, which keeps it from being reused."""
+        for block in blocks:
+            if block.is_null:
+                continue
+            if block.ref_cnt == 0:
+                self.free_block_queue.remove(block)
+            block.ref_cnt += 1
+
+    def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock], scratch_first: bool) -> None:
+        """Have one request less hold each block; those that nobody holds become free.
+
+        They are reused in the order given. ``scratch_first`` puts those without a hash in front
+        of the queue, before everything that is free already.
+        """
+        freed: list[KVCacheBlock] = []
+        scratch: list[KVCacheBlock] = []
+        for block in ordered_blocks:
+            if block.is_null:
+                continue
+            block.ref_cnt -= 1
+            if block.ref_cnt == 0:
+                (scratch if scratch_first and block.block_hash is None else freed).append(block)
+        self.free_block_queue.append_n(freed)
+        self.free_block_queue.prepend_n(scratch)
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """Have lookup find these blocks no more; who holds them keeps them."""
+        for block_id in block_ids:
+            self._evict(self.blocks[block_id])
+
+    def reset_prefix_cache(self) -> bool:
+        """Have no block be cached any more; False, and nothing done, while requests hold any."""
+        if self.num_free_blocks != len(self.blocks) - 1:
+            return False
+        self._first.clear()
+        self._later.clear()
+        for block in self.blocks:
+            block.block_hash = None
+        if self._enable_events:
+            self._events.append(AllBlocksCleared())
+        return True
+
+    @property
+    def num_free_blocks(self) -> int:
+        """How many blocks can be taken."""
+        return len(self.free_block_queue)
+
+    @property
+    def usage(self) -> float:
+        """The share of the blocks that requests hold, from 0 to 1; null counts neither way."""
+        usable = len(self.blocks) - 1
+        return 1 - self.num_free_blocks / usable if usable else 0.0
+
+    def take_events(self) -> list[KVCacheEvent]:
+        """The events since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    def _insert(self, block: KVCacheBlock, block_hash: bytes, group_id: int) -> None:
+        if block.block_hash is not None:
+            raise ValueError(f"block {block.block_id} is cached already; free it before reuse")
+        block.block_hash, block.group_id = block_hash, group_id
+        first = self._first.setdefault(group_id, {}).setdefault(block_hash, block)
+        if first is not block:
+            self._later.setdefault((group_id, block_hash), []).append(block)
+
+    def _evict(self, block: KVCacheBlock) -> None:
+        if block.block_hash is None:
+            return
+        blocks, key = self._first[block.group_id], (block.group_id, block.block_hash)
+        later = self._later.get(key, [])
+        if blocks[block.block_hash] is not block:
+            later.remove(block)
+        elif later:
+            blocks[block.block_hash] = later.pop(0)
+        else:
+            del blocks[block.block_hash]
+        if not later:
+            self._later.pop(key, None)
+        if self._enable_events:
+            self._events.append(BlockRemoved([block.block_hash], block.group_id))
+        block.block_hash = None

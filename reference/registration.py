@@ -1,0 +1,86 @@
+"""Which full blocks the producer registers, under dense and sparse retention."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from reference.policies import Policies, ReplayPolicy
+from reference.request import Request
+from spec.groups import BlockGeometry, Group, geometry
+from spec.mask import in_mask
+from spec.retention import check_interval, horizon, in_retained_mask, replay_boundary
+from spec.terms import INTEGERS
+
+Mask = Callable[[int], bool]
+"""Whether the producer registers a block, given its place in the request."""
+
+
+class Registration:
+    """What one model's producer registers. vLLM: ``reachable_block_mask``.
+
+    ``interval`` is the retention interval in tokens: None is dense, 0 the latest boundaries only.
+    Raises `ConfigurationError` when no boundary falls on it.
+    """
+
+    def __init__(
+        self, groups: Sequence[Group], alignment: int, interval: int | None, policies: Policies
+    ) -> None:
+        check_interval(interval, alignment)
+        self._alignment, self._interval, self._policies = alignment, interval, policies
+        self._geometries = {group: geometry(group, alignment) for group in groups}
+        self._lookahead_tokens = max(
+            (group.block_size for group in groups if self._geometries[group].lookahead), default=0
+        )
+
+    def num_tokens(self, group: Group, num_computed_tokens: int) -> int:
+        """Up to where blocks are registered now: the last boundary, and the lookahead block.
+
+        What comes after waits until its boundary is computed, when it is known to be reachable.
+        """
+        aligned: int = INTEGERS.multiple_at_most(num_computed_tokens, self._alignment)
+        if group.eagle and aligned:
+            return min(num_computed_tokens, aligned + group.block_size)
+        return aligned
+
+    def mask(self, group: Group, request: Request) -> Mask:
+        """Which of the request's blocks are registered."""
+        shape = self._geometries[group]
+        if self._interval is not None and group.kind in self._policies.sparse_kinds:
+            return partial(
+                _is_retained,
+                shape,
+                [boundary // group.block_size for boundary in self._replays(request)],
+                self._interval // group.block_size or None,
+            )
+        if group.kind in self._policies.thinned_kinds:
+            return partial(_is_reachable, shape)
+        return _always
+
+    def _replays(self, request: Request) -> list[int]:
+        num_tokens, alignment = request.num_prompt_tokens, self._alignment
+        if self._policies.replays is ReplayPolicy.LAST_TOKEN_RECOMPUTED:
+            replays = [INTEGERS.multiple_at_most(num_tokens - 1, alignment)]
+        else:
+            peek = horizon(self._policies.horizon, num_tokens)
+            lookahead = self._lookahead_tokens
+            replays = [
+                replay_boundary(num_tokens - 1, peek, lookahead, alignment),
+                replay_boundary(num_tokens, num_tokens, lookahead, alignment),
+            ]
+        if self._policies.junctions:
+            replays.append(INTEGERS.multiple_at_most(request.shared_prefix_boundary, alignment))
+        return replays
+
+
+def _is_retained(
+    shape: BlockGeometry, replays: Sequence[int], interval: int | None, block: int
+) -> bool:
+    return bool(in_retained_mask(shape, block, replays, interval))
+
+
+def _is_reachable(shape: BlockGeometry, block: int) -> bool:
+    return bool(in_mask(shape, block))
+
+
+def _always(block: int) -> bool:
+    del block
+    return True

@@ -1,0 +1,64 @@
+"""A request as the manager sees it: its tokens, their hashes, and how far it is computed."""
+
+from collections.abc import Iterable, Sequence
+
+from reference.hashing import ExtraKeys, LoRA, MultiModalFeature, extra_keys, hash_block_tokens
+
+
+class Request:
+    """Tokens and their block hashes, kept up to date. vLLM: ``vllm.v1.request.Request``.
+
+    Attributes:
+        num_computed_tokens: set by the scheduler, as in vLLM: tokens whose keys and values are
+            in the request's blocks. It goes back to 0 on preemption.
+        num_preemptions: set by the scheduler; used for statistics only.
+        shared_prefix_boundary: set by `KVCacheManager.get_computed_blocks`: where a prefix ends
+            that another request was seen to share, in tokens, or 0.
+    """
+
+    def __init__(
+        self,
+        request_id: str,
+        prompt_token_ids: Iterable[int],
+        hash_block_size: int,
+        lora_request: LoRA | None = None,
+        mm_features: Sequence[MultiModalFeature] = (),
+        cache_salt: str | None = None,
+        skip_reading_prefix_cache: bool = False,
+    ) -> None:
+        self.request_id = request_id
+        self.all_token_ids = list(prompt_token_ids)
+        self.num_prompt_tokens = len(self.all_token_ids)
+        self.hash_block_size = hash_block_size
+        self.lora_request = lora_request
+        self.mm_features = tuple(mm_features)
+        self.cache_salt = cache_salt
+        self.skip_reading_prefix_cache = skip_reading_prefix_cache
+        self.num_computed_tokens = 0
+        self.num_preemptions = 0
+        self.shared_prefix_boundary = 0
+        self.block_hashes: list[bytes] = []
+        self._hash_full_blocks()
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and output tokens."""
+        return len(self.all_token_ids)
+
+    def append_output_token_ids(self, *token_ids: int) -> None:
+        """Add decoded tokens, and hash the blocks that they fill."""
+        self.all_token_ids.extend(token_ids)
+        self._hash_full_blocks()
+
+    def extra_keys(self, start: int, end: int) -> ExtraKeys:
+        """The extra keys of the block of tokens from ``start`` to ``end``."""
+        return extra_keys(start, end, self.lora_request, self.mm_features, self.cache_salt)
+
+    def _hash_full_blocks(self) -> None:
+        size = self.hash_block_size
+        parent = self.block_hashes[-1] if self.block_hashes else None
+        for start in range(len(self.block_hashes) * size, self.num_tokens - size + 1, size):
+            end = start + size
+            tokens = self.all_token_ids[start:end]
+            parent = hash_block_tokens(parent, tokens, self.extra_keys(start, end))
+            self.block_hashes.append(parent)
