@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from conformance.histories import EngineConfiguration, History, RequestInput, Schedule
-from spec.groups import GroupKind
+from conformance.subjects import CannotJudge
+from spec.groups import Group, GroupKind
 
 _BRANCH = 1000
 
@@ -34,12 +35,12 @@ class _Tries:
         """The candidate, if it is a history and still shows it."""
         if self.left <= 0:
             return None
+        self.left -= 1
         try:
             candidate = make()
-        except ValueError:
+            return candidate if self._shows(candidate) else None
+        except (ValueError, CannotJudge):  # no history, or none that the target can have
             return None
-        self.left -= 1
-        return candidate if self._shows(candidate) else None
 
 
 def _fewer_steps(history: History, tries: _Tries) -> History:
@@ -131,14 +132,12 @@ def _simpler_engines(history: History) -> Iterator[Callable[[], EngineConfigurat
     common = math.gcd(*(group.block_size for group in groups))
     if engine.hash_block_size != common:
         yield lambda: replace(engine, hash_block_size=common)
+    for size in range(1, max(group.block_size for group in groups)):
+        yield lambda size=size: _resized(engine, [size if g.block_size > size else 0 for g in groups])
     for index, group in enumerate(groups):
         for size in range(1, group.block_size):
-            others = groups[:index], groups[index + 1 :]
-            if group.kind in (GroupKind.MAMBA, GroupKind.CHUNKED_LOCAL):
-                break  # one block size for all
-            yield lambda size=size, group=group, others=others: _resized(
-                engine, (*others[0], replace(group, block_size=size), *others[1])
-            )
+            sizes = [size if i == index else 0 for i in range(len(groups))]
+            yield lambda sizes=sizes: _resized(engine, sizes)
         for window in range(2, group.window or 2):
             if window in (2, 3, (group.window or 0) // 2, (group.window or 0) - 1):
                 yield lambda index=index, window=window: replace(
@@ -156,9 +155,22 @@ def _simpler_engines(history: History) -> Iterator[Callable[[], EngineConfigurat
             yield lambda blocks=blocks: replace(engine, num_gpu_blocks=blocks)
 
 
-def _resized(engine: EngineConfiguration, groups: tuple[object, ...]) -> EngineConfiguration:
-    sizes = math.gcd(*(group.block_size for group in groups))  # type: ignore[attr-defined]
-    return replace(engine, groups=groups, hash_block_size=sizes)  # type: ignore[arg-type]
+def _resized(engine: EngineConfiguration, sizes: list[int]) -> EngineConfiguration:
+    """Groups with other block sizes, 0 for the one that they have."""
+    groups = tuple(
+        _with_size(group, size or group.block_size)
+        for group, size in zip(engine.groups, sizes, strict=True)
+    )
+    one_size = {GroupKind.MAMBA, GroupKind.CHUNKED_LOCAL} & {group.kind for group in groups}
+    if one_size and len({group.block_size for group in groups}) > 1:
+        raise ValueError("Mamba and chunked local attention go with one block size for all")
+    common = math.gcd(*(group.block_size for group in groups))
+    return replace(engine, groups=groups, hash_block_size=common)
+
+
+def _with_size(group: Group, size: int) -> Group:
+    chunk = None if group.chunk is None else group.chunk // group.block_size * size
+    return replace(group, block_size=size, chunk=chunk)
 
 
 def _simpler_requests(request: RequestInput) -> Iterator[Callable[[], RequestInput]]:

@@ -115,7 +115,7 @@ class Judge:
             return violation(_LONGEST, Divergence.LOST_HIT, f"{run}, {by} short")
         for index, (group, shape) in enumerate(zip(self._groups, self._shapes, strict=True)):
             boundary, table = hit.length // group.block_size, hit.tables[index]
-            if hit.length and len(table) != boundary:
+            if len(table) != boundary:
                 return violation(
                     _TABLE, Divergence.UNSOUND, "block table as long as the hit is not"
                 )
@@ -238,6 +238,15 @@ class Judge:
             yield "a reference count is the number of tables' entries", f"blocks {sorted(wrong)}"
         if free & held.keys():
             yield "no block is free and in use", f"blocks {sorted(free & held.keys())}"
+        contents: dict[int, tuple[int, Name]] = {}
+        for group, block, name in self._contents(seen):
+            if contents.setdefault(block, (group, name)) != (group, name):
+                first_group, first_name = contents[block]
+                yield (
+                    "a block in use holds one content",
+                    f"block {block} holds {first_name} for group {first_group} and {name} for "
+                    f"group {group}",
+                )
         if blocks - free - held.keys():
             yield "no block leaks", f"blocks {sorted(blocks - free - held.keys())}"
         registered = Counter(block for ids in seen.cached.values() for block in ids)
@@ -245,6 +254,19 @@ class Judge:
             yield "a block is registered under one key at most", f"registered {registered}"
         if abs(seen.usage - (1 - len(free) / len(blocks))) > 1e-9:
             yield "usage is the share of blocks in use", f"usage {seen.usage}"
+
+    def _contents(self, seen: Observation) -> Iterator[tuple[int, int, Name]]:
+        """Each block in a table: its group, the block, and the prefix that it ends."""
+        for request, tables in seen.tables.items():
+            num_tokens = len(self._requests[request].token_ids)
+            for group, table in enumerate(tables):
+                size = self._groups[group].block_size
+                for position, block in enumerate(table):
+                    end = (position + 1) * size
+                    full = end <= num_tokens
+                    name = self._prefixes.name(request, end) if full else f"{request}[0:{end}]"
+                    if block:
+                        yield group, block, name
 
     def _kinds(self) -> tuple[str, bool]:
         """The kinds in words, and whether a group drops a lookahead block."""

@@ -321,6 +321,9 @@ class _Pair:
             self._compare(call, observed=True)
             return
         differs = Difference(self.step, call, "cached", _shown(extra), _shown(missing))
+        wrong_books = self._judge.pool(self._real.seen)
+        if wrong_books is not None:
+            self._settle(wrong_books, differs)
         violations = [
             self._judge_block(request, group, name, is_registered)
             for only, is_registered in ((extra, True), (missing, False))
