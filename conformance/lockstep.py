@@ -243,7 +243,8 @@ class _Pair:
         call = "allocate_slots"
         real, reference = self._both(call, lambda m: m.allocate_slots(name, allocation))
         if real != reference:
-            self._settle(None, Difference(self.step, call, "blocks", str(real), str(reference)))
+            differs = Difference(self.step, call, "blocks", str(real), str(reference))
+            self._settle(self._judge.pool(self._real.observe()), differs)
         self._registered(call, name)
         return real
 
@@ -288,11 +289,13 @@ class _Pair:
             except Exception as error:
                 crashes.append(error)
         real, reference = crashes
+        differs = Difference(self.step, call, "exception", repr(real), repr(reference))
+        if reference is not None:  # whatever the real one does, the reference must not
+            self._outcome.fault = differs
         if real is not None:
-            differs = Difference(self.step, call, "exception", repr(real), repr(reference))
             self._settle(self._judge.crash(call, real), differs)
         if reference is not None:
-            self._settle(None, Difference(self.step, call, "exception", "none", repr(reference)))
+            raise _Stop
         return answers[0], answers[1]
 
     def _settle(

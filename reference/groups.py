@@ -217,16 +217,21 @@ class MambaManager(GroupManager):
 
         A state that was cached in this very step is not computed yet when this step reads it; a
         number that never fits puts the request off to the next step. Lookahead tokens need no
-        state: draft models have no Mamba layers.
+        state: draft models have no Mamba layers. A state that a connector loads takes one block
+        more, until the running state has gone on from it; vLLM forgets that block.
         """
-        del num_tokens, total_computed_tokens, apply_admission_cap
+        del num_tokens
         if new_computed_blocks and new_computed_blocks[-1].block_hash in self._cached_this_step:
             return len(self._pool.blocks) + 1
         held = len(self.req_to_blocks.get(request_id, ()))
-        missing = self._num_required(num_tokens_main_model) - len(new_computed_blocks) - held
+        loaded, computed = 0, held + len(new_computed_blocks)
+        if not held and total_computed_tokens > computed * self.block_size:
+            computed = INTEGERS.ceil_div(total_computed_tokens, self.block_size)
+            loaded = 0 if apply_admission_cap else 1
+        missing = self._num_required(num_tokens_main_model) - computed
         if missing > 0:
             missing = 1 if request_id in self._running else 1 + self._num_speculative_blocks
-        return missing + _num_evictable(new_computed_blocks)
+        return loaded + missing + _num_evictable(new_computed_blocks)
 
     def allocate_new_blocks(
         self, request_id: str, num_tokens: int, num_tokens_main_model: int
