@@ -224,14 +224,16 @@ class MambaManager(GroupManager):
         if new_computed_blocks and new_computed_blocks[-1].block_hash in self._cached_this_step:
             return len(self._pool.blocks) + 1
         held = len(self.req_to_blocks.get(request_id, ()))
-        loaded, computed = 0, held + len(new_computed_blocks)
+        computed, taken = held + len(new_computed_blocks), _num_evictable(new_computed_blocks)
         if not held and total_computed_tokens > computed * self.block_size:
             computed = INTEGERS.ceil_div(total_computed_tokens, self.block_size)
-            loaded = 0 if apply_admission_cap else 1
+            # The loaded state instead of the hit's.
+            taken = taken if apply_admission_cap else 1
         missing = self._num_required(num_tokens_main_model) - computed
         if missing > 0:
-            missing = 1 if request_id in self._running else 1 + self._num_speculative_blocks
-        return loaded + missing + _num_evictable(new_computed_blocks)
+            most = 1 if request_id in self._running else 1 + self._num_speculative_blocks
+            missing = min(missing, most)
+        return taken + missing
 
     def allocate_new_blocks(
         self, request_id: str, num_tokens: int, num_tokens_main_model: int
