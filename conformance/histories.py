@@ -332,9 +332,7 @@ class NewStep:
     __pydantic_config__ = _STRICT
 
 
-Step: TypeAlias = (
-    Schedule | Lookup | Load | Loaded | Preempt | Finish | Evict | Reset | NewStep
-)
+Step: TypeAlias = Schedule | Lookup | Load | Loaded | Preempt | Finish | Evict | Reset | NewStep
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ LoRA, salts and images are drawn for each request and step.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -273,9 +273,7 @@ def _schedule(random: Random, engine: EngineConfiguration, name: str) -> Schedul
     return Schedule(name, tokens, drafts, random.randint(0, drafts))
 
 
-def _evict(
-    random: Random, engine: EngineConfiguration, requests: dict[str, RequestInput]
-) -> Evict:
+def _evict(random: Random, engine: EngineConfiguration, requests: dict[str, RequestInput]) -> Evict:
     group = random.randrange(len(engine.groups))
     name = random.choice(list(requests))
     most = max(1, len(requests[name].prompt) // engine.groups[group].block_size)

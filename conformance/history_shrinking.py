@@ -18,12 +18,13 @@ def shrink(history: History, shows: Callable[[History], bool], budget: int = 3_0
     more can go or ``budget`` histories were tried. Every subset of the steps is a history.
     """
     tries = _Tries(shows, budget)
+    history = _renamed(history, tries)
     while True:
         before = history
         for reduced in (_fewer_steps, _simpler):
             history = reduced(history, tries)
         if history == before or tries.left <= 0:
-            return replace(_renamed(history, tries), about=history.about)
+            return replace(_renamed(history, tries, at_least=1), about=history.about)
 
 
 class _Tries:
@@ -133,7 +134,9 @@ def _simpler_engines(history: History) -> Iterator[Callable[[], EngineConfigurat
     if engine.hash_block_size != common:
         yield lambda: replace(engine, hash_block_size=common)
     for size in range(1, max(group.block_size for group in groups)):
-        yield lambda size=size: _resized(engine, [size if g.block_size > size else 0 for g in groups])
+        yield lambda size=size: _resized(
+            engine, [size if g.block_size > size else 0 for g in groups]
+        )
     for index, group in enumerate(groups):
         for size in range(1, group.block_size):
             sizes = [size if i == index else 0 for i in range(len(groups))]
@@ -143,8 +146,7 @@ def _simpler_engines(history: History) -> Iterator[Callable[[], EngineConfigurat
                 yield lambda index=index, window=window: replace(
                     engine,
                     groups=tuple(
-                        replace(g, window=window) if i == index else g
-                        for i, g in enumerate(groups)
+                        replace(g, window=window) if i == index else g for i, g in enumerate(groups)
                     ),
                 )
     longest = max((len(r.token_ids) for r in history.requests.values()), default=1)
@@ -192,7 +194,7 @@ def _simpler_requests(request: RequestInput) -> Iterator[Callable[[], RequestInp
                 )
 
 
-def _renamed(history: History, tries: _Tries) -> History:
+def _renamed(history: History, tries: _Tries, at_least: int = 0) -> History:
     """Token ids that count up, and branch only where requests do: easy to read, and the same."""
     if any(request.images for request in history.requests.values()):
         return history
@@ -213,5 +215,6 @@ def _renamed(history: History, tries: _Tries) -> History:
             offset = tokens[-1] - position - 1
         cut = len(request.prompt)
         requests[name] = replace(request, prompt=tuple(tokens[:cut]), output=tuple(tokens[cut:]))
+    tries.left = max(tries.left, at_least)
     renamed = tries.shows(lambda: replace(history, requests=requests))
     return history if renamed is None else renamed

@@ -100,10 +100,10 @@ class Judge:
             return violation(
                 _EAGLE if eagle else _TABLE,
                 Divergence.UNSOUND,
-                self._lacking(hit.length, cap, peek, held),
+                self._cannot_serve(hit.length, cap, peek, held),
             )
         if hit.length % self._engine.alignment:
-            return violation(_TABLE, Divergence.UNSOUND, "hit off the boundaries")
+            return violation(_TABLE, Divergence.UNSOUND, "off the boundaries")
         if hit.length < expected:
             short = (expected - hit.length) // self._engine.alignment
             by = "one boundary" if short == 1 else "several boundaries"
@@ -122,26 +122,20 @@ class Judge:
             for block in required_run(shape, boundary) if boundary else ():
                 name = self._prefixes.name(request, (block + 1) * group.block_size)
                 if block < boundary and table[block] not in cached[index, name]:
-                    return violation(
-                        _TABLE, Divergence.UNSOUND, "block table holds another block"
-                    )
+                    return violation(_TABLE, Divergence.UNSOUND, "block table holds another block")
         return None
 
-    def _lacking(
+    def _cannot_serve(
         self, length: int, cap: int, peek: int, held: Callable[[int, int], bool]
     ) -> str:
-        """Which groups cannot serve a hit that was served."""
-        lacking = []
+        """The first group that cannot serve a hit that was served, by its kind."""
         for index, (group, shape) in enumerate(zip(self._groups, self._shapes, strict=True)):
             size = group.block_size
             boundary = length // size
-            if length % self._engine.alignment or not within_reach(
-                shape, boundary, cap // size, peek // size
-            ):
-                lacking.append(f"{group.kind.replace('_', ' ')} out of reach")
-            elif not all(held(index, block) for block in required_run(shape, boundary)):
-                lacking.append(f"{group.kind.replace('_', ' ')} lacks a required block")
-        return ", ".join(dict.fromkeys(lacking))
+            reached = within_reach(shape, boundary, cap // size, peek // size)
+            if not (reached and all(held(index, b) for b in required_run(shape, boundary))):
+                return f"longer than {group.kind.replace('_', ' ')} serves"
+        return "off the boundaries"
 
     def registered(
         self, request: str, group_index: int, block: int, is_registered: bool
@@ -164,7 +158,10 @@ class Judge:
             claim, divergence = "mask_keeps_only_reachable_blocks", Divergence.WASTE
             pattern = f"a block {unreachable_place(configuration, block)}"
             if where:
-                claim, pattern = "retention_keeps_only_promised_blocks", "a block of no promised hit"
+                claim, pattern = (
+                    "retention_keeps_only_promised_blocks",
+                    "a block of no promised hit",
+                )
             spec, actual = f"do not register block {block}", f"block {block} is registered"
         else:
             claim, divergence = "mask_keeps_every_reachable_block", Divergence.LOST_HIT
@@ -216,11 +213,7 @@ class Judge:
     def _wrong_books(self, seen: Observation) -> Iterator[tuple[str, str]]:
         blocks, free = set(range(1, self._engine.num_gpu_blocks)), set(seen.free_queue)
         held = Counter(
-            block
-            for tables in seen.tables.values()
-            for table in tables
-            for block in table
-            if block
+            block for tables in seen.tables.values() for table in tables for block in table if block
         )
         if len(free) != len(seen.free_queue) or not free <= blocks:
             yield "the free queue holds each free block once", f"free queue {seen.free_queue}"
@@ -272,5 +265,3 @@ class Judge:
         """The kinds in words, and whether a group drops a lookahead block."""
         kinds = " + ".join(dict.fromkeys(group.kind for group in self._groups))
         return kinds, any(shape.lookahead for shape in self._shapes)
-
-

@@ -249,9 +249,7 @@ class Player:
         if request.num_computed_tokens:
             self.manager.cache_blocks(name, request.num_computed_tokens)
             # The last token is computed again, to sample the next one.
-            request.num_computed_tokens = min(
-                request.num_computed_tokens, request.num_tokens - 1
-            )
+            request.num_computed_tokens = min(request.num_computed_tokens, request.num_tokens - 1)
         else:
             self.manager.free(name)
         self._report(name)

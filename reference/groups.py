@@ -223,17 +223,16 @@ class MambaManager(GroupManager):
         del num_tokens
         if new_computed_blocks and new_computed_blocks[-1].block_hash in self._cached_this_step:
             return len(self._pool.blocks) + 1
-        held = len(self.req_to_blocks.get(request_id, ()))
-        computed, taken = held + len(new_computed_blocks), _num_evictable(new_computed_blocks)
-        if not held and total_computed_tokens > computed * self.block_size:
-            computed = INTEGERS.ceil_div(total_computed_tokens, self.block_size)
-            # The loaded state instead of the hit's.
-            taken = taken if apply_admission_cap else 1
-        missing = self._num_required(num_tokens_main_model) - computed
+        held, drafts = len(self.req_to_blocks.get(request_id, ())), self._num_speculative_blocks
+        required, hit = self._num_required(num_tokens_main_model), len(new_computed_blocks)
+        missing = required - hit - held
         if missing > 0:
-            most = 1 if request_id in self._running else 1 + self._num_speculative_blocks
-            missing = min(missing, most)
-        return taken + missing
+            missing = 1 if request_id in self._running else 1 + drafts
+        needed = missing + _num_evictable(new_computed_blocks)
+        if not held and total_computed_tokens > hit * self.block_size and not apply_admission_cap:
+            loaded = INTEGERS.ceil_div(total_computed_tokens, self.block_size)
+            needed = max(needed, 1 + min(required - loaded, 1 + drafts))
+        return needed
 
     def allocate_new_blocks(
         self, request_id: str, num_tokens: int, num_tokens_main_model: int

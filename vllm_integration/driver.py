@@ -19,7 +19,7 @@ from vllm_integration.targets import Target, cache_directory
 
 _IMPORT_SECONDS = 120.0
 _FIRST_RETENTION = Version("0.23.dev0")
-_OURS = ("spec", "conformance", "vllm_integration")
+_OURS = ("spec", "reference", "conformance", "vllm_integration")
 _BOOTSTRAP = (
     "import sys\n"
     "if sys.version_info < (3, 11): sys.exit('needs Python 3.11 or later')\n"

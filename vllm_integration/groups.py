@@ -45,7 +45,10 @@ def kv_cache_spec(interface: ModuleType, group: Group, num_speculative_blocks: i
 
 @contextmanager
 def kv_cache_config(
-    interface: ModuleType, groups: Sequence[tuple[Group, Any]], num_blocks: int, interval: int | None
+    interface: ModuleType,
+    groups: Sequence[tuple[Group, Any]],
+    num_blocks: int,
+    interval: int | None,
 ) -> Iterator[Any]:
     """A ``KVCacheConfig`` of groups with their specs, under a retention interval.
 

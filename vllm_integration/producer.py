@@ -12,6 +12,7 @@ from spec.retention import LookaheadHorizon
 from vllm_integration.groups import kv_cache_config
 from vllm_integration.inspection import attribute, call
 
+
 class Producer:
     """``cache_blocks`` of the real hybrid coordinator, over one group and a full-attention one.
 
@@ -96,4 +97,3 @@ class Producer:
         if getattr(coordinator, "retention_interval", None) != interval:
             raise CannotJudge("the coordinator does not take up the retention interval")
         return coordinator
-

@@ -1,8 +1,8 @@
 """The protocol between the gate and its worker: one JSON object a line, each way.
 
 The gate asks, the worker answers, in order. Requests carry ``op``: ``hello`` (``protocol``,
-``root``, ``memory``, ``predates_retention``), ``check`` (``claim``, ``configuration``) or
-``shrink`` (``evidence``).
+``root``, ``memory``, ``predates_retention``), ``check`` (``claim``, ``configuration``),
+``shrink`` (``evidence``), or one of `vllm_integration.lockstep_worker`.
 Answers carry ``ok``: true with the result, or false with ``kind`` (a `Failure`) and ``message``.
 """
 

@@ -1,7 +1,8 @@
 """The worker: imports the target under the chosen interpreter and runs the checks there.
 
-It is the only process that imports vLLM. Started by `vllm_integration.gate` with the standard
-library, ``spec``, ``conformance`` and this package on its path, and nothing else of ours.
+It is the only process that imports vLLM. Started by `vllm_integration.driver` with the standard
+library, ``spec``, ``reference``, ``conformance`` and this package on its path, and nothing else
+of ours.
 """
 
 import os
@@ -114,4 +115,18 @@ def _shrink(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_OPERATIONS = {"check": _check, "shrink": _shrink}
+def _lockstep(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Play histories; the modules for it are loaded when they are first needed."""
+    from vllm_integration import lockstep_worker
+
+    operation = getattr(lockstep_worker, message["op"])
+    return operation(subject, message)  # type: ignore[no-any-return]
+
+
+_OPERATIONS = {
+    "check": _check,
+    "shrink": _shrink,
+    "lockstep": _lockstep,
+    "replay": _lockstep,
+    "shrink_history": _lockstep,
+}
