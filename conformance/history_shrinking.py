@@ -1,14 +1,19 @@
 """The smallest history that still shows something."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
 
 from conformance.histories import EngineConfiguration, History, RequestInput, Schedule
 from conformance.subjects import CannotJudge
 from spec.groups import Group, GroupKind
 
 _BRANCH = 1000
+
+_Changes: TypeAlias = dict[str, Any]
+"""Fields and their new values."""
 
 
 def shrink(history: History, shows: Callable[[History], bool], budget: int = 3_000) -> History:
@@ -32,13 +37,15 @@ class _Tries:
         self._shows = shows
         self.left = budget
 
-    def shows(self, make: Callable[[], History]) -> History | None:
-        """The candidate, if it is a history and still shows it."""
+    def shows(self, make: Callable[[], History], than: History) -> History | None:
+        """The candidate, if it is another history ``than`` the last and still shows it."""
         if self.left <= 0:
             return None
-        self.left -= 1
         try:
             candidate = make()
+            if candidate == than:
+                return None
+            self.left -= 1
             return candidate if self._shows(candidate) else None
         except (ValueError, CannotJudge):  # no history, or none that the target can have
             return None
@@ -51,8 +58,7 @@ def _fewer_steps(history: History, tries: _Tries) -> History:
         while start > -size:
             first = max(start, 0)
             steps = history.steps[:first] + history.steps[start + size :]
-            kept = history
-            smaller = tries.shows(lambda kept=kept, steps=steps: replace(kept, steps=steps))
+            smaller = tries.shows(partial(replace, history, steps=steps), history)
             history = history if smaller is None else smaller
             start -= size
         size //= 2
@@ -65,7 +71,7 @@ def _simpler(history: History, tries: _Tries) -> History:
     while going and tries.left > 0:
         going = False
         for make in _simplifications(history):
-            smaller = tries.shows(make)
+            smaller = tries.shows(make, history)
             if smaller is not None:
                 history, going = smaller, True
                 break
@@ -77,121 +83,101 @@ def _simplifications(history: History) -> Iterator[Callable[[], History]]:
     named = {name for step in history.steps if (name := getattr(step, "request", None))}
     if named != history.requests.keys():
         kept = {name: r for name, r in history.requests.items() if name in named}
-        yield lambda: replace(history, requests=kept)
-    for index in range(len(history.engine.groups)):
-        yield lambda index=index: _without_group(history, index)
-    yield from (
-        lambda engine=engine: replace(history, engine=engine())
-        for engine in _simpler_engines(history)
-    )
+        yield partial(replace, history, requests=kept)
+    for changes in (*_fewer_groups(history.engine), *_simpler_engines(history)):
+        yield partial(_with_engine, history, changes)
     for name, request in history.requests.items():
-        for simpler in _simpler_requests(request):
-            yield lambda name=name, simpler=simpler: replace(
-                history, requests=history.requests | {name: simpler()}
-            )
+        for changes in _simpler_requests(request):
+            yield partial(_with_request, history, name, changes)
     for index, step in enumerate(history.steps):
         for field, default in (("tokens", None), ("drafts", 0), ("accepted", 0), ("external", 0)):
             if isinstance(step, Schedule) and getattr(step, field) != default:
-                yield lambda index=index, step=step, field=field, default=default: replace(
-                    history,
-                    steps=(
-                        *history.steps[:index],
-                        replace(step, **{field: default}),
-                        *history.steps[index + 1 :],
-                    ),
-                )
+                yield partial(_with_step, history, index, {field: default})
 
 
-def _without_group(history: History, index: int) -> History:
-    groups = history.engine.groups
-    left = groups[:index] + groups[index + 1 :]
-    if len(left) > 1 and len(set(left)) < 2:
-        raise ValueError("the hybrid coordinator takes groups of at least two sorts")
-    sizes = math.gcd(*(group.block_size for group in left)) if left else 1
-    size = history.engine.hash_block_size if len(left) > 1 else sizes
-    return replace(history, engine=replace(history.engine, groups=left, hash_block_size=size))
+def _with_engine(history: History, changes: _Changes) -> History:
+    return replace(history, engine=replace(history.engine, **changes))
 
 
-def _simpler_engines(history: History) -> Iterator[Callable[[], EngineConfiguration]]:
-    engine = history.engine
-    groups = engine.groups
-    plain = tuple(replace(group, eagle=False) for group in groups)
+def _with_request(history: History, name: str, changes: _Changes) -> History:
+    request = replace(history.requests[name], **changes)
+    return replace(history, requests=history.requests | {name: request})
+
+
+def _with_step(history: History, index: int, changes: _Changes) -> History:
+    steps = list(history.steps)
+    steps[index] = replace(steps[index], **changes)
+    return replace(history, steps=tuple(steps))
+
+
+def _fewer_groups(engine: EngineConfiguration) -> Iterator[_Changes]:
+    for index in range(len(engine.groups)):
+        left = engine.groups[:index] + engine.groups[index + 1 :]
+        # The hybrid coordinator takes groups of at least two sorts.
+        if len(left) == 1:
+            yield {"groups": left, "hash_block_size": left[0].block_size}
+        elif len(set(left)) > 1:
+            yield {"groups": left}
+
+
+def _simpler_engines(history: History) -> Iterator[_Changes]:
+    engine, groups = history.engine, history.engine.groups
     if engine.use_eagle:
-        yield lambda: replace(engine, groups=plain, use_eagle=False, num_speculative_tokens=0)
-        if engine.num_speculative_tokens:
-            yield lambda: replace(engine, num_speculative_tokens=0)
-        if plain != groups:
-            yield lambda: replace(engine, groups=plain)
-    if engine.retention_interval is not None:
-        yield lambda: replace(engine, retention_interval=None)
-        if engine.retention_interval:
-            yield lambda: replace(engine, retention_interval=0)
-    if engine.full_sequence_must_fit:
-        yield lambda: replace(engine, full_sequence_must_fit=False)
-    if engine.max_num_batched_tokens is not None:
-        yield lambda: replace(engine, max_num_batched_tokens=None)
-    common = math.gcd(*(group.block_size for group in groups))
-    if engine.hash_block_size != common:
-        yield lambda: replace(engine, hash_block_size=common)
+        plain = tuple(replace(group, eagle=False) for group in groups)
+        yield {"groups": plain, "use_eagle": False, "num_speculative_tokens": 0}
+        yield {"num_speculative_tokens": 0}
+        yield {"groups": plain}
+    yield {"retention_interval": None}
+    if engine.retention_interval:
+        yield {"retention_interval": 0}
+    yield {"full_sequence_must_fit": False}
+    yield {"max_num_batched_tokens": None}
+    yield {"hash_block_size": _common_size(groups)}
     for size in range(1, max(group.block_size for group in groups)):
-        yield lambda size=size: _resized(
-            engine, [size if g.block_size > size else 0 for g in groups]
-        )
+        yield from _resized(groups, [min(size, group.block_size) for group in groups])
     for index, group in enumerate(groups):
+        before, after = groups[:index], groups[index + 1 :]
         for size in range(1, group.block_size):
-            sizes = [size if i == index else 0 for i in range(len(groups))]
-            yield lambda sizes=sizes: _resized(engine, sizes)
-        for window in range(2, group.window or 2):
-            if window in (2, 3, (group.window or 0) // 2, (group.window or 0) - 1):
-                yield lambda index=index, window=window: replace(
-                    engine,
-                    groups=tuple(
-                        replace(g, window=window) if i == index else g for i, g in enumerate(groups)
-                    ),
-                )
+            sizes = [other.block_size for other in groups]
+            yield from _resized(groups, [*sizes[:index], size, *sizes[index + 1 :]])
+        if group.window is not None:
+            for window in sorted({2, 3, group.window // 2, group.window - 1}):
+                if 2 <= window < group.window:
+                    yield {"groups": (*before, replace(group, window=window), *after)}
     longest = max((len(r.token_ids) for r in history.requests.values()), default=1)
-    if engine.max_model_len > longest:
-        yield lambda: replace(engine, max_model_len=longest)
+    yield {"max_model_len": min(longest, engine.max_model_len)}
     for blocks in (2, engine.num_gpu_blocks // 2, engine.num_gpu_blocks - 1):
         if 2 <= blocks < engine.num_gpu_blocks:
-            yield lambda blocks=blocks: replace(engine, num_gpu_blocks=blocks)
+            yield {"num_gpu_blocks": blocks}
 
 
-def _resized(engine: EngineConfiguration, sizes: list[int]) -> EngineConfiguration:
-    """Groups with other block sizes, 0 for the one that they have."""
-    groups = tuple(
-        _with_size(group, size or group.block_size)
-        for group, size in zip(engine.groups, sizes, strict=True)
-    )
+def _resized(groups: tuple[Group, ...], sizes: list[int]) -> Iterator[_Changes]:
+    """Groups with other block sizes, where an engine can have them."""
     one_size = {GroupKind.MAMBA, GroupKind.CHUNKED_LOCAL} & {group.kind for group in groups}
-    if one_size and len({group.block_size for group in groups}) > 1:
-        raise ValueError("Mamba and chunked local attention go with one block size for all")
-    common = math.gcd(*(group.block_size for group in groups))
-    return replace(engine, groups=groups, hash_block_size=common)
+    if one_size and len(set(sizes)) > 1:
+        return
+    resized = []
+    for group, size in zip(groups, sizes, strict=True):
+        chunk = None if group.chunk is None else group.chunk // group.block_size * size
+        resized.append(replace(group, block_size=size, chunk=chunk))
+    yield {"groups": tuple(resized), "hash_block_size": _common_size(resized)}
 
 
-def _with_size(group: Group, size: int) -> Group:
-    chunk = None if group.chunk is None else group.chunk // group.block_size * size
-    return replace(group, block_size=size, chunk=chunk)
+def _common_size(groups: Sequence[Group]) -> int:
+    return math.gcd(*(group.block_size for group in groups))
 
 
-def _simpler_requests(request: RequestInput) -> Iterator[Callable[[], RequestInput]]:
-    for field, default in (
-        ("lora_name", None),
-        ("cache_salt", None),
-        ("images", ()),
-        ("skip_reading_prefix_cache", False),
-        ("output", ()),
-    ):
-        if getattr(request, field) != default:
-            yield lambda field=field, default=default: replace(request, **{field: default})
+def _simpler_requests(request: RequestInput) -> Iterator[_Changes]:
+    yield {"lora_name": None}
+    yield {"cache_salt": None}
+    yield {"images": ()}
+    yield {"skip_reading_prefix_cache": False}
+    yield {"output": ()}
     for part in ("prompt", "output"):
         tokens = getattr(request, part)
         for less in (len(tokens) // 2, 1):
             if 0 < less < len(tokens):
-                yield lambda part=part, tokens=tokens, less=less: replace(
-                    request, **{part: tokens[:-less]}
-                )
+                yield {part: tokens[:-less]}
 
 
 def _renamed(history: History, tries: _Tries, at_least: int = 0) -> History:
@@ -216,5 +202,5 @@ def _renamed(history: History, tries: _Tries, at_least: int = 0) -> History:
         cut = len(request.prompt)
         requests[name] = replace(request, prompt=tuple(tokens[:cut]), output=tuple(tokens[cut:]))
     tries.left = max(tries.left, at_least)
-    renamed = tries.shows(lambda: replace(history, requests=requests))
+    renamed = tries.shows(partial(replace, history, requests=requests), history)
     return history if renamed is None else renamed

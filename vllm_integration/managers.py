@@ -103,6 +103,8 @@ class VllmManager:
         self._statuses = attribute(vllm.requests, "RequestStatus")
         self._requests: dict[str, Any] = {}
         self._found: dict[str, tuple[Hit, Any]] = {}
+        self._block_hash_list = attribute(vllm.utils, "BlockHashListWithBlockSize")
+        self._block_keys: dict[tuple[str, int], list[bytes]] = {}
         self._keys: dict[Any, bytes] = {}
         self._loras: dict[str, int] = {}
 
@@ -179,13 +181,12 @@ class VllmManager:
         hashes = self._requests[name].block_hashes
         size, hash_size = self._engine.groups[group].block_size, self._engine.hash_block_size
         if size != hash_size:
-            hashes = attribute(self._vllm.utils, "BlockHashListWithBlockSize")(
-                hashes, hash_size, size
-            )
-        keys = [bytes(hashes[index]) for index in range(len(hashes))]
-        for key in keys:
-            self._keys[self._external(key)] = key
-        return keys
+            hashes = self._block_hash_list(hashes, hash_size, size)
+        known = self._block_keys.setdefault((name, group), [])
+        for index in range(len(known), len(hashes)):
+            known.append(bytes(hashes[index]))
+            self._keys[self._external(known[-1])] = known[-1]
+        return known
 
     def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
         """See `conformance.managers.Manager`."""
