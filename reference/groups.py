@@ -217,8 +217,8 @@ class MambaManager(GroupManager):
 
         A state that was cached in this very step is not computed yet when this step reads it; a
         number that never fits puts the request off to the next step. Lookahead tokens need no
-        state: draft models have no Mamba layers. A state that a connector loads takes one block
-        more, until the running state has gone on from it; vLLM forgets that block.
+        state: draft models have no Mamba layers. vLLM 0.23 does not count what a connector's
+        tokens take, and so may run out of blocks.
         """
         del num_tokens
         if new_computed_blocks and new_computed_blocks[-1].block_hash in self._cached_this_step:

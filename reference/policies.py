@@ -28,6 +28,9 @@ class ReplayPolicy(StrEnum):
     LAST_TOKEN_RECOMPUTED = "last token recomputed"
     """The last boundary before the prompt's last token; 0.23 to 0.29. It forgets extensions of
     the prompt, and what the lookahead block costs a resend."""
+    ALIGNMENT_DROPPED = "alignment dropped"
+    """With EAGLE, the boundaries of a resend and of an extension, each one alignment earlier, as
+    if the lookahead block were that long; without it, as before. From 0.30 on."""
     PROMISED = "promised"
     """Those that `spec.retention` promises to resends and extensions."""
 
@@ -75,8 +78,12 @@ VLLM_0_24 = Policies(
 )
 """vLLM 0.24 to 0.29."""
 
-VLLM_0_30 = Policies(horizon=LookaheadHorizon.CAPPED, thinned_kinds=_WINDOWS)
+VLLM_0_30 = Policies(
+    horizon=LookaheadHorizon.CAPPED,
+    thinned_kinds=_WINDOWS,
+    replays=ReplayPolicy.ALIGNMENT_DROPPED,
+)
 """vLLM 0.30 and 0.31."""
 
-VLLM_0_32 = Policies(thinned_kinds=_WINDOWS)
+VLLM_0_32 = Policies(thinned_kinds=_WINDOWS, replays=ReplayPolicy.ALIGNMENT_DROPPED)
 """vLLM 0.32 and later."""

@@ -27,6 +27,7 @@ class Registration:
         check_interval(interval, alignment)
         self._alignment, self._interval, self._policies = alignment, interval, policies
         self._geometries = {group: geometry(group, alignment) for group in groups}
+        self._use_eagle = any(group.eagle for group in groups)
         self._lookahead_tokens = max(
             (group.block_size for group in groups if self._geometries[group].lookahead), default=0
         )
@@ -57,15 +58,19 @@ class Registration:
 
     def _replays(self, request: Request) -> list[int]:
         num_tokens, alignment = request.num_prompt_tokens, self._alignment
-        if self._policies.replays is ReplayPolicy.LAST_TOKEN_RECOMPUTED:
-            replays = [INTEGERS.multiple_at_most(num_tokens - 1, alignment)]
-        else:
-            peek = horizon(self._policies.horizon, num_tokens)
-            lookahead = self._lookahead_tokens
+        if self._policies.replays is ReplayPolicy.PROMISED:
+            peek, lookahead = horizon(self._policies.horizon, num_tokens), self._lookahead_tokens
             replays = [
                 replay_boundary(num_tokens - 1, peek, lookahead, alignment),
                 replay_boundary(num_tokens, num_tokens, lookahead, alignment),
             ]
+        elif self._policies.replays is ReplayPolicy.ALIGNMENT_DROPPED and self._use_eagle:
+            replays = [
+                replay_boundary(tokens, tokens, alignment, alignment)
+                for tokens in (num_tokens - 1, num_tokens)
+            ]
+        else:
+            replays = [INTEGERS.multiple_at_most(num_tokens - 1, alignment)]
         if self._policies.junctions:
             replays.append(INTEGERS.multiple_at_most(request.shared_prefix_boundary, alignment))
         return replays

@@ -1,7 +1,10 @@
-"""Contracts of the reference's scans, for CrossHair. As in `spec.tests.contracts`."""
+"""Contracts of the reference's pure functions, for CrossHair. As in `spec.tests.contracts`."""
 
+from reference.groups import num_skipped_tokens
+from reference.hashing import MultiModalFeature, extra_keys
 from reference.scan import PlainScan, Scan, SkippingScan, first_state, hit_found, is_done
-from spec.groups import BlockGeometry, GroupKind
+from spec.attention import attends
+from spec.groups import BlockGeometry, Group, GroupKind
 from spec.hits import has_required_run, required_run
 
 
@@ -55,3 +58,33 @@ def scan_from_the_right_misses_no_hit(held: list[bool], tail: int, eagle: bool, 
     boundary = _hit(PlainScan(), held, group)
     if boundary < other <= len(held) - group.lookahead:
         assert not has_required_run(group, other, held.__getitem__)
+
+
+def skipped_tokens_are_read_by_nobody(computed: int, window: int, token: int, later: int) -> None:
+    """Once tokens are skipped, no later query attends to one of them."""
+    assert window >= 1
+    assert 0 <= computed <= later
+    group = Group(GroupKind.SLIDING_WINDOW, 1, window)
+    if 0 <= token < num_skipped_tokens(group, computed):
+        assert not attends(later, token, window)
+
+
+def tokens_that_are_kept_are_read(computed: int, chunk: int) -> None:
+    """The next query attends to the first token that is not skipped."""
+    assert 1 <= chunk <= 4
+    assert computed >= 0
+    group = Group(GroupKind.CHUNKED_LOCAL, 1, chunk=chunk)
+    first = num_skipped_tokens(group, computed)
+    assert attends(computed, first, None, chunk)
+    assert first == 0 or not attends(computed, first - 1, None, chunk)
+
+
+def an_item_counts_where_it_has_a_token(start: int, size: int, offset: int, length: int) -> None:
+    """A multimodal item is in a block's extra keys exactly when they overlap."""
+    assert start >= 0
+    assert 1 <= size <= 3
+    assert offset >= 0
+    assert 1 <= length <= 3
+    item = MultiModalFeature("item", offset, length)
+    overlap = max(start, offset) < min(start + size, offset + length)
+    assert bool(extra_keys(start, start + size, None, [item], None).items) == overlap

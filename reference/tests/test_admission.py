@@ -1,0 +1,83 @@
+"""Admission: whether a whole sequence would fit, given that windows recycle blocks."""
+
+import pytest
+
+from reference.configuration import max_admission_blocks
+from reference.tests.building import CHUNKED, FULL, MAMBA, SLIDING, manager, prefill, request, step
+from spec.groups import Group
+
+WINDOW = Group(SLIDING, 4, window=9)
+
+
+def test_a_first_chunk_may_fit_where_the_sequence_does_not() -> None:
+    kv = manager(num_blocks=6)
+    new = request("a", range(24))
+    assert kv.allocate_slots(new, 8, full_sequence_must_fit=True) is None
+    assert kv.get_block_ids("a") == ([],)
+    assert kv.allocate_slots(new, 8) is not None
+
+
+def test_a_window_admits_a_prompt_longer_than_the_pool() -> None:
+    kv = manager(WINDOW, num_blocks=7, max_num_batched_tokens=8)
+    new = request("a", range(400))
+    assert kv.allocate_slots(new, 8, full_sequence_must_fit=True) is not None
+    new.num_computed_tokens = 8
+    while new.num_computed_tokens < 400:
+        assert step(kv, new, 8)
+    assert kv.usage <= 1
+
+
+def test_a_window_that_recycles_too_little_is_not_admitted() -> None:
+    kv = manager(WINDOW, num_blocks=5, max_num_batched_tokens=8)
+    assert kv.allocate_slots(request("a", range(400)), 8, full_sequence_must_fit=True) is None
+
+
+def test_full_attention_beside_a_window_is_not_capped() -> None:
+    kv = manager(Group(FULL, 4), WINDOW, num_blocks=41, max_num_batched_tokens=8)
+    assert kv.allocate_slots(request("a", range(160)), 8, full_sequence_must_fit=True) is None
+    assert kv.allocate_slots(request("b", range(120)), 8, full_sequence_must_fit=True) is not None
+
+
+def test_the_hit_counts_towards_the_sequence() -> None:
+    kv = manager(num_blocks=8)
+    prefill(kv, request("a", range(16)))
+    new = request("b", range(28))
+    blocks, found = kv.get_computed_blocks(new)
+    assert found == 16
+    assert kv.allocate_slots(new, 4, found, blocks, full_sequence_must_fit=True) is not None
+    other = request("c", range(100, 128))
+    assert kv.allocate_slots(other, 4, full_sequence_must_fit=True) is None
+
+
+@pytest.mark.parametrize(
+    ("group", "batch", "longest", "blocks"),
+    [
+        (Group(SLIDING, 4, window=9), 8, 1000, 5),
+        (Group(SLIDING, 4, window=9), 8, 12, 4),
+        (Group(SLIDING, 1, window=1), 1, 1000, 2),
+        (Group(CHUNKED, 4, chunk=8), 8, 1000, 4),
+        (Group(CHUNKED, 4, chunk=8), 8, 12, 3),
+        (Group(FULL, 4), 8, 1000, None),
+        (Group(MAMBA, 4), 8, 1000, None),
+    ],
+    ids=str,
+)
+def test_the_most_blocks_that_a_request_holds(
+    group: Group, batch: int, longest: int, blocks: int | None
+) -> None:
+    assert max_admission_blocks(group, batch, longest) == blocks
+
+
+@pytest.mark.parametrize("batch", [1, 3, 8, 20])
+@pytest.mark.parametrize(
+    "group", [Group(SLIDING, 4, window=w) for w in (1, 2, 5, 9)] + [Group(CHUNKED, 4, chunk=8)]
+)
+def test_no_request_holds_more_than_it_is_admitted_with(group: Group, batch: int) -> None:
+    kv = manager(group, num_blocks=200, max_num_batched_tokens=batch)
+    cap = max_admission_blocks(group, batch, kv.max_model_len)
+    assert cap is not None
+    running = request("a", range(100))
+    while running.num_computed_tokens < 100:
+        assert step(kv, running, min(batch, 100 - running.num_computed_tokens))
+        (table,) = kv.get_block_ids("a")
+        assert sum(block != 0 for block in table) <= cap

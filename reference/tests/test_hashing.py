@@ -1,0 +1,137 @@
+"""Block hashes: equal exactly when what the layers compute is equal."""
+
+import hashlib
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference.hashing import (
+    ROOT,
+    CoarseBlockHashes,
+    ExtraKeys,
+    LoRA,
+    MultiModalFeature,
+    block_hashes_of_size,
+    extra_keys,
+    hash_block_tokens,
+)
+from reference.request import Request
+from reference.tests.building import request
+from spec.groups import ConfigurationError
+
+ITEMS = [MultiModalFeature("a", 2, 3), MultiModalFeature("b", 6, 5)]
+
+
+def test_bytes_that_are_hashed() -> None:
+    plain = ROOT + struct.pack(">4q", 3, 7, -1, 2**40)
+    assert hash_block_tokens(None, [7, -1, 2**40]) == hashlib.sha256(plain).digest()
+    keys = ExtraKeys("lora", (("é", -2),), "salt")
+    encoded = (
+        b"L" + struct.pack(">q", 4) + b"lora"
+        b"M" + struct.pack(">q", 2) + "é".encode() + struct.pack(">q", -2)
+        + b"S" + struct.pack(">q", 4) + b"salt"
+    )  # fmt: skip
+    chained = bytes(range(32)) + struct.pack(">2q", 1, 5) + encoded
+    assert hash_block_tokens(bytes(range(32)), [5], keys) == hashlib.sha256(chained).digest()
+
+
+def test_a_hash_chains_over_its_prefix() -> None:
+    one, other = request("a", [1, 2, 3, 4, 5, 6, 7, 8]), request("b", [9, 2, 3, 4, 5, 6, 7, 8])
+    assert one.block_hashes[0] != other.block_hashes[0]
+    assert one.block_hashes[1] != other.block_hashes[1]
+    assert one.block_hashes == request("c", range(1, 9)).block_hashes
+
+
+def test_only_full_blocks_are_hashed_and_decoding_hashes_more() -> None:
+    new = request("a", range(7))
+    assert len(new.block_hashes) == 1
+    new.append_output_token_ids(7)
+    assert new.block_hashes == request("b", range(8)).block_hashes
+    new.append_output_token_ids(*range(8, 21))
+    assert new.block_hashes == request("c", range(21)).block_hashes
+    assert new.num_prompt_tokens == 7
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "items"),
+    [
+        (0, 2, ()),
+        (0, 4, (("a", 2),)),
+        (4, 8, (("a", -2), ("b", 2))),
+        (8, 12, (("b", -2),)),
+        (11, 15, ()),
+    ],
+)
+def test_every_item_in_a_block_counts(start: int, end: int, items: Any) -> None:
+    assert extra_keys(start, end, None, ITEMS, None).items == items
+
+
+def test_salt_is_in_the_first_block_only_and_lora_in_every_one() -> None:
+    first = extra_keys(0, 4, LoRA("x", 3), [], "s")
+    later = extra_keys(4, 8, LoRA("x", 3), [], "s")
+    assert (first.as_tuple(), later.as_tuple()) == (("x", "s"), ("x",))
+    assert extra_keys(0, 4, None, [], None).as_tuple() is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"cache_salt": "x"},
+        {"lora_request": LoRA("x")},
+        {"mm_features": [MultiModalFeature("x", 0, 4)]},
+        {"mm_features": [MultiModalFeature("x", 1, 3)]},
+    ],
+)
+def test_extra_keys_change_the_first_hash_and_so_all(options: dict[str, Any]) -> None:
+    plain, other = request("a", range(12)), request("b", range(12), **options)
+    assert not {*plain.block_hashes} & {*other.block_hashes}
+
+
+def test_a_salt_is_not_an_adapter_of_that_name() -> None:
+    salted = request("a", range(4), cache_salt="x")
+    adapted = request("b", range(4), lora_request=LoRA("x"))
+    assert salted.block_hashes != adapted.block_hashes
+
+
+def test_items_of_a_block_that_decoding_fills_all_count() -> None:
+    def decoded(first: str) -> Request:
+        items = [MultiModalFeature(first, 4, 1), MultiModalFeature("same", 5, 1)]
+        new = request("a", [0] * 6, mm_features=items)
+        new.append_output_token_ids(0, 0)
+        return new
+
+    assert decoded("cat").block_hashes[0] == decoded("dog").block_hashes[0]
+    assert decoded("cat").block_hashes[1] != decoded("dog").block_hashes[1]
+
+
+def test_coarse_blocks_are_hashed_as_their_last_unit() -> None:
+    units = request("a", range(23)).block_hashes
+    view = block_hashes_of_size(units, 4, 8)
+    assert isinstance(view, CoarseBlockHashes)
+    assert len(view) == 2
+    assert [*view] == [view[0], view[1]] == view[:2] == [units[1], units[3]]
+    assert block_hashes_of_size(units, 4, 4) is units
+
+
+def test_a_block_of_part_of_a_unit_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="must be a multiple of the hash block size"):
+        block_hashes_of_size([], 4, 6)
+
+
+keys = st.builds(
+    ExtraKeys,
+    st.none() | st.text(max_size=3),
+    st.lists(st.tuples(st.text(max_size=2), st.integers(-3, 3)), max_size=2).map(tuple),
+    st.none() | st.text(max_size=3),
+)
+tokens = st.lists(st.integers(0, 3), max_size=3)
+
+
+@given(st.tuples(tokens, keys), st.tuples(tokens, keys))
+def test_different_inputs_have_different_hashes(
+    one: tuple[list[int], ExtraKeys], other: tuple[list[int], ExtraKeys]
+) -> None:
+    assert (hash_block_tokens(None, *one) == hash_block_tokens(None, *other)) == (one == other)

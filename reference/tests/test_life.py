@@ -1,0 +1,80 @@
+"""The manager over random lives of requests, and broken managers that it must tell apart."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from reference import groups, request, spec_groups
+from reference.free_queue import KVCacheBlock
+from reference.pool import BlockPool
+from reference.registration import Registration
+from reference.tests.life import Life
+
+QUICK = settings(
+    max_examples=120,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def test_every_claim_holds_after_every_step() -> None:
+    run_state_machine_as_test(Life, settings=QUICK)
+
+
+def skip_less(function: Any) -> Any:
+    return lambda group, computed: function(group, computed) + 2
+
+
+def ignore_adapters(function: Any) -> Any:
+    return lambda start, end, _, *others: function(start, end, None, *others)
+
+
+def leak(function: Any) -> Any:
+    return lambda pool, blocks, scratch_first: function(pool, [*blocks][:-1], scratch_first)
+
+
+def touch_less(function: Any) -> Any:
+    def touch(pool: BlockPool, blocks: list[KVCacheBlock]) -> None:
+        function(pool, blocks[:-1])
+
+    return touch
+
+
+def forget_to_evict(_: Any) -> Any:
+    return lambda *_: None
+
+
+def short_hit(function: Any) -> Any:
+    return lambda hashes, limit, *rest: function(hashes, max(limit - 1, 0), *rest)
+
+
+def register_early(_: Any) -> Any:
+    return lambda _, group, computed: computed + group.block_size
+
+
+MUTANTS = [
+    (groups, "num_skipped_tokens", skip_less),
+    (request, "extra_keys", ignore_adapters),
+    (BlockPool, "free_blocks", leak),
+    (BlockPool, "touch", touch_less),
+    (BlockPool, "_evict", forget_to_evict),
+    (spec_groups, "find_longest_cache_hit", short_hit),
+    (Registration, "num_tokens", register_early),
+]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "mutate"), MUTANTS, ids=[mutate.__name__ for _, _, mutate in MUTANTS]
+)
+def test_a_broken_manager_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, mutate: Any
+) -> None:
+    monkeypatch.setattr(owner, name, mutate(getattr(owner, name)))
+    search = settings(
+        QUICK, max_examples=1000, phases=[Phase.generate], derandomize=True, database=None
+    )
+    with pytest.raises((AssertionError, KeyError, IndexError, ValueError)):
+        run_state_machine_as_test(Life, settings=search)

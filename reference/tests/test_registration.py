@@ -1,0 +1,156 @@
+"""What the producer registers: the mask, sparse retention, junctions."""
+
+from dataclasses import replace
+
+import pytest
+
+from reference.manager import KVCacheManager
+from reference.policies import VLLM_0_23, VLLM_0_24, VLLM_0_30, VLLM_0_32, Policies
+from reference.registration import Registration
+from reference.tests.building import (
+    CHUNKED,
+    FULL,
+    MAMBA,
+    SLIDING,
+    cached_ids,
+    finish,
+    hit,
+    manager,
+    request,
+    step,
+)
+from spec.groups import Group, alignment, geometry, share_eagle
+from spec.hits import required_run
+
+FINE = Group(SLIDING, 2, window=4)
+GROUPS = (Group(FULL, 8), FINE)
+
+
+def build(
+    interval: int | None, policies: Policies | None = None, **options: bool
+) -> KVCacheManager:
+    return manager(
+        *GROUPS,
+        num_blocks=400,
+        hash_block_size=2,
+        retention_interval=interval,
+        policies=policies,
+        **options,
+    )
+
+
+def compute(kv: KVCacheManager, num_tokens: int, name: str = "a", chunk: int = 5) -> None:
+    new = request(name, range(num_tokens), hash_block_size=2)
+    while new.num_computed_tokens < num_tokens:
+        assert step(kv, new, min(chunk, num_tokens - new.num_computed_tokens))
+    finish(kv, new)
+
+
+def hits(kv: KVCacheManager, num_tokens: int) -> int:
+    return hit(kv, range(num_tokens), hash_block_size=2)
+
+
+@pytest.mark.parametrize("use_eagle", [False, True])
+@pytest.mark.parametrize("num_tokens", range(30, 43))
+def test_sparse_retention_keeps_resends_and_extensions(num_tokens: int, use_eagle: bool) -> None:
+    dense, sparse = (build(interval, use_eagle=use_eagle) for interval in (None, 0))
+    for kv in (dense, sparse):
+        compute(kv, num_tokens)
+    assert hits(sparse, num_tokens) == hits(dense, num_tokens)
+    longer = [*range(num_tokens), *range(900, 950)]
+    assert hit(sparse, longer, hash_block_size=2) == hit(dense, longer, hash_block_size=2)
+    assert len(cached_ids(sparse, 1)) < len(cached_ids(dense, 1))
+    assert len(cached_ids(sparse, 0)) == len(cached_ids(dense, 0))
+
+
+@pytest.mark.parametrize("use_eagle", [False, True])
+def test_an_interval_keeps_siblings_up_to_its_multiples(use_eagle: bool) -> None:
+    dense, sparse = (build(interval, use_eagle=use_eagle) for interval in (None, 16))
+    for kv in (dense, sparse):
+        compute(kv, 70)
+    for shared in range(70):
+        tokens = [*range(shared), *range(900, 950)]
+        full = hit(dense, tokens, hash_block_size=2)
+        assert hit(sparse, tokens, hash_block_size=2) >= full // 16 * 16
+
+
+def test_without_an_interval_siblings_lose_their_hits_in_windows() -> None:
+    sparse = build(0)
+    compute(sparse, 70)
+    assert hit(sparse, [*range(40), 900, 901], hash_block_size=2) == 0
+
+
+def test_a_prefix_seen_to_be_shared_is_kept_for_the_next_sibling() -> None:
+    kv = build(0)
+    compute(kv, 70)
+    sibling = request("b", [*range(41), *range(900, 930)], hash_block_size=2)
+    blocks, found = kv.get_computed_blocks(sibling)
+    assert (found, sibling.shared_prefix_boundary) == (0, 40)
+    assert kv.allocate_slots(sibling, sibling.num_tokens, found, blocks) is not None
+    assert hit(kv, [*range(41), *range(800, 830)], hash_block_size=2) == 40
+    older = build(0, replace(Policies(), junctions=False))
+    compute(older, 70)
+    sibling = request("b", [*range(41), *range(900, 930)], hash_block_size=2)
+    older.get_computed_blocks(sibling)
+    assert older.allocate_slots(sibling, sibling.num_tokens) is not None
+    assert hit(older, [*range(41), *range(800, 830)], hash_block_size=2) == 0
+
+
+@pytest.mark.parametrize(
+    ("policies", "use_eagle", "resent", "extended"),
+    [
+        (VLLM_0_23, False, 32, 32),
+        (VLLM_0_24, True, 0, 32),
+        (VLLM_0_30, False, 32, 32),
+        (VLLM_0_30, True, 24, 32),
+        (VLLM_0_32, True, 32, 32),
+        (Policies(), False, 32, 40),
+        (Policies(), True, 32, 32),
+    ],
+)
+def test_what_releases_keep_of_a_prompt_of_whole_segments(
+    policies: Policies, use_eagle: bool, resent: int, extended: int
+) -> None:
+    kv = build(0, policies, use_eagle=use_eagle)
+    compute(kv, 40)
+    assert hits(kv, 40) == resent
+    assert hit(kv, [*range(40), 900, 901], hash_block_size=2) == extended
+
+
+def test_mamba_is_thinned_out_from_0_24_on() -> None:
+    for policies, kept in ((VLLM_0_23, 4), (VLLM_0_24, 1), (VLLM_0_32, 1), (Policies(), 2)):
+        kv = manager(Group(FULL, 4), Group(MAMBA, 4), retention_interval=0, policies=policies)
+        new = request("a", range(16))
+        while new.num_computed_tokens < 16:
+            assert step(kv, new, 4)
+        assert len(cached_ids(kv, 1)) == kept
+
+
+@pytest.mark.parametrize("use_eagle", [False, True])
+@pytest.mark.parametrize(
+    "group",
+    [FINE, Group(SLIDING, 2, window=9), Group(CHUNKED, 2, chunk=6), Group(MAMBA, 2)],
+    ids=str,
+)
+def test_dense_retention_registers_the_union_of_required_runs(
+    group: Group, use_eagle: bool
+) -> None:
+    groups = share_eagle((Group(FULL, 8), group), use_eagle)
+    align = alignment(groups)
+    registration = Registration(groups, align, None, Policies())
+    new = request("a", range(8), hash_block_size=2)
+    shape = geometry(groups[1], align)
+    reachable = {block for boundary in range(4, 60, 4) for block in required_run(shape, boundary)}
+    mask = registration.mask(groups[1], new)
+    assert {block for block in range(50) if mask(block)} == {b for b in reachable if b < 50}
+
+
+def test_nothing_is_registered_past_the_lookahead_block() -> None:
+    groups = share_eagle(GROUPS, use_eagle=True)
+    registration = Registration(groups, 8, None, Policies())
+    full, fine = groups
+    assert [registration.num_tokens(fine, count) for count in (7, 8, 9, 10, 15, 16)] == [
+        0, 8, 9, 10, 10, 16,
+    ]  # fmt: skip
+    assert registration.num_tokens(full, 15) == 15
+    assert registration.num_tokens(replace(full, eagle=False), 15) == 8
