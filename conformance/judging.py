@@ -76,6 +76,18 @@ class Judge:
         )
         return Violation(signature, f"{call} returns", f"{call} raises {error!r:.200}")
 
+    def keys(self, wrong: tuple[Divergence, Name, Name]) -> Violation:
+        """Two blocks have wrong keys, as `conformance.naming.Names.learn` tells."""
+        divergence, first, second = wrong
+        shared = divergence == Divergence.UNSOUND
+        pattern = "two contents share a key" if shared else "one content has two keys"
+        kinds, eagle = self._kinds()
+        return Violation(
+            Signature("block_hashes", divergence, kinds, eagle, pattern),
+            "a key stands for one content, and a content has one key",
+            f"{first} and {second}" if shared else first,
+        )
+
     def hit(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Violation | None:
         """Judge a lookup's answer for a request of ``num_tokens`` tokens."""
         cap, peek = num_tokens - 1, horizon(self._policy, num_tokens)

@@ -148,8 +148,8 @@ class _Side:
         self._groups = history.engine.groups
         self.seen = self.observe()
 
-    def learn(self, request: str) -> str | None:
-        """Take up the request's new keys; what is wrong with them."""
+    def learn(self, request: str) -> tuple[Divergence, Name, Name] | None:
+        """Take up the request's new keys; see `Names.learn`."""
         wrong = None
         for index, group in enumerate(self._groups):
             keys = self.manager.block_keys(request, index)
@@ -311,9 +311,12 @@ class _Pair:
             raise _Stop
 
     def _learn(self, call: str, request: str) -> None:
-        wrong = self._real.learn(request), self._reference.learn(request)
-        if any(wrong):
-            self._settle(None, Difference(self.step, call, "keys", str(wrong[0]), str(wrong[1])))
+        real, reference = self._real.learn(request), self._reference.learn(request)
+        differs = Difference(self.step, call, "keys", str(real), str(reference))
+        if reference is not None:
+            self._settle(None, differs)
+        if real is not None:
+            self._settle(self._judge.keys(real), differs)
 
     def _registered(self, call: str, request: str) -> None:
         """Compare after a call that registers blocks, and settle what only one registered."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conformance.histories import RequestInput
+from spec.claims import Divergence
 
 Name = str
 """A prefix by a request that has it: ``a[0:32]`` is the first 32 tokens of request a."""
@@ -65,19 +66,23 @@ class Names:
         self._key_of: dict[tuple[int, Name], Any] = {}
         self._known: dict[tuple[str, int], int] = {}
 
-    def learn(self, request: str, block_size: int, keys: Sequence[Any]) -> str | None:
-        """Take up the keys of a request's blocks; what is wrong with them, if anything is.
+    def learn(
+        self, request: str, block_size: int, keys: Sequence[Any]
+    ) -> tuple[Divergence, Name, Name] | None:
+        """Take up the keys of a request's blocks; two blocks with wrong keys, if there are any.
 
-        Different contents must have different keys, and equal contents equal keys.
+        Different contents must have different keys, else a block is served for another content;
+        and equal contents equal keys, else hits are lost.
         """
         known = self._known.get((request, block_size), 0)
         self._known[request, block_size] = len(keys)
         for index in range(known, len(keys)):
             name = self._prefixes.name(request, (index + 1) * block_size)
-            if self._of_key.setdefault(keys[index], name) != name:
-                return f"{name} and {self._of_key[keys[index]]} share a key"
+            other = self._of_key.setdefault(keys[index], name)
+            if other != name:
+                return Divergence.UNSOUND, other, name
             if self._key_of.setdefault((block_size, name), keys[index]) != keys[index]:
-                return f"{name} has two keys"
+                return Divergence.LOST_HIT, name, name
         return None
 
     def name(self, key: Any) -> Name:

@@ -19,7 +19,7 @@ from spec.retention import LookaheadHorizon
 
 POLICIES = Policies()
 REFERENCE = ReferenceManagers(POLICIES)
-HISTORIES = 60
+HISTORIES = 40
 
 
 def outcome(number: int, real: Any, reference: Any = REFERENCE) -> Outcome:
@@ -158,6 +158,13 @@ class SharesKeys(Wrapped):
         return [b"same" for _ in self.inner.block_keys(name, group)]
 
 
+class ChangesKeys(Wrapped):
+    """Hashes the name of the request, too."""
+
+    def block_keys(self, name: str, group: int) -> Sequence[Any]:
+        return [(name, key) for key in self.inner.block_keys(name, group)]
+
+
 class WrongUsage(Wrapped):
     """Counts the null block as one that could be used."""
 
@@ -206,7 +213,8 @@ FAULTS: list[tuple[type[Wrapped], str]] = [
     (Leaks, f"{Divergence.UNSOUND}: a reference count|no block leaks"),
     (FreesTwice, f"{Divergence.UNSOUND}: a reference count is the number of tables' entries"),
     (Crashes, f"{Divergence.CRASH}: raises AssertionError"),
-    (SharesKeys, "fault: keys"),
+    (SharesKeys, f"{Divergence.UNSOUND}: two contents share a key"),
+    (ChangesKeys, f"{Divergence.LOST_HIT}: one content has two keys"),
     (WrongUsage, f"{Divergence.UNSOUND}: usage is the share of blocks in use"),
     (SilentEviction, "fault: events"),
     (MiscountsHits, "fault: stats"),

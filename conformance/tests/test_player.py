@@ -37,6 +37,7 @@ class Recorder:
         self._hit, self._full = hit, full
 
     def add_request(self, name: str, request: RequestInput) -> None:
+        assert request.prompt
         self.calls.append(("add", name))
 
     def append_output(self, name: str, token_ids: Sequence[int]) -> None:
@@ -46,10 +47,10 @@ class Recorder:
         self.progress[name] = progress
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
-        return ["key 0", "key 1"]
+        return [f"key {name} {group}", f"key {name} {group + 1}"]
 
     def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
-        return (7,) if key == "key 1" else ()
+        return (7,) if key == f"key a {group + 1}" else ()
 
     def get_computed_blocks(self, name: str) -> Hit:
         self.calls.append(("lookup", name))
@@ -213,7 +214,13 @@ def test_external_tokens() -> None:
 )
 def test_a_load_is_cached_when_it_is_there(right: int | None, calls: list[Any]) -> None:
     manager = Recorder(hit=4)
-    steps = [Load("a", 99), Schedule("a"), Finish("a"), Loaded("a", right), Schedule("a")]
+    steps: list[Step] = [
+        Load("a", 99),
+        Schedule("a"),
+        Finish("a"),
+        Loaded("a", right),
+        Schedule("a"),
+    ]
     told = play(steps, manager)
     assert told[1].startswith("skipped")
     assert told[2].startswith("skipped")
