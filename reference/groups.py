@@ -130,7 +130,7 @@ class GroupManager:
             full,
             self.block_size,
             self.group_id,
-            [mask(block) for block in range(first, full)],
+            mask(first, full),
         )
         self.num_cached_block[request.request_id] = full
 

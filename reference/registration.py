@@ -10,8 +10,9 @@ from spec.mask import in_mask
 from spec.retention import check_interval, horizon, in_retained_mask, replay_boundary
 from spec.terms import INTEGERS
 
-Mask = Callable[[int], bool]
-"""Whether the producer registers a block, given its place in the request."""
+Mask = Callable[[int, int], list[bool]]
+"""``mask(first, end)``: whether the producer registers each of a request's blocks from ``first``
+up to ``end``."""
 
 
 class Registration:
@@ -27,6 +28,7 @@ class Registration:
         check_interval(interval, alignment)
         self._alignment, self._interval, self._policies = alignment, interval, policies
         self._geometries = {group: geometry(group, alignment) for group in groups}
+        self._reachable: dict[Group, list[bool]] = {group: [] for group in groups}
         self._use_eagle = any(group.eagle for group in groups)
         self._lookahead_tokens = max(
             (group.block_size for group in groups if self._geometries[group].lookahead), default=0
@@ -43,18 +45,18 @@ class Registration:
         return aligned
 
     def mask(self, group: Group, request: Request) -> Mask:
-        """Which of the request's blocks are registered."""
+        """Which of the request's blocks are registered, by range."""
         shape = self._geometries[group]
         if self._interval is not None and group.kind in self._policies.sparse_kinds:
             return partial(
-                _is_retained,
+                _retained,
                 shape,
                 [boundary // group.block_size for boundary in self._replays(request)],
                 self._interval // group.block_size or None,
             )
         if group.kind in self._policies.thinned_kinds:
-            return partial(_is_reachable, shape)
-        return _always
+            return partial(_reachable, shape, self._reachable[group])
+        return _every
 
     def _replays(self, request: Request) -> list[int]:
         num_tokens, alignment = request.num_prompt_tokens, self._alignment
@@ -76,16 +78,17 @@ class Registration:
         return replays
 
 
-def _is_retained(
-    shape: BlockGeometry, replays: Sequence[int], interval: int | None, block: int
-) -> bool:
-    return bool(in_retained_mask(shape, block, replays, interval))
+def _retained(
+    shape: BlockGeometry, replays: Sequence[int], interval: int | None, first: int, end: int
+) -> list[bool]:
+    return [bool(in_retained_mask(shape, b, replays, interval)) for b in range(first, end)]
 
 
-def _is_reachable(shape: BlockGeometry, block: int) -> bool:
-    return bool(in_mask(shape, block))
+def _reachable(shape: BlockGeometry, known: list[bool], first: int, end: int) -> list[bool]:
+    """The dense mask is the same for every request, so what is ``known`` of it grows once."""
+    known.extend(bool(in_mask(shape, block)) for block in range(len(known), end))
+    return known[first:end]
 
 
-def _always(block: int) -> bool:
-    del block
-    return True
+def _every(first: int, end: int) -> list[bool]:
+    return [True] * (end - first)

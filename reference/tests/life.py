@@ -228,13 +228,13 @@ class Life(RuleBasedStateMachine):
         for live in self.running:
             for index, group in enumerate(self.groups):
                 hashes = block_hashes_of_size(live.request.block_hashes, 1, group.block_size)
-                mask = self.registration.mask(group, live.request)
+                kept = self.registration.mask(group, live.request)(0, MAX_TOKENS)
                 for place, block in enumerate(
                     self.kv.get_blocks(live.request.request_id).blocks[index]
                 ):
                     if block.block_hash is not None:
                         assert (block.block_hash, block.group_id) == (hashes[place], index)
-                        assert mask(place) or not self.dense
+                        assert kept[place] or not self.dense
 
     def longest_hit(self, request: Request) -> int:
         """What the spec asks for, on what is cached now."""
