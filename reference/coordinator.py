@@ -177,6 +177,7 @@ class KVCacheCoordinator:
         if isinstance(group, CrossAttention):
             return CrossAttentionManager(group, group_id, pool, order)
         if group.kind is GroupKind.MAMBA:
-            return MambaManager(group, group_id, pool, order, num_speculative_blocks)
+            keeps = policies.keeps_states_of_drafts
+            return MambaManager(group, group_id, pool, order, num_speculative_blocks, keeps)
         cap = max_admission_blocks(group, max_num_batched_tokens, max_model_len)
         return GroupManager(group, group_id, pool, order, cap)

@@ -197,8 +197,10 @@ class MambaManager(GroupManager):
         block_pool: BlockPool,
         free_order: FreeOrder,
         num_speculative_blocks: int = 0,
+        keeps_states_of_drafts: bool = False,
     ) -> None:
         super().__init__(group, group_id, block_pool, free_order)
+        self._keeps_states_of_drafts = keeps_states_of_drafts
         self._num_speculative_blocks = num_speculative_blocks
         self._running: set[str] = set()
         self._last_state_block: dict[str, int] = {}
@@ -270,9 +272,11 @@ class MambaManager(GroupManager):
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Free the states before the last one.
 
-        All draft tokens of the last step may yet be rejected, so its tokens count as fewer.
+        With ``keeps_states_of_drafts`` all draft tokens of the last step may yet be rejected, so
+        its tokens count as fewer.
         """
-        computed = max(0, total_computed_tokens - self._num_speculative_blocks)
+        drafts = self._num_speculative_blocks if self._keeps_states_of_drafts else 0
+        computed = max(0, total_computed_tokens - drafts)
         super().remove_skipped_blocks(request_id, computed)
         last = self._last_state_block.get(request_id)
         if last is None or last >= INTEGERS.ceil_div(computed, self.block_size) - 1:

@@ -1,6 +1,6 @@
 """What differs between releases of vLLM and is neither right nor wrong: named, never implied."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from spec.groups import GroupKind
@@ -47,6 +47,9 @@ class Policies:
         sparse_kinds: the kinds that a retention interval thins out: sliding windows in 0.23,
             Mamba too from 0.24 on.
         replays: which boundaries sparse retention keeps for replays of a prompt.
+        keeps_states_of_drafts: whether a Mamba group keeps the states that it needs when all
+            drafts of the last step are rejected; up to 0.25. Later the scheduler says how many
+            tokens are in flight.
         junctions: whether sparse retention keeps the end of a prefix that another request was
             seen to share; 0.24 and later.
     """
@@ -56,6 +59,7 @@ class Policies:
     thinned_kinds: frozenset[GroupKind] = frozenset(GroupKind)
     sparse_kinds: frozenset[GroupKind] = frozenset(SPARSE_KINDS)
     replays: ReplayPolicy = ReplayPolicy.PROMISED
+    keeps_states_of_drafts: bool = False
     junctions: bool = True
 
 
@@ -67,6 +71,7 @@ VLLM_0_23 = Policies(
     thinned_kinds=_WINDOWS,
     sparse_kinds=_WINDOWS,
     replays=ReplayPolicy.LAST_TOKEN_RECOMPUTED,
+    keeps_states_of_drafts=True,
     junctions=False,
 )
 """vLLM 0.23."""
@@ -75,8 +80,12 @@ VLLM_0_24 = Policies(
     horizon=LookaheadHorizon.CAPPED,
     thinned_kinds=_WINDOWS,
     replays=ReplayPolicy.LAST_TOKEN_RECOMPUTED,
+    keeps_states_of_drafts=True,
 )
-"""vLLM 0.24 to 0.29."""
+"""vLLM 0.24 and 0.25."""
+
+VLLM_0_26 = replace(VLLM_0_24, keeps_states_of_drafts=False)
+"""vLLM 0.26 to 0.29."""
 
 VLLM_0_30 = Policies(
     horizon=LookaheadHorizon.CAPPED,

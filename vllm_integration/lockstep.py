@@ -19,6 +19,7 @@ _SHRINK_BUDGET = 2_000
 _POLICIES = (
     (Version("0.32.dev0"), "VLLM_0_32"),
     (Version("0.30.dev0"), "VLLM_0_30"),
+    (Version("0.26.dev0"), "VLLM_0_26"),
     (Version("0.24.dev0"), "VLLM_0_24"),
     (Version("0.23.dev0"), "VLLM_0_23"),
 )

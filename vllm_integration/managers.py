@@ -105,6 +105,9 @@ class VllmManager:
         self._found: dict[str, tuple[Hit, Any]] = {}
         self._block_hash_list = attribute(vllm.utils, "BlockHashListWithBlockSize")
         self._block_keys: dict[tuple[str, int], list[bytes]] = {}
+        self._has_tails = hasattr(self._pool, "cache_partial_block")
+        self._tail_keys: set[tuple[int | None, bytes]] = set()
+        self._num_hashes: dict[str, int] = {}
         self._keys: dict[Any, bytes] = {}
         self._loras: dict[str, int] = {}
 
@@ -280,25 +283,58 @@ class VllmManager:
             common_prefix={
                 name: tuple(self._manager.get_num_common_prefix_blocks(name)) for name in tables
             },
-            events=tuple(self._event(event) for event in self._manager.take_events()),
+            events=self._events(),
             stats={"reset": int(stats.reset)}
             | {field: getattr(stats, field) for field in _STATS if hasattr(stats, field)},
         )
 
     def _cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
-        """The hash map, read as it is: no public method tells the order of several blocks."""
+        """The hash map, read as it is: no public method tells the order of several blocks.
+
+        From 0.26 on the tail of a prompt that ends inside a block is registered, too, under the
+        hash of its last hash block. The spec has no clause on hits inside blocks, so these entries
+        are left out.
+        """
         utils = self._vllm.utils
+        tails = self._tails()
         found = {}
         for key, held in attribute(self._pool.cached_block_hash_to_block, "_cache").items():
             blocks = held.values() if isinstance(held, dict) else (held,)
             split = utils.get_group_id(key), bytes(utils.get_block_hash(key))
-            found[split] = tuple(block.block_id for block in blocks)
+            if split not in tails:
+                found[split] = tuple(block.block_id for block in blocks)
         return found
+
+    def _tails(self) -> set[tuple[int | None, bytes]]:
+        """The keys of prefixes that end inside a block of a group."""
+        hash_size = self._engine.hash_block_size
+        for request in self._requests.values() if self._has_tails else ():
+            known = self._num_hashes.get(request.request_id, 0)
+            self._num_hashes[request.request_id] = len(request.block_hashes)
+            for index in range(known, len(request.block_hashes)):
+                key = bytes(request.block_hashes[index])
+                self._keys[self._external(key)] = key
+                for number, group in enumerate(self._engine.groups):
+                    if (index + 1) * hash_size % group.block_size:
+                        self._tail_keys.add((number, key))
+        return self._tail_keys
 
     def _tables(self, blocks: Any) -> Tables:
         return tuple(
             tuple(0 if block.is_null else block.block_id for block in table)
             for table in blocks.blocks
+        )
+
+    def _events(self) -> tuple[Event, ...]:
+        """The events, those apart that are about tails only (see `_cached`)."""
+        tails = self._tails()
+        events = (self._event(event) for event in self._manager.take_events())
+        return tuple(
+            event
+            for event in events
+            if isinstance(event, Cleared)
+            or not event.keys
+            or not tails.issuperset((event.group, key) for key in event.keys)
         )
 
     def _event(self, event: Any) -> Event:
