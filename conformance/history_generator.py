@@ -33,10 +33,15 @@ _NAMES = "abcdefghij"
 _IMAGES = {"cat": 3, "dog": 5, "map": 8}
 
 
-def history(seed: int | str, sparse_retention: bool = True) -> History:
-    """The history of a seed. ``sparse_retention`` is whether the target knows it."""
+def history(seed: int | str, whole_blocks: bool = False) -> History:
+    """The history of a seed.
+
+    ``whole_blocks`` leaves out layouts with full-attention or Mamba blocks larger than hash
+    blocks: there vLLM registers, from 0.26 on, and hits, with Mamba, the tails of prompts that
+    end inside a block, on which the spec has no clause.
+    """
     random = Random(f"hitproof {seed}")
-    engine = _engine(random, sparse_retention)
+    engine = _engine(random, whole_blocks)
     requests = _requests(random, engine)
     return History(engine, requests, tuple(_steps(random, engine, requests)))
 
@@ -75,8 +80,8 @@ _LAYOUTS: tuple[tuple[_Maker, ...], ...] = (
 )
 
 
-def _engine(random: Random, sparse_retention: bool) -> EngineConfiguration:
-    groups = _groups(random)
+def _engine(random: Random, whole_blocks: bool) -> EngineConfiguration:
+    groups = _groups(random, whole_blocks)
     kinds = {group.kind for group in groups}
     # vLLM runs chunked local attention without EAGLE only.
     use_eagle = GroupKind.CHUNKED_LOCAL not in kinds and random.random() < 0.4
@@ -88,11 +93,11 @@ def _engine(random: Random, sparse_retention: bool) -> EngineConfiguration:
     common = math.gcd(*(group.block_size for group in groups))
     divisors = [size for size in range(1, common + 1) if common % size == 0]
     hash_block_size = common
-    if len(groups) > 1 and random.random() < 0.3:
+    if len(groups) > 1 and random.random() < 0.3 and not whole_blocks:
         hash_block_size = random.choice(divisors)
     align = math.lcm(*(group.block_size for group in groups))
     retention = None
-    if sparse_retention and GroupKind.SLIDING_WINDOW in kinds and random.random() < 0.4:
+    if GroupKind.SLIDING_WINDOW in kinds and random.random() < 0.4:
         retention = align * random.randint(0, 3)
     drafts = random.randint(1, 3) if use_eagle else 0
     max_model_len = max(align * random.randint(3, 6), random.randint(16, 40))
@@ -114,15 +119,22 @@ def _engine(random: Random, sparse_retention: bool) -> EngineConfiguration:
     return replace(engine, num_gpu_blocks=enough + room)
 
 
-def _groups(random: Random) -> tuple[Group, ...]:
+def _groups(random: Random, whole_blocks: bool) -> tuple[Group, ...]:
     makers = random.choice(_LAYOUTS)
     base = random.choice((1, 2, 3, 4))
     one_size = _mamba in makers or _chunked in makers or random.random() < 0.3
+    makers = makers if not whole_blocks or makers != (_full, _full, _sliding) else makers[1:]
     while True:
         groups = tuple(
             maker(base * (1 if one_size else random.choice((1, 1, 2, 4))), random)
             for maker in makers
         )
+        common = math.gcd(*(group.block_size for group in groups))
+        if whole_blocks and any(
+            group.kind is not GroupKind.SLIDING_WINDOW and group.block_size > common
+            for group in groups
+        ):
+            continue
         # The hybrid coordinator takes groups of at least two sorts.
         if len(groups) == 1 or len(set(groups)) > 1:
             return groups

@@ -119,7 +119,6 @@ def run(
         "seed": seed,
         "policies": policies_of(target),
         "compared": list(compared),
-        "sparse_retention": True,
     }
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
     with Worker(target, python, memory) as worker:

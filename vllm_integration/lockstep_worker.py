@@ -25,7 +25,7 @@ def lockstep(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     until = time.monotonic() + message["seconds"]
     end = number + message["count"]
     while number < end:
-        generated = history(f"{message['seed']}:{number}", message["sparse_retention"])
+        generated = _history(message | {"history": number})
         outcome = _run(subject, message, generated)
         if isinstance(outcome, str):
             return {"cannot": f"history {number}: {outcome}"}
@@ -60,7 +60,7 @@ def shrink_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, A
 def _history(message: dict[str, Any]) -> Any:
     if isinstance(message["history"], str):
         return read(message["history"])
-    return history(f"{message['seed']}:{message['history']}", message["sparse_retention"])
+    return history(f"{message['seed']}:{message['history']}", _managers().registers_tails)
 
 
 def _run(subject: VllmSubject, message: dict[str, Any], played: Any) -> Outcome | str:

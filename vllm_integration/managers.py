@@ -41,7 +41,7 @@ class VllmManagers:
         import vllm.v1.core.kv_cache_manager as kv_cache_manager
         from vllm.utils.hashing import sha256
         from vllm.v1 import kv_cache_interface, request
-        from vllm.v1.core import kv_cache_utils
+        from vllm.v1.core import block_pool, kv_cache_utils
 
         self.manager_class = attribute(kv_cache_manager, "KVCacheManager")
         self.blocks_class = attribute(kv_cache_manager, "KVCacheBlocks")
@@ -49,6 +49,7 @@ class VllmManagers:
         self.utils = kv_cache_utils
         self.requests = request
         self.hash_function = sha256
+        self.registers_tails = hasattr(attribute(block_pool, "BlockPool"), "cache_partial_block")
         attribute(kv_cache_utils, "init_none_hash")(sha256)
         # It warns of each reset that is refused, and histories ask for many.
         logging.getLogger("vllm").setLevel(logging.ERROR)
@@ -105,7 +106,6 @@ class VllmManager:
         self._found: dict[str, tuple[Hit, Any]] = {}
         self._block_hash_list = attribute(vllm.utils, "BlockHashListWithBlockSize")
         self._block_keys: dict[tuple[str, int], list[bytes]] = {}
-        self._has_tails = hasattr(self._pool, "cache_partial_block")
         self._tail_keys: set[tuple[int | None, bytes]] = set()
         self._num_hashes: dict[str, int] = {}
         self._keys: dict[Any, bytes] = {}
@@ -201,6 +201,11 @@ class VllmManager:
         blocks, length, *boundary = self._manager.get_computed_blocks(request)
         if boundary:  # the scheduler keeps it with the request
             request.shared_prefix_boundary = boundary[0]
+        # From 0.30 on it is the scheduler that has lookups counted, those that lead to admission.
+        # Here all are, so that the counting can be compared.
+        record = getattr(self._manager, "record_prefix_cache_stats", None)
+        if record is not None:
+            record(request, length)
         hit = Hit(length, self._tables(blocks))
         self._found[name] = hit, blocks
         return hit
@@ -280,13 +285,17 @@ class VllmManager:
             ),
             num_free_blocks=self._pool.get_num_free_blocks(),
             usage=self._manager.usage,
-            common_prefix={
-                name: tuple(self._manager.get_num_common_prefix_blocks(name)) for name in tables
-            },
+            common_prefix=self._common_prefix(tables),
             events=self._events(),
             stats={"reset": int(stats.reset)}
             | {field: getattr(stats, field) for field in _STATS if hasattr(stats, field)},
         )
+
+    def _common_prefix(self, names: Iterable[str]) -> dict[str, tuple[int, ...]] | None:
+        """None on releases that have no cascade attention any more and always say 0."""
+        if not hasattr(self._single[0], "get_num_common_prefix_blocks"):
+            return None
+        return {name: tuple(self._manager.get_num_common_prefix_blocks(name)) for name in names}
 
     def _cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
         """The hash map, read as it is: no public method tells the order of several blocks.
@@ -308,7 +317,7 @@ class VllmManager:
     def _tails(self) -> set[tuple[int | None, bytes]]:
         """The keys of prefixes that end inside a block of a group."""
         hash_size = self._engine.hash_block_size
-        for request in self._requests.values() if self._has_tails else ():
+        for request in self._requests.values() if self._vllm.registers_tails else ():
             known = self._num_hashes.get(request.request_id, 0)
             self._num_hashes[request.request_id] = len(request.block_hashes)
             for index in range(known, len(request.block_hashes)):
