@@ -14,8 +14,9 @@ from conformance.findings import ROLES, Signature, block_role
 from conformance.histories import EngineConfiguration, RequestInput
 from conformance.managers import Hit, Observation
 from conformance.naming import Name, Prefixes
+from spec.attention import attends
 from spec.claims import Divergence
-from spec.groups import geometry, share_eagle
+from spec.groups import Group, GroupKind, geometry, share_eagle
 from spec.hits import in_required_run, longest_valid_hit, required_run, within_reach
 from spec.mask import next_boundary
 from spec.retention import (
@@ -213,6 +214,37 @@ class Judge:
             promised["sibling"] = sibling_boundary(shape, block, interval // size)
         return promised
 
+    def policy(self, call: str, field: str, real: str, reference: str) -> Violation:
+        """The two differ, and neither breaks the spec."""
+        kinds, eagle = self._kinds()
+        signature = Signature(
+            "lockstep", Divergence.POLICY_CHANGE, kinds, eagle, f"{field} after {call}"
+        )
+        return Violation(signature, reference[:300], real[:300])
+
+    def tables(self, seen: Observation, computed: Mapping[str, int]) -> Violation | None:
+        """Judge the tables of requests whose next token is at position ``computed``.
+
+        They hold every block that this token reads, and those that its step writes.
+        """
+        for request, tables in seen.tables.items():
+            for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):
+                first = self._first_block_read(group, computed.get(request, 0))
+                if group.kind is not GroupKind.MAMBA and 0 in table[first:]:
+                    kinds, eagle = self._kinds()
+                    pattern = f"{group.kind.replace('_', ' ')}: a block that is read was freed"
+                    return Violation(
+                        Signature(_TABLE, Divergence.UNSOUND, kinds, eagle, pattern),
+                        f"request {request}, group {number}: blocks from {first} on are read",
+                        f"its table is {table}",
+                    )
+        return None
+
+    @staticmethod
+    def _first_block_read(group: Group, query: int) -> int:
+        first = next(token for token in range(query + 1) if _attends(group, query, token))
+        return first // group.block_size
+
     def pool(self, seen: Observation) -> Violation | None:
         """Judge the pool's books: nothing leaks, and nothing is free and in use at once."""
         wrong = next(self._wrong_books(seen), None)
@@ -277,3 +309,7 @@ class Judge:
         """The kinds in words, and whether a group drops a lookahead block."""
         kinds = " + ".join(dict.fromkeys(group.kind for group in self._groups))
         return kinds, any(shape.lookahead for shape in self._shapes)
+
+
+def _attends(group: Group, query: int, token: int) -> bool:
+    return bool(attends(query, token, group.window, group.chunk))

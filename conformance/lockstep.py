@@ -9,7 +9,9 @@ finding, and the lockstep goes on where the two can be brought back together by 
 - a hit that is shorter than it could be is taken by both.
 
 After any other finding the rest of the history would compare nothing but its consequences, and is
-dropped. A difference that is no finding is a fault of the reference, or of hitproof.
+dropped. A difference at which neither of the two breaks the spec is a finding, too: a policy
+change.
+Where it is the reference that breaks the spec, hitproof is wrong.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -102,7 +104,7 @@ class Outcome:
         steps: steps that were played on both.
         calls: calls that were compared.
         findings: where the real manager breaks the spec.
-        fault: the difference that is no finding, if there is one.
+        fault: where the reference breaks the spec, if it does.
     """
 
     steps: int = 0
@@ -202,6 +204,9 @@ class _Pair:
         self._outcome = outcome
         self._compared = compared
         self._num_tokens: dict[str, int] = {}
+        # Computed tokens when the request's tables were last made.
+        self._computed: dict[str, int] = {}
+        self._progress: dict[str, int] = {}
         self.step = 0
 
     def add_request(self, name: str, request: RequestInput) -> None:
@@ -215,6 +220,7 @@ class _Pair:
         self._learn("append_output", name)
 
     def set_progress(self, name: str, progress: Progress) -> None:
+        self._progress[name] = progress.num_computed_tokens
         for side in (self._real, self._reference):
             side.manager.set_progress(name, progress)
 
@@ -234,6 +240,10 @@ class _Pair:
             self._compare(call)
             return real
         differs = Difference(self.step, call, "hit", str(real), str(reference))
+        self._blame(
+            self._judge.hit(name, self._num_tokens[name], reference, self._reference.seen.cached),
+            differs,
+        )
         short = violation is not None and violation.signature.divergence == Divergence.LOST_HIT
         self._settle(violation, differs, resynchronised=short)
         self._compare(call, after_finding=True)
@@ -242,9 +252,14 @@ class _Pair:
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
         call = "allocate_slots"
         real, reference = self._both(call, lambda m: m.allocate_slots(name, allocation))
+        self._computed[name] = self._progress.get(name, 0)
+        if allocation.hit is not None:
+            external = allocation.num_external_computed_tokens
+            self._computed[name] = allocation.hit.length + external
         if real != reference:
             differs = Difference(self.step, call, "blocks", str(real), str(reference))
-            self._settle(self._judge.pool(self._real.observe()), differs)
+            self._blame(self._judge_books(self._reference.observe()), differs)
+            self._settle(self._judge_books(self._real.observe()), differs)
         self._registered(call, name)
         return real
 
@@ -303,18 +318,28 @@ class _Pair:
     ) -> None:
         """Record a difference; it ends the history unless the two can be brought together."""
         if violation is None:
-            self._outcome.fault = difference
-            raise _Stop
+            violation = self._judge.policy(
+                difference.call, difference.field, difference.real, difference.reference
+            )
         finding = LockstepFinding(violation, difference, self.step, resynchronised)
         self._outcome.findings.append(finding)
         if not resynchronised:
             raise _Stop
 
+    def _blame(self, violation: Violation | None, difference: Difference) -> None:
+        """End the history when it is the reference that breaks the spec."""
+        if violation is not None:
+            self._outcome.fault = difference
+            raise _Stop
+
+    def _judge_books(self, seen: Observation) -> Violation | None:
+        return self._judge.pool(seen) or self._judge.tables(seen, self._computed)
+
     def _learn(self, call: str, request: str) -> None:
         real, reference = self._real.learn(request), self._reference.learn(request)
         differs = Difference(self.step, call, "keys", str(real), str(reference))
         if reference is not None:
-            self._settle(None, differs)
+            self._blame(self._judge.keys(reference), differs)
         if real is not None:
             self._settle(self._judge.keys(real), differs)
 
@@ -327,16 +352,16 @@ class _Pair:
             self._compare(call, observed=True)
             return
         differs = Difference(self.step, call, "cached", _shown(extra), _shown(missing))
-        wrong_books = self._judge.pool(self._real.seen)
+        wrong_books = self._judge_books(self._real.seen)
         if wrong_books is not None:
             self._settle(wrong_books, differs)
-        violations = [
-            self._judge_block(request, group, name, is_registered)
-            for only, is_registered in ((extra, True), (missing, False))
-            for group, name in only
-        ]
+        violations = []
+        for only, by_real in ((extra, True), (missing, False)):
+            for group, name in only:
+                self._blame(self._judge_block(request, group, name, not by_real), differs)
+                violations.append(self._judge_block(request, group, name, by_real))
         for violation in dict.fromkeys(violations):
-            self._settle(violation, differs, resynchronised=True)
+            self._settle(violation, differs, resynchronised=violation is not None)
         if extra:
             self._real.manager.evict_blocks(_ids(extra))
         if missing:
@@ -376,7 +401,8 @@ class _Pair:
             mine, other = getattr(real, name), getattr(reference, name)
             if mine != other and mine is not None and other is not None:
                 difference = Difference(self.step, call, name, _shown(mine), _shown(other))
-                self._settle(self._judge.pool(real), difference)
+                self._blame(self._judge_books(reference), difference)
+                self._settle(self._judge_books(real), difference)
         wrong = self._judge.pool(real)
         if wrong is not None:
             self._outcome.findings.append(LockstepFinding(wrong, None, self.step, False))

@@ -57,7 +57,7 @@ class LockstepReport:
         findings: where the target breaks the spec and the ledger does not say so.
         known: where it does, with the ledger's entry.
         stale: entries that no longer reproduce.
-        faults: differences that are no findings.
+        faults: differences at which the reference breaks the spec.
         unsettled: why the run ended early, "" when it did not.
         seconds: wall clock, filled in by the caller.
     """
@@ -76,7 +76,7 @@ class LockstepReport:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict. A difference that is no finding says that hitproof is wrong."""
+        """The verdict. Where the reference breaks the spec, hitproof is wrong."""
         if self.faults:
             return Verdict.INTERNAL
         if self.findings or self.stale:

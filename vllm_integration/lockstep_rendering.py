@@ -42,7 +42,7 @@ def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> N
     for found in report.faults:
         console.print(
             f"[bold red]fault of hitproof[/]: {escape(' of '.join(reversed(found.what)))} "
-            f"differs in {_histories(found)}, and the target breaks no claim there",
+            f"differs in {_histories(found)}, and the reference breaks the spec there",
             highlight=False,
         )
         _print_case(found, console)
@@ -71,8 +71,8 @@ def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> N
         Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.findings, 'new finding')}, "
         f"{count(report.stale, 'stale ledger entry', 'stale ledger entries')}",
         Verdict.INCONCLUSIVE: f"[bold yellow]inconclusive[/]: {escape(report.unsettled)}",
-        Verdict.INTERNAL: "[bold red]differs where it breaks no claim[/]; hitproof is wrong, "
-        "please report it",
+        Verdict.INTERNAL: "[bold red]the reference breaks the spec[/]; "
+        "hitproof is wrong, please report it",
     }
     console.print(f"vLLM {escape(report.target.name)}: {words[report.verdict]}", highlight=False)
 
