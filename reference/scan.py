@@ -9,16 +9,14 @@ The steps are written over terms, as the spec is: `proofs` shows that these very
 to the longest valid hit, whatever is cached.
 """
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from spec.groups import BlockGeometry
 from spec.hits import run_end, run_start
 from spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """Where a scan stands; all in blocks.
 
     Attributes:
