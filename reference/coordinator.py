@@ -5,6 +5,7 @@ caching nothing is looked up or registered, and one group is a common hit of one
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reference.configuration import (
     CrossAttention,
@@ -53,8 +54,10 @@ class KVCacheCoordinator:
         self.block_pool = BlockPool(kv_cache_config.num_blocks, enable_events)
         shared = share_eagle(attention, use_eagle)
         self._spec_groups = spec_groups(shared, self.alignment)
+        if len(groups) == 1:  # neither lookups nor what is kept for them peek past the cap
+            policies = replace(policies, horizon=LookaheadHorizon.CAPPED)
         self._registration = Registration(shared, self.alignment, retention_interval, policies)
-        self._horizon = LookaheadHorizon.CAPPED if len(groups) == 1 else policies.horizon
+        self._horizon = policies.horizon
         unshared = iter(shared)
         self.single_type_managers = tuple(
             self._manager(
