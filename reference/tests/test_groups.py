@@ -203,8 +203,10 @@ def test_a_state_that_this_step_computes_is_not_read_in_it() -> None:
     assert kv.get_block_ids("b") == ([0, 0, 1, 0, 2],)
 
 
-def test_draft_blocks_of_a_mamba_group_move_on_with_the_state() -> None:
-    kv = manager(STATES, num_speculative=2)
+@pytest.mark.parametrize(("keeps", "first"), [(True, 1), (False, 0)])
+def test_draft_blocks_of_a_mamba_group_move_on_with_the_state(keeps: bool, first: int) -> None:
+    policies = Policies(keeps_states_of_drafts=keeps)
+    kv = manager(STATES, num_speculative=2, policies=policies)
     running = request("a", range(8))
     assert step(kv, running, 8)
     assert kv.get_block_ids("a") == ([0, 1, 2, 3],)
@@ -217,7 +219,7 @@ def test_draft_blocks_of_a_mamba_group_move_on_with_the_state() -> None:
     running.append_output_token_ids(*range(9, 24))
     assert step(kv, running, 15)
     # The states of rejected drafts are worth nothing: their blocks go to the end.
-    assert kv.get_block_ids("a") == ([0, 1, 2, 0, 0, 3, 4, 5],)
+    assert kv.get_block_ids("a") == ([0, first, 2, 0, 0, 3, 4, 5],)
     finish(kv, running)
     assert kv.usage == 0
 
