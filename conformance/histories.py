@@ -271,7 +271,8 @@ class Loaded:
     request: str
     """The request."""
     tokens: NonNegativeInt | None = None
-    """How many tokens, the hit included, are right; by default all of them."""
+    """How many tokens, the hit included, are right; by default all of them. With other groups than
+    one of full attention it is all or none: 0."""
     do: Literal["loaded"] = "loaded"
 
     __pydantic_config__ = _STRICT

@@ -221,6 +221,8 @@ def _steps(
     # Tokens that each active request has yet to compute, as far as can be told beforehand.
     left: dict[str, int] = {}
     connector = random.random() < 0.3
+    kinds = [group.kind for group in engine.groups]
+    may_lose_a_part = kinds == [GroupKind.FULL_ATTENTION]
     at_once = random.randint(1, 3)
     for _ in range(random.randint(10, 40)):
         if waiting and (not left or (len(left) < at_once and random.random() < 0.3)):
@@ -237,6 +239,8 @@ def _steps(
         if name in loading and chance < 0.6:
             loading.remove(name)
             right = random.randint(0, engine.max_model_len) if random.random() < 0.3 else None
+            if right and not may_lose_a_part:
+                right = None
             steps.append(Loaded(name, right))
         elif chance < 0.74:
             step = _schedule(random, engine, name)

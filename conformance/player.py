@@ -21,6 +21,7 @@ from conformance.histories import (
     Step,
 )
 from conformance.managers import Allocation, Hit, Manager, Progress
+from spec.groups import GroupKind
 
 
 class _State(Enum):
@@ -53,6 +54,10 @@ class Player:
     def __post_init__(self) -> None:
         self._engine = self.history.engine
         self._mamba_block_size = self._engine.mamba_block_size
+        # Other groups keep no blocks before the window of the load's end. vLLM: the scheduler's
+        # ``_update_requests_with_invalid_blocks``.
+        kinds = [group.kind for group in self._engine.groups]
+        self._may_lose_a_part = kinds == [GroupKind.FULL_ATTENTION]
 
     def play(self, step: Step) -> str:
         """Play one step; what became of it, "" when it was done as asked."""
@@ -242,6 +247,8 @@ class Player:
         request = self._request(name)
         if request.state is not _State.LOADING:
             return "skipped: the request does not load"
+        if right and not self._may_lose_a_part:
+            return "skipped: a load fails in part with one full-attention group only"
         request.state = _State.WAITING
         if right is not None:
             request.num_computed_tokens = min(request.num_computed_tokens, right)

@@ -51,7 +51,7 @@ class Policies:
             drafts of the last step are rejected; up to 0.25. Later the scheduler says how many
             tokens are in flight.
         junctions: whether sparse retention keeps the end of a prefix that another request was
-            seen to share; 0.24 and later.
+            seen to share; 0.26 and later.
     """
 
     horizon: LookaheadHorizon = LookaheadHorizon.HASHED
@@ -81,10 +81,11 @@ VLLM_0_24 = Policies(
     thinned_kinds=_WINDOWS,
     replays=ReplayPolicy.LAST_TOKEN_RECOMPUTED,
     keeps_states_of_drafts=True,
+    junctions=False,
 )
 """vLLM 0.24 and 0.25."""
 
-VLLM_0_26 = replace(VLLM_0_24, keeps_states_of_drafts=False)
+VLLM_0_26 = replace(VLLM_0_24, keeps_states_of_drafts=False, junctions=True)
 """vLLM 0.26 to 0.29."""
 
 VLLM_0_30 = Policies(
