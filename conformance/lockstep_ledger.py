@@ -8,7 +8,8 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from conformance.findings import Signature
-from conformance.histories import HistoryError, read
+from conformance.histories import HistoryError
+from conformance.history_json import read
 from conformance.ledger import LedgerError, speaks_of
 from spec.claims import Divergence
 

@@ -8,8 +8,8 @@ from typing import Any
 from packaging.version import Version
 
 from conformance.findings import Signature
-from conformance.lockstep import FIELDS
 from conformance.lockstep_ledger import LockstepEntry
+from conformance.lockstep_outcome import FIELDS
 from vllm_integration.driver import Worker, WorkerGone
 from vllm_integration.gate import Verdict
 from vllm_integration.targets import Target, TargetError

@@ -5,10 +5,11 @@ from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
-from conformance.histories import read, write
 from conformance.history_generator import history
+from conformance.history_json import read, write
 from conformance.history_shrinking import shrink
-from conformance.lockstep import Difference, LockstepFinding, Outcome, run
+from conformance.lockstep import run
+from conformance.lockstep_outcome import Difference, LockstepFinding, Outcome
 from conformance.reference_managers import ReferenceManagers
 from conformance.subjects import CannotJudge
 from reference import policies

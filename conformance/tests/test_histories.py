@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.histories import HistoryError, read, schema, write
+from conformance.histories import HistoryError
 from conformance.history_generator import history
+from conformance.history_json import read, schema, write
 
 BY_HAND = """
 {"about": "a prompt and its resend",

@@ -10,7 +10,8 @@ import pytest
 from conformance.histories import EngineConfiguration
 from conformance.history_generator import history
 from conformance.history_shrinking import shrink
-from conformance.lockstep import Outcome, run
+from conformance.lockstep import run
+from conformance.lockstep_outcome import Outcome
 from conformance.managers import Allocation, Hit, Manager, Observation, Tables
 from conformance.reference_managers import ReferenceManager, ReferenceManagers
 from reference.policies import VLLM_0_23, FreeOrder, Policies

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.histories import read
+from conformance.history_json import read
 from conformance.ledger import LedgerError
 from conformance.lockstep_ledger import load
 from vllm_integration.cli import LOCKSTEP_LEDGER
