@@ -163,6 +163,12 @@ def lockstep(
         int, typer.Option("--histories", min=1, help="How many histories are played.")
     ] = 200,
     seed: Annotated[str, typer.Option("--seed", help="Equal seeds give equal histories.")] = "1",
+    shrink_budget: Annotated[
+        int,
+        typer.Option(
+            "--shrink-budget", min=0, help="Histories that are tried to shrink one finding."
+        ),
+    ] = 2_000,
     output: Annotated[
         Format, typer.Option("--format", help="Text for people, JSON for programs.")
     ] = Format.TEXT,
@@ -213,6 +219,7 @@ def lockstep(
                 entries,
                 histories=histories,
                 seed=seed,
+                shrink_budget=shrink_budget,
                 python=interpreter,
                 timeout=timeout,
                 memory=int(memory * 2**30),

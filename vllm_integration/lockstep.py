@@ -15,7 +15,6 @@ from vllm_integration.gate import Verdict
 from vllm_integration.targets import Target, TargetError
 
 _BATCH_SECONDS = 5.0
-_SHRINK_BUDGET = 2_000
 _POLICIES = (
     (Version("0.32.dev0"), "VLLM_0_32"),
     (Version("0.30.dev0"), "VLLM_0_30"),
@@ -106,13 +105,15 @@ def run(
     timeout: float,
     memory: int,
     progress: Callable[[int, int], None],
+    shrink_budget: int = 2_000,
     compared: Sequence[str] = FIELDS,
 ) -> LockstepReport:
     """Play ``histories`` generated histories, and those of the ledger, on target and reference.
 
     ``timeout`` (seconds) bounds how long the worker may be silent, ``memory`` (bytes) what it
-    maps. ``progress`` is called with the histories played and their number. Raises the
-    exceptions of `Worker` and `TargetError`.
+    maps, ``shrink_budget`` how many histories are tried to shrink one finding. ``progress`` is
+    called with the histories played and their number. Raises the exceptions of `Worker` and
+    `TargetError`.
     """
     report = LockstepReport(target, seed)
     message = {
@@ -145,7 +146,7 @@ def run(
                     op="shrink_history",
                     history=item.history,
                     shows=item.what,
-                    budget=_SHRINK_BUDGET,
+                    budget=shrink_budget,
                 )
                 item.smallest = answer["history"]
                 item.shown = _evidence(answer, item.what)

@@ -85,7 +85,9 @@ def test_what_is_not_in_the_ledger_is_a_finding(tmp_path: Path) -> None:
 def test_a_broken_release_is_caught(
     broken_copy: Copy, old: str, new: str, divergence: str, pattern: str
 ) -> None:
-    code, report = lockstep("--histories", 30, broken_copy("0.23.0", {old: new}))
+    code, report = lockstep(
+        "--histories", 30, "--shrink-budget", 5, broken_copy("0.23.0", {old: new})
+    )
     shown = {(f["what"]["divergence"], f["what"]["pattern"]) for f in report["findings"]}
     assert (code, report["faults"]) == (Verdict.DIVERGES, [])
     assert (divergence, pattern) in shown
