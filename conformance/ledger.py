@@ -42,8 +42,13 @@ class Entry:
 
     def applies_to(self, version: str | None) -> bool:
         """Whether the entry speaks of ``version``; None stands for newer than any release."""
-        release = _NEWER_THAN_ANY if version is None else Version(version)
-        return self.releases.contains(release, prereleases=True)
+        return speaks_of(self.releases, version)
+
+
+def speaks_of(releases: SpecifierSet, version: str | None) -> bool:
+    """Whether ``releases`` has ``version``; None stands for newer than any release."""
+    release = _NEWER_THAN_ANY if version is None else Version(version)
+    return releases.contains(release, prereleases=True)
 
 
 @dataclass(frozen=True)

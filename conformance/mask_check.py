@@ -69,7 +69,7 @@ def _mask_evidence(
     boundary = next_boundary(shape, block)
     if registered[block]:
         claim, divergence = _ONLY, Divergence.WASTE
-        pattern = f"a block {_unreachable(configuration, block)}"
+        pattern = f"a block {unreachable_place(configuration, block)}"
         spec = f"block {block} is in no required run; do not register it"
         actual = f"block {block} is registered"
     else:
@@ -91,7 +91,7 @@ def _mask_evidence(
     )
 
 
-def _unreachable(configuration: Configuration, block: int) -> str:
+def unreachable_place(configuration: Configuration, block: int) -> str:
     """Where a block stands that is in no required run."""
     group, shape = configuration.group, configuration.shape
     if group.chunk is not None:

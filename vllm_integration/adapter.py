@@ -8,6 +8,7 @@ Imported in the worker process only, where the target is the ``vllm`` that gets 
 import inspect
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from types import ModuleType
 from typing import Any
@@ -20,20 +21,10 @@ from spec.groups import Group, GroupKind
 from spec.policies import DefaultRetention, EagleGroups, Junctions, SparseRetention
 from spec.retention import SPARSE_KINDS, LookaheadHorizon
 from vllm_integration.blocks import BlockHashes, VllmPool, VllmPools
+from vllm_integration.groups import NAMES, kv_cache_config, kv_cache_spec
 from vllm_integration.history import History
 from vllm_integration.inspection import arguments, attribute, call
-from vllm_integration.layouts import Layouts
 from vllm_integration.producer import Producer
-
-_NAMES = {
-    GroupKind.FULL_ATTENTION: ("FullAttentionManager", "FullAttentionSpec"),
-    GroupKind.SLIDING_WINDOW: ("SlidingWindowManager", "SlidingWindowSpec"),
-    GroupKind.CHUNKED_LOCAL: ("ChunkedLocalAttentionManager", "ChunkedLocalAttentionSpec"),
-    GroupKind.MAMBA: ("MambaManager", "MambaSpec"),
-}
-
-_OPTING_OUT = "CircularBufferSpec"
-"""The spec of a group that opts out of prefix caching, whatever its kind."""
 
 _MASKS = ("reachable_block_mask", "_cache_block_mask")
 
@@ -117,9 +108,8 @@ class VllmSubject:
         self._predates = predates
         self._new_pool = VllmPools(block_pool, kv_cache_utils, self._new_request)
         self._block_hashes = BlockHashes(kv_cache_utils, self._new_request)
-        layouts = Layouts(kv_cache_interface, self._spec)
-        self._producer = Producer(kv_cache_coordinator, layouts, self._request)
-        self._history = History(vllm.v1.core.kv_cache_manager, layouts, self._request_of)
+        self._producer = Producer(kv_cache_coordinator, self._configured, self._request)
+        self._history = History(vllm.v1.core.kv_cache_manager, self._configured, self._request_of)
 
     def lookup(self, judged: Configuration | Layout) -> Lookup:
         """The real ``find_longest_cache_hit``, of a manager or of the coordinator."""
@@ -308,7 +298,7 @@ class VllmSubject:
         return _location(self._find_mask(manager) or manager.cache_blocks)
 
     def _manager_class(self, kind: GroupKind) -> Any:
-        return attribute(self._managers, _NAMES[kind][0])
+        return attribute(self._managers, NAMES[kind][0])
 
     def _find_mask(self, manager: Any) -> Any:
         """The mask function; None on releases that have none and register every block."""
@@ -324,25 +314,15 @@ class VllmSubject:
         return None
 
     def _spec(self, group: Group) -> Any:
-        import torch
-
-        name = _NAMES[group.kind][1] if group.prefix_cacheable else _OPTING_OUT
         if not group.prefix_cacheable and "opting out" in self._predates:
             raise Predates("groups cannot opt out of prefix caching in this release")
-        values = {
-            "block_size": group.block_size,
-            "num_kv_heads": 1,
-            "head_size": 1,
-            "dtype": torch.float32,
-            "sliding_window": group.window,
-            "attention_chunk_size": group.chunk,
-            "shapes": ((1,),),
-            "dtypes": (torch.float32,),
-            "mamba_cache_mode": "align",
-        }
-        if group.kind is GroupKind.FULL_ATTENTION:
-            del values["sliding_window"], values["attention_chunk_size"]
-        return call(attribute(self._specs, name), values, name)
+        return kv_cache_spec(self._specs, group)
+
+    def _configured(
+        self, groups: Sequence[Group], num_blocks: int, interval: int | None
+    ) -> AbstractContextManager[Any]:
+        laid_out = [(group, self._spec(group)) for group in groups]
+        return kv_cache_config(self._specs, laid_out, num_blocks, interval)
 
     def _manager(self, manager_class: Any, configuration: Configuration, pool: Any) -> Any:
         values = {

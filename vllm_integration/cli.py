@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from conformance import lockstep_ledger
 from conformance.configurations import Profile
 from conformance.exploration import ExplorationError
 from conformance.ledger import LedgerError, load
@@ -31,6 +32,8 @@ from vllm_integration.driver import (
     find_python,
 )
 from vllm_integration.gate import Verdict
+from vllm_integration.lockstep import run as play_lockstep
+from vllm_integration.lockstep_rendering import lockstep_json, print_lockstep
 from vllm_integration.policies import CannotProbe, standings
 from vllm_integration.targets import TargetError, resolve
 
@@ -41,6 +44,7 @@ arguments, no such target, a target that does not import; 3 inconclusive: a time
 claim that could not be checked; 4 internal error: hitproof is wrong."""
 
 LEDGER = Path(__file__).with_name("ledger.toml")
+LOCKSTEP_LEDGER = Path(__file__).with_name("known") / "lockstep.toml"
 
 app = typer.Typer(
     name="hitproof",
@@ -149,6 +153,94 @@ def check(
             typer.echo(json.dumps(rendering.report_json(report), indent=2))
         else:
             rendering.print_report(report, _stdout(), verbose)
+    raise typer.Exit(int(report.verdict))
+
+
+@app.command(epilog=EXIT_CODES)
+def lockstep(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="What to play: a release such as 0.23.0 (fetched once from the package index), "
+            "a path to a checkout, or 'installed'.",
+        ),
+    ],
+    histories: Annotated[
+        int, typer.Option("--histories", min=1, help="How many histories are played.")
+    ] = 200,
+    seed: Annotated[str, typer.Option("--seed", help="Equal seeds give equal histories.")] = "1",
+    shrink_budget: Annotated[
+        int,
+        typer.Option(
+            "--shrink-budget", min=0, help="Histories that are tried to shrink one finding."
+        ),
+    ] = 2_000,
+    output: Annotated[
+        Format, typer.Option("--format", help="Text for people, JSON for programs.")
+    ] = Format.TEXT,
+    python: Annotated[
+        str,
+        typer.Option(
+            "--python",
+            envvar="HITPROOF_PYTHON",
+            help="Interpreter that has what vLLM imports. [default: the one that runs hitproof]",
+            show_default=False,
+        ),
+    ] = sys.executable,
+    ledger: Annotated[
+        Path,
+        typer.Option(
+            "--ledger", help="Known findings. [default: hitproof's own]", show_default=False
+        ),
+    ] = LOCKSTEP_LEDGER,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Seconds that the worker may be silent.")
+    ] = 120.0,
+    memory: Annotated[
+        float, typer.Option("--memory", min=1.0, help="GiB that the target may map.")
+    ] = 16.0,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show every known finding.")
+    ] = False,
+) -> None:
+    """Play generated histories on vLLM's real manager and on the reference, step by step.
+
+    Whatever can be seen of the two must agree after every call, except where the target breaks
+    a claim of the spec.
+    """
+    errors = Console(stderr=True)
+
+    def announce(text: str) -> None:
+        errors.print(text, style="dim", highlight=False)
+
+    started = time.monotonic()
+    try:
+        entries = lockstep_ledger.load(ledger)
+        interpreter = find_python(python)
+        resolved = resolve(target, announce=announce)
+        with _progress(errors) as progress:
+            playing = progress.add_task(f"playing vLLM {resolved.name}", total=None)
+            report = play_lockstep(
+                resolved,
+                entries,
+                histories=histories,
+                seed=seed,
+                shrink_budget=shrink_budget,
+                python=interpreter,
+                timeout=timeout,
+                memory=int(memory * 2**30),
+                progress=lambda done, total: progress.update(playing, completed=done, total=total),
+            )
+    except (TargetError, LedgerError, EnvironmentFailure) as error:
+        _fail(Verdict.USAGE, str(error), output)
+    except InternalFailure as error:
+        _fail(Verdict.INTERNAL, f"hitproof is wrong, please report it: {error}", output)
+    report.seconds = time.monotonic() - started
+    with _pipe_may_close():
+        if output is Format.JSON:
+            typer.echo(json.dumps(lockstep_json(report), indent=2))
+        else:
+            print_lockstep(report, _stdout(), verbose)
     raise typer.Exit(int(report.verdict))
 
 

@@ -20,7 +20,7 @@ from vllm_integration.targets import Target, cache_directory
 _IMPORT_SECONDS = 120.0
 _FIRST_WITH = {"retention": Version("0.23.dev0"), "opting out": Version("0.29.dev0")}
 """The first releases that can have what older ones lack, by its name."""
-_OURS = ("spec", "conformance", "vllm_integration")
+_OURS = ("spec", "reference", "conformance", "vllm_integration")
 _BOOTSTRAP = (
     "import sys\n"
     "if sys.version_info < (3, 11): sys.exit('needs Python 3.11 or later')\n"

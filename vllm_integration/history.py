@@ -7,8 +7,8 @@ from typing import Any
 
 from conformance.configurations import Configuration
 from conformance.subjects import CannotJudge
+from vllm_integration.groups import Configured, check_taken_up
 from vllm_integration.inspection import attribute, call
-from vllm_integration.layouts import Layouts, check_taken_up
 
 _JUNCTION = "shared_prefix_boundary"
 
@@ -25,11 +25,11 @@ class History:
     def __init__(
         self,
         manager: ModuleType,
-        layouts: Layouts,
+        configured: Configured,
         request_of: Callable[[Sequence[int], list[bytes]], Any],
     ) -> None:
         self._module = manager
-        self._layouts = layouts
+        self._configured = configured
         self._request_of = request_of
 
     def notes_junctions(self) -> bool:
@@ -69,11 +69,11 @@ class History:
         groups = configuration.layout
         longest = max(map(len, prompts))
         blocks = sum(len(p) // g.block_size + 3 for p in prompts for g in groups)
-        with self._layouts.retention(interval):
+        with self._configured(groups, 1 + blocks, interval) as config:
             manager = call(
                 attribute(self._module, "KVCacheManager"),
                 {
-                    "kv_cache_config": self._layouts.config(groups, 1 + blocks, interval),
+                    "kv_cache_config": config,
                     "max_model_len": longest + 1,
                     "scheduler_block_size": configuration.alignment,
                     "hash_block_size": configuration.hash_block_size,

@@ -2,9 +2,12 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from conformance.subjects import CannotJudge
+
+_signature = lru_cache(maxsize=None)(inspect.signature)
 
 
 def attribute(owner: Any, name: str) -> Any:
@@ -20,7 +23,8 @@ def arguments(
     function: Callable[..., Any], values: dict[str, Any], where: str, given: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The values that ``function`` has parameters for; a required one must be known."""
-    parameters = inspect.signature(function).parameters
+    plain = inspect.isclass(function) or inspect.isfunction(function)
+    parameters = (_signature if plain else inspect.signature)(function).parameters
     unknown = [
         parameter.name
         for parameter in parameters.values()

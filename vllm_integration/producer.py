@@ -9,8 +9,8 @@ from conformance.configurations import Configuration
 from conformance.layouts import Layout
 from spec.groups import Group, GroupKind
 from spec.retention import LookaheadHorizon
+from vllm_integration.groups import Configured, check_taken_up
 from vllm_integration.inspection import attribute, call
-from vllm_integration.layouts import Layouts, check_taken_up
 
 
 class Producer:
@@ -21,10 +21,10 @@ class Producer:
     """
 
     def __init__(
-        self, coordinator: ModuleType, layouts: Layouts, request_of: Callable[[int, int], Any]
+        self, coordinator: ModuleType, configured: Configured, request_of: Callable[[int, int], Any]
     ) -> None:
         self._module = coordinator
-        self._layouts = layouts
+        self._configured = configured
         self._request_of = request_of
 
     def registered(
@@ -91,11 +91,11 @@ class Producer:
         """The real coordinator of the layout, with a pool for one request of its bound."""
         num_tokens, groups = layout.num_tokens, layout.groups
         num_blocks = 1 + sum(num_tokens // group.block_size + 1 for group in groups)
-        with self._layouts.retention(interval):
+        with self._configured(groups, num_blocks, interval) as config:
             coordinator = call(
                 attribute(self._module, "get_kv_cache_coordinator"),
                 {
-                    "kv_cache_config": self._layouts.config(groups, num_blocks, interval),
+                    "kv_cache_config": config,
                     "max_model_len": num_tokens + 1,
                     "max_in_flight_tokens": num_tokens + 1,
                     "max_num_batched_tokens": num_tokens + 1,

@@ -148,11 +148,11 @@ def _print_verdict(report: Report, console: Console) -> None:
     known = report.judgement.known
     words = {
         Verdict.CONFORMS: "[bold green]conforms[/]"
-        + (f", {_count(known, 'known divergence')} ({_classes(report)})" if known else ""),
-        Verdict.DIVERGES: f"[bold red]diverges[/], {_count(report.judgement.new, 'new finding')}, "
-        f"{_count(report.judgement.stale, 'stale ledger entry', 'stale ledger entries')}",
+        + (f", {count(known, 'known divergence')} ({_classes(report)})" if known else ""),
+        Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.judgement.new, 'new finding')}, "
+        f"{count(report.judgement.stale, 'stale ledger entry', 'stale ledger entries')}",
         Verdict.INCONCLUSIVE: "[bold yellow]inconclusive[/], "
-        f"{_count(report.unsettled, 'obligation')} not settled",
+        f"{count(report.unsettled, 'obligation')} not settled",
     }
     console.print(f"vLLM {escape(report.target.name)}: {words[report.verdict]}", highlight=False)
 
@@ -165,7 +165,8 @@ def _classes(report: Report) -> str:
     )
 
 
-def _count(things: Sized, one: str, many: str = "") -> str:
+def count(things: Sized, one: str, many: str = "") -> str:
+    """How many things there are, in words."""
     return f"{len(things)} {one if len(things) == 1 else many or one + 's'}"
 
 

@@ -1,7 +1,8 @@
 """The worker: imports the target under the chosen interpreter and runs the checks there.
 
-It is the only process that imports vLLM. Started by `vllm_integration.gate` with the standard
-library, ``spec``, ``conformance`` and this package on its path, and nothing else of ours.
+It is the only process that imports vLLM. Started by `vllm_integration.driver` with the standard
+library, ``spec``, ``reference``, ``conformance`` and this package on its path, and nothing else
+of ours.
 """
 
 import os
@@ -131,4 +132,19 @@ def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         return {"policies": {}, "detail": f"it raises {crash!r:.200}"}
 
 
-_OPERATIONS = {"check": _check, "shrink": _shrink, "policies": _policies}
+def _lockstep(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Play histories; the modules for it are loaded when they are first needed."""
+    from vllm_integration import lockstep_worker
+
+    operation = getattr(lockstep_worker, message["op"])
+    return operation(subject, message)  # type: ignore[no-any-return]
+
+
+_OPERATIONS = {
+    "check": _check,
+    "shrink": _shrink,
+    "policies": _policies,
+    "lockstep": _lockstep,
+    "replay": _lockstep,
+    "shrink_history": _lockstep,
+}

@@ -1,0 +1,99 @@
+"""Histories are read strictly and written so that they can be read again."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conformance.histories import HistoryError
+from conformance.history_generator import history
+from conformance.history_json import read, schema, write
+
+BY_HAND = """
+{"about": "a prompt and its resend",
+ "engine": {"groups": [{"kind": "full_attention", "block_size": 16},
+                       {"kind": "sliding_window", "block_size": 16, "window": 32}],
+            "num_gpu_blocks": 40, "hash_block_size": 16, "max_model_len": 128},
+ "requests": {"a": {"prompt": [[1, 40], 7], "output": [50, 51]},
+              "b": {"prompt": [[1, 40], 7], "lora_name": "poet", "cache_salt": "s",
+                    "images": [{"identifier": "cat", "offset": 2, "length": 9}]}},
+ "steps": [{"do": "schedule", "request": "a", "tokens": 16},
+           {"do": "schedule", "request": "a", "drafts": 2, "accepted": 1, "external": 16},
+           {"do": "lookup", "request": "b"},
+           {"do": "load", "request": "b", "tokens": 16},
+           {"do": "loaded", "request": "b", "tokens": 8},
+           {"do": "preempt", "request": "a"},
+           {"do": "evict", "request": "a", "group": 1, "blocks": [0, 1]},
+           {"do": "finish", "request": "a"},
+           {"do": "new_step"},
+           {"do": "reset"}]}
+"""
+
+
+def test_a_history_written_by_hand() -> None:
+    found = read(BY_HAND)
+    assert found.requests["a"].prompt == (*range(1, 41), 7)
+    assert [step.do for step in found.steps][:3] == ["schedule", "schedule", "lookup"]
+    assert found.engine.alignment == 16
+    assert read(write(found)) == found
+    assert '"prompt": [[1, 40], 7]' in write(found)
+    assert read(write(found)).about == "a prompt and its resend"
+
+
+@given(st.integers(0, 100_000))
+@settings(max_examples=60, deadline=None)
+def test_what_is_written_is_read(seed: int) -> None:
+    generated = history(seed)
+    assert read(write(generated)) == generated
+
+
+def test_the_schema_describes_every_field() -> None:
+    described = schema()
+    for name in ("EngineConfiguration", "RequestInput", "Schedule", "Image"):
+        for field in described["$defs"][name]["properties"].values():
+            assert "description" in field or "const" in field, name
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('"window": 32', '"windw": 32', "engine.groups[1]: a group has no 'windw'"),
+        ('"window": 32', '"chunk": 32', "sliding-window group needs a window"),
+        ('"do": "lookup"', '"do": "look"', "steps[2]: Input tag 'look'"),
+        ('"tokens": 16}', '"tokens": "16"}', "steps[0].schedule.tokens: Input should be a valid"),
+        ('"tokens": 16}', '"token": 16}', "steps[0].schedule.token: Unexpected keyword"),
+        ('"tokens": 8', '"tokens": -8', "steps[4].loaded.tokens: Input should be greater"),
+        ("[1, 40], 7", "[40, 1], 7", "requests.a.prompt: [40, 1] is neither a token id nor"),
+        ("[1, 40], 7", "true", "requests.a.prompt: True is no token id"),
+        ("[1, 40], 7", "[1, 4000000]", "requests.a.prompt: a request has at most"),
+        ('"offset": 2', '"offset": 40', "requests.b: an image ends at token 49, past"),
+        ('"hash_block_size": 16', '"hash_block_size": 5', "must divide every block size"),
+        ('"max_model_len": 128', '"max_model_len": 8', "more than max_model_len"),
+        ('"request": "b", "tokens": 8', '"request": "c"', "steps[4] names request c, which is"),
+        ('"group": 1', '"group": 2', "steps[6] names group 2, which is none"),
+        ('"do": "reset"', '"do": "reset", "why": 1', "steps[9].reset.why: Unexpected keyword"),
+        ('"b": {', '"a": {', "'a' stands twice in one object"),
+        ('"num_gpu_blocks": 40', '"num_gpu_blocks": 1', "a block besides the null block"),
+        ('"max_model_len"', '"retention_interval": 24, "max_model_len"', "a retention interval is"),
+        ("{", "[", "is not JSON"),
+    ],
+)
+def test_bad_histories_get_one_sentence(old: str, new: str, sentence: str) -> None:
+    text = BY_HAND.replace(old, new, 1)
+    assert text != BY_HAND
+    with pytest.raises(HistoryError) as refused:
+        read(text, "bad.json")
+    message = str(refused.value)
+    assert message.startswith("bad.json")
+    assert sentence in message
+    assert "\n" not in message
+
+
+def test_one_group_is_hashed_in_its_blocks() -> None:
+    data = json.loads(BY_HAND)
+    data["engine"]["groups"].pop()
+    data["engine"]["hash_block_size"] = 8
+    data["steps"] = []
+    with pytest.raises(HistoryError, match="with one group the hash block size is the block size"):
+        read(json.dumps(data))

@@ -1,0 +1,135 @@
+"""Lockstep on real releases, and on copies of them with one fault each."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.history_json import read
+from conformance.ledger import LedgerError
+from conformance.lockstep_ledger import load
+from vllm_integration.cli import LOCKSTEP_LEDGER
+from vllm_integration.gate import Verdict
+from vllm_integration.lockstep import policies_of
+from vllm_integration.targets import Target, TargetError
+from vllm_integration.tests.conftest import Copy, hitproof, one_sentence
+
+
+def lockstep(*arguments: object) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON of `hitproof lockstep`."""
+    result = hitproof("lockstep", "--format", "json", *arguments)
+    return result.returncode, json.loads(result.stdout)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("release", ["0.23.0", "0.33.0"])
+def test_a_slice_of_the_long_run(release: str) -> None:
+    """The findings of every ledger entry reproduce; nothing else differs."""
+    code, report = lockstep("--histories", 60, "--seed", 1, release)
+    assert (report["findings"], report["faults"], report["stale_ledger_entries"]) == ([], [], [])
+    assert (code, report["verdict"]) == (Verdict.CONFORMS, "conforms")
+    assert report["histories"] == 60
+    assert report["calls"] > report["steps"] > 600
+    assert report["known_findings"]
+
+
+@pytest.mark.release
+def test_what_is_not_in_the_ledger_is_a_finding(tmp_path: Path) -> None:
+    """The known example: with EAGLE, Mamba lengthens a hit beyond what full attention serves."""
+    empty = tmp_path / "empty.toml"
+    empty.write_text("")
+    code, report = lockstep("--histories", 45, "--ledger", empty, "0.23.0")
+    assert (code, report["verdict"]) == (Verdict.DIVERGES, "diverges")
+    found = next(f for f in report["findings"] if "mamba" in f["what"]["kind"])
+    assert found["what"]["divergence"] == "unsound"
+    assert found["what"]["pattern"] == "longer than full attention serves"
+    smallest = read(found["smallest"])
+    assert len(smallest.steps) <= 3
+    assert {group.kind.value for group in smallest.engine.groups} >= {"full_attention", "mamba"}
+    text = hitproof("lockstep", "--histories", 45, "--ledger", empty, "0.23.0").stdout
+    assert "unsound: full attention + mamba: longer than full attention serves" in text
+    assert '{"do": "schedule"' in text
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("old", "new", "divergence", "pattern"),
+    [
+        (  # a window that forgets a block
+            "blocks = cdiv(window_size - 1, block_size)",
+            "blocks = (window_size - 1) // block_size",
+            "unsound",
+            "longer than sliding window serves",
+        ),
+        (  # window blocks freed too early
+            "return max(0, num_computed_tokens - self.sliding_window + 1)",
+            "return num_computed_tokens",
+            "unsound",
+            "sliding window: a block that is read was freed",
+        ),
+        (  # prefixes are evicted before tails, which breaks no claim
+            "ordered_blocks = reversed(req_blocks)",
+            "ordered_blocks = list(req_blocks)",
+            "policy change",
+            "free_queue after free",
+        ),
+        (  # the last full block is left out
+            "num_full_blocks = num_tokens // self.block_size",
+            "num_full_blocks = (num_tokens - 1) // self.block_size",
+            "lost hit",
+            "the prefix block is left out",
+        ),
+    ],
+)
+def test_a_broken_release_is_caught(
+    broken_copy: Copy, old: str, new: str, divergence: str, pattern: str
+) -> None:
+    code, report = lockstep(
+        "--histories", 30, "--shrink-budget", 5, broken_copy("0.23.0", {old: new})
+    )
+    shown = {(f["what"]["divergence"], f["what"]["pattern"]) for f in report["findings"]}
+    assert (code, report["faults"]) == (Verdict.DIVERGES, [])
+    assert (divergence, pattern) in shown
+
+
+def test_the_ledger_can_be_read() -> None:
+    entries = load(LOCKSTEP_LEDGER)
+    assert len(entries) == len({(entry.signature, str(entry.releases)) for entry in entries})
+    files = {path.name for path in LOCKSTEP_LEDGER.parent.glob("*.json")}
+    named = LOCKSTEP_LEDGER.read_text()
+    assert {name for name in files if name in named} == files
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[[finding]", "is not TOML"),
+        ("x = 1", r"may hold \[\[finding\]\] entries only"),
+        ("[[finding]]\nreleases = '>=0.23'", "has no 'history'"),
+        ("[[finding]]\nhistory = 'none.json'", "its history cannot be read"),
+        ("[[finding]]\nhistory = 'bad.json'", "is not JSON"),
+    ],
+)
+def test_a_bad_ledger_gets_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    ledger = tmp_path / "ledger.toml"
+    ledger.write_text(text)
+    with pytest.raises(LedgerError, match=sentence):
+        load(ledger)
+
+
+def test_releases_that_lockstep_does_not_follow() -> None:
+    with pytest.raises(TargetError, match=r"from 0\.23 on"):
+        policies_of(Target("0.22.1", None, "0.22.1"))
+    assert policies_of(Target("0.23.0", None, "0.23.0")) == "VLLM_0_23"
+    assert policies_of(Target("here", None, None)) == "VLLM_0_32"
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    result = hitproof("lockstep", tmp_path)
+    assert result.returncode == Verdict.USAGE
+    assert "is not a vLLM checkout" in one_sentence(result)
+    result = hitproof("lockstep", "--ledger", tmp_path / "none.toml", "0.23.0")
+    assert result.returncode == Verdict.USAGE
+    assert "cannot be read" in one_sentence(result)
