@@ -74,6 +74,10 @@ EQUIVALENT: dict[str, str] = {
     "horizon(num_tokens, policy, candidate)": "only one policy gets there, whose horizon is the "
     "candidate, whatever the request",
     "spec.in_turn.longest_joint_hit: "
+    "policy is not LookaheadHorizon.CANDIDATE or not takes_one_turn(groups) -> "
+    "not takes_one_turn(groups)": "with a horizon that stays, one turn each leaves the longest "
+    "valid hit, too",
+    "spec.in_turn.longest_joint_hit: "
     "longest_valid_hit(asked, alignment_tokens, candidate, peek, cached) -> "
     "longest_valid_hit(asked, alignment_tokens, peek, candidate, cached)": SAME,
     "spec.retention.junction_boundary: "
