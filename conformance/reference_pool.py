@@ -1,90 +1,65 @@
-"""A small block pool that does all that `spec.pool` asks, and no more."""
+"""The reference's block pool as the check of pools sees it: blocks by their numbers."""
 
 from collections.abc import Sequence
 
 from conformance.subjects import Key, PoolSnapshot
+from reference.pool import BlockPool
+from reference.request import Request
 
 
 class ReferencePool:
-    """`conformance.subjects.Pool` with plain lists; block 0 is the null block."""
+    """`conformance.subjects.Pool` on `reference.pool.BlockPool`."""
 
     def __init__(self, num_blocks: int) -> None:
-        self.ref_counts = [0] * num_blocks
-        self.free_queue = list(range(1, num_blocks))
-        self.free_count = num_blocks - 1
-        self.carried: list[set[Key]] = [set() for _ in range(num_blocks)]
-        self.named: dict[Key, list[int]] = {}
+        self._pool = BlockPool(num_blocks)
 
     def get_new_blocks(self, count: int) -> list[int]:
-        """The blocks that were freed first; their keys are gone."""
-        blocks = self.free_queue[:count]
-        for block in blocks:
-            self._leave_queue(block)
-            self._forget(block)
-            self.ref_counts[block] += 1
-        return blocks
+        """See `BlockPool.get_new_blocks`."""
+        return [block.block_id for block in self._pool.get_new_blocks(count)]
 
     def touch(self, blocks: Sequence[int]) -> None:
-        """Unused blocks leave the free queue."""
-        for block in blocks:
-            if block:
-                if self.ref_counts[block] == 0:
-                    self._leave_queue(block)
-                self.ref_counts[block] += 1
+        """See `BlockPool.touch`."""
+        self._pool.touch(self._pool.blocks[block] for block in blocks)
 
     def free_blocks(self, blocks: Sequence[int]) -> None:
-        """The last holder puts a block into the free queue, keys and all."""
-        for block in blocks:
-            if block:
-                self.ref_counts[block] -= 1
-                if self.ref_counts[block] == 0:
-                    self._join_queue(block)
+        """See `BlockPool.free_blocks`."""
+        self._pool.free_blocks((self._pool.blocks[block] for block in blocks), True)
 
     def cache_full_block(self, block: int, key: Key) -> None:
-        """Several blocks may have one key; the first is found."""
-        if block:
-            self.carried[block].add(key)
-            self.named.setdefault(key, []).append(block)
+        """See `BlockPool.cache_full_blocks`."""
+        block_hash, group_id = key
+        request = Request("", [0], 1)
+        request.block_hashes = [block_hash]
+        self._pool.cache_full_blocks(request, [self._pool.blocks[block]], 0, 1, 1, group_id, [True])
 
     def evict_blocks(self, blocks: Sequence[int]) -> None:
-        """They are held as before."""
-        for block in blocks:
-            self._forget(block)
+        """See `BlockPool.evict_blocks`."""
+        self._pool.evict_blocks(blocks)
 
     def reset_prefix_cache(self) -> bool:
-        """Refused as long as a block is held."""
-        if any(self.ref_counts):
-            return False
-        self.evict_blocks(range(len(self.ref_counts)))
-        return True
+        """See `BlockPool.reset_prefix_cache`."""
+        return self._pool.reset_prefix_cache()
 
     def get_cached_block(self, block_hash: bytes, groups: Sequence[int]) -> list[int] | None:
-        """The first block under each key."""
-        found = [self.named.get((block_hash, group)) for group in groups]
-        return [blocks[0] for blocks in found if blocks] if all(found) else None
+        """See `BlockPool.get_cached_block`."""
+        found = self._pool.get_cached_block(block_hash, groups)
+        return None if found is None else [block.block_id for block in found]
 
     def snapshot(self) -> PoolSnapshot:
-        """What it knows."""
+        """What the pool knows now."""
+        pool = self._pool
         return PoolSnapshot(
-            null_block=0,
-            ref_counts=tuple(self.ref_counts),
-            free_queue=tuple(self.free_queue),
-            free_count=self.free_count,
-            carried=tuple(map(frozenset, self.carried)),
-            named=frozenset((key, block) for key, held in self.named.items() for block in held),
+            null_block=pool.null_block.block_id,
+            ref_counts=tuple(block.ref_cnt for block in pool.blocks),
+            free_queue=tuple(b.block_id for b in pool.free_block_queue.get_all_free_blocks()),
+            free_count=pool.num_free_blocks,
+            carried=tuple(
+                frozenset() if b.block_hash is None else frozenset({(b.block_hash, b.group_id)})
+                for b in pool.blocks
+            ),
+            named=frozenset(
+                ((block_hash, group_id), block.block_id)
+                for group_id, block_hash, blocks in pool.cached_blocks()
+                for block in blocks
+            ),
         )
-
-    def _leave_queue(self, block: int) -> None:
-        self.free_queue.remove(block)
-        self.free_count -= 1
-
-    def _join_queue(self, block: int) -> None:
-        self.free_queue.append(block)
-        self.free_count += 1
-
-    def _forget(self, block: int) -> None:
-        for key in self.carried[block]:
-            self.named[key].remove(block)
-            if not self.named[key]:
-                del self.named[key]
-        self.carried[block] = set()

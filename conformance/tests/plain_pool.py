@@ -1,0 +1,90 @@
+"""A small block pool that does all that `spec.pool` asks: what the broken pools start from."""
+
+from collections.abc import Sequence
+
+from conformance.subjects import Key, PoolSnapshot
+
+
+class PlainPool:
+    """`conformance.subjects.Pool` with plain lists; block 0 is the null block."""
+
+    def __init__(self, num_blocks: int) -> None:
+        self.ref_counts = [0] * num_blocks
+        self.free_queue = list(range(1, num_blocks))
+        self.free_count = num_blocks - 1
+        self.carried: list[set[Key]] = [set() for _ in range(num_blocks)]
+        self.named: dict[Key, list[int]] = {}
+
+    def get_new_blocks(self, count: int) -> list[int]:
+        """The blocks that were freed first; their keys are gone."""
+        blocks = self.free_queue[:count]
+        for block in blocks:
+            self._leave_queue(block)
+            self._forget(block)
+            self.ref_counts[block] += 1
+        return blocks
+
+    def touch(self, blocks: Sequence[int]) -> None:
+        """Unused blocks leave the free queue."""
+        for block in blocks:
+            if block:
+                if self.ref_counts[block] == 0:
+                    self._leave_queue(block)
+                self.ref_counts[block] += 1
+
+    def free_blocks(self, blocks: Sequence[int]) -> None:
+        """The last holder puts a block into the free queue, keys and all."""
+        for block in blocks:
+            if block:
+                self.ref_counts[block] -= 1
+                if self.ref_counts[block] == 0:
+                    self._join_queue(block)
+
+    def cache_full_block(self, block: int, key: Key) -> None:
+        """Several blocks may have one key; the first is found."""
+        if block:
+            self.carried[block].add(key)
+            self.named.setdefault(key, []).append(block)
+
+    def evict_blocks(self, blocks: Sequence[int]) -> None:
+        """They are held as before."""
+        for block in blocks:
+            self._forget(block)
+
+    def reset_prefix_cache(self) -> bool:
+        """Refused as long as a block is held."""
+        if any(self.ref_counts):
+            return False
+        self.evict_blocks(range(len(self.ref_counts)))
+        return True
+
+    def get_cached_block(self, block_hash: bytes, groups: Sequence[int]) -> list[int] | None:
+        """The first block under each key."""
+        found = [self.named.get((block_hash, group)) for group in groups]
+        return [blocks[0] for blocks in found if blocks] if all(found) else None
+
+    def snapshot(self) -> PoolSnapshot:
+        """What it knows."""
+        return PoolSnapshot(
+            null_block=0,
+            ref_counts=tuple(self.ref_counts),
+            free_queue=tuple(self.free_queue),
+            free_count=self.free_count,
+            carried=tuple(map(frozenset, self.carried)),
+            named=frozenset((key, block) for key, held in self.named.items() for block in held),
+        )
+
+    def _leave_queue(self, block: int) -> None:
+        self.free_queue.remove(block)
+        self.free_count -= 1
+
+    def _join_queue(self, block: int) -> None:
+        self.free_queue.append(block)
+        self.free_count += 1
+
+    def _forget(self, block: int) -> None:
+        for key in self.carried[block]:
+            self.named[key].remove(block)
+            if not self.named[key]:
+                del self.named[key]
+        self.carried[block] = set()
