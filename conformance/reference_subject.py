@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from conformance.configurations import Configuration, LookedUp
+from conformance.configurations import Configuration
 from conformance.layouts import Layout
 from conformance.reference_history import ReferenceHistory
 from conformance.reference_pool import ReferencePool
 from conformance.subjects import Lookup, LookupAnswer, Prompt
 from reference.fine import find_longest_fine_hit
-from reference.joint import find_longest_common_hit
+from reference.hashing import block_hashes_of_size
 from reference.lookup import find_longest_cache_hit
 from reference.scan import Scan, SkippingScan
+from reference.spec_groups import find_hit, spec_groups
 from spec.mask import in_mask
 from spec.policies import EagleGroups
 from spec.retention import LookaheadHorizon, in_retained_mask
@@ -43,35 +43,24 @@ class ReferenceCommonLookup:
     """The reference's lookup over the groups of a layout."""
 
     def __init__(self, layout: Layout, policy: LookaheadHorizon) -> None:
-        self.keys = [
-            [b"%d of %d" % (block, number) for block in range(layout.bound(looked_up))]
-            for number, looked_up in enumerate(layout.looked_up)
-        ]
+        unit = layout.hash_block_size
+        self._hashes = [b"unit %d" % number for number in range(layout.num_tokens // unit)]
+        self._spec_groups = spec_groups(layout.shared, layout.alignment)
         self._layout = layout
         self._policy = policy
-        self.inputs: tuple[object, ...] = (self.keys, *self.keys, layout, *layout.looked_up)
+        self.keys = [
+            list(block_hashes_of_size(self._hashes, unit, looked_up.group.block_size))
+            for looked_up in layout.looked_up
+        ]
+        self.inputs: tuple[object, ...] = (self._hashes, self._spec_groups, *self._spec_groups)
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subjects.Lookup`."""
-        layout = self._layout
+        layout, unit = self._layout, self._layout.hash_block_size
         cap, horizon = layout.reach(max_length, self._policy)
-        tables: dict[int, list[Any]] = {}
-
-        def lookup(looked_up: LookedUp, keys: list[bytes], candidate: int) -> int:
-            size, shape = looked_up.group.block_size, looked_up.shape
-            limit = min(candidate // size + shape.lookahead, horizon // size)
-            found = find_longest_cache_hit(keys, limit, looked_up.group_ids, pool, shape)
-            tables.update(zip(looked_up.group_ids, found, strict=True))
-            return len(found[0]) * size
-
-        lookups = [
-            partial(lookup, looked_up, keys)
-            for looked_up, keys in zip(layout.looked_up, self.keys, strict=True)
-        ]
-        hit_length = find_longest_common_hit(lookups, cap)
-        return LookupAnswer(
-            hit_length, [tables.get(group_id, []) for group_id in range(len(layout.groups))]
-        )
+        hashes = self._hashes[: (max_length + 1) // unit]
+        hit = find_hit(self._spec_groups, len(layout.groups), hashes, unit, cap, horizon, pool)
+        return LookupAnswer(hit.length, hit.blocks)
 
 
 class ReferenceFineLookup:
