@@ -37,22 +37,18 @@ def find_longest_cache_hit(
     the group's kind.
     """
     scan = SkippingScan() if scan is None else scan
-    found: dict[int, Sequence[Any]] = {}
+    tables = [[block_pool.null_block] * max_blocks for _ in kv_cache_group_ids]
+
+    def cached(block: int) -> bool:
+        found = block_pool.get_cached_block(block_hashes[block], kv_cache_group_ids)
+        if found is None:
+            return False
+        for table, cached_block in zip(tables, found, strict=True):
+            table[block] = cached_block
+        return True
+
     state = first_state(group, max_blocks)
     while not is_done(state):
-        first, unknown = scan.asks(state), state.right - state.left
-        for block in range(first, first + scan.step * unknown, scan.step):
-            cached = block_pool.get_cached_block(block_hashes[block], kv_cache_group_ids)
-            if cached is None:
-                state = scan.after_miss(group, scan.after_hit(state, abs(block - first)))
-                break
-            found[block] = cached
-        else:
-            state = scan.after_hit(state, unknown)
-    hit = hit_found(state)
-    tables = [[block_pool.null_block] * hit for _ in kv_cache_group_ids]
-    for member, table in enumerate(tables):
-        for block, cached in found.items():
-            if block < hit:
-                table[block] = cached[member]
-    return tables
+        hit = cached(scan.asks(state))
+        state = scan.after_hit(state) if hit else scan.after_miss(group, state)
+    return [table[: hit_found(state)] for table in tables]
