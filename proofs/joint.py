@@ -1,12 +1,13 @@
 """The fixed point of the groups' lookups, for any number of groups.
 
-The groups' lookups shrink a candidate in turn, round after round, until a round leaves it as it
+The groups' lookups shrink a candidate in turn, round after round, until all agree on it: a round
+has each group's lookup once, begins with what one of them returned, and the others left that as it
 was (`reference.joint`). Each obligation speaks of one arbitrary group, so it holds for each of
 any number. Conditions on its lookup are the hypotheses; dropping any one of them is a mutant.
 That each group's lookup meets them is what `lookup_returns_longest_valid_hit` says, where what is
 valid must be the same for every candidate: `candidate_only_caps_a_group`. Lengths may be in any
-unit. Names of unknowns: ``start`` and ``end`` are the candidate before and after a round,
-``given`` and ``returned`` that of one lookup in it.
+unit. Names of unknowns: ``start`` and ``end`` are the candidate after a round's first lookup and
+after its last, ``given`` and ``returned`` that of one lookup in it.
 """
 
 from collections.abc import Iterable
@@ -92,7 +93,10 @@ def _ends(at: Interpretation, without: str = "") -> Statement:
     given, returned = at.integer("given"), at.integer("returned")
     return Statement(
         (
-            ("the lookups before it did not lengthen the candidate", given <= start),
+            (
+                "it is the first, or the lookups before it did not lengthen the candidate",
+                (returned == start) | (given <= start),
+            ),
             ("nor do those after it", end <= returned),
             *_lookup(at, given, returned, end, without),
             ("the round left the candidate as it was", end == start),

@@ -1,6 +1,7 @@
 """The hit that several groups share: each group's lookup in turn, until nothing shrinks."""
 
 from collections.abc import Callable, Sequence
+from itertools import cycle
 
 
 def find_longest_common_hit(lookups: Sequence[Callable[[int], int]], cap: int) -> int:
@@ -13,10 +14,12 @@ def find_longest_common_hit(lookups: Sequence[Callable[[int], int]], cap: int) -
     """
     if not lookups:
         raise ValueError("a common hit is one of at least one group")
-    candidate = cap
-    while True:
-        start = candidate
-        for lookup in lookups:
-            candidate = lookup(candidate)
-        if candidate == start:
-            return candidate
+    candidate, agreed = cap, 0
+    for lookup in cycle(lookups):
+        found = lookup(candidate)
+        # Its own hit, asked for again, a lookup finds again.
+        agreed = agreed + 1 if found == candidate else 1
+        candidate = found
+        if agreed == len(lookups):
+            break
+    return candidate

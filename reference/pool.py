@@ -1,5 +1,6 @@
 """The block pool: which blocks are free, which are cached and under what hash, and the events."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from reference.events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
@@ -27,7 +28,7 @@ class BlockPool:
         self.null_block, *usable = self.blocks
         self.null_block.is_null = True
         self.free_block_queue = FreeBlockQueue(usable)
-        self._first: dict[int, dict[bytes, KVCacheBlock]] = {}
+        self._first: defaultdict[int, dict[bytes, KVCacheBlock]] = defaultdict(dict)
         self._later: dict[tuple[int, bytes], list[KVCacheBlock]] = {}
         self._enable_events = enable_events
         self._events: list[KVCacheEvent] = []
@@ -38,7 +39,7 @@ class BlockPool:
         """The cached block of each group under ``block_hash``, or None if any lacks it."""
         found = []
         for group_id in kv_cache_group_ids:
-            block = self._first.get(group_id, {}).get(block_hash)
+            block = self._first[group_id].get(block_hash)
             if block is None:
                 return None
             found.append(block)
@@ -127,15 +128,16 @@ class BlockPool:
         of the queue, before everything that is free already.
         """
         freed: list[KVCacheBlock] = []
-        scratch: list[KVCacheBlock] = []
         for block in ordered_blocks:
-            if block.is_null:
-                continue
-            block.ref_cnt -= 1
-            if block.ref_cnt == 0:
-                (scratch if scratch_first and block.block_hash is None else freed).append(block)
+            if not block.is_null:
+                block.ref_cnt = left = block.ref_cnt - 1
+                if not left:
+                    freed.append(block)
+        if scratch_first:
+            scratch = [block for block in freed if block.block_hash is None]
+            self.free_block_queue.prepend_n(scratch)
+            freed = [block for block in freed if block.block_hash is not None]
         self.free_block_queue.append_n(freed)
-        self.free_block_queue.prepend_n(scratch)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """Have lookup find these blocks no more; who holds them keeps them."""
@@ -174,7 +176,7 @@ class BlockPool:
         if block.block_hash is not None:
             raise ValueError(f"block {block.block_id} is cached already; free it before reuse")
         block.block_hash, block.group_id = block_hash, group_id
-        first = self._first.setdefault(group_id, {}).setdefault(block_hash, block)
+        first = self._first[group_id].setdefault(block_hash, block)
         if first is not block:
             self._later.setdefault((group_id, block_hash), []).append(block)
 

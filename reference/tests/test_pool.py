@@ -22,7 +22,7 @@ def test_queue_gives_the_front_and_takes_at_the_end() -> None:
     queue, blocks = queue_of(4)
     taken = queue.popleft_n(2)
     assert ids(taken) == [0, 1]
-    queue.append_n(reversed(taken))
+    queue.append_n([*reversed(taken)])
     assert ids(queue.get_all_free_blocks()) == [2, 3, 1, 0]
     queue.remove(blocks[3])
     assert ids(queue.get_all_free_blocks()) == [2, 1, 0]

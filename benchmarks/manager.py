@@ -1,0 +1,220 @@
+"""The whole reference manager beside that of a vLLM release: time and pool probes.
+
+Run ``python -m benchmarks.manager`` with an interpreter that has what vLLM imports
+(``hitproof[target]``); ``--tokens`` and ``--release`` choose others than the default, ``--format
+json`` is for programs. Each row is one operation on one request:
+
+- *lookup, miss*, *hit* and *scattered*: `get_computed_blocks` with nothing of the prompt cached,
+  all of it, and all but one block in eight, drawn with a fixed seed, of the last group.
+- *allocate*: `allocate_slots` for the whole prompt, registering nothing. *cache*: `cache_blocks`
+  for all of it. *free*: `free`.
+
+Both managers run in turn, in the same process, on the same prompt, with the garbage collector
+off. Times are medians in milliseconds; the ratio is the reference's to vLLM's. Probes are calls
+of ``BlockPool.get_cached_block``, counted in a run that is not timed.
+"""
+
+import argparse
+import gc
+import json
+import random
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.sides import Side, Vllm, reference_side
+from conformance.subjects import CannotJudge
+from spec.groups import Group, GroupKind
+from vllm_integration.targets import TargetError
+
+BLOCK_SIZE = 16
+WINDOW = 1024
+
+_FULL = Group(GroupKind.FULL_ATTENTION, BLOCK_SIZE)
+_SLIDING = Group(GroupKind.SLIDING_WINDOW, BLOCK_SIZE, window=WINDOW)
+LAYOUTS: Mapping[str, tuple[Group, ...]] = {
+    "full": (_FULL,),
+    f"window {WINDOW}": (_SLIDING,),
+    f"full + window {WINDOW}": (_FULL, _SLIDING),
+}
+
+OPERATIONS = (
+    "lookup, miss",
+    "allocate",
+    "cache",
+    "lookup, hit",
+    "free",
+    "lookup, scattered",
+)
+
+Measure = Callable[[str, Callable[[], Any]], Any]
+"""``measure(operation, call)`` makes the call and keeps what it took."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operation on both sides; times in milliseconds, hits in tokens."""
+
+    layout: str
+    num_tokens: int
+    operation: str
+    reference_ms: float
+    vllm_ms: float
+    ratio: float
+    reference_probes: int
+    vllm_probes: int
+
+
+def compare(vllm: Vllm, layout: str, num_tokens: int, repetitions: int) -> list[Row]:
+    """Every operation on both managers, which must give the same hits."""
+    groups = LAYOUTS[layout]
+    sides = (
+        reference_side(groups, BLOCK_SIZE, num_tokens),
+        vllm.side(groups, BLOCK_SIZE, num_tokens),
+    )
+    (probes, hits), (vllm_probes, vllm_hits) = (_count_probes(side) for side in sides)
+    if hits != vllm_hits:
+        raise CannotJudge(f"the hits differ: {hits} tokens here, {vllm_hits} in vLLM")
+    times: tuple[dict[str, list[float]], ...] = tuple({op: [] for op in OPERATIONS} for _ in sides)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(repetitions):
+            for side, taken in zip(sides, times, strict=True):
+                _round(side, _timed(taken))
+    finally:
+        gc.enable()
+    rows = []
+    for operation in OPERATIONS:
+        ours, theirs = (1000 * median(taken[operation]) for taken in times)
+        rows.append(
+            Row(
+                layout,
+                num_tokens,
+                operation,
+                ours,
+                theirs,
+                ours / theirs,
+                probes[operation],
+                vllm_probes[operation],
+            )
+        )
+    return rows
+
+
+def _round(side: Side, measure: Measure) -> list[int]:
+    """Every operation once, from an empty cache to an empty cache; the lengths of the hits."""
+    manager, request = side
+    num_tokens = request.num_tokens
+
+    def lookup() -> Any:
+        return manager.get_computed_blocks(request)[1]
+
+    hits = [measure("lookup, miss", lookup)]
+    measure(
+        "allocate", lambda: manager.allocate_slots(request, num_tokens, delay_cache_blocks=True)
+    )
+    measure("cache", lambda: manager.cache_blocks(request, num_tokens))
+    hits.append(measure("lookup, hit", lookup))
+    table = manager.get_block_ids(request.request_id)[-1]
+    measure("free", lambda: manager.free(request))
+    manager.evict_blocks(set(random.Random(0).sample(table, len(table) // 8)))
+    hits.append(measure("lookup, scattered", lookup))
+    if not manager.reset_prefix_cache():
+        raise AssertionError("blocks are held after the request was freed")
+    return hits
+
+
+def _timed(taken: dict[str, list[float]]) -> Measure:
+    def measure(operation: str, call: Callable[[], Any]) -> Any:
+        start = perf_counter()
+        result = call()
+        taken[operation].append(perf_counter() - start)
+        return result
+
+    return measure
+
+
+def _count_probes(side: Side) -> tuple[dict[str, int], list[int]]:
+    """The probes of each operation, and the lengths of the hits, of one round."""
+    pool = side.manager.block_pool
+    probe, calls = pool.get_cached_block, 0
+    probes: dict[str, int] = {}
+
+    def counting(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return probe(*arguments)
+
+    def measure(operation: str, call: Callable[[], Any]) -> Any:
+        before = calls
+        result = call()
+        probes[operation] = calls - before
+        return result
+
+    pool.get_cached_block = counting
+    hits = _round(side, measure)
+    del pool.get_cached_block
+    return probes, hits
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.manager", description="The reference manager beside vLLM's."
+    )
+    parser.add_argument("--release", default="0.23.0", help="the vLLM release, as for the gate")
+    parser.add_argument("--tokens", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--layouts", nargs="+", choices=tuple(LAYOUTS), default=tuple(LAYOUTS))
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    options = parser.parse_args(arguments)
+    if min(options.tokens) < 8 * BLOCK_SIZE or options.repetitions < 1:
+        parser.error(f"give at least {8 * BLOCK_SIZE} tokens and one repetition")
+    try:
+        vllm = Vllm(options.release)
+        rows = [
+            row
+            for layout in options.layouts
+            for num_tokens in options.tokens
+            for row in compare(vllm, layout, num_tokens, options.repetitions)
+        ]
+    except (TargetError, CannotJudge) as error:
+        parser.error(str(error))
+    except ModuleNotFoundError as error:
+        parser.error(
+            f"{sys.executable} lacks the module {error.name!r}, which vLLM imports; "
+            "install hitproof[target] there"
+        )
+    if options.format == "json":
+        print(json.dumps([asdict(row) for row in rows], indent=1))
+    else:
+        _print(rows)
+
+
+def _print(rows: Sequence[Row]) -> None:
+    table = Table("groups", "tokens", "operation", box=None)
+    for header in ("reference ms", "vLLM ms", "ratio", "probes", "vLLM probes"):
+        table.add_column(header, justify="right")
+    for row in rows:
+        table.add_row(
+            row.layout,
+            f"{row.num_tokens:,}",
+            row.operation,
+            f"{row.reference_ms:.3f}",
+            f"{row.vllm_ms:.3f}",
+            f"{row.ratio:.2f}",
+            f"{row.reference_probes:,}",
+            f"{row.vllm_probes:,}",
+        )
+    Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main()
