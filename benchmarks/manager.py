@@ -34,14 +34,15 @@ from spec.groups import Group, GroupKind
 from vllm_integration.targets import TargetError
 
 BLOCK_SIZE = 16
-WINDOW = 1024
+WINDOWS = (128, 1024)
 
 _FULL = Group(GroupKind.FULL_ATTENTION, BLOCK_SIZE)
-_SLIDING = Group(GroupKind.SLIDING_WINDOW, BLOCK_SIZE, window=WINDOW)
+_SHORT, _LONG = (Group(GroupKind.SLIDING_WINDOW, BLOCK_SIZE, window=w) for w in WINDOWS)
 LAYOUTS: Mapping[str, tuple[Group, ...]] = {
     "full": (_FULL,),
-    f"window {WINDOW}": (_SLIDING,),
-    f"full + window {WINDOW}": (_FULL, _SLIDING),
+    f"window {_SHORT.window}": (_SHORT,),
+    f"window {_LONG.window}": (_LONG,),
+    f"full + window {_LONG.window}": (_FULL, _LONG),
 }
 
 OPERATIONS = (
