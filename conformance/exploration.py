@@ -124,11 +124,14 @@ class Space:
         keys: for each KV cache group and each key of its blocks, the question that they answer.
         hash_block_size: tokens that one block hash covers.
         hits: every hit that lookup may serve, shortest first; no hit, length 0, always can be.
+        several: whether several sets of groups are looked up, so that one set may be asked about
+            again when another has shortened the candidate.
     """
 
     keys: Mapping[tuple[int, bytes], Question]
     hash_block_size: int
     hits: tuple[Candidate, ...]
+    several: bool = False
 
     @property
     def questions(self) -> int:
@@ -183,7 +186,7 @@ class SymbolicPool:
             if decision is None:
                 self._suspend(asking, question)
             self.answers[question] = bool(decision)
-        elif self._merging and question not in remembered(self._space.hits, self.answers):
+        elif self._merging and question not in remembered(self._space, self.answers):
             raise _Forgotten
         return self.answers[question]
 
@@ -390,7 +393,7 @@ def _run(
     suspended: list[_State] = []
 
     def suspend(frame: FrameType, question: Question) -> None:
-        suspended.append(_suspended_state(frame, question, lookup, pool, merging, space.hits))
+        suspended.append(_suspended_state(frame, question, lookup, pool, merging, space))
         raise _Suspended
 
     def decide(question: Question) -> bool | None:
@@ -440,7 +443,7 @@ def _suspended_state(
     lookup: Lookup,
     pool: SymbolicPool,
     merging: _Merging,
-    hits: Sequence[Candidate],
+    space: Space,
 ) -> _State:
     if merging is _Merging.NONE:
         return _State(tuple(pool.answers.items()), ())
@@ -450,8 +453,8 @@ def _suspended_state(
         live = live_after(running.f_code, running.f_lasti)
         held = {name: value for name, value in running.f_locals.items() if name in live}
         frames.append((running.f_code, running.f_lasti, canonical.value(held)))
-    undecided = _undecided(hits, pool.answers, merging)
-    known = frozenset(remembered(hits, pool.answers).items())
+    undecided = _undecided(space.hits, pool.answers, merging)
+    known = frozenset(remembered(space, pool.answers).items())
     key = (question, len(pool.answers), tuple(frames), undecided, known)
     return _State(key, tuple(canonical.stored))
 
@@ -483,14 +486,18 @@ def _open(hits: Sequence[Candidate], answers: Mapping[Question, bool]) -> list[C
     return [hit for hit in hits if missing.isdisjoint(hit.required)]
 
 
-def remembered(hits: Sequence[Candidate], answers: Mapping[Question, bool]) -> dict[Question, bool]:
+def remembered(space: Space, answers: Mapping[Question, bool]) -> dict[Question, bool]:
     """The answers that merging keeps: those about blocks that an undecided candidate reaches.
 
     A lookup over several groups asks again when another group has shortened its candidate. As
-    candidates are only ever ruled out, what is remembered later was remembered before.
+    candidates are only ever ruled out, what is remembered later was remembered before. A lookup
+    of one set of groups has no reason to ask again, and keeping its answers would tell apart what
+    is the same.
     """
+    if not space.several:
+        return {}
     reach: dict[int, int] = {}
-    for hit in _open(hits, answers):
+    for hit in _open(space.hits, answers):
         for group, block in hit.ends:
             reach[group] = max(block, reach.get(group, -1))
     return {

@@ -73,7 +73,8 @@ def space_of(
             for size in (looked_up.group.block_size,)
         )
     ]
-    return Space(keys, judged.hash_block_size, (Candidate(0, frozenset()), *hits))
+    several = len(judged.looked_up) > 1
+    return Space(keys, judged.hash_block_size, (Candidate(0, frozenset()), *hits), several)
 
 
 def _candidate(judged: Configuration | Layout, length: int) -> Candidate:

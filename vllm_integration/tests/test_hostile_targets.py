@@ -103,7 +103,7 @@ def test_a_lookup_that_never_returns(broken_copy: Copy) -> None:
     assert any("did not return within 5 seconds" in reason for reason in reasons)
     # What can be judged still is: the masks, and the lookups of the other kinds.
     settled = [o for o in report["obligations"] if o["status"] != "inconclusive"]
-    assert {o["configuration"]["kind"] for o in settled} == set(GroupKind)
+    assert {o["configuration"].get("kind") for o in settled} >= set(GroupKind)
 
 
 @pytest.mark.release
