@@ -1,7 +1,7 @@
 """The ledger: known divergences, matched by their exact signature, never by substring."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,10 +98,15 @@ def _entry(raw: Any, where: str) -> Entry:
     return entry
 
 
-def judge(findings: Sequence[Finding], entries: Sequence[Entry]) -> Judgement:
+def judge(
+    findings: Sequence[Finding],
+    entries: Sequence[Entry],
+    unsettled: Collection[tuple[str, Configuration | Layout]] = (),
+) -> Judgement:
     """Sort findings into new and known, and name the entries that did not reproduce.
 
-    ``entries`` are those that apply to the target and whose configuration was judged.
+    ``entries`` are those that apply to the target. Those whose claim was not settled on their
+    configuration, which ``unsettled`` has, are not stale.
     """
     by_signature = {entry.signature: entry for entry in entries}
     seen = {finding.signature for finding in findings}
@@ -110,5 +115,10 @@ def judge(findings: Sequence[Finding], entries: Sequence[Entry]) -> Judgement:
         known=tuple(
             (f, by_signature[f.signature]) for f in findings if f.signature in by_signature
         ),
-        stale=tuple(entry for entry in entries if entry.signature not in seen),
+        stale=tuple(
+            entry
+            for entry in entries
+            if entry.signature not in seen
+            and (entry.signature.claim, entry.configuration) not in unsettled
+        ),
     )

@@ -123,6 +123,7 @@ class VllmSubject:
     def fine_lookup(self, configuration: Configuration) -> VllmLookup | None:
         """The same function, asked for hits that end on any hash block."""
         if self.hit_granularity is HitGranularity.ALIGNED:
+            self._refuse_unless_older("fine-grained hits")
             return None
         return self._fine_lookup(configuration)
 
@@ -246,6 +247,7 @@ class VllmSubject:
     ) -> list[bool] | None:
         """Run the real coordinator's ``cache_blocks`` under a retention interval."""
         if not self._thins_out(configuration.group.kind):
+            self._refuse_unless_older(_retention_of(configuration.group.kind))
             return None
         return self._producer.registered(configuration, num_tokens, interval)
 
@@ -256,9 +258,18 @@ class VllmSubject:
         interval: int | None,
     ) -> list[int] | None:
         """Serve the prompts with the real ``KVCacheManager``."""
-        if not self._thins_out(configuration.group.kind) or not self._history.notes_junctions():
+        if not self._thins_out(configuration.group.kind):
+            self._refuse_unless_older(_retention_of(configuration.group.kind))
+            return None
+        if not self._history.notes_junctions():
+            self._refuse_unless_older("junctions")
             return None
         return self._history.hits(configuration, prompts, interval)
+
+    def _refuse_unless_older(self, feature: str) -> None:
+        """Accept that the target lacks the feature, if its release is older than that."""
+        if feature not in self._predates:
+            raise CannotJudge(f"{feature} cannot be found in a target that should have it")
 
     def _thins_out(self, kind: GroupKind) -> bool:
         """Whether the manager of the kind has a mask that takes a retention interval.
@@ -383,6 +394,11 @@ class _HalfABlock:
     def get_cached_block(self, block_hash: bytes, kv_cache_group_ids: Sequence[int]) -> Any:
         """The block, if that is the hash."""
         return [object() for _ in kv_cache_group_ids] if block_hash == self._key else None
+
+
+def _retention_of(kind: GroupKind) -> str:
+    """The feature that a kind's retention is, as the driver calls it."""
+    return "retention of states" if kind is GroupKind.MAMBA else "retention"
 
 
 def _default_retention() -> DefaultRetention:

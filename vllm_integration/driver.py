@@ -18,7 +18,13 @@ from vllm_integration.protocol import VERSION, Failure, decode, encode
 from vllm_integration.targets import Target, cache_directory
 
 _IMPORT_SECONDS = 120.0
-_FIRST_WITH = {"retention": Version("0.23.dev0"), "opting out": Version("0.29.dev0")}
+_FIRST_WITH = {
+    "retention": Version("0.23.dev0"),
+    "retention of states": Version("0.24.dev0"),
+    "junctions": Version("0.26.dev0"),
+    "fine-grained hits": Version("0.26.dev0"),
+    "opting out": Version("0.29.dev0"),
+}
 """The first releases that can have what older ones lack, by its name."""
 _OURS = ("spec", "reference", "conformance", "vllm_integration")
 _BOOTSTRAP = (

@@ -141,8 +141,7 @@ def check(
     finally:
         session.close()
     unsettled = {(o.claim, o.configuration) for o in report.unsettled}
-    reproducible = [e for e in applicable if (e.signature.claim, e.configuration) not in unsettled]
-    report.judgement = judge(findings, reproducible)
+    report.judgement = judge(findings, applicable, unsettled)
     return report
 
 
