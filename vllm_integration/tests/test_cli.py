@@ -15,6 +15,7 @@ from proofs.prover import ProofResult, ReplayError
 from spec.claims import Status
 from spec.policies import POLICIES
 from vllm_integration import cli
+from vllm_integration.commands.options import EXIT_CODES
 from vllm_integration.driver import InternalFailure
 from vllm_integration.tests.conftest import hitproof, one_sentence
 
@@ -30,7 +31,7 @@ def test_help_documents_the_exit_codes(command: list[str]) -> None:
     result = hitproof(*command, "--help")
     assert result.returncode == 0
     text = " ".join(result.stdout.split())
-    assert " ".join(cli.EXIT_CODES.split()) in text
+    assert " ".join(EXIT_CODES.split()) in text
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_an_internal_error_exits_4(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "resolve", fail)
+    monkeypatch.setattr("vllm_integration.commands.check.resolve", fail)
     monkeypatch.setattr("sys.argv", ["hitproof", "check", "0.33.0"])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -88,7 +89,7 @@ def test_prove_exit_codes(
             raise outcome
         return outcome
 
-    monkeypatch.setattr(cli, "prove_in_subprocess", prove)
+    monkeypatch.setattr("vllm_integration.commands.prove.prove_in_subprocess", prove)
     result = CliRunner().invoke(cli.app, ["prove"])
     assert result.exit_code == code, result.output
 

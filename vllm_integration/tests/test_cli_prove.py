@@ -13,6 +13,7 @@ from vllm_integration import cli
 from vllm_integration.gate import Verdict
 
 CLAIM = "mask_keeps_every_reachable_block"
+PROVER = "vllm_integration.commands.prove.prove_in_subprocess"
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,9 @@ def proved() -> list[ProofResult]:
 def run(
     monkeypatch: pytest.MonkeyPatch, results: list[ProofResult], *options: str
 ) -> tuple[int, str]:
-    monkeypatch.setattr(cli, "prove_in_subprocess", lambda *_, **__: results)
+    monkeypatch.setattr(
+        "vllm_integration.commands.prove.prove_in_subprocess", lambda *_, **__: results
+    )
     outcome = CliRunner().invoke(cli.app, ["prove", CLAIM, *options])
     return outcome.exit_code, outcome.output
 
@@ -64,7 +67,7 @@ def test_failing_second_solver_is_an_internal_error(monkeypatch: pytest.MonkeyPa
     def fail(*_: object, **__: object) -> list[ProofResult]:
         raise SecondSolverError("cvc5 fails: no such symbol")
 
-    monkeypatch.setattr(cli, "prove_in_subprocess", fail)
+    monkeypatch.setattr(PROVER, fail)
     outcome = CliRunner().invoke(cli.app, ["prove", CLAIM])
     assert outcome.exit_code == Verdict.INTERNAL
     assert "no such symbol" in outcome.output

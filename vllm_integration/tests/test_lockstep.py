@@ -9,7 +9,7 @@ import pytest
 from conformance.history_json import read
 from conformance.ledger import LedgerError
 from conformance.lockstep_ledger import load
-from vllm_integration.cli import LOCKSTEP_LEDGER
+from vllm_integration.commands.lockstep import LEDGER
 from vllm_integration.gate import Verdict
 from vllm_integration.lockstep import policies_of
 from vllm_integration.targets import Target, TargetError
@@ -94,10 +94,10 @@ def test_a_broken_release_is_caught(
 
 
 def test_the_ledger_can_be_read() -> None:
-    entries = load(LOCKSTEP_LEDGER)
+    entries = load(LEDGER)
     assert len(entries) == len({(entry.signature, str(entry.releases)) for entry in entries})
-    files = {path.name for path in LOCKSTEP_LEDGER.parent.glob("*.json")}
-    named = LOCKSTEP_LEDGER.read_text()
+    files = {path.name for path in LEDGER.parent.glob("*.json")}
+    named = LEDGER.read_text()
     assert {name for name in files if name in named} == files
 
 

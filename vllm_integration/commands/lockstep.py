@@ -1,0 +1,79 @@
+"""``hitproof lockstep``."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from conformance.lockstep_ledger import load
+from vllm_integration.commands.options import (
+    MEMORY,
+    PACKAGE,
+    PYTHON,
+    Format,
+    Ledger,
+    Memory,
+    Output,
+    Python,
+    TargetName,
+    Timeout,
+    Verbose,
+    in_bytes,
+)
+from vllm_integration.commands.running import announce, failures, progress, show
+from vllm_integration.driver import find_python
+from vllm_integration.lockstep import run
+from vllm_integration.lockstep_rendering import lockstep_json, print_lockstep
+from vllm_integration.targets import resolve
+
+LEDGER = PACKAGE / "known" / "lockstep.toml"
+
+
+def lockstep(
+    target: TargetName,
+    histories: Annotated[
+        int, typer.Option("--histories", min=1, help="How many histories are played.")
+    ] = 200,
+    seed: Annotated[str, typer.Option("--seed", help="Equal seeds give equal histories.")] = "1",
+    shrink_budget: Annotated[
+        int,
+        typer.Option(
+            "--shrink-budget", min=0, help="Histories that are tried to shrink one finding."
+        ),
+    ] = 2_000,
+    output: Output = Format.TEXT,
+    python: Python = PYTHON,
+    ledger: Ledger = LEDGER,
+    timeout: Timeout = 120.0,
+    memory: Memory = MEMORY,
+    verbose: Verbose = False,
+) -> None:
+    """Play generated histories on vLLM's real manager and on the reference, step by step.
+
+    Whatever can be seen of the two must agree after every call, except where the target breaks
+    a claim of the spec.
+    """
+    started = time.monotonic()
+    with failures(output):
+        entries = load(ledger)
+        interpreter = find_python(python)
+        resolved = resolve(target, announce=announce)
+        with progress(f"playing vLLM {resolved.name}") as done:
+            report = run(
+                resolved,
+                entries,
+                histories=histories,
+                seed=seed,
+                shrink_budget=shrink_budget,
+                python=interpreter,
+                timeout=timeout,
+                memory=in_bytes(memory),
+                progress=done,
+            )
+    report.seconds = time.monotonic() - started
+    show(
+        output,
+        lambda: lockstep_json(report),
+        lambda console: print_lockstep(report, console, verbose),
+    )
+    raise typer.Exit(int(report.verdict))

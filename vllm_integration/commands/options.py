@@ -1,0 +1,60 @@
+"""Arguments and options that commands share, as types for Typer."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+PACKAGE = Path(__file__).resolve().parent.parent
+EXIT_CODES = """\
+Exit codes: 0 conforms (known divergences of the ledger apart); 1 diverges: a finding that is
+not in the ledger, or a ledger entry that no longer reproduces; 2 usage or environment: bad
+arguments, no such target, a target that does not import; 3 inconclusive: a time-out, a limit, a
+claim that could not be checked; 4 internal error: hitproof is wrong."""
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Output = Annotated[Format, typer.Option("--format", help="Text for people, JSON for programs.")]
+TargetName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="A release such as 0.33.0 (fetched once from the package index), a path to a "
+        "checkout, or 'installed'.",
+    ),
+]
+Python = Annotated[
+    str,
+    typer.Option(
+        "--python",
+        envvar="HITPROOF_PYTHON",
+        help="Interpreter that has what vLLM imports. [default: the one that runs hitproof]",
+        show_default=False,
+    ),
+]
+PYTHON = sys.executable
+Ledger = Annotated[
+    Path,
+    typer.Option("--ledger", help="What is known. [default: hitproof's own]", show_default=False),
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", min=0.1, help="Seconds that the target may take to answer.")
+]
+Memory = Annotated[float, typer.Option("--memory", min=1.0, help="GiB that the target may map.")]
+MEMORY = 16.0
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show also what is as it should be, or known.")
+]
+
+
+def in_bytes(memory: float) -> int:
+    """GiB as bytes."""
+    return int(memory * 2**30)

@@ -1,0 +1,53 @@
+"""``hitproof policies``."""
+
+from typing import Annotated
+
+import typer
+
+from vllm_integration import rendering
+from vllm_integration.commands.options import (
+    MEMORY,
+    PYTHON,
+    Format,
+    Memory,
+    Output,
+    Python,
+    Timeout,
+    in_bytes,
+)
+from vllm_integration.commands.running import announce, failures, show
+from vllm_integration.driver import find_python
+from vllm_integration.gate import Verdict
+from vllm_integration.policies import standings
+from vllm_integration.targets import resolve
+
+
+def policies(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="Also find out how this release, checkout or 'installed' vLLM behaves.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Output = Format.TEXT,
+    python: Python = PYTHON,
+    timeout: Timeout = 60.0,
+    memory: Memory = MEMORY,
+) -> None:
+    """Show the policies that vLLM releases differ in, and which release has which.
+
+    With a target the exit code is 1 when it does not behave as its release should.
+    """
+    with failures(output):
+        resolved = None if target is None else resolve(target, announce=announce)
+        found = standings(
+            resolved, python=find_python(python), timeout=timeout, memory=in_bytes(memory)
+        )
+    show(
+        output,
+        lambda: rendering.policies_json(found),
+        lambda console: rendering.print_policies(found, console),
+    )
+    agrees = all(standing.agrees for standing in found)
+    raise typer.Exit(int(Verdict.CONFORMS if agrees else Verdict.DIVERGES))

@@ -1,0 +1,71 @@
+"""``hitproof prove``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proofs.prover import DEFAULTS, chosen, prove_in_subprocess
+from proofs.second_solver import Opinion, write
+from spec.claims import Status
+from vllm_integration import rendering
+from vllm_integration.commands.options import Format, Output
+from vllm_integration.commands.running import fail, failures, show
+from vllm_integration.gate import Verdict
+
+
+def prove(
+    claim: Annotated[
+        list[str] | None, typer.Argument(help="Claims to prove; all of them by default.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Seconds that all proofs may take.")
+    ] = 300.0,
+    output: Output = Format.TEXT,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show every obligation.")
+    ] = False,
+    smt2: Annotated[
+        Path | None,
+        typer.Option(
+            "--smt2",
+            metavar="DIR",
+            help="Also write each obligation and each of its mutants there as an SMT-LIB 2 file, "
+            "with the expected answer.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Prove the spec's theorems, for all block sizes, windows, alignments and positions.
+
+    Z3 proves them; where cvc5 is installed it is asked, too.
+    """
+    with failures(output):
+        try:
+            theorems = chosen(claim or None)
+        except ValueError as unknown:
+            fail(Verdict.USAGE, str(unknown), output)
+        try:
+            if smt2 is not None:
+                write(smt2, theorems, DEFAULTS.bound)
+        except OSError as error:
+            fail(Verdict.USAGE, f"cannot write the SMT-LIB files: {error}", output)
+        results = prove_in_subprocess(claim or None, timeout_seconds=timeout)
+    show(
+        output,
+        lambda: rendering.proofs_json(results),
+        lambda console: rendering.print_proofs(results, console, verbose),
+    )
+    disputed = [r.obligation for r in results if r.second_opinion is Opinion.DISAGREES]
+    if disputed:
+        typer.echo(
+            "hitproof: hitproof is wrong, please report it: Z3 and cvc5 disagree on "
+            + ", ".join(disputed),
+            err=True,
+        )
+        raise typer.Exit(int(Verdict.INTERNAL))
+    statuses = {result.status for result in results}
+    if Status.REFUTED in statuses:
+        raise typer.Exit(int(Verdict.DIVERGES))
+    if statuses != {Status.PROVED}:
+        raise typer.Exit(int(Verdict.INCONCLUSIVE))
