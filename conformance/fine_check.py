@@ -15,7 +15,7 @@ from conformance.exploration import ExplorationError, Space, SymbolicBlock, repl
 from conformance.findings import Evidence, Signature
 from conformance.outcomes import Case, CheckResult, finished
 from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Subject
-from spec.claims import Divergence, Status
+from spec.claims import Divergence
 from spec.fine import FINE_KINDS, at_hash_units, is_held
 from spec.groups import GroupKind
 from spec.hits import longest_valid_hit, valid_hit
@@ -42,13 +42,6 @@ def check_fine(subject: Subject, configuration: Configuration) -> CheckResult:
         replace(configuration, hash_block_size=size // units, num_blocks=blocks, members=1)
         for units, blocks in scales
     ]
-    try:
-        older = subject.fine_lookup(subjects[0]) is None
-    except CannotJudge as reason:
-        return CheckResult({_CLAIM: Status.INCONCLUSIVE}, (), 0, 0, str(reason))
-    if older:
-        detail = "the target is older than fine-grained hits"
-        return CheckResult({_CLAIM: Status.NOT_APPLICABLE}, (), 0, 0, detail)
     return finished((_CLAIM,), partial(_cases, subject, subjects))
 
 
@@ -57,7 +50,7 @@ def _cases(subject: Subject, configurations: list[Configuration]) -> Iterator[Ca
         lookup = subject.fine_lookup(configuration)
         unit = configuration.hash_block_size
         count = configuration.num_blocks * configuration.group.block_size // unit
-        if lookup is None or [len(keys) for keys in lookup.keys] != [count]:
+        if [len(keys) for keys in lookup.keys] != [count]:
             raise CannotJudge(f"fine-grained lookup has no key for each of {count} hash blocks")
         states = [frozenset(s) for n in range(count + 1) for s in combinations(range(count), n)]
         for max_length in (*range(0, (count + 1) * unit, unit), count * unit - 1):

@@ -20,7 +20,7 @@ from conformance.findings import Evidence, Signature, smallest
 from conformance.layouts import Layout, is_possible, without_flags
 from conformance.outcomes import Case, CheckResult, finished
 from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Predates, Subject
-from spec.claims import Divergence
+from spec.claims import Divergence, Status
 from spec.hits import longest_valid_hit, required_run, within_reach
 from spec.in_turn import longest_joint_hit, takes_one_turn
 from spec.policies import EagleGroups
@@ -46,11 +46,16 @@ def check_common_hit(subject: Subject, layout: Layout) -> CheckResult:
     that have no such request are not. Where all groups drop a block, flags mean nothing, and a
     layout that is not possible without them settles nothing.
     """
-    if layout.use_eagle and subject.eagle_groups is EagleGroups.ALL:
+    claims = (_COMMON_VALID, _COMMON_LONGEST)
+    try:
+        all_drop = layout.use_eagle and subject.eagle_groups is EagleGroups.ALL
+    except CannotJudge as reason:
+        return CheckResult(dict.fromkeys(claims, Status.INCONCLUSIVE), (), 0, 0, str(reason))
+    if all_drop:
         layout = without_flags(layout)
         if not is_possible(layout):
             return CheckResult({}, (), 0, 0)
-    return finished((_COMMON_VALID, _COMMON_LONGEST), partial(_cases, subject, layout))
+    return finished(claims, partial(_cases, subject, layout))
 
 
 def space_of(

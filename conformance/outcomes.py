@@ -44,9 +44,9 @@ def finished(claims: tuple[str, ...], cases: Callable[[], Iterator[Case]]) -> Ch
     detail = ""
     try:
         done.extend(cases())
-    except Predates as reason:
-        return CheckResult(dict.fromkeys(claims, Status.NOT_APPLICABLE), (), 0, 0, str(reason))
-    except (CannotJudge, BudgetExceeded) as reason:
+    except (CannotJudge, Predates, BudgetExceeded) as reason:
+        if isinstance(reason, Predates) and not done:
+            return CheckResult(dict.fromkeys(claims, Status.NOT_APPLICABLE), (), 0, 0, str(reason))
         detail = str(reason)
     evidence = smallest(item for case in done for item in case.evidence)
     if any(case.coarse and case.evidence for case in done):

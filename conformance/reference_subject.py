@@ -108,9 +108,7 @@ class ReferenceSubject:
     eagle_groups = EagleGroups.FLAGGED
     lookahead_horizon = LookaheadHorizon.HASHED
 
-    def retained(
-        self, configuration: Configuration, num_tokens: int, interval: int
-    ) -> list[bool] | None:
+    def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:
         """The spec's retained mask, on the blocks of runs that the prompt completes."""
         shape, size = configuration.shape, configuration.group.block_size
         replays = configuration.replays(num_tokens, self.lookahead_horizon)
@@ -126,7 +124,7 @@ class ReferenceSubject:
 
     def block_hashes(
         self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
-    ) -> list[bytes] | None:
+    ) -> list[bytes]:
         """Stand-ins for hashes: all that each vouches for, spelt out."""
         del hash_block_size
         blocks = (len(prompt.tokens) - hash_lookahead) // block_size

@@ -11,7 +11,7 @@ from conformance.configurations import Configuration
 from conformance.findings import ROLES, Evidence, Signature, block_role
 from conformance.outcomes import Case, CheckResult, finished
 from conformance.subjects import CannotJudge, Subject
-from spec.claims import Divergence, Status
+from spec.claims import Divergence
 from spec.hits import in_required_run, required_run
 from spec.mask import next_boundary
 from spec.retention import (
@@ -34,14 +34,6 @@ def check_retention(subject: Subject, configuration: Configuration) -> CheckResu
     if configuration.group.kind not in SPARSE_KINDS:
         return CheckResult({}, (), 0, 0)
     claims = (_REPLAYS, _SIBLINGS, _ONLY)
-    try:
-        older = subject.retained(configuration, configuration.alignment, 0) is None
-    except CannotJudge as reason:
-        statuses = dict.fromkeys(claims, Status.INCONCLUSIVE)
-        return CheckResult(statuses, (), 0, 0, str(reason))
-    if older:
-        statuses = dict.fromkeys(claims, Status.NOT_APPLICABLE)
-        return CheckResult(statuses, (), 0, 0, "the target does not thin out this kind")
     return finished(claims, partial(_cases, subject, configuration))
 
 

@@ -13,7 +13,7 @@ from conformance.configurations import Configuration
 from conformance.findings import Evidence, Signature, smallest
 from conformance.outcomes import Case, CheckResult, finished
 from conformance.pool_check import is_judged_once
-from conformance.subjects import CannotJudge, Prompt, Subject
+from conformance.subjects import CannotJudge, Predates, Prompt, Subject
 from spec.claims import Divergence
 from spec.sharing import vouched_tokens
 
@@ -39,10 +39,14 @@ def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
         told_apart: dict[tuple[int, Prompt], tuple[bytes, Prompt]] = {}
         owners: dict[tuple[int, bytes], tuple[Prompt, Prompt]] = {}
         prompts = list(_prompts(_BLOCKS * block_size + lookahead))
+        try:
+            hashes(prompts[0])
+        except Predates:
+            if lookahead:
+                continue  # a subject without hashes that look ahead
+            raise
         for prompt in prompts:
             found = hashes(prompt)
-            if found is None:
-                break  # a subject without hashes that look ahead
             for block, block_hash in enumerate(found):
                 agreed = vouched_tokens(block, block_size, lookahead)
                 content = Prompt(prompt.tokens[:agreed], prompt.salt, prompt.adapter)
@@ -53,15 +57,12 @@ def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
                     if [hashes(p) == hashes(p) for p in pair] != [True, True]:
                         raise CannotJudge("a prompt does not have the same hashes when asked again")
                     evidence.append(_evidence(configuration, pair, block, agreed, lookahead))
-        else:
-            yield Case(len(prompts), len(prompts), list(smallest(evidence).values()))
+        yield Case(len(prompts), len(prompts), list(smallest(evidence).values()))
 
 
-def _hashes(
-    subject: Subject, prompt: Prompt, block_size: int, lookahead: int
-) -> list[bytes] | None:
+def _hashes(subject: Subject, prompt: Prompt, block_size: int, lookahead: int) -> list[bytes]:
     hashes = subject.block_hashes(prompt, 1, block_size, lookahead)
-    if (hashes is None and not lookahead) or (hashes is not None and len(hashes) != _BLOCKS):
+    if len(hashes) != _BLOCKS:
         raise CannotJudge(f"not all of the {_BLOCKS} blocks of a prompt have a hash")
     return hashes
 

@@ -126,14 +126,14 @@ class Prompt:
 
 
 class Subject(Protocol):
-    """What is judged. All methods raise `CannotJudge` when an entry point is missing."""
+    """What is judged.
+
+    All methods raise `CannotJudge` when an entry point is missing or a probe of a policy crashes,
+    and `Predates` when the subject's release is older than what is asked for.
+    """
 
     def lookup(self, judged: Configuration | Layout) -> Lookup:
-        """The lookup of one group by its manager, or of several by the coordinator.
-
-        Raises `Predates` when the subject's release has no groups that opt out of prefix caching
-        and the layout has one.
-        """
+        """The lookup of one group by its manager, or of several by the coordinator."""
 
     def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
         """Which blocks the producer registers for one request of ``num_blocks`` blocks.
@@ -150,21 +150,17 @@ class Subject(Protocol):
     def lookahead_horizon(self) -> LookaheadHorizon:
         """How far past the cap the lookup over several groups peeks."""
 
-    def retained(
-        self, configuration: Configuration, num_tokens: int, interval: int
-    ) -> list[bool] | None:
+    def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:
         """Which full blocks the producer registers for a prompt of ``num_tokens`` tokens.
 
         The group stands beside a full-attention group whose block size is the alignment, under
-        a retention ``interval`` in tokens, 0 for the latest boundary only. None: the subject
-        does not thin out groups of this kind.
+        a retention ``interval`` in tokens, 0 for the latest boundary only.
         """
 
-    def fine_lookup(self, configuration: Configuration) -> Lookup | None:
+    def fine_lookup(self, configuration: Configuration) -> Lookup:
         """The lookup of the configuration's group, asked for hits that end on any hash block.
 
-        ``keys`` has the key of the prefix that ends with each hash block of the request. None: the
-        subject is older than fine-grained hits.
+        ``keys`` has the key of the prefix that ends with each hash block of the request.
         """
 
     def hits(
@@ -172,12 +168,12 @@ class Subject(Protocol):
         configuration: Configuration,
         prompts: Sequence[Sequence[int]],
         interval: int | None,
-    ) -> list[int] | None:
+    ) -> list[int]:
         """The hit of each prompt (its token ids), in tokens, when they come in this order.
 
         Each is looked up, computed and freed; chunks end on boundaries, and nothing is evicted.
         The groups are the configuration's `layout`; ``interval`` as in `retained`, or None for
-        dense retention. None: the subject does not keep junctions.
+        dense retention.
         """
 
     def pool(self, num_blocks: int) -> Pool:
@@ -185,11 +181,11 @@ class Subject(Protocol):
 
     def block_hashes(
         self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
-    ) -> list[bytes] | None:
+    ) -> list[bytes]:
         """The hash of each full block of a prompt, for a group of ``block_size`` tokens a block.
 
         Hashes are computed for ``hash_block_size`` tokens each and cover ``hash_lookahead``
-        tokens past their block. None: the subject has no such hashes.
+        tokens past their block.
         """
 
     def source(self, entry: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from conformance.configurations import Configuration
 from conformance.layouts import Layout
@@ -23,7 +23,7 @@ from spec.retention import SPARSE_KINDS, LookaheadHorizon
 from vllm_integration.blocks import BlockHashes, VllmPool, VllmPools
 from vllm_integration.groups import NAMES, kv_cache_config, kv_cache_spec
 from vllm_integration.history import History
-from vllm_integration.inspection import arguments, attribute, call
+from vllm_integration.inspection import arguments, attribute, call, probed
 from vllm_integration.producer import Producer
 
 _MASKS = ("reachable_block_mask", "_cache_block_mask")
@@ -63,7 +63,8 @@ class VllmCommonLookup:
 
     def __init__(self, coordinator: Any, hashes: list[bytes], keys: Sequence[Sequence[bytes]]):
         self.keys = keys
-        self._coordinator = coordinator
+        self._owners = (coordinator, *coordinator.single_type_managers)
+        self._find = attribute(coordinator, "find_longest_cache_hit")
         self._hashes = hashes
         managers = coordinator.single_type_managers
         specs = [group.kv_cache_spec for group in coordinator.kv_cache_config.kv_cache_groups]
@@ -72,10 +73,10 @@ class VllmCommonLookup:
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subjects.Lookup`."""
-        for owner in (self._coordinator, *self._coordinator.single_type_managers):
+        for owner in self._owners:
             owner.block_pool = pool
         hashed = self._hashes[: (max_length + 1) // self._hash_block_size]
-        returned = self._coordinator.find_longest_cache_hit(hashed, max_length)
+        returned = self._find(hashed, max_length)
         match returned:
             case (tuple() as tables, int() as hit_length, *_):
                 return LookupAnswer(hit_length, tables)
@@ -120,11 +121,10 @@ class VllmSubject:
         keys = [view[i] for i in range(judged.num_blocks)]
         return self._group_lookup(judged, judged.alignment, hashes, view, keys)
 
-    def fine_lookup(self, configuration: Configuration) -> VllmLookup | None:
+    def fine_lookup(self, configuration: Configuration) -> VllmLookup:
         """The same function, asked for hits that end on any hash block."""
         if self.hit_granularity is HitGranularity.ALIGNED:
-            self._refuse_unless_older("fine-grained hits")
-            return None
+            self._lacks("fine-grained hits")
         return self._fine_lookup(configuration)
 
     def _common_lookup(self, layout: Layout) -> VllmCommonLookup:
@@ -210,20 +210,21 @@ class VllmSubject:
     @cached_property
     def lookahead_horizon(self) -> LookaheadHorizon:
         """See `Producer.lookahead_horizon`."""
-        return self._producer.lookahead_horizon()
+        return probed("lookahead horizon", self._producer.lookahead_horizon)
 
     @cached_property
     def hit_granularity(self) -> HitGranularity:
         """Enter a Mamba block under the hash of its first half, and see what is hit."""
         states = Configuration(1, 1, 4, Group(GroupKind.MAMBA, 4), hash_block_size=2)
         lookup = self._fine_lookup(states)
-        hit = lookup(_HalfABlock(lookup.keys[0][0]), 4).hit_length
-        return HitGranularity.FINE if hit == 2 else HitGranularity.ALIGNED
+        pool = _HalfABlock(lookup.keys[0][0])
+        answer = probed("hit granularity", lambda: lookup(pool, 4))
+        return HitGranularity.FINE if answer.hit_length == 2 else HitGranularity.ALIGNED
 
     @cached_property
     def eagle_groups(self) -> EagleGroups:
         """See `Producer.all_groups_drop`."""
-        drops = self._producer.all_groups_drop()
+        drops = probed("set of groups with EAGLE", self._producer.all_groups_drop)
         return EagleGroups.ALL if drops else EagleGroups.FLAGGED
 
     def policies(self) -> dict[str, str]:
@@ -242,13 +243,10 @@ class VllmSubject:
             "default_retention": _default_retention(),
         }
 
-    def retained(
-        self, configuration: Configuration, num_tokens: int, interval: int
-    ) -> list[bool] | None:
+    def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:
         """Run the real coordinator's ``cache_blocks`` under a retention interval."""
         if not self._thins_out(configuration.group.kind):
-            self._refuse_unless_older(_retention_of(configuration.group.kind))
-            return None
+            self._lacks(_retention_of(configuration.group.kind))
         return self._producer.registered(configuration, num_tokens, interval)
 
     def hits(
@@ -256,20 +254,19 @@ class VllmSubject:
         configuration: Configuration,
         prompts: Sequence[Sequence[int]],
         interval: int | None,
-    ) -> list[int] | None:
+    ) -> list[int]:
         """Serve the prompts with the real ``KVCacheManager``."""
         if not self._thins_out(configuration.group.kind):
-            self._refuse_unless_older(_retention_of(configuration.group.kind))
-            return None
+            self._lacks(_retention_of(configuration.group.kind))
         if not self._history.notes_junctions():
-            self._refuse_unless_older("junctions")
-            return None
+            self._lacks("junctions")
         return self._history.hits(configuration, prompts, interval)
 
-    def _refuse_unless_older(self, feature: str) -> None:
-        """Accept that the target lacks the feature, if its release is older than that."""
-        if feature not in self._predates:
-            raise CannotJudge(f"{feature} cannot be found in a target that should have it")
+    def _lacks(self, feature: str) -> NoReturn:
+        """The target lacks the feature, which is right if its release is older than that."""
+        if feature in self._predates:
+            raise Predates(f"the target is older than {feature}")
+        raise CannotJudge(f"{feature} cannot be found in a target that should have it")
 
     def _thins_out(self, kind: GroupKind) -> bool:
         """Whether the manager of the kind has a mask that takes a retention interval.
@@ -281,7 +278,7 @@ class VllmSubject:
         if "retention_interval" not in inspect.signature(cache_blocks).parameters:
             if "retention" in self._predates:
                 return False
-            raise CannotJudge("cache_blocks takes no retention_interval; retention cannot be found")
+            self._lacks("retention")
         return _MASKS[0] in vars(self._manager_class(kind))
 
     def pool(self, num_blocks: int) -> VllmPool:
@@ -290,8 +287,10 @@ class VllmSubject:
 
     def block_hashes(
         self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
-    ) -> list[bytes] | None:
+    ) -> list[bytes]:
         """The hashes of a real ``Request``, through the view that groups look at them."""
+        if hash_lookahead and not self._block_hashes.can_look_ahead():
+            self._lacks("hashes that look ahead")
         return self._block_hashes(prompt, hash_block_size, block_size, hash_lookahead)
 
     def source(self, entry: str) -> str:
@@ -326,7 +325,7 @@ class VllmSubject:
 
     def _spec(self, group: Group) -> Any:
         if not group.prefix_cacheable and "opting out" in self._predates:
-            raise Predates("groups cannot opt out of prefix caching in this release")
+            self._lacks("opting out")
         return kv_cache_spec(self._specs, group)
 
     def _configured(

@@ -152,6 +152,9 @@ class VllmPool:
         return [self._pool.blocks[number] for number in numbers]
 
 
+_HASH_LOOKAHEAD = "num_hash_lookahead_tokens"
+
+
 class BlockHashes:
     """The hashes that a real request has of its blocks, computed by vLLM's SHA-256.
 
@@ -161,19 +164,17 @@ class BlockHashes:
     def __init__(self, utils: ModuleType, new_request: Callable[..., Any]) -> None:
         self._utils = utils
         self._new_request = new_request
-        self._hashers: dict[tuple[int, int], Callable[[Any], list[bytes]] | None] = {}
+        self._hashers: dict[tuple[int, int], Callable[[Any], list[bytes]]] = {}
 
     def __call__(
         self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
-    ) -> list[bytes] | None:
+    ) -> list[bytes]:
         """See `conformance.subjects.Subject.block_hashes`."""
         if (hash_block_size, hash_lookahead) not in self._hashers:
             self._hashers[hash_block_size, hash_lookahead] = self._hasher(
                 hash_block_size, hash_lookahead
             )
         hasher = self._hashers[hash_block_size, hash_lookahead]
-        if hasher is None:
-            return None
         request = self._new_request(
             prompt_token_ids=list(prompt.tokens),
             cache_salt=prompt.salt or None,
@@ -186,17 +187,20 @@ class BlockHashes:
             hashes = view(hashes, hash_block_size, block_size)
         return [bytes(hashes[block]) for block in range(len(hashes))]
 
-    def _hasher(self, size: int, lookahead: int) -> Callable[[Any], list[bytes]] | None:
+    def can_look_ahead(self) -> bool:
+        """Whether a hash can cover tokens past its block."""
+        make = attribute(self._utils, "get_request_block_hasher")
+        return _HASH_LOOKAHEAD in inspect.signature(make).parameters
+
+    def _hasher(self, size: int, lookahead: int) -> Callable[[Any], list[bytes]]:
         from vllm.utils.hashing import sha256
 
         make = attribute(self._utils, "get_request_block_hasher")
-        if lookahead and "num_hash_lookahead_tokens" not in inspect.signature(make).parameters:
-            return None
         values = {
             "hash_block_size": size,
             "block_size": size,
             "caching_hash_fn": sha256,
-            "num_hash_lookahead_tokens": lookahead,
+            _HASH_LOOKAHEAD: lookahead,
         }
         attribute(self._utils, "init_none_hash")(sha256)
         hasher: Callable[[Any], list[bytes]] = call(make, values, "get_request_block_hasher")

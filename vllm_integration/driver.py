@@ -24,6 +24,7 @@ _FIRST_WITH = {
     "junctions": Version("0.26.dev0"),
     "fine-grained hits": Version("0.26.dev0"),
     "opting out": Version("0.29.dev0"),
+    "hashes that look ahead": Version("0.33.dev0"),
 }
 """The first releases that can have what older ones lack, by its name."""
 _OURS = ("spec", "reference", "conformance", "vllm_integration")

@@ -46,7 +46,7 @@ class History:
     def _serve(self, manager: Any, configuration: Configuration, prompt: Sequence[int]) -> int:
         unit, align = configuration.hash_block_size, configuration.alignment
         request = self._request_of(prompt, prefix_hashes(prompt, unit))
-        found, hit, *junction = manager.get_computed_blocks(request)
+        found, hit, *junction = attribute(manager, "get_computed_blocks")(request)
         if junction:
             setattr(request, _JUNCTION, junction[0])
         computed, first = hit, True
@@ -55,7 +55,8 @@ class History:
                 manager.new_step_starts()
             end = min((computed // align + 1) * align, len(prompt))
             adopted = {"num_new_computed_tokens": hit, "new_computed_blocks": found}
-            slots = manager.allocate_slots(request, end - computed, **(adopted if first else {}))
+            allocate_slots = attribute(manager, "allocate_slots")
+            slots = allocate_slots(request, end - computed, **(adopted if first else {}))
             if slots is None:
                 raise CannotJudge("allocate_slots finds no free blocks in a pool that has them")
             request.num_computed_tokens = computed = end

@@ -3,10 +3,11 @@
 import inspect
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
-from conformance.subjects import CannotJudge
+from conformance.subjects import CannotJudge, Predates
 
+T = TypeVar("T")
 _signature = lru_cache(maxsize=None)(inspect.signature)
 
 
@@ -39,6 +40,18 @@ def arguments(
         )
     any_keyword = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     return {name: v for name, v in values.items() if any_keyword or name in parameters}
+
+
+def probed(policy: str, behaviour: Callable[[], T]) -> T:
+    """How the target behaves; what it raises meanwhile leaves the policy unknown."""
+    try:
+        return behaviour()
+    except (CannotJudge, Predates):
+        raise
+    except Exception as crash:
+        raise CannotJudge(
+            f"the {policy} cannot be told, since the target raises {crash!r:.200}"
+        ) from crash
 
 
 def call(function: Callable[..., Any], values: dict[str, Any], where: str) -> Any:

@@ -65,7 +65,8 @@ class Producer:
         coordinator = self.coordinator(_beside_full(configuration, extended), None)
         request = self._cached(coordinator, configuration, extended)
         hashes = request.block_hashes[: num_tokens // size]
-        return int(coordinator.find_longest_cache_hit(hashes, num_tokens - 1)[1])
+        find = attribute(coordinator, "find_longest_cache_hit")
+        return int(find(hashes, num_tokens - 1)[1])
 
     def _cached(self, coordinator: Any, configuration: Configuration, num_tokens: int) -> Any:
         """A request whose prompt was computed, Mamba block by block and else in one go.

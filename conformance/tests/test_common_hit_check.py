@@ -21,7 +21,7 @@ from conformance.layouts import (
 from conformance.lookup_check import check_common_hit, space_of
 from conformance.reference_subject import ReferenceCommonLookup, ReferenceSubject
 from conformance.shrinking import shrink
-from conformance.subjects import Lookup, LookupAnswer, Predates
+from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Predates
 from reference.lookup import find_longest_cache_hit
 from spec.claims import CLAIMS, Divergence, Status
 from spec.groups import Group, GroupKind
@@ -375,6 +375,17 @@ def test_a_subject_older_than_opting_out_is_not_judged_on_it() -> None:
     layout = Layout((Group(FULL, 1), replace(sliding(2), prefix_cacheable=False)), 4, False, 1)
     result = check_common_hit(Old(), layout)
     assert set(result.statuses.values()) == {Status.NOT_APPLICABLE}
+    assert result.detail
+
+
+def test_a_policy_that_cannot_be_told_leaves_its_layouts_unsettled() -> None:
+    class Crashing(ReferenceSubject):
+        @property
+        def eagle_groups(self) -> EagleGroups:  # type: ignore[override]
+            raise CannotJudge("the set of groups with EAGLE cannot be told")
+
+    result = check_common_hit(Crashing(), Layout((Group(FULL, 1), sliding(3)), 4, True, 1))
+    assert set(result.statuses.values()) == {Status.INCONCLUSIVE}
     assert result.detail
 
 

@@ -9,7 +9,7 @@ from conformance.findings import finding, smallest
 from conformance.fine_check import check_fine
 from conformance.reference_subject import ReferenceFineLookup, ReferenceSubject
 from conformance.shrinking import shrink
-from conformance.subjects import CannotJudge, LookupAnswer
+from conformance.subjects import CannotJudge, LookupAnswer, Predates
 from spec.claims import Divergence, Status
 from spec.fine import FINE_KINDS
 from spec.groups import GroupKind
@@ -120,7 +120,7 @@ def test_a_finding_shrinks_and_shows_hash_blocks() -> None:
     ("answer", "status"),
     [
         (CannotJudge("the lookup cannot be found"), Status.INCONCLUSIVE),
-        (None, Status.NOT_APPLICABLE),
+        (Predates("the target is older"), Status.NOT_APPLICABLE),
         (ReferenceFineLookup(single_group(FULL, 4, 1, None, False, 1)), Status.INCONCLUSIVE),
     ],
 )

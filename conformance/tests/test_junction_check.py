@@ -11,7 +11,7 @@ from conformance.junction_check import check_junctions
 from conformance.reference_history import ReferenceHistory
 from conformance.reference_subject import ReferenceSubject
 from conformance.shrinking import shrink
-from conformance.subjects import CannotJudge
+from conformance.subjects import CannotJudge, Predates
 from spec.claims import Divergence, Status
 from spec.groups import GroupKind
 from spec.retention import SPARSE_KINDS, LookaheadHorizon
@@ -79,7 +79,7 @@ def test_a_finding_shrinks_and_tells_the_story() -> None:
     ("answer", "status"),
     [
         (CannotJudge("there is no manager"), Status.INCONCLUSIVE),
-        (None, Status.NOT_APPLICABLE),
+        (Predates("the target is older"), Status.NOT_APPLICABLE),
         ([0], Status.INCONCLUSIVE),
         ([0, 0, 0], Status.INCONCLUSIVE),
         (KeyError("a fault"), Status.REFUTED),
@@ -89,7 +89,7 @@ def test_what_cannot_be_judged_and_what_crashes(answer: Any, status: Status) -> 
     class Subject(ReferenceSubject):
         def hits(self, _: Any, prompts: Any, __: Any) -> Any:
             crashes = isinstance(answer, KeyError) and len(prompts) > 1
-            if crashes or isinstance(answer, CannotJudge):
+            if crashes or isinstance(answer, (CannotJudge, Predates)):
                 raise answer
             return answer
 

@@ -10,7 +10,7 @@ from conformance.findings import finding, smallest
 from conformance.reference_subject import ReferenceSubject
 from conformance.retention_check import check_retention
 from conformance.shrinking import shrink
-from conformance.subjects import CannotJudge
+from conformance.subjects import CannotJudge, Predates
 from spec.claims import Status
 from spec.groups import GroupKind
 from spec.retention import SPARSE_KINDS, LookaheadHorizon
@@ -98,7 +98,7 @@ def test_a_peek_past_the_cap_is_a_policy() -> None:
     ("answer", "status"),
     [
         (CannotJudge("retention cannot be found"), Status.INCONCLUSIVE),
-        (None, Status.NOT_APPLICABLE),
+        (Predates("the target is older"), Status.NOT_APPLICABLE),
         ([], Status.INCONCLUSIVE),
     ],
 )

@@ -16,7 +16,16 @@ from vllm_integration.targets import resolve
 
 CORE = "vllm/v1/core/"
 MANAGERS = f"{CORE}single_type_kv_cache_manager.py"
-EDITED = (MANAGERS, f"{CORE}block_pool.py", f"{CORE}kv_cache_utils.py")
+EDITED = tuple(
+    f"{CORE}{module}.py"
+    for module in (
+        "single_type_kv_cache_manager",
+        "kv_cache_coordinator",
+        "kv_cache_manager",
+        "block_pool",
+        "kv_cache_utils",
+    )
+)
 
 Edits = dict[str, str]
 Copy = Callable[[str, Edits], Path]

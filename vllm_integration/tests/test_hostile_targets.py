@@ -121,13 +121,8 @@ def test_a_lookup_that_ends_the_process(broken_copy: Copy) -> None:
     [
         ("0.33.0", "reachable_block_mask", "needed_block_mask", "the mask cannot be found"),
         ("0.22.1", "_cache_block_mask", "_mask", "the mask cannot be found"),
-        (
-            "0.33.0",
-            "def find_longest_cache_hit(",
-            "def find_the_hit(",
-            "has no find_longest_cache_hit",
-        ),
-        ("0.33.0", "alignment_tokens: int,\n", "hit_grid: int,\n", "requires hit_grid"),
+        ("0.33.0", "find_longest_cache_hit", "find_the_hit", "has no find_longest_cache_hit"),
+        ("0.33.0", "alignment_tokens", "hit_grid", "requires hit_grid"),
         (
             "0.33.0",
             "class SlidingWindowManager(",
@@ -143,6 +138,16 @@ def test_renamed_entry_points(
     assert code in (2, 3)
     said = [report.get("error", "")] + [o["detail"] for o in report.get("obligations", [])]
     assert any(sentence in text for text in said), set(said)
+
+
+@pytest.mark.release
+def test_an_entry_point_renamed_in_one_place_only(broken_copy: Copy) -> None:
+    """The target's own coordinator still calls it by its old name, and crashes."""
+    header = "@classmethod\n    def {}("
+    edits = {header.format("find_longest_cache_hit"): header.format("find_the_hit")}
+    code, report = check_json("--quick", broken_copy("0.33.0", edits))
+    assert code == 1
+    assert {f["signature"]["divergence"] for f in report["findings"]} == {"crash"}
 
 
 @pytest.mark.release
