@@ -12,14 +12,11 @@ from reference.configuration import KVCacheConfig
 from reference.manager import KVCacheManager
 from reference.policies import VLLM_0_23
 from reference.request import Request
-from spec.groups import Group, GroupKind, alignment
+from spec.groups import Group, alignment
+from vllm_integration.groups import kv_cache_config, kv_cache_spec
 from vllm_integration.inspection import attribute, call
 from vllm_integration.targets import resolve
 
-_SPECS = {
-    GroupKind.FULL_ATTENTION: "FullAttentionSpec",
-    GroupKind.SLIDING_WINDOW: "SlidingWindowSpec",
-}
 _REQUEST_ID = "benchmark"
 
 
@@ -64,20 +61,23 @@ class Vllm:
         """The release's manager, with room for one request."""
         from vllm.sampling_params import SamplingParams
 
-        manager = call(
-            self._manager_class,
-            {
-                "kv_cache_config": self._config(groups, _num_blocks(groups, num_tokens)),
-                "max_model_len": num_tokens,
-                "scheduler_block_size": alignment(groups),
-                "hash_block_size": block_size,
-                "max_num_batched_tokens": num_tokens,
-                "max_in_flight_tokens": num_tokens,
-                "enable_caching": True,
-                "use_eagle": False,
-            },
-            "KVCacheManager",
-        )
+        specs = [(group, kv_cache_spec(self._interface, group)) for group in groups]
+        num_blocks = _num_blocks(groups, num_tokens)
+        with kv_cache_config(self._interface, specs, num_blocks, None) as config:
+            manager = call(
+                self._manager_class,
+                {
+                    "kv_cache_config": config,
+                    "max_model_len": num_tokens,
+                    "scheduler_block_size": alignment(groups),
+                    "hash_block_size": block_size,
+                    "max_num_batched_tokens": num_tokens,
+                    "max_in_flight_tokens": num_tokens,
+                    "enable_caching": True,
+                    "use_eagle": False,
+                },
+                "KVCacheManager",
+            )
         request = call(
             self._request_class,
             {
@@ -92,32 +92,6 @@ class Vllm:
             "Request",
         )
         return Side(manager, request)
-
-    def _config(self, groups: Sequence[Group], num_blocks: int) -> Any:
-        group_class = attribute(self._interface, "KVCacheGroupSpec")
-        laid_out = [
-            group_class(layer_names=[f"layer {number}"], kv_cache_spec=self._spec(group))
-            for number, group in enumerate(groups)
-        ]
-        values = {
-            "num_blocks": num_blocks,
-            "kv_cache_tensors": [],
-            "kv_cache_groups": laid_out,
-        }
-        return call(attribute(self._interface, "KVCacheConfig"), values, "KVCacheConfig")
-
-    def _spec(self, group: Group) -> Any:
-        import torch
-
-        values = {
-            "block_size": group.block_size,
-            "num_kv_heads": 1,
-            "head_size": 1,
-            "dtype": torch.float16,
-            "sliding_window": group.window,
-        }
-        name = _SPECS[group.kind]
-        return call(attribute(self._interface, name), values, name)
 
 
 def _num_blocks(groups: Sequence[Group], num_tokens: int) -> int:

@@ -105,13 +105,22 @@ def _hit_keeps_it(
 ) -> Statement:
     setting, sizes = _setting(at, kind, any_group)
     state, invariant = _any_state(setting)
-    hypotheses = (*sizes, *invariant, ("the scan is not done", at.negation(is_done(state))))
+    count, first = at.integer("run"), scan.asks(state)
+    hypotheses = (
+        *sizes,
+        *invariant,
+        ("the scan is not done", at.negation(is_done(state))),
+        ("one block is cached at least", 1 <= count),
+        ("no more than it has to ask about", count <= state.right - state.left),
+    )
     if answered:
-        hypotheses += (("the block asked about is cached", setting.cached(scan.asks(state))),)
-    after = scan.after_hit(state)
+        run = (first, first + count) if scan.step > 0 else (first + 1 - count, first + 1)
+        hypotheses += (("so many are cached, in turn", at.for_all(*run, setting.cached)),)
+    after = scan.after_hit(state, count)
     fewer = after.right - after.left + slip < state.right - state.left
     same = after.boundary == state.boundary
-    return Statement(hypotheses, setting.invariant(after) & same & fewer)
+    in_turn = scan.asks(after) == first + scan.step * count
+    return Statement(hypotheses, setting.invariant(after) & same & fewer & in_turn)
 
 
 def _miss_keeps_it(
@@ -179,13 +188,13 @@ def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obl
         for name, scan in SCANS.items():
             yield Obligation(
                 f"{name}_scan_goes_on_after_a_cached_block[{kind}]",
-                "The scan keeps its invariant and its candidate when a block is cached, and has "
-                "fewer blocks to ask about.",
+                "The scan keeps its invariant and its candidate when the next blocks that it asks "
+                "about are cached, however many, has fewer to ask about, and goes on in turn.",
                 partial(_hit_keeps_it, **case, scan=scan),
                 (
                     Mutant(
                         "not_cached",
-                        "It does whether or not the block is cached.",
+                        "It does whether or not the blocks are cached.",
                         partial(_hit_keeps_it, **case, scan=scan, answered=False),
                     ),
                     Mutant(

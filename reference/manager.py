@@ -139,6 +139,8 @@ class KVCacheManager:
             self.prefix_cache_stats.record(
                 request.num_tokens, hit.length, request.num_preemptions > 0
             )
+        if hit.length == 0:
+            return self.empty_kv_cache_blocks, 0
         return KVCacheBlocks(hit.blocks), hit.length
 
     def allocate_slots(

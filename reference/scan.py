@@ -31,13 +31,19 @@ class State(NamedTuple):
 
 
 class Scan(Protocol):
-    """The order in which a scan asks."""
+    """The order in which a scan asks.
+
+    Attributes:
+        step: 1 or -1, from one block that it asks about to the next, as long as all are cached.
+    """
+
+    step: int
 
     def asks(self, state: State) -> Term:
         """The block to ask about, one from ``left`` to ``right``."""
 
-    def after_hit(self, state: State) -> State:
-        """The next state when that block is cached."""
+    def after_hit(self, state: State, count: Term = 1) -> State:
+        """The next state when ``count`` blocks are cached, from that one on."""
 
     def after_miss(
         self, group: BlockGeometry, state: State, arithmetic: Arithmetic = INTEGERS
@@ -63,13 +69,15 @@ def hit_found(state: State, arithmetic: Arithmetic = INTEGERS) -> Term:
 class PlainScan:
     """From right to left: asks about up to n blocks of an empty cache of n."""
 
+    step = -1
+
     def asks(self, state: State) -> Term:
         """The last block not asked about."""
         return state.right - 1
 
-    def after_hit(self, state: State) -> State:
-        """One block more on the right is cached."""
-        return State(state.boundary, state.left, state.right - 1)
+    def after_hit(self, state: State, count: Term = 1) -> State:
+        """So many blocks more on the right are cached."""
+        return State(state.boundary, state.left, state.right - count)
 
     def after_miss(
         self, group: BlockGeometry, state: State, arithmetic: Arithmetic = INTEGERS
@@ -86,21 +94,23 @@ class SkippingScan:
     For full attention, whose runs all start at block 0, it goes from left to right once.
     """
 
+    step = 1
+
     def asks(self, state: State) -> Term:
         """The first block not asked about."""
         return state.left
 
-    def after_hit(self, state: State) -> State:
-        """One block more on the left is cached."""
-        return State(state.boundary, state.left + 1, state.right)
+    def after_hit(self, state: State, count: Term = 1) -> State:
+        """So many blocks more on the left are cached."""
+        return State(state.boundary, state.left + count, state.right)
 
     def after_miss(
         self, group: BlockGeometry, state: State, arithmetic: Arithmetic = INTEGERS
     ) -> State:
         """What lies left of the missing block is cached from the start of the old run on."""
-        shorter = _candidate(group, self.asks(state), arithmetic)
         cached_from = arithmetic.maximum(run_start(group, state.boundary, arithmetic), 0)
-        return State(shorter.boundary, shorter.left, arithmetic.minimum(shorter.right, cached_from))
+        boundary, left, right = _candidate(group, self.asks(state), arithmetic)
+        return State(boundary, left, arithmetic.minimum(right, cached_from))
 
 
 def _candidate(group: BlockGeometry, end: Term, arithmetic: Arithmetic) -> State:

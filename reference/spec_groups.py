@@ -1,7 +1,6 @@
 """Lookup over all groups of a model: groups that are equal are looked up together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from reference.free_queue import KVCacheBlock
@@ -10,6 +9,7 @@ from reference.joint import find_longest_common_hit
 from reference.lookup import find_longest_cache_hit
 from reference.pool import BlockPool
 from spec.groups import BlockGeometry, Group, GroupKind, geometry
+from spec.terms import INTEGERS
 
 
 class SpecGroup(NamedTuple):
@@ -66,48 +66,48 @@ def find_hit(
     ``HybridKVCacheCoordinator.find_longest_cache_hit``.
     """
     lookups = [
-        _Lookup(
-            group,
-            block_hashes_of_size(block_hashes, hash_block_size, group.group.block_size),
-            horizon // group.group.block_size,
-            block_pool,
-        )
-        for group in shared
+        _Lookup(group, block_hashes, hash_block_size, horizon, block_pool) for group in shared
     ]
     length = find_longest_common_hit(lookups, max_cache_hit_length)
+    longest = length
     blocks: list[list[KVCacheBlock]] = [[] for _ in range(num_groups)]
     for lookup in lookups:
+        if lookup.longest > longest:
+            longest = lookup.longest
         for group_id, table in zip(lookup.shared.group_ids, lookup.tables, strict=True):
             blocks[group_id] = table
-    longest = max(lookup.longest for lookup in lookups)
     return Hit(tuple(blocks), length, longest if longest > length else 0)
 
 
-@dataclass
 class _Lookup:
     """The lookups of one spec group while the candidate shrinks; keeps the last one's tables."""
 
-    shared: SpecGroup
-    block_hashes: Sequence[bytes]
-    horizon_blocks: int
-    block_pool: BlockPool
-    tables: list[list[KVCacheBlock]] = field(default_factory=list)
-    longest: int = 0
+    def __init__(
+        self,
+        shared: SpecGroup,
+        block_hashes: Sequence[bytes],
+        hash_block_size: int,
+        horizon: int,
+        block_pool: BlockPool,
+    ) -> None:
+        self._hashes = block_hashes_of_size(block_hashes, hash_block_size, shared.group.block_size)
+        self._horizon = horizon
+        self._pool = block_pool
+        self.shared = shared
+        self.tables: list[list[KVCacheBlock]] = []
+        self.longest = 0
 
     def __call__(self, candidate: int) -> int:
-        group, shape = self.shared.group, self.shared.geometry
-        blocks = candidate // group.block_size
-        if self.tables and group.kind is GroupKind.FULL_ATTENTION:
+        group, group_ids, shape = self.shared
+        size = group.block_size
+        blocks = candidate // size
+        if self.tables and shape.kind is GroupKind.FULL_ATTENTION:
             # What is a hit in full attention is one up to every earlier boundary, too.
             self.tables = [table[:blocks] for table in self.tables]
         else:
-            self.tables = find_longest_cache_hit(
-                self.block_hashes,
-                min(blocks + shape.lookahead, self.horizon_blocks),
-                self.shared.group_ids,
-                self.block_pool,
-                shape,
-            )
-        length = len(self.tables[0]) * group.block_size
-        self.longest = max(self.longest, length)
+            limit = INTEGERS.minimum(blocks + shape.lookahead, self._horizon // size)
+            self.tables = find_longest_cache_hit(self._hashes, limit, group_ids, self._pool, shape)
+        length = len(self.tables[0]) * size
+        if length > self.longest:
+            self.longest = length
         return length
