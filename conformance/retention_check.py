@@ -10,7 +10,7 @@ from functools import partial
 from conformance.configurations import Configuration
 from conformance.findings import ROLES, Evidence, Signature, block_role
 from conformance.outcomes import Case, CheckResult, finished
-from conformance.subjects import CannotJudge, Subject
+from conformance.subjects import CannotJudge, Predates, Subject
 from spec.claims import Divergence
 from spec.hits import in_required_run, required_run
 from spec.mask import next_boundary
@@ -47,8 +47,14 @@ def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
     lengths = {blocks * size + more for blocks in counts for more in (0, 1)}
     for interval in (0, 2 * configuration.alignment):
         for num_tokens in sorted(n for n in lengths if 0 < n <= bound * size):
-            registered = subject.retained(configuration, num_tokens, interval)
-            if registered is None or len(registered) != num_tokens // size:
+            try:
+                registered = subject.retained(configuration, num_tokens, interval)
+            except (CannotJudge, Predates):
+                raise
+            except Exception as crash:
+                yield Case(1, 1, [_crash(configuration, num_tokens, interval, crash)])
+                continue
+            if len(registered) != num_tokens // size:
                 raise CannotJudge(f"not all of {num_tokens // size} blocks are accounted for")
             evidence = _evidence(subject, configuration, num_tokens, interval, registered)
             yield Case(1, 1, list(evidence))
@@ -65,7 +71,7 @@ def _evidence(
     resend, extension = configuration.replays(num_tokens, subject.lookahead_horizon)
     replays = {"resend": resend, "extension": extension}
     every = interval // size or None
-    policy = "the latest boundary only" if interval == 0 else "an interval of two alignments"
+    policy = _policy(interval)
     for block, held in enumerate(registered):
         promised = dict(replays)
         sibling = 0 if every is None else sibling_boundary(shape, block, every)
@@ -75,6 +81,27 @@ def _evidence(
         if kept == held or (held and in_retained_mask(shape, block, [sibling])):
             continue
         yield _divergence(configuration, num_tokens, interval, policy, registered, block, promised)
+
+
+def _policy(interval: int) -> str:
+    return "the latest boundary only" if interval == 0 else "an interval of two alignments"
+
+
+def _crash(
+    configuration: Configuration, num_tokens: int, interval: int, crash: Exception
+) -> Evidence:
+    pattern = f"raises {type(crash).__name__}, with {_policy(interval)}"
+    kind, drops = configuration.group.kind, configuration.lookahead_tokens > 0
+    return Evidence(
+        signature=Signature(_REPLAYS, Divergence.CRASH, kind, drops, pattern),
+        configuration=configuration,
+        cached=(frozenset(),),
+        max_length=None,
+        chunks=(num_tokens,),
+        spec="blocks are registered",
+        actual=f"raises {crash!r}",
+        retention=interval,
+    )
 
 
 def _divergence(

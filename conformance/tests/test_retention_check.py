@@ -11,7 +11,7 @@ from conformance.reference_subject import ReferenceSubject
 from conformance.retention_check import check_retention
 from conformance.shrinking import shrink
 from conformance.subjects import CannotJudge, Predates
-from spec.claims import Status
+from spec.claims import Divergence, Status
 from spec.groups import GroupKind
 from spec.retention import SPARSE_KINDS, LookaheadHorizon
 
@@ -112,3 +112,14 @@ def test_what_cannot_be_judged(answer: Any, status: Status) -> None:
     result = check_retention(Subject(), single_group(SLIDING, 2, 2, 3, True, 24))
     assert set(result.statuses.values()) == {status}
     assert result.detail
+
+
+def test_a_crash_is_a_finding() -> None:
+    class Crashing(ReferenceSubject):
+        def retained(self, *_: Any) -> Any:
+            raise KeyError("a fault")
+
+    result = check_retention(Crashing(), single_group(SLIDING, 2, 2, 3, True, 24))
+    assert {evidence.signature.divergence for evidence in result.evidence} == {Divergence.CRASH}
+    for evidence in result.evidence:
+        assert "raises KeyError" in finding(shrink(Crashing(), evidence), "").actual
