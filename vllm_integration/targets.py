@@ -1,4 +1,4 @@
-"""Targets: what the gate judges, and how a release is fetched, once, from the package index."""
+"""Targets: what the gate judges, and how a release or commit gets into the cache, once."""
 
 import errno
 import fcntl
@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from email.parser import HeaderParser
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
 import requests
 import truststore
@@ -31,6 +32,8 @@ from pypi_simple import (
     UnsupportedRepoVersionError,
 )
 from requests.adapters import HTTPAdapter
+
+from vllm_integration.commits import CommitError, export, find_commit, released_version
 
 INSTALLED = "installed"
 """The target that is the vllm package of the chosen interpreter."""
@@ -64,26 +67,30 @@ def _silent(_: str) -> None:
 
 
 def resolve(text: str, *, announce: Callable[[str], None] = _silent) -> Target:
-    """The target that ``text`` names: a release number, a path to a checkout, or ``installed``.
+    """The target that ``text`` names: a release number, a checkout, or ``installed``.
 
-    A path is what contains a path separator or exists as a directory. A release is unpacked
-    into the cache on first use, never built, and needs no network after that; the cache is
-    ``HITPROOF_CACHE``, or else ``hitproof`` in the user's cache directory. ``announce`` gets
-    short sentences on the progress.
+    A path is what contains a path separator or exists as a directory; ``path@ref`` is the commit
+    that ref names in the git repository there, whose work tree stays as it is. A release or
+    commit is unpacked into the cache on first use, never built, and needs no network after that;
+    the cache is ``HITPROOF_CACHE``, or else ``hitproof`` in the user's cache directory.
+    ``announce`` gets short sentences on the progress.
 
     Raises `TargetError` when the target cannot be had.
     """
     if text == INSTALLED:
         return Target(text, root=None, version=None)
+    repository, at, ref = text.rpartition("@")
+    if at and not os.path.isdir(text):
+        return _commit(text, repository or ".", ref, announce)
     if os.sep in text or os.path.isdir(text):
-        root = _checkout(text)
+        root = _checkout(text, text)
         return Target(text, root, _stated_version(root))
     try:
         version = Version(text)
     except ValueError:
         raise TargetError(
             f"{text!r} is no target; name a release such as 0.33.0, the path to a vLLM checkout, "
-            f"or {INSTALLED!r}"
+            f"path@ref for a commit of one, or {INSTALLED!r}"
         ) from None
     return Target(text, _release(version, announce), str(version))
 
@@ -94,10 +101,10 @@ def cache_directory() -> Path:
     return Path(os.path.abspath(chosen)) if chosen else user_cache_path("hitproof")
 
 
-def _checkout(text: str) -> Path:
-    """The directory at ``text``, if it contains the vllm package."""
+def _checkout(path: str, text: str) -> Path:
+    """The directory at ``path``, if it contains the vllm package; the user wrote ``text``."""
     mend = "name the directory that contains the vllm package, or a release such as 0.33.0"
-    root = Path(os.path.abspath(text))
+    root = Path(os.path.abspath(path))
     if not os.path.isdir(root):
         raise TargetError(f"{text} is not a directory; {mend}")
     for part in ("vllm/v1/core", "vllm/__init__.py"):
@@ -117,17 +124,44 @@ def _stated_version(root: Path) -> str | None:
 
 def _release(version: Version, announce: Callable[[str], None]) -> Path:
     """The unpacked sdist of a release, from the cache or else from the package index."""
-    cache = cache_directory()
-    releases = cache / "releases"
-    release = releases / str(version)
-    # Written last, so its presence says that the release is complete.
-    marker = releases / f"{version}.json"
+    return _kept("releases", str(version), partial(_fetch, version, announce=announce), announce)
+
+
+def _commit(text: str, repository: str, ref: str, announce: Callable[[str], None]) -> Target:
+    """A commit, unpacked into the cache."""
+
+    def unpack(place: Path) -> tuple[Path, dict[str, str]]:
+        announce(f"unpacking commit {commit[:12]} of {repository}")
+        export(repository, commit, place, _UNPACKED)
+        return place, {"commit": commit}
+
     try:
-        if not (marker.is_file() and release.is_dir()):
-            releases.mkdir(parents=True, exist_ok=True)
-            with _locked(releases / ".lock", announce):
-                if not (marker.is_file() and release.is_dir()):
-                    _install(version, release, marker, announce)
+        commit = find_commit(repository, ref)
+        root = _kept("commits", commit, unpack, announce)
+        version = released_version(repository, commit)
+    except CommitError as error:
+        raise TargetError(str(error)) from error
+    _checkout(str(root), text)
+    return Target(text, root, version)
+
+
+_Install: TypeAlias = Callable[[Path], tuple[Path, dict[str, str]]]
+"""Unpacks below a directory; which directory has the package, and where it is from."""
+
+
+def _kept(kind: str, name: str, install: _Install, announce: Callable[[str], None]) -> Path:
+    """The directory of that name in the cache, which is installed on first use."""
+    cache = cache_directory()
+    shelf = cache / kind
+    place = shelf / name
+    # Written last, so its presence says that the directory is complete.
+    marker = shelf / f"{name}.json"
+    try:
+        if not (marker.is_file() and place.is_dir()):
+            shelf.mkdir(parents=True, exist_ok=True)
+            with _locked(shelf / ".lock", announce):
+                if not (marker.is_file() and place.is_dir()):
+                    _install(install, place, marker)
     except OSError as error:
         mend = "set HITPROOF_CACHE to another directory"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -138,7 +172,7 @@ def _release(version: Version, announce: Callable[[str], None]) -> Path:
             f"the cache {cache} cannot be used ({error.strerror or error}); "
             f"make it writable, or {mend}"
         ) from error
-    return release
+    return place
 
 
 @contextmanager
@@ -153,30 +187,34 @@ def _locked(path: Path, announce: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def _install(
-    version: Version, release: Path, marker: Path, announce: Callable[[str], None]
-) -> None:
-    """Fetch and unpack a release beside its place, then move it there. Needs the lock."""
+def _install(install: _Install, place: Path, marker: Path) -> None:
+    """Install beside the place, then move it there. Needs the lock."""
     # What a killed run left behind.
-    partial = release.with_name(".partial")
-    for remnant in (partial, release):
+    scratch = place.with_name(".partial")
+    for remnant in (scratch, place):
         if remnant.exists():
             shutil.rmtree(remnant)
-    partial.mkdir()
+    (scratch / "unpacked").mkdir(parents=True)
     try:
-        announce(f"fetching vLLM {version} from the package index")
-        sdist = partial / "sdist.tar.gz"
-        package = _download(version, sdist)
-        announce(f"unpacking vLLM {version}")
-        unpacked = _unpack(version, sdist, partial / "unpacked")
-        note = partial / "marker.json"
-        note.write_text(
-            json.dumps({"sdist": package.filename, "sha256": package.digests["sha256"]}) + "\n"
-        )
-        unpacked.rename(release)
+        unpacked, origin = install(scratch / "unpacked")
+        note = scratch / "marker.json"
+        note.write_text(json.dumps(origin) + "\n")
+        unpacked.rename(place)
         note.rename(marker)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _fetch(
+    version: Version, place: Path, announce: Callable[[str], None]
+) -> tuple[Path, dict[str, str]]:
+    """Fetch a release and unpack it below ``place``."""
+    announce(f"fetching vLLM {version} from the package index")
+    sdist = place.with_name("sdist.tar.gz")
+    package = _download(version, sdist)
+    announce(f"unpacking vLLM {version}")
+    origin = {"sdist": package.filename, "sha256": package.digests["sha256"]}
+    return _unpack(version, sdist, place), origin
 
 
 def _download(version: Version, place: Path) -> DistributionPackage:
@@ -257,7 +295,6 @@ def _unpack(version: Version, sdist: Path, place: Path) -> Path:
         below_top = PurePosixPath(safe.name).parts[1:]
         return safe if below_top and below_top[0] in _UNPACKED else None
 
-    place.mkdir()
     mend = "name another release, or a path to a checkout"
     try:
         with tarfile.open(sdist) as archive:

@@ -28,7 +28,7 @@ TargetName = Annotated[
     typer.Argument(
         metavar="TARGET",
         help="A release such as 0.33.0 (fetched once from the package index), a path to a "
-        "checkout, or 'installed'.",
+        "checkout, path@ref for a commit of one, or 'installed'.",
     ),
 ]
 Python = Annotated[

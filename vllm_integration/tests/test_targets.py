@@ -170,7 +170,7 @@ def test_neither_release_nor_path(text: str, cache: Path) -> None:
     else:
         assert message == (
             f"{text!r} is no target; name a release such as 0.33.0, the path to a vLLM checkout, "
-            "or 'installed'"
+            "path@ref for a commit of one, or 'installed'"
         )
     assert not cache.exists()
 

@@ -1,0 +1,87 @@
+"""Commits of a git repository as targets: read with git, never checked out."""
+
+import os
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from packaging.version import InvalidVersion, Version
+
+
+class CommitError(Exception):
+    """The commit cannot be had; the message is one sentence that names the mend."""
+
+
+def find_commit(repository: str, ref: str) -> str:
+    """The full hash of the commit that ``ref`` names. Raises `CommitError`."""
+    if not os.path.isdir(repository):
+        raise CommitError(f"{repository} is not a directory; name a git checkout of vLLM")
+    try:
+        _git(repository, "rev-parse", "--git-dir")
+    except subprocess.CalledProcessError as error:
+        raise CommitError(
+            f"{repository} is no git checkout, so {ref!r} names nothing there; "
+            "name a directory with a git repository"
+        ) from error
+    try:
+        found = _git(
+            repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+        )
+    except subprocess.CalledProcessError as error:
+        raise CommitError(
+            f"{repository} has no commit {ref!r}; name a branch, a tag or a commit, or fetch it"
+        ) from error
+    return found.strip()
+
+
+def released_version(repository: str, commit: str) -> str | None:
+    """The release whose tag stands at the commit, if one does."""
+    for tag in _git(repository, "tag", "--points-at", commit).split():
+        try:
+            return str(Version(tag))
+        except InvalidVersion:
+            continue
+    return None
+
+
+def export(repository: str, commit: str, place: Path, needed: Sequence[str]) -> None:
+    """Write the directories ``needed`` as the commit has them below ``place``.
+
+    The work tree and the index of the repository are not touched. Raises `CommitError`.
+    """
+    command = ["git", "-C", repository, "archive", "--format=tar", commit]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=_environment()
+    ) as process:
+        assert process.stdout is not None
+
+        def wanted(member: tarfile.TarInfo, destination: str) -> tarfile.TarInfo | None:
+            safe = tarfile.data_filter(member, destination)
+            return safe if PurePosixPath(safe.name).parts[:1] in {(n,) for n in needed} else None
+
+        try:
+            with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+                archive.extractall(place, filter=wanted)
+        except tarfile.TarError as error:
+            raise CommitError(
+                f"git cannot read {commit} out of {repository}; run git fsck there"
+            ) from error
+
+
+def _git(repository: str, *arguments: str) -> str:
+    try:
+        return subprocess.run(
+            ["git", "-C", repository, *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=_environment(),
+        ).stdout
+    except FileNotFoundError as error:
+        raise CommitError("git is not installed; install it, or name a path without @") from error
+
+
+def _environment() -> dict[str, str]:
+    """Without what would point git at another repository than the one that is named."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
