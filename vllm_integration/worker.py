@@ -140,6 +140,13 @@ def _lockstep(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     return operation(subject, message)  # type: ignore[no-any-return]
 
 
+def _selftest(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Judge mutants of the target; the modules for it are loaded when they are first needed."""
+    from vllm_integration import selftest_worker
+
+    return selftest_worker.operation(subject, message)
+
+
 _OPERATIONS = {
     "check": _check,
     "shrink": _shrink,
@@ -147,4 +154,7 @@ _OPERATIONS = {
     "lockstep": _lockstep,
     "replay": _lockstep,
     "shrink_history": _lockstep,
+    "selftest": _selftest,
+    "selftest_baseline": _selftest,
+    "selftest_judge": _selftest,
 }
