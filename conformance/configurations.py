@@ -304,8 +304,8 @@ def grid(profile: Profile) -> Iterator[Configuration]:
     yield single_group(GroupKind.SLIDING_WINDOW, 16, 1, 17, False, sizes.num_blocks)
 
 
-LONGEST_TAIL = 64
-"""Tails, in blocks, of the longest window that a group's own lookup is judged with."""
+LONGEST_TAIL = {Profile.QUICK: 8, Profile.DEFAULT: 64}
+"""Longer windows of real models are cut to so many blocks where a group's own lookup is judged."""
 
 
 def cut(group: Group, blocks: int) -> Group:
@@ -337,7 +337,9 @@ class Model:
     hash_block_size: int
     origin: str
 
-    def configurations(self, use_eagle: bool) -> tuple[Configuration, ...]:
+    def configurations(
+        self, use_eagle: bool, profile: Profile = Profile.DEFAULT
+    ) -> tuple[Configuration, ...]:
         """Each distinct group of the model, with EAGLE on or off, as the lookup shares it.
 
         None when vLLM does not run the model so.
@@ -345,7 +347,7 @@ class Model:
         groups = share_eagle(self.groups, use_eagle)
         align = alignment(groups)
         shorter = tuple(
-            group if group.window is None else cut(group, LONGEST_TAIL) for group in groups
+            group if group.window is None else cut(group, LONGEST_TAIL[profile]) for group in groups
         )
         name = self.name + (" with shorter windows" if shorter != groups else "")
         groups = shorter
@@ -441,6 +443,6 @@ def configurations(profile: Profile) -> tuple[Configuration, ...]:
         configuration
         for model in MODELS
         for use_eagle in (False, True)
-        for configuration in model.configurations(use_eagle)
+        for configuration in model.configurations(use_eagle, profile)
     )
     return tuple(dict.fromkeys((*grid(profile), *models)))
