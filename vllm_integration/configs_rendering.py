@@ -25,11 +25,7 @@ def configs_json(profile: Profile) -> dict[str, Any]:
                 "name": model.name,
                 "origin": model.origin,
                 "hash_block_size": model.hash_block_size,
-                "judged": [
-                    _judged(each)
-                    for each in (*configurations(profile), *layouts(profile))
-                    if _is_of(each, model.name)
-                ],
+                "judged": [_judged(each) for each in _every(profile) if _is_of(each, model.name)],
             }
             for model in MODELS
         ],
@@ -45,7 +41,7 @@ def print_configs(profile: Profile, console: Console) -> None:
     _print_list("layouts", [each for each in several if not each.model], console)
     for model in MODELS:
         console.print(f"[bold]{escape(model.name)}[/]: {escape(model.origin)}", highlight=False)
-        for each in (*one_group, *several):
+        for each in _every(profile):
             if _is_of(each, model.name):
                 console.print(f"  {_line(each)}", highlight=False, markup=False)
     every, lacking = list(pairs()), missing(profile)
@@ -55,6 +51,10 @@ def print_configs(profile: Profile, console: Console) -> None:
         f"({', '.join(PROPERTIES)}) are covered",
         highlight=False,
     )
+
+
+def _every(profile: Profile) -> list[Configuration | Layout]:
+    return [*configurations(profile), *layouts(profile)]
 
 
 def _print_list(title: str, judged: list[Any], console: Console) -> None:

@@ -1,5 +1,7 @@
 """Every pair of properties is covered, and a pair that is not is noticed."""
 
+from itertools import combinations
+
 import pytest
 
 from conformance import coverage
@@ -24,7 +26,7 @@ def test_what_is_called_impossible_is_nowhere() -> None:
         for looked_up in each.looked_up:
             found = properties(each, looked_up)
             assert all(value in PROPERTIES[name] for name, value in found.items())
-            for pair in coverage.combinations(found.items(), 2):
+            for pair in combinations(found.items(), 2):
                 assert frozenset(pair) in possible, (each.describe(), pair)
 
 
