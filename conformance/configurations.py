@@ -1,9 +1,11 @@
 """The configurations that the gate judges, one group at a time.
 
+Together with the layouts every possible pair of properties is covered (`conformance.coverage`).
 Coverage of the grid: the cross product of the kinds, of P (blocks from one boundary to the
 next), of tails shorter than, equal to and longer than P, of the smallest and the largest
 window that gives that tail, of EAGLE on and off; two block sizes, and one or two groups that
-share the lookup, alternate over it. Windows start at two tokens: a layer that sees one token
+share the lookup, alternate over it; the windows of segments of two blocks have hash blocks of
+half a block. Windows start at two tokens: a layer that sees one token
 reads nothing from the cache. Chunks of local attention are of one block, shorter and longer than
 the request. Beside the grid stand the group layouts of real models. Nothing here is what no vLLM
 engine can ask for (`is_possible`).
@@ -15,6 +17,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from spec.attention import tail_blocks
 from spec.fine import at_hash_units
 from spec.groups import BlockGeometry, Group, GroupKind, alignment, geometry, share_eagle
 from spec.retention import LookaheadHorizon, horizon, replay_boundary
@@ -287,7 +290,7 @@ def grid(profile: Profile) -> Iterator[Configuration]:
                 )
                 for tail in sizes.tails:
                     for members, window in enumerate(windows_with_tail(tail, block_size), 1):
-                        yield single_group(
+                        configuration = single_group(
                             GroupKind.SLIDING_WINDOW,
                             block_size,
                             segment,
@@ -296,6 +299,26 @@ def grid(profile: Profile) -> Iterator[Configuration]:
                             sizes.num_blocks,
                             members,
                         )
+                        unit = block_size // 2 if segment == 2 else block_size
+                        yield replace(configuration, hash_block_size=unit)
+    yield single_group(GroupKind.SLIDING_WINDOW, 16, 1, 17, False, sizes.num_blocks)
+
+
+LONGEST_TAIL = {Profile.QUICK: 8, Profile.DEFAULT: 64}
+"""Longer windows of real models are cut to so many blocks where a group's own lookup is judged."""
+
+
+def cut(group: Group, blocks: int) -> Group:
+    """The group with its window shorter by whole blocks, so that its tail has at most ``blocks``.
+
+    A chunk of more than ``blocks`` blocks is cut to as many.
+    """
+    if group.chunk is not None:
+        return replace(group, chunk=min(group.chunk, blocks * group.block_size))
+    if group.window is None:
+        return group
+    surplus = max(tail_blocks(group.window, group.block_size) - blocks, 0)
+    return replace(group, window=group.window - surplus * group.block_size)
 
 
 @dataclass(frozen=True)
@@ -306,19 +329,28 @@ class Model:
         name: the model.
         groups: its KV cache groups, EAGLE-flagged where a draft layer joins them.
         hash_block_size: tokens that one block hash covers.
+        origin: where the layout comes from.
     """
 
     name: str
     groups: tuple[Group, ...]
     hash_block_size: int
+    origin: str
 
-    def configurations(self, use_eagle: bool) -> tuple[Configuration, ...]:
+    def configurations(
+        self, use_eagle: bool, profile: Profile = Profile.DEFAULT
+    ) -> tuple[Configuration, ...]:
         """Each distinct group of the model, with EAGLE on or off, as the lookup shares it.
 
         None when vLLM does not run the model so.
         """
         groups = share_eagle(self.groups, use_eagle)
         align = alignment(groups)
+        shorter = tuple(
+            group if group.window is None else cut(group, LONGEST_TAIL[profile]) for group in groups
+        )
+        name = self.name + (" with shorter windows" if shorter != groups else "")
+        groups = shorter
         found = []
         for group in dict.fromkeys(groups):
             shape = geometry(group, align)
@@ -332,7 +364,7 @@ class Model:
                     alignment=align,
                     group=group,
                     hash_block_size=self.hash_block_size,
-                    model=f"{self.name}{' + EAGLE' if use_eagle else ''}",
+                    model=f"{name}{' + EAGLE' if use_eagle else ''}",
                 )
             )
         return tuple(found) if all(map(is_possible, found)) else ()
@@ -346,9 +378,36 @@ def _sliding(block_size: int, window: int, eagle: bool = False) -> Group:
     return Group(GroupKind.SLIDING_WINDOW, block_size, window, eagle)
 
 
+_PLANNER = "the layers of its published configuration, grouped by vLLM 0.33.0's own planner"
+
 MODELS = (
-    Model("Gemma-4-like", (_full(32), *(_sliding(16, 1024),) * 5), 16),
-    Model("gpt-oss-like", (_full(16, eagle=True), _sliding(16, 128)), 16),
+    Model(
+        "Llama-3-like",
+        (_full(16),),
+        16,
+        "Meta-Llama-3-8B: 32 layers of full attention, which are one group; "
+        "vLLM's default block size",
+    ),
+    Model(
+        "Mistral-7B-v0.1-like",
+        (_sliding(16, 4096),),
+        16,
+        "Mistral-7B-v0.1: 32 layers that all see a window of 4096 tokens (sliding_window of its "
+        "configuration), which are one group; vLLM's default block size",
+    ),
+    Model("Gemma-3-like", (_full(16), *(_sliding(16, 1024),) * 6), 16, _PLANNER),
+    Model(
+        "Gemma-4-like",
+        (_full(32), *(_sliding(16, 1024),) * 5),
+        16,
+        f"{_PLANNER}; the block sizes differ because the two kinds have pages of different sizes",
+    ),
+    Model(
+        "gpt-oss-like",
+        (_full(16, eagle=True), _sliding(16, 128)),
+        16,
+        f"{_PLANNER}; an EAGLE3 draft layer joins the full group",
+    ),
     Model(
         "DeepSeek-V4-like",
         (
@@ -359,13 +418,21 @@ MODELS = (
             _sliding(8, 128),
         ),
         4,
+        f"{_PLANNER}; latent attention counts as full, compressor states as windows, and the MTP "
+        "layer sits in one of the groups of 64",
     ),
     Model(
         "Llama-4-Scout-like",
         (_full(16), *(Group(GroupKind.CHUNKED_LOCAL, 16, chunk=8192),) * 3),
         16,
+        _PLANNER,
     ),
-    Model("Qwen3-Next-like", (_full(544, eagle=True), *(Group(GroupKind.MAMBA, 544),) * 3), 544),
+    Model(
+        "Qwen3-Next-like",
+        (_full(544, eagle=True), *(Group(GroupKind.MAMBA, 544),) * 3),
+        544,
+        f"{_PLANNER}; the MTP layer joins the full group",
+    ),
 )
 """Real models; EAGLE/MTP flags as their draft layers join the groups."""
 
@@ -376,6 +443,6 @@ def configurations(profile: Profile) -> tuple[Configuration, ...]:
         configuration
         for model in MODELS
         for use_eagle in (False, True)
-        for configuration in model.configurations(use_eagle)
+        for configuration in model.configurations(use_eagle, profile)
     )
     return tuple(dict.fromkeys((*grid(profile), *models)))

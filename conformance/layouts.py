@@ -20,6 +20,7 @@ from conformance.configurations import (
     LookedUp,
     Model,
     Profile,
+    cut,
     has_possible_chunks,
 )
 from spec.attention import tail_blocks
@@ -229,6 +230,7 @@ _PAIRED = (
 
 _MORE = (
     (_full(2), _sliding(1, 4)),
+    (_full(3), _sliding(1, 4)),
     (_full(1), _sliding(1, 2), _sliding(1, 3)),
     (_full(2), _sliding(1, 2), _sliding(2, 4)),
     (_sliding(1, 2), _sliding(1, 3), _sliding(1, 4)),
@@ -236,6 +238,7 @@ _MORE = (
     (_full(2), _sliding(1, 3), _mamba(2)),
     (_full(1), _full(1), _sliding(1, 2), _sliding(1, 2)),
     (_full(1), _sliding(1, 2), replace(_sliding(1, 3), prefix_cacheable=False)),
+    (_full(1), replace(_sliding(1, 3), prefix_cacheable=False), _sliding(1, 2)),
 )
 
 
@@ -271,16 +274,6 @@ _LONGEST_RUN = 8
 """Blocks that windows and chunks of real models are cut to, so that every state can be covered."""
 
 
-def _cut(group: Group) -> Group:
-    """The group with its window or chunk shorter by whole blocks."""
-    if group.chunk is not None:
-        return replace(group, chunk=min(group.chunk, _LONGEST_RUN * group.block_size))
-    if group.window is None:
-        return group
-    surplus = max(tail_blocks(group.window, group.block_size) - _LONGEST_RUN, 0)
-    return replace(group, window=group.window - surplus * group.block_size)
-
-
 def of_model(model: Model, use_eagle: bool) -> Layout:
     """The layout of a real model, for requests just past one whole required run and a segment."""
     groups = tuple(replace(group, eagle=group.eagle and use_eagle) for group in model.groups)
@@ -288,7 +281,7 @@ def of_model(model: Model, use_eagle: bool) -> Layout:
     needs = [tail_blocks(g.window, g.block_size) for g in groups if g.window is not None]
     too_long = max(needs, default=0) > 2 * _LONGEST_RUN or any(g.chunk for g in groups)
     if too_long:
-        groups = tuple(map(_cut, groups))
+        groups = tuple(cut(group, _LONGEST_RUN) for group in groups)
     need = max(group.window or group.chunk or 0 for group in groups)
     name = model.name + (" with shorter runs" if too_long else "")
     return Layout(

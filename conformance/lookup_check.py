@@ -219,7 +219,7 @@ def _wrong_in_tables(judged: Configuration | Layout, answer: LookupAnswer) -> st
         return "not one block table a group"
     for group_id, table in enumerate(answer.tables):
         if group_id not in owners:
-            if table:
+            if table is None or len(table) > 0:
                 return "block table of a group that opts out"
             continue
         number, looked_up = owners[group_id]

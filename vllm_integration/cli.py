@@ -9,10 +9,12 @@ from typing import Annotated, NoReturn
 import typer
 
 from vllm_integration.commands.check import check
+from vllm_integration.commands.configs import configs
 from vllm_integration.commands.lockstep import lockstep
 from vllm_integration.commands.options import EXIT_CODES
 from vllm_integration.commands.policies import policies
 from vllm_integration.commands.prove import prove
+from vllm_integration.commands.selftest import selftest
 from vllm_integration.gate import Verdict
 
 app = typer.Typer(
@@ -25,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (check, lockstep, prove, policies):
+for command in (check, lockstep, prove, policies, configs, selftest):
     app.command(epilog=EXIT_CODES)(command)
 
 

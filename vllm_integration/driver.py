@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -54,10 +55,17 @@ class Worker:
     """A worker process with the target imported. Use as a context manager.
 
     Raises `EnvironmentFailure` when the target does not import within two minutes and ``memory``
-    bytes. What the target prints goes to a scratch file, never to our output.
+    bytes. What the target prints goes to a scratch file, never to our output. ``policies`` are the
+    values that the target is judged by, where that is not left to how it behaves.
     """
 
-    def __init__(self, target: Target, python: str, memory: int) -> None:
+    def __init__(
+        self,
+        target: Target,
+        python: str,
+        memory: int,
+        policies: Mapping[str, str] | None = None,
+    ) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="hitproof-")
         scratch = Path(self._scratch.name)
         home = Path(__file__).resolve().parent.parent
@@ -96,6 +104,7 @@ class Worker:
                 protocol=VERSION,
                 root=root,
                 memory=memory,
+                policies=dict(policies or {}),
                 predates=[
                     feature
                     for feature, first in _FIRST_WITH.items()

@@ -1,6 +1,6 @@
 """The gate: judges a target against the spec and says conforms, diverges or inconclusive."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -12,6 +12,7 @@ from conformance.layouts import Layout, layouts
 from conformance.ledger import Entry, Judgement, judge
 from spec.claims import CLAIMS, Status
 from vllm_integration.driver import Worker, WorkerGone
+from vllm_integration.policies import Standing, held_against
 from vllm_integration.targets import Target
 
 
@@ -68,6 +69,8 @@ class Report:
         profile: how much was covered.
         obligations: every claim on every configuration.
         judgement: findings new and known, and stale ledger entries.
+        policies: the policies, and what the target is judged by; empty if they are not known.
+        policies_detail: why the policies are not known.
         seconds: wall clock, filled in by the caller.
     """
 
@@ -75,17 +78,27 @@ class Report:
     profile: Profile
     obligations: list[Obligation] = field(default_factory=list)
     judgement: Judgement = field(default_factory=lambda: Judgement((), (), ()))
+    policies: list[Standing] = field(default_factory=list)
+    policies_detail: str = ""
     seconds: float = 0.0
 
     @property
     def verdict(self) -> Verdict:
         """The verdict: a divergence counts before what could not be judged."""
-        if self.judgement.new or self.judgement.stale:
+        if self.judgement.new or self.judgement.stale or self.policy_changes:
             return Verdict.DIVERGES
         judged = {o.claim for o in self.obligations if o.status is not Status.INCONCLUSIVE}
-        if self.unsettled or judged != CLAIMS.keys():
+        if self.unsettled or judged != CLAIMS.keys() or self.policies_detail:
             return Verdict.INCONCLUSIVE
         return Verdict.CONFORMS
+
+    @property
+    def policy_changes(self) -> list[Standing]:
+        """Where the target does not behave as its release does, and nobody asked for that.
+
+        The checks judge by how the target behaves, so nothing else would tell.
+        """
+        return [each for each in self.policies if each.chosen is None and not each.agrees]
 
     @property
     def unsettled(self) -> list[Obligation]:
@@ -122,16 +135,22 @@ def check(
     timeout: float,
     memory: int,
     progress: Callable[[int, int], None],
+    policies: Mapping[str, str] | None = None,
 ) -> Report:
     """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) the worker.
 
-    ``progress`` is called with the checks done and their number. Raises the exceptions of
+    ``policies`` are values of policies to judge by, by name; the others are those that the target
+    shows. ``progress`` is called with the checks done and their number. Raises the exceptions of
     `Worker` when the target cannot be imported or hitproof itself is wrong.
     """
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
-    session = _Session(target, python, timeout, memory)
+    chosen = dict(policies or {})
+    session = _Session(target, python, timeout, memory, chosen)
     report = Report(target, profile)
     try:
+        actual, report.policies_detail = session.policies()
+        if not report.policies_detail:
+            report.policies = held_against(target, actual, chosen)
         todo = tasks(profile, applicable)
         for done, task in enumerate(todo):
             progress(done, len(todo))
@@ -148,8 +167,15 @@ def check(
 class _Session:
     """Runs tasks in a worker, replaces it when it dies, and gathers what diverged."""
 
-    def __init__(self, target: Target, python: str, timeout: float, memory: int) -> None:
-        self._start: Callable[[], Worker] = lambda: Worker(target, python, memory)
+    def __init__(
+        self,
+        target: Target,
+        python: str,
+        timeout: float,
+        memory: int,
+        policies: Mapping[str, str],
+    ) -> None:
+        self._start: Callable[[], Worker] = lambda: Worker(target, python, memory, policies)
         self._timeout = timeout
         self._worker: Worker | None = self._start()
         self._fatal: dict[tuple[str, str], str] = {}
@@ -159,6 +185,15 @@ class _Session:
         if self._worker is not None:
             self._worker.close()
             self._worker = None
+
+    def policies(self) -> tuple[dict[str, str], str]:
+        """How the target behaves where releases differ, or why that cannot be found out."""
+        try:
+            answer = self._ask(op="policies")
+        except WorkerGone as gone:
+            return {}, f"the policies cannot be found out: {gone}"
+        detail = str(answer["detail"])
+        return answer["policies"], detail and f"the policies cannot be found out: {detail}"
 
     def run(self, task: Task) -> list[Obligation]:
         """The obligations that the task settles, or fails to."""

@@ -1,5 +1,6 @@
 """Policies of releases: what `spec.policies` says of a target, and how the target behaves."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.specifiers import SpecifierSet
@@ -22,11 +23,18 @@ class Standing:
         policy: the policy.
         expected: the value that the target's release has by the table; None without a target.
         actual: the value by how the target behaves; None without a target.
+        chosen: the value that the user asks for; None when that is left to the target.
     """
 
     policy: Policy
     expected: str | None = None
     actual: str | None = None
+    chosen: str | None = None
+
+    @property
+    def in_force(self) -> str | None:
+        """The value that the target is judged by."""
+        return self.actual if self.chosen is None else self.chosen
 
     @property
     def agrees(self) -> bool:
@@ -42,6 +50,33 @@ def expected_value(policy: Policy, version: str | None) -> str:
     return next(e.value for e in policy.eras if SpecifierSet(e.releases).contains(release))
 
 
+def chosen_values(texts: Sequence[str]) -> dict[str, str]:
+    """Policies and values, each written ``NAME=VALUE``; raises ValueError with the valid ones."""
+    chosen = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if name not in POLICIES:
+            raise ValueError(f"there is no policy {name!r}; name one of {', '.join(POLICIES)}")
+        values = [str(era.value) for era in POLICIES[name].eras]
+        if not equals or value not in values:
+            raise ValueError(
+                f"the policy {name} has no value {value!r}; write "
+                + " or ".join(f"'{name}={valid}'" for valid in values)
+            )
+        chosen[name] = value
+    return chosen
+
+
+def held_against(
+    target: Target, actual: Mapping[str, str], chosen: Mapping[str, str]
+) -> list[Standing]:
+    """Every policy, by how the target behaves and by what its release, or the user, says."""
+    return [
+        Standing(policy, expected_value(policy, target.version), actual[name], chosen.get(name))
+        for name, policy in POLICIES.items()
+    ]
+
+
 def standings(target: Target | None, *, python: str, timeout: float, memory: int) -> list[Standing]:
     """Every policy, with the target's value by the table and by behaviour.
 
@@ -53,7 +88,4 @@ def standings(target: Target | None, *, python: str, timeout: float, memory: int
         answer = worker.ask(timeout, op="policies")
     if answer["detail"]:
         raise CannotProbe(str(answer["detail"]))
-    return [
-        Standing(policy, expected_value(policy, target.version), str(answer["policies"][name]))
-        for name, policy in POLICIES.items()
-    ]
+    return held_against(target, answer["policies"], {})

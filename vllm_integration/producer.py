@@ -69,17 +69,21 @@ class Producer:
         return int(find(hashes, num_tokens - 1)[1])
 
     def _cached(self, coordinator: Any, configuration: Configuration, num_tokens: int) -> Any:
-        """A request whose prompt was computed, Mamba block by block and else in one go.
+        """A request whose prompt was computed, Mamba block by block and else in two chunks.
 
-        A Mamba block keeps a state only where a chunk ends.
+        A Mamba block keeps a state only where a chunk ends. The first chunk of the others is of one
+        alignment and one block.
         """
         request = self._request_of(num_tokens, configuration.hash_block_size)
         for manager in coordinator.single_type_managers:
             blocks = coordinator.block_pool.get_new_blocks(ceil(num_tokens / manager.block_size))
             manager.req_to_blocks[request.request_id] = list(blocks)
-        size = configuration.group.block_size
-        chunk = size if configuration.group.kind is GroupKind.MAMBA else num_tokens
-        for end in (*range(chunk, num_tokens, chunk), num_tokens):
+        size, first = configuration.group.block_size, configuration.alignment
+        if configuration.group.kind is GroupKind.MAMBA:
+            ends = range(size, num_tokens, size)
+        else:
+            ends = range(first + size, min(num_tokens, first + size + 1))
+        for end in (*ends, num_tokens):
             coordinator.cache_blocks(request, end)
         return request
 

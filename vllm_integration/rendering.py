@@ -33,6 +33,18 @@ def report_json(report: Report) -> dict[str, Any]:
         "target": {"name": report.target.name, "version": report.target.version},
         "profile": str(report.profile),
         "seconds": round(report.seconds, 1),
+        "policies": [
+            {
+                "policy": standing.policy.name,
+                "value": standing.in_force,
+                "actual": standing.actual,
+                "expected": standing.expected,
+                "chosen": standing.chosen is not None,
+                "change": standing in report.policy_changes,
+            }
+            for standing in report.policies
+        ],
+        "policies_detail": report.policies_detail,
         "coverage": {
             "configurations": report.num_configurations,
             "paths": report.tasks_total(lambda o: o.paths),
@@ -62,6 +74,8 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
     """The report of `hitproof check` for people: short when all is well."""
     for finding in report.judgement.new:
         _print_finding(finding, console)
+    for standing in report.policy_changes:
+        _print_policy_change(standing, console)
     for entry in report.judgement.stale:
         _print_stale(entry, console)
     for finding, entry in report.judgement.known if verbose else ():
@@ -69,6 +83,7 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
     _print_unsettled(report, console, verbose)
     if verbose:
         _print_obligations(report, console)
+    _print_policies(report, console)
     _print_coverage(report, console)
     _print_verdict(report, console)
 
@@ -101,12 +116,42 @@ def _print_stale(entry: Entry, console: Console) -> None:
     console.print()
 
 
+def _print_policy_change(standing: Standing, console: Console) -> None:
+    policy = standing.policy
+    console.print(f"[bold red]policy change[/]: {policy.name}", highlight=False)
+    console.print(f"          {policy.sentence}", highlight=False)
+    console.print(f"  spec  : {standing.expected}, as the release has it", highlight=False)
+    console.print(f"  vllm  : {standing.actual}", highlight=False)
+    console.print(f"  {', '.join(policy.symbols)}", highlight=False)
+    console.print(
+        f"  Judged by what the target shows; --policy '{policy.name}={standing.expected}' judges "
+        f"by the release, --policy '{policy.name}={standing.actual}' accepts the change.",
+        highlight=False,
+    )
+    console.print()
+
+
+def _print_policies(report: Report, console: Console) -> None:
+    """The policies in force, on one line."""
+    if report.policies:
+        shown = ", ".join(
+            f"{standing.policy.name.replace('_', ' ')} {standing.in_force}"
+            + (" (chosen)" if standing.chosen is not None else "")
+            for standing in report.policies
+        )
+        console.print(f"policies: {shown}", highlight=False)
+
+
 def _print_known(finding: Finding, entry: Entry, console: Console) -> None:
     console.print(f"[yellow]known[/] since {entry.releases}: {escape(entry.reason.strip())}")
     _print_finding(finding, console)
 
 
 def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
+    if report.policies_detail:
+        console.print(
+            f"[bold yellow]inconclusive[/]: {escape(report.policies_detail)}", highlight=False
+        )
     reasons = list(dict.fromkeys(o.detail for o in report.unsettled))
     shown = reasons if verbose else reasons[:_MOST_INCONCLUSIVE]
     for reason in shown:
@@ -145,12 +190,13 @@ def _print_coverage(report: Report, console: Console) -> None:
 
 
 def _print_verdict(report: Report, console: Console) -> None:
-    known = report.judgement.known
+    known, changes = report.judgement.known, report.policy_changes
     words = {
         Verdict.CONFORMS: "[bold green]conforms[/]"
         + (f", {count(known, 'known divergence')} ({_classes(report)})" if known else ""),
         Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.judgement.new, 'new finding')}, "
-        f"{count(report.judgement.stale, 'stale ledger entry', 'stale ledger entries')}",
+        + (f"{count(changes, 'policy change')}, " if changes else "")
+        + f"{count(report.judgement.stale, 'stale ledger entry', 'stale ledger entries')}",
         Verdict.INCONCLUSIVE: "[bold yellow]inconclusive[/], "
         f"{count(report.unsettled, 'obligation')} not settled",
     }

@@ -8,6 +8,8 @@ of ours.
 import os
 import resource
 import sys
+from copy import copy
+from enum import StrEnum
 from typing import IO, Any
 
 from conformance.checks import CHECKS
@@ -16,8 +18,18 @@ from conformance.findings import Evidence
 from conformance.layouts import Layout, judged_from_json
 from conformance.shrinking import shrink
 from conformance.subjects import CannotJudge
+from spec.fine import HitGranularity
+from spec.policies import EagleGroups
+from spec.retention import LookaheadHorizon
 from vllm_integration.adapter import VllmSubject
 from vllm_integration.protocol import VERSION, Failure, decode, encode
+
+_JUDGED_BY: dict[str, type[StrEnum]] = {
+    "lookahead_horizon": LookaheadHorizon,
+    "eagle_groups": EagleGroups,
+    "hit_granularity": HitGranularity,
+}
+"""The policies that checks ask the subject for; what it keeps shows in what it has."""
 
 
 class _Refused(Exception):
@@ -84,6 +96,9 @@ def _import_target(message: dict[str, Any]) -> VllmSubject:
             f"{sys.executable} imports vllm from {found}, not from {root}; name an interpreter "
             f"without an installed vllm with --python",
         )
+    for name, value in message["policies"].items():
+        if name in _JUDGED_BY:  # a cached property, which is not found out any more
+            vars(subject)[name] = _JUDGED_BY[name](value)
     return subject
 
 
@@ -122,10 +137,13 @@ def _shrink(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """How the target behaves where releases differ."""
+    """How the target behaves where releases differ, whatever it is judged by."""
     del message
+    behaving = copy(subject)
+    for name in _JUDGED_BY:
+        vars(behaving).pop(name, None)
     try:
-        return {"policies": subject.policies(), "detail": ""}
+        return {"policies": behaving.policies(), "detail": ""}
     except CannotJudge as reason:
         return {"policies": {}, "detail": str(reason)}
     except Exception as crash:  # the target's, while it was made to behave
@@ -140,6 +158,13 @@ def _lockstep(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     return operation(subject, message)  # type: ignore[no-any-return]
 
 
+def _selftest(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Judge mutants of the target; the modules for it are loaded when they are first needed."""
+    from vllm_integration import selftest_worker
+
+    return selftest_worker.operation(subject, message)
+
+
 _OPERATIONS = {
     "check": _check,
     "shrink": _shrink,
@@ -147,4 +172,7 @@ _OPERATIONS = {
     "lockstep": _lockstep,
     "replay": _lockstep,
     "shrink_history": _lockstep,
+    "selftest": _selftest,
+    "selftest_baseline": _selftest,
+    "selftest_judge": _selftest,
 }

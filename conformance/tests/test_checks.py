@@ -7,10 +7,12 @@ import pytest
 
 from conformance.checks import CHECKS
 from conformance.configurations import (
+    LONGEST_TAIL,
     MODELS,
     Configuration,
     Profile,
     configurations,
+    cut,
     grid,
     is_possible,
     single_group,
@@ -322,10 +324,15 @@ def test_profiles_cover_what_they_say() -> None:
         assert tails == {-1, 0, 1}
         for model in MODELS:
             for use_eagle in (False, True):
-                assert set(model.configurations(use_eagle)) <= set(covered)
-            laid_out = {replace(c.group, eagle=False) for c in model.configurations(False)}
-            assert laid_out == {replace(group, eagle=False) for group in model.groups}
-            with_eagle = model.configurations(True)
+                assert set(model.configurations(use_eagle, profile)) <= set(covered)
+            laid_out = {replace(c.group, eagle=False) for c in model.configurations(False, profile)}
+            shown = {
+                cut(replace(group, eagle=False), LONGEST_TAIL[profile]) for group in model.groups
+            }
+            chunks = {replace(g, eagle=False) for g in model.groups if g.chunk is not None}
+            assert laid_out == {group for group in shown if group.chunk is None} | chunks
+            assert model.origin
+            with_eagle = model.configurations(True, profile)
             local = any(group.kind is CHUNKED for group in model.groups)
             assert any(c.group.eagle for c in with_eagle) is not local
             assert bool(with_eagle) is not local  # vLLM has no EAGLE with chunked local attention

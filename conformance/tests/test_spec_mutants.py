@@ -17,8 +17,8 @@ import pytest
 from conformance.configurations import Configuration, single_group
 from conformance.lookup_check import check_lookup
 from conformance.mask_check import check_mask
+from conformance.mutation import Mutant, mutants
 from conformance.reference_subject import ReferenceSubject
-from conformance.tests.mutation import Mutant, mutants
 from proofs.prover import DEFAULTS, Solver
 from proofs.theorems import THEOREMS
 from reference.tests import test_lookup

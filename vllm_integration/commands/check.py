@@ -22,8 +22,10 @@ from vllm_integration.commands.options import (
     Verbose,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, failures, progress, show
+from vllm_integration.commands.running import announce, fail, failures, progress, show
 from vllm_integration.driver import find_python
+from vllm_integration.gate import Verdict
+from vllm_integration.policies import chosen_values
 from vllm_integration.targets import resolve
 
 LEDGER = PACKAGE / "ledger.toml"
@@ -38,10 +40,24 @@ def check(
     timeout: Timeout = 60.0,
     memory: Memory = MEMORY,
     verbose: Verbose = False,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="NAME=VALUE",
+            help="Judge by this value of a policy, whatever the target shows; repeatable. "
+            "`hitproof policies` lists them.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Judge vLLM's real prefix-cache code against the spec, for every cache state up to a bound."""
     started = time.monotonic()
     with failures(output):
+        try:
+            policies = chosen_values(policy or [])
+        except ValueError as unknown:
+            fail(Verdict.USAGE, str(unknown), output)
         entries = load(ledger)
         interpreter = find_python(python)
         resolved = resolve(target, announce=announce)
@@ -54,6 +70,7 @@ def check(
                 timeout=timeout,
                 memory=in_bytes(memory),
                 progress=done,
+                policies=policies,
             )
     report.seconds = time.monotonic() - started
     show(

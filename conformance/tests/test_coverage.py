@@ -1,0 +1,41 @@
+"""Every pair of properties is covered, and a pair that is not is noticed."""
+
+from itertools import combinations
+
+import pytest
+
+from conformance import coverage
+from conformance.configurations import Configuration, Profile, configurations
+from conformance.coverage import PROPERTIES, missing, pairs, properties
+from conformance.layouts import Layout, layouts
+from spec.groups import GroupKind
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_every_possible_pair_is_covered(profile: Profile) -> None:
+    assert missing(profile) == []
+
+
+def test_what_is_called_impossible_is_nowhere() -> None:
+    possible = set(pairs())
+    judged: list[Configuration | Layout] = [
+        *configurations(Profile.DEFAULT),
+        *layouts(Profile.DEFAULT),
+    ]
+    for each in judged:
+        for looked_up in each.looked_up:
+            found = properties(each, looked_up)
+            assert all(value in PROPERTIES[name] for name, value in found.items())
+            for pair in combinations(found.items(), 2):
+                assert frozenset(pair) in possible, (each.describe(), pair)
+
+
+def test_a_missing_pair_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = tuple(
+        c
+        for c in configurations(Profile.QUICK)
+        if not (c.group.kind is GroupKind.MAMBA and c.shape.segment > 2)
+    )
+    monkeypatch.setattr(coverage, "configurations", lambda _: without)
+    pair = {("kind", str(GroupKind.MAMBA)), ("alignment", "3 or more blocks")}
+    assert frozenset(pair) in missing(Profile.QUICK)

@@ -1,0 +1,114 @@
+"""``hitproof selftest``."""
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conformance.configurations import Profile
+from conformance.ledger import load
+from vllm_integration import equivalents
+from vllm_integration.commands.check import LEDGER
+from vllm_integration.commands.options import (
+    MEMORY,
+    PACKAGE,
+    PYTHON,
+    Format,
+    Ledger,
+    Memory,
+    Output,
+    Python,
+    TargetName,
+    Verbose,
+    in_bytes,
+)
+from vllm_integration.commands.running import announce, failures, progress, show
+from vllm_integration.driver import find_python
+from vllm_integration.selftest import run
+from vllm_integration.selftest_rendering import print_selftest, selftest_json
+from vllm_integration.targets import resolve
+
+EQUIVALENTS = PACKAGE / "equivalents.toml"
+_AT_LEAST = {Profile.QUICK: 85.0, Profile.DEFAULT: 95.0}
+
+
+def selftest(
+    target: TargetName,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Judge the mutants as `check --quick` does.")
+    ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            min=1,
+            help="Mutants that are judged at once. [default: one a core]",
+            show_default=False,
+        ),
+    ] = None,
+    at_least: Annotated[
+        float | None,
+        typer.Option(
+            "--at-least",
+            min=0.0,
+            max=100.0,
+            help="Percent of the mutants that must be caught. [default: 95, with --quick 85]",
+            show_default=False,
+        ),
+    ] = None,
+    output: Output = Format.TEXT,
+    python: Python = PYTHON,
+    ledger: Ledger = LEDGER,
+    same: Annotated[
+        Path,
+        typer.Option(
+            "--equivalents",
+            help="Mutants that mean the same, and why. [default: hitproof's own]",
+            show_default=False,
+        ),
+    ] = EQUIVALENTS,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            min=0.1,
+            help="Processor seconds that a check of a mutant may take.",
+        ),
+    ] = 20.0,
+    memory: Memory = MEMORY,
+    verbose: Verbose = False,
+) -> None:
+    """Judge the checks: make single-point mutants of vLLM's code, and count what `check` notices.
+
+    Mutated are the lookups, masks, cache_blocks and coordinators of the target. A mutant is caught
+    when the gate says of it what it does not say of the target: a finding, an inconclusive claim,
+    a time-out, or a known divergence that is gone.
+    """
+    started = time.monotonic()
+    profile = Profile.QUICK if quick else Profile.DEFAULT
+    wanted = _AT_LEAST[profile] if at_least is None else at_least
+    with failures(output):
+        entries, known_same = load(ledger), equivalents.load(same)
+        interpreter = find_python(python)
+        resolved = resolve(target, announce=announce)
+        with progress(f"judging mutants of vLLM {resolved.name}") as done:
+            report = run(
+                resolved,
+                profile,
+                entries,
+                known_same,
+                jobs=jobs or os.cpu_count() or 1,
+                python=interpreter,
+                timeout=timeout,
+                memory=in_bytes(memory),
+                progress=done,
+            )
+    report.seconds = time.monotonic() - started
+    show(
+        output,
+        lambda: selftest_json(report, wanted),
+        lambda console: print_selftest(report, wanted, console, verbose),
+    )
+    raise typer.Exit(int(report.verdict(wanted)))
