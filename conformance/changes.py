@@ -54,7 +54,8 @@ class Change:
     @property
     def size(self) -> tuple[bool, Configuration | Layout, int, tuple[str, ...]]:
         """Smaller changes first, those of a single group before those of layouts."""
-        return isinstance(self.judged, Layout), self.judged, len(self.given), self.given
+        words = sum(map(len, self.given))
+        return isinstance(self.judged, Layout), self.judged, words, self.given
 
 
 def changes(
@@ -86,7 +87,8 @@ def _runs(judged: Configuration | Layout, fact: Fact, before: Outcome) -> Iterat
         return
     if fact.what == "hits":
         lost = sum(map(int, fact.outcome)) < sum(map(int, before))
-        hits = (f"the prompts hit {_listed(hits)} tokens" for hits in (before, fact.outcome))
+        served = (", ".join(map(str, hits)) for hits in (before, fact.outcome))
+        hits = (f"the prompts hit {tokens} tokens" for tokens in served)
         yield change(Effect.LOST if lost else Effect.GAINED, *hits)
         return
     old, new = _held(before), _held(fact.outcome)
@@ -195,5 +197,12 @@ def _done(answer: Answer) -> str:
     return f"raises {answer}" if isinstance(answer, str) else f"hit of {answer} tokens"
 
 
-def _listed(numbers: Iterable[object]) -> str:
-    return ", ".join(map(str, numbers))
+def _listed(numbers: Iterable[int]) -> str:
+    """Numbers in order, with "0-3" for 0, 1, 2, 3."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], number
+        else:
+            runs.append((number, number))
+    return ", ".join(f"{a}" if a == b else f"{a}{'-' if b > a + 1 else ', '}{b}" for a, b in runs)

@@ -10,11 +10,13 @@ import typer
 
 from vllm_integration.commands.check import check
 from vllm_integration.commands.configs import configs
+from vllm_integration.commands.diff import diff
 from vllm_integration.commands.lockstep import lockstep
 from vllm_integration.commands.options import EXIT_CODES
 from vllm_integration.commands.policies import policies
 from vllm_integration.commands.prove import prove
 from vllm_integration.commands.selftest import selftest
+from vllm_integration.commands.survey import survey
 from vllm_integration.gate import Verdict
 
 app = typer.Typer(
@@ -27,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (check, lockstep, prove, policies, configs, selftest):
+for command in (check, diff, lockstep, prove, policies, configs, selftest, survey):
     app.command(epilog=EXIT_CODES)(command)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from conformance.behaviour import Fact
 from conformance.checks import CHECKS, is_about
 from conformance.configurations import Configuration, Profile, configurations
 from conformance.findings import Evidence, Finding, finding, smallest
@@ -71,6 +72,7 @@ class Report:
         judgement: findings new and known, and stale ledger entries.
         policies: the policies, and what the target is judged by; empty if they are not known.
         policies_detail: why the policies are not known.
+        facts: what the target did in each check, if that was asked for.
         seconds: wall clock, filled in by the caller.
     """
 
@@ -80,6 +82,7 @@ class Report:
     judgement: Judgement = field(default_factory=lambda: Judgement((), (), ()))
     policies: list[Standing] = field(default_factory=list)
     policies_detail: str = ""
+    facts: dict[Task, list[Fact]] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
@@ -136,16 +139,19 @@ def check(
     memory: int,
     progress: Callable[[int, int], None],
     policies: Mapping[str, str] | None = None,
+    keep_facts: bool = False,
 ) -> Report:
     """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) the worker.
 
     ``policies`` are values of policies to judge by, by name; the others are those that the target
-    shows. ``progress`` is called with the checks done and their number. Raises the exceptions of
+    shows. ``keep_facts`` asks for what the target did, too. ``progress`` is called with the checks
+    done and their number. Raises the exceptions of
     `Worker` when the target cannot be imported or hitproof itself is wrong.
     """
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
     chosen = dict(policies or {})
     session = _Session(target, python, timeout, memory, chosen)
+    operation = "behave" if keep_facts else "check"
     report = Report(target, profile)
     try:
         actual, report.policies_detail = session.policies()
@@ -154,7 +160,10 @@ def check(
         todo = tasks(profile, applicable)
         for done, task in enumerate(todo):
             progress(done, len(todo))
-            report.obligations += session.run(task)
+            obligations, facts = session.run(operation, task)
+            report.obligations += obligations
+            if keep_facts:
+                report.facts[task] = facts
         progress(len(todo), len(todo))
         findings = session.findings()
     finally:
@@ -195,15 +204,16 @@ class _Session:
         detail = str(answer["detail"])
         return answer["policies"], detail and f"the policies cannot be found out: {detail}"
 
-    def run(self, task: Task) -> list[Obligation]:
-        """The obligations that the task settles, or fails to."""
+    def run(self, operation: str, task: Task) -> tuple[list[Obligation], list[Fact]]:
+        """The obligations that the task settles, or fails to, and the facts asked for."""
         known_fatal = self._fatal.get(task.entry)
         if known_fatal is not None:
             return _unsettled(task, f"not run, since on an earlier configuration {known_fatal}")
         try:
             answer = self._ask(
-                op="check", claim=task.claim, configuration=task.configuration.as_json()
+                op=operation, claim=task.claim, configuration=task.configuration.as_json()
             )
+            facts = [Fact.from_json(raw) for raw in answer.get("facts", ())]
             evidence = [Evidence.from_json(raw) for raw in answer["evidence"]]
             obligations = [
                 Obligation(
@@ -222,7 +232,7 @@ class _Session:
             self._fatal[task.entry] = reason
             return _unsettled(task, reason)
         self._evidence += evidence
-        return obligations
+        return obligations, facts
 
     def findings(self) -> list[Finding]:
         """The findings, shrunk, the most severe first."""
@@ -247,8 +257,8 @@ class _Session:
             raise
 
 
-def _unsettled(task: Task, reason: str) -> list[Obligation]:
+def _unsettled(task: Task, reason: str) -> tuple[list[Obligation], list[Fact]]:
     claims: Iterable[str] = (c for c, run in CHECKS.items() if run is CHECKS[task.claim])
     return [
         Obligation(claim, task.configuration, Status.INCONCLUSIVE, 0, 0, reason) for claim in claims
-    ]
+    ], []

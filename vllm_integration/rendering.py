@@ -73,7 +73,7 @@ def report_json(report: Report) -> dict[str, Any]:
 def print_report(report: Report, console: Console, verbose: bool) -> None:
     """The report of `hitproof check` for people: short when all is well."""
     for finding in report.judgement.new:
-        _print_finding(finding, console)
+        print_finding(finding, console)
     for standing in report.policy_changes:
         _print_policy_change(standing, console)
     for entry in report.judgement.stale:
@@ -88,7 +88,8 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
     _print_verdict(report, console)
 
 
-def _print_finding(finding: Finding, console: Console) -> None:
+def print_finding(finding: Finding, console: Console) -> None:
+    """One finding in full: the claim, what was given, the spec, vLLM, and a picture."""
     signature = finding.signature
     kind = signature.kind.replace("_", " ")
     pattern = escape(f"{kind}: {signature.pattern}")
@@ -144,7 +145,7 @@ def _print_policies(report: Report, console: Console) -> None:
 
 def _print_known(finding: Finding, entry: Entry, console: Console) -> None:
     console.print(f"[yellow]known[/] since {entry.releases}: {escape(entry.reason.strip())}")
-    _print_finding(finding, console)
+    print_finding(finding, console)
 
 
 def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:

@@ -12,10 +12,12 @@ from copy import copy
 from enum import StrEnum
 from typing import IO, Any
 
+from conformance.behaviour import behaviour
 from conformance.checks import CHECKS
 from conformance.exploration import ExplorationError
 from conformance.findings import Evidence
 from conformance.layouts import Layout, judged_from_json
+from conformance.outcomes import CheckResult
 from conformance.shrinking import shrink
 from conformance.subjects import CannotJudge
 from spec.fine import HitGranularity
@@ -111,7 +113,17 @@ def _import_failed(error: BaseException, root: str | None) -> _Refused:
 def _check(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """Run one check on one configuration."""
     judged = judged_from_json(message["configuration"])
-    result = CHECKS[message["claim"]](subject, judged)
+    return _as_json(CHECKS[message["claim"]](subject, judged))
+
+
+def _behave(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Run one check on one configuration, and tell what the target did."""
+    judged = judged_from_json(message["configuration"])
+    result, facts = behaviour(subject, message["claim"], judged)
+    return _as_json(result) | {"facts": [fact.as_json() for fact in facts]}
+
+
+def _as_json(result: CheckResult) -> dict[str, Any]:
     return {
         "statuses": result.statuses,
         "evidence": [evidence.as_json() for evidence in result.evidence],
@@ -167,6 +179,7 @@ def _selftest(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
 
 _OPERATIONS = {
     "check": _check,
+    "behave": _behave,
     "shrink": _shrink,
     "policies": _policies,
     "lockstep": _lockstep,

@@ -1,0 +1,81 @@
+"""``hitproof diff``."""
+
+import time
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from conformance.configurations import Profile
+from vllm_integration.commands.options import (
+    MEMORY,
+    PYTHON,
+    Format,
+    Memory,
+    Python,
+    Timeout,
+    Verbose,
+    in_bytes,
+)
+from vllm_integration.commands.running import announce, failures, progress, show
+from vllm_integration.diff import compare
+from vllm_integration.diff_rendering import diff_json, markdown, print_diff
+from vllm_integration.driver import find_python
+from vllm_integration.targets import resolve
+
+
+class DiffFormat(StrEnum):
+    """How a comparison is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+def diff(
+    base: Annotated[
+        str,
+        typer.Argument(help="What it was: a release, checkout or path@ref, or 'installed'."),
+    ],
+    head: Annotated[str, typer.Argument(help="What it becomes, named in the same way.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Cover less, in seconds.")] = False,
+    output: Annotated[
+        DiffFormat,
+        typer.Option("--format", help="Text for people, JSON for programs, Markdown for comments."),
+    ] = DiffFormat.TEXT,
+    python: Python = PYTHON,
+    timeout: Timeout = 60.0,
+    memory: Memory = MEMORY,
+    verbose: Verbose = False,
+) -> None:
+    """Compare two targets: hits gained, lost or made unsound, crashes, blocks cached.
+
+    The exit code is 1 when HEAD does harm: a fault that BASE does not have, a hit lost, a hit made
+    unsound or a crash. What BASE has, too, is listed apart and does not count.
+    """
+    started = time.monotonic()
+    plain = Format.JSON if output is DiffFormat.JSON else Format.TEXT
+    with failures(plain):
+        interpreter = find_python(python)
+        base_target, head_target = (resolve(name, announce=announce) for name in (base, head))
+        with progress(f"comparing vLLM {base} and {head}") as done:
+            found = compare(
+                base_target,
+                head_target,
+                Profile.QUICK if quick else Profile.DEFAULT,
+                python=interpreter,
+                timeout=timeout,
+                memory=in_bytes(memory),
+                progress=done,
+            )
+    found.seconds = time.monotonic() - started
+    show(
+        plain,
+        lambda: diff_json(found),
+        lambda console: (
+            console.print(markdown(found), markup=False, highlight=False, end="")
+            if output is DiffFormat.MARKDOWN
+            else print_diff(found, console, verbose)
+        ),
+    )
+    raise typer.Exit(int(found.verdict))

@@ -1,0 +1,156 @@
+"""What `hitproof diff` says, as people, as programs and as pull requests read it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from conformance.changes import HARMFUL
+from conformance.findings import Finding
+from vllm_integration.diff import ChangeGroup, Diff
+from vllm_integration.gate import Verdict
+from vllm_integration.rendering import print_finding, verdict_name
+
+_MOST_REASONS = 5
+
+
+def diff_json(diff: Diff) -> dict[str, Any]:
+    """The comparison as JSON."""
+    return {
+        "verdict": verdict_name(diff.verdict),
+        "exit_code": int(diff.verdict),
+        "base": {"name": diff.base.target.name, "version": diff.base.target.version},
+        "head": {"name": diff.head.target.name, "version": diff.head.target.version},
+        "profile": str(diff.head.profile),
+        "seconds": round(diff.seconds, 1),
+        "changed": diff.changed,
+        "summary": summary(diff),
+        "changes": [
+            {
+                "effect": str(group.smallest.effect),
+                "harmful": group.smallest.effect in HARMFUL,
+                "kinds": group.smallest.judged.kinds,
+                "configurations": group.configurations,
+                "models": list(group.models),
+                "given": list(group.smallest.given),
+                "base": group.smallest.base,
+                "head": group.smallest.head,
+                "configuration": group.smallest.judged.as_json(),
+            }
+            for group in diff.groups
+        ],
+        "findings_brought": [finding.as_json() for finding in diff.brought],
+        "findings_gone": [finding.as_json() for finding in diff.gone],
+        "findings_of_both": [finding.as_json() for finding in diff.shared],
+        "policies": [
+            {"name": name, "base": base, "head": head} for name, base, head in diff.policies
+        ],
+        "coverage": {"proved_on_both": diff.proved, "compared": diff.covered},
+        "unsettled": sorted({reason for _, reason in diff.unsettled}),
+    }
+
+
+def summary(diff: Diff) -> str:
+    """One sentence."""
+    base, head = diff.base.target.name, diff.head.target.name
+    whole = (
+        f"{diff.proved} obligations proved on both, so that both do the same there; {diff.covered} "
+        "refuted on one or both, and compared run by run for requests of few blocks"
+    )
+    if diff.unsettled:
+        return (
+            f"{len(diff.unsettled)} obligations could not be settled on {base} or {head}; of the "
+            f"others {whole}"
+        )
+    if not diff.changed:
+        return f"no behavioural change from {base} to {head}: {whole}"
+    harm = "harm is done" if diff.verdict is Verdict.DIVERGES else "no harm is done"
+    return f"behaviour changes from {base} to {head}, and {harm}: {whole}"
+
+
+def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
+    """The comparison for people: the worst first."""
+    for group in diff.groups:
+        style = "bold red" if group.smallest.effect in HARMFUL else "bold green"
+        console.print(f"[{style}]{group.smallest.effect}[/]: {escape(_about(group))}")
+        for line in _witness(group):
+            console.print(f"  {escape(line)}", highlight=False)
+        console.print()
+    for number, finding in enumerate(diff.brought):
+        if verbose or number == 0:
+            console.print("[bold red]a fault that the head brings[/]", highlight=False)
+            print_finding(finding, console)
+        else:
+            console.print(
+                f"brought, too: {finding.signature.divergence}: {_name(finding)}",
+                highlight=False,
+                markup=False,
+            )
+    for name, base, head in diff.policies:
+        console.print(f"policy {name}: {base} -> {head}", highlight=False, markup=False)
+    for title, findings in (
+        ("faults of the base that are gone", diff.gone),
+        ("faults of both", diff.shared),
+    ):
+        if findings:
+            console.print(f"{title}: {len(findings)}", highlight=False)
+        for finding in findings if verbose else ():
+            print_finding(finding, console)
+    reasons = sorted({reason for _, reason in diff.unsettled})
+    for reason in reasons if verbose else reasons[:_MOST_REASONS]:
+        console.print(f"[bold yellow]inconclusive[/]: {escape(reason)}", highlight=False)
+    console.print(f"{summary(diff)}; {diff.seconds:.1f} s", highlight=False, markup=False)
+
+
+def markdown(diff: Diff) -> str:
+    """The comparison as a comment on a pull request."""
+    base, head = diff.base.target.name, diff.head.target.name
+    lines = [f"### Prefix cache: `{base}` → `{head}`", "", summary(diff).capitalize() + ".", ""]
+    if diff.groups:
+        lines += ["| effect | where | models | smallest case | base | head |", "|" + "---|" * 6]
+        lines += [_row(group) for group in diff.groups]
+        lines.append("")
+    if diff.policies:
+        lines += ["| policy | base | head |", "|---|---|---|"]
+        lines += [f"| {name} | {one} | {other} |" for name, one, other in diff.policies]
+        lines.append("")
+    for title, findings in (
+        ("Faults that the head brings", diff.brought),
+        ("Faults of the base that are gone", diff.gone),
+        ("Faults of both", diff.shared),
+    ):
+        if findings:
+            lines += [f"<details><summary>{title}: {len(findings)}</summary>", ""]
+            lines += [f"- **{f.signature.divergence}**, {_name(f)}: {f.sentence}" for f in findings]
+            lines += ["", "</details>", ""]
+    for reason in sorted({reason for _, reason in diff.unsettled}):
+        lines.append(f"- inconclusive: {reason}")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _about(group: ChangeGroup) -> str:
+    judged = group.smallest.judged
+    eagle = " with a block to drop" if judged.drops_block else ""
+    count = group.configurations
+    where = f"{judged.kinds.replace('_', ' ')}{eagle}, {count} configuration{'s' * (count > 1)}"
+    return f"{where}; {', '.join(group.models)}" if group.models else where
+
+
+def _witness(group: ChangeGroup) -> Iterator[str]:
+    for number, fact in enumerate(group.smallest.given):
+        yield f"{'' if number else 'given :':<7} {fact}"
+    yield f"base  : {group.smallest.base}"
+    yield f"head  : {group.smallest.head}"
+
+
+def _row(group: ChangeGroup) -> str:
+    smallest = group.smallest
+    about, _, models = _about(group).partition("; ")
+    given = "<br>".join(smallest.given)
+    cells = (str(smallest.effect), about, models, given, smallest.base, smallest.head)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _name(finding: Finding) -> str:
+    return f"{finding.signature.kind.replace('_', ' ')}: {finding.signature.pattern}"

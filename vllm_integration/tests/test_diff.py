@@ -1,0 +1,120 @@
+"""`hitproof diff`: what changes between real releases, and for one line of a checkout."""
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from conformance.changes import Effect
+from conformance.configurations import Profile
+from spec.claims import Status
+from vllm_integration import cli, gate
+from vllm_integration.commands.options import MEMORY, PYTHON, in_bytes
+from vllm_integration.diff import Diff, difference
+from vllm_integration.driver import find_python
+from vllm_integration.gate import Report, Verdict
+from vllm_integration.targets import resolve
+from vllm_integration.tests.conftest import Copy
+
+pytestmark = pytest.mark.release
+
+
+@cache
+def report(target: str) -> Report:
+    """What a target does, as `hitproof diff --quick` finds it."""
+    return gate.check(
+        resolve(target),
+        Profile.QUICK,
+        (),
+        python=find_python(PYTHON),
+        timeout=300.0,
+        memory=in_bytes(MEMORY),
+        progress=lambda *_: None,
+        keep_facts=True,
+    )
+
+
+def between(base: str, head: str) -> Diff:
+    return difference(report(base), report(head))
+
+
+def effects(diff: Diff) -> set[Effect]:
+    return {group.smallest.effect for group in diff.groups}
+
+
+def test_the_repair_of_eagle_gains_hits_and_brings_retention() -> None:
+    diff = between("0.22.1", "0.23.0")
+    gained = [group for group in diff.groups if group.smallest.effect is Effect.GAINED]
+    assert gained
+    assert all(group.smallest.judged.drops_block for group in gained)
+    assert any("EAGLE" in model for group in gained for model in group.models)
+    assert ("sparse_retention", "none", "windows") in diff.policies
+    assert not effects(diff) & {Effect.LOST, Effect.UNSOUND, Effect.CRASH}
+
+
+def test_the_way_back_loses_hits() -> None:
+    diff = between("0.23.0", "0.22.1")
+    assert Effect.LOST in effects(diff)
+    assert diff.verdict is Verdict.DIVERGES
+    assert diff.brought
+
+
+def test_a_release_does_what_it_does() -> None:
+    diff = between("0.23.0", "0.23.0")
+    assert not diff.changed
+    assert diff.verdict is Verdict.CONFORMS
+    assert diff.proved
+    assert diff.shared
+
+
+def test_one_line_of_the_mask_changes_just_what_it_decides(broken_copy: Copy) -> None:
+    """The mask of sliding windows leaves the lookahead block out again."""
+    edits = {"shift = 1 if use_eagle else 0": "shift = 0"}
+    root = broken_copy("0.23.0", edits)
+    diff = between("0.23.0", str(root))
+    assert diff.verdict is Verdict.DIVERGES
+    assert {group.smallest.judged.kinds for group in diff.groups} == {"sliding_window"}
+    assert all(group.smallest.judged.drops_block for group in diff.groups)
+    assert Effect.LOST in effects(diff)
+    assert not diff.policies
+
+
+def test_what_was_not_settled_is_no_equality() -> None:
+    known = report("0.23.0")
+    first, *others = known.obligations
+    unsettled = replace(first, status=Status.INCONCLUSIVE, detail="it takes too long")
+    diff = difference(known, replace(known, obligations=[unsettled, *others]))
+    assert diff.verdict is Verdict.INCONCLUSIVE
+    nothing = replace(known, obligations=[], facts={})
+    assert difference(nothing, nothing).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "code"), [("0.23.0", "0.22.1", 1), ("0.23.0", "0.23.0", 0)]
+)
+def test_the_command(base: str, head: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "vllm_integration.commands.diff.compare", lambda *_, **__: between(base, head)
+    )
+    printed = {}
+    for form in ("text", "json", "markdown"):
+        command = ["diff", base, head, "--quick", "--format", form]
+        result = CliRunner().invoke(cli.app, command)
+        assert result.exit_code == code
+        printed[form] = result.output
+    data = json.loads(printed["json"])
+    assert data["exit_code"] == code
+    assert data["changed"] is bool(code)
+    for form in ("text", "markdown"):
+        assert ("hits lost" in printed[form]) is bool(code)
+        assert ("no behavioural change" in printed[form].lower()) is not bool(code)
+    assert printed["markdown"].startswith("### ")
+
+
+def test_a_target_that_is_not_there(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli.app, ["diff", "0.23.0", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "is not a vLLM checkout" in result.output
