@@ -48,6 +48,14 @@ def selftest(
             show_default=False,
         ),
     ] = None,
+    histories: Annotated[
+        int,
+        typer.Option(
+            "--histories",
+            min=0,
+            help="Histories that mutants which no check notices are played on in lockstep.",
+        ),
+    ] = 50,
     at_least: Annotated[
         float | None,
         typer.Option(
@@ -84,7 +92,8 @@ def selftest(
 
     Mutated are the lookups, masks, cache_blocks and coordinators of the target. A mutant is caught
     when the gate says of it what it does not say of the target: a finding, an inconclusive claim,
-    a time-out, or a known divergence that is gone.
+    a time-out, or a known divergence that is gone. What it does not notice is played in lockstep
+    with the reference, which is counted apart.
     """
     started = time.monotonic()
     profile = Profile.QUICK if quick else Profile.DEFAULT
@@ -99,6 +108,7 @@ def selftest(
                 profile,
                 entries,
                 known_same,
+                histories=histories,
                 jobs=jobs or os.cpu_count() or 1,
                 python=interpreter,
                 timeout=timeout,
