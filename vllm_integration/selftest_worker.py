@@ -70,7 +70,7 @@ class SelfTest:
         import vllm.v1.core.single_type_kv_cache_manager as managers
 
         self._subject = subject
-        self._tasks = [
+        self._tasks: list[tuple[str, Any]] = [
             (_POLICIES, None),
             *((t["claim"], judged_from_json(t["configuration"])) for t in message["tasks"]),
         ]
