@@ -1,7 +1,7 @@
 """The self-test: how many single-point mutants of a target the gate notices."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,10 @@ from vllm_integration.targets import Target, TargetError
 
 _BATCH_SECONDS = 5.0
 LOCKSTEP = "lockstep"
+
+
+class UnknownFunction(Exception):
+    """No function of that name is mutated; the message names those that are."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,7 @@ def run(
     entries: Sequence[Entry],
     equivalents: Sequence[Equivalent],
     *,
+    functions: Collection[str] = (),
     histories: int,
     jobs: int,
     python: str,
@@ -119,11 +124,13 @@ def run(
 ) -> SelfTestReport:
     """Judge every mutant of ``target`` by the checks of ``profile``, then by lockstep.
 
+    ``functions`` are the qualified names of those that are mutated, where it is not all.
     ``histories`` is how many are played in lockstep; none on releases that it does not follow.
     ``jobs`` is how many mutants are judged at once, ``timeout`` the seconds of processor time that
     a check may take on a mutant, ``memory`` (bytes) what the worker may map. ``progress`` is called
     with what is done and the total. Raises the exceptions of `Worker`, and `WorkerGone` when the
-    worker ends before all is judged.
+    worker ends before all is judged, and
+    `UnknownFunction`.
     """
     report = SelfTestReport(target, profile)
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
@@ -134,16 +141,23 @@ def run(
     with Worker(target, python, memory) as worker:
         patience = timeout + 12 * _BATCH_SECONDS
         todo = tasks(profile, applicable)
-        described = worker.ask(
+        answer = worker.ask(
             patience,
             op="selftest",
             jobs=jobs,
             limit=timeout,
             histories=histories,
             policies=policies,
+            functions=list(functions),
             tasks=[{"claim": t.claim, "configuration": t.configuration.as_json()} for t in todo],
             known=[entry.signature.as_json() for entry in applicable],
-        )["mutants"]
+        )
+        if unknown := set(functions) - set(answer["functions"]):
+            raise UnknownFunction(
+                f"no function called {' or '.join(sorted(unknown))} is mutated; name some of "
+                + ", ".join(answer["functions"])
+            )
+        described = answer["mutants"]
         while True:
             answer = worker.ask(patience, op="selftest_baseline", seconds=_BATCH_SECONDS)
             progress(answer["done"], answer["total"] + len(described))
@@ -155,16 +169,21 @@ def run(
             results = worker.ask(patience, op="selftest_judge", seconds=_BATCH_SECONDS)["results"]
             outcomes |= {result.pop("mutant"): result for result in results}
             progress(answer["total"] + len(outcomes), answer["total"] + len(described))
-    _fill(report, described, outcomes, equivalents)
+    fill(report, described, outcomes, equivalents, functions)
     return report
 
 
-def _fill(
+def fill(
     report: SelfTestReport,
     described: list[dict[str, Any]],
     outcomes: dict[int, dict[str, Any]],
     equivalents: Sequence[Equivalent],
+    only: Collection[str] = (),
 ) -> None:
+    """Put what became of the mutants into the report, and hold it against the equivalents.
+
+    ``only`` has the functions that were mutated, where it is not all.
+    """
     seen: Counter[tuple[str, str, str]] = Counter()
     for number, raw in enumerate(described):
         text = (raw["function"], raw["before"], raw["after"])
@@ -180,7 +199,7 @@ def _fill(
         )
     survived = {mutant.change: mutant for mutant in report.judged if not mutant.caught}
     for entry in equivalents:
-        if entry.applies_to(report.target.version):
+        if entry.applies_to(report.target.version) and (not only or entry.change.function in only):
             if (mutant := survived.get(entry.change)) is not None:
                 report.equivalents.append((mutant, entry))
             else:

@@ -84,8 +84,9 @@ def print_selftest(
         )
     colour = "green" if report.share >= at_least else "red"
     console.print(
-        f"vLLM {escape(report.target.name)}: the checks catch [bold {colour}]{report.share:.1f} %[/] "
-        f"of the mutants (wanted: {at_least:g} %), {report.share_with_lockstep:.1f} % with lockstep",
+        f"vLLM {escape(report.target.name)}: the checks catch "
+        f"[bold {colour}]{report.share:.1f} %[/] of the mutants (wanted: {at_least:g} %), with "
+        f"lockstep {report.share_with_lockstep:.1f} %",
         highlight=False,
     )
 

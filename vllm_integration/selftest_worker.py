@@ -84,7 +84,10 @@ class SelfTest:
         self._known = [Signature(**raw) for raw in message["known"]]
         self._limit = float(message["limit"])
         self._jobs = int(message["jobs"])
-        self.mutants = of_target(managers, coordinators)
+        every = of_target(managers, coordinators)
+        wanted = message["functions"]
+        self.mutants = [m for m in every if not wanted or m.function.__qualname__ in wanted]
+        self.functions = list(dict.fromkeys(mutant.function.__qualname__ for mutant in every))
         self._functions = list(dict.fromkeys(mutant.function for mutant in self.mutants))
         self._normal: list[_Normal | None] = [None] * len(self._tasks)
         self._unfinished = 0
@@ -323,7 +326,7 @@ def operation(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     global _running
     if message["op"] == "selftest":
         _running = SelfTest(subject, message)
-        return {"mutants": _running.described()}
+        return {"mutants": _running.described(), "functions": _running.functions}
     assert _running is not None
     if message["op"] == "selftest_baseline":
         return _running.baseline(message["seconds"])

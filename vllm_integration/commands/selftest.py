@@ -2,6 +2,8 @@
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -24,13 +26,24 @@ from vllm_integration.commands.options import (
     Verbose,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, failures, progress, show
+from vllm_integration.commands.running import announce, fail, failures, progress, show
 from vllm_integration.driver import find_python
-from vllm_integration.selftest import run
+from vllm_integration.gate import Verdict
+from vllm_integration.selftest import UnknownFunction, run
 from vllm_integration.selftest_rendering import print_selftest, selftest_json
 from vllm_integration.targets import resolve
 
 EQUIVALENTS = PACKAGE / "equivalents.toml"
+
+
+@contextmanager
+def _unknown_is_usage(output: Format) -> Iterator[None]:
+    try:
+        yield
+    except UnknownFunction as unknown:
+        fail(Verdict.USAGE, str(unknown), output)
+
+
 _AT_LEAST = {Profile.QUICK: 85.0, Profile.DEFAULT: 95.0}
 
 
@@ -46,6 +59,12 @@ def selftest(
             min=1,
             help="Mutants that are judged at once. [default: one a core]",
             show_default=False,
+        ),
+    ] = None,
+    function: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--function", help="Mutate only this function; repeatable.", show_default=False
         ),
     ] = None,
     histories: Annotated[
@@ -102,12 +121,13 @@ def selftest(
         entries, known_same = load(ledger), equivalents.load(same)
         interpreter = find_python(python)
         resolved = resolve(target, announce=announce)
-        with progress(f"judging mutants of vLLM {resolved.name}") as done:
+        with _unknown_is_usage(output), progress(f"mutants of vLLM {resolved.name}") as done:
             report = run(
                 resolved,
                 profile,
                 entries,
                 known_same,
+                functions=function or (),
                 histories=histories,
                 jobs=jobs or os.cpu_count() or 1,
                 python=interpreter,
