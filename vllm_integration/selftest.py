@@ -1,7 +1,7 @@
 """The self-test: how many single-point mutants of a target the gate notices."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +10,15 @@ from conformance.ledger import Entry
 from vllm_integration.driver import Worker
 from vllm_integration.equivalents import Change, Equivalent
 from vllm_integration.gate import Verdict, tasks
-from vllm_integration.targets import Target
+from vllm_integration.lockstep import policies_of
+from vllm_integration.targets import Target, TargetError
 
 _BATCH_SECONDS = 5.0
+LOCKSTEP = "lockstep"
+
+
+class UnknownFunction(Exception):
+    """No function of that name is mutated; the message names those that are."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class Judged:
         kind: the sort of change.
         caught: how the gate notices it, as a class of divergence or "policy change", "known no
             more", "inconclusive", "time-out" or "internal error"; "" when it does not.
-        by: the claim whose check notices it; "" when that is not known.
+        by: the claim whose check notices it, or "lockstep"; "" when that is not known.
         detail: more about it.
     """
 
@@ -64,7 +70,12 @@ class SelfTestReport:
     @property
     def caught(self) -> list[Judged]:
         """The mutants that the gate notices."""
-        return [mutant for mutant in self.judged if mutant.caught]
+        return [mutant for mutant in self.judged if mutant.caught and mutant.by != LOCKSTEP]
+
+    @property
+    def caught_in_lockstep(self) -> list[Judged]:
+        """The mutants that the gate does not notice, but lockstep with the reference does."""
+        return [mutant for mutant in self.judged if mutant.caught and mutant.by == LOCKSTEP]
 
     @property
     def survivors(self) -> list[Judged]:
@@ -73,10 +84,21 @@ class SelfTestReport:
         return [m for m in self.judged if not m.caught and m.change not in same]
 
     @property
+    def counted(self) -> int:
+        """How many mutants do not mean the same."""
+        return len(self.judged) - len(self.equivalents)
+
+    @property
     def share(self) -> float:
-        """The share of the mutants that do not mean the same that is caught, in percent."""
-        counted = len(self.caught) + len(self.survivors)
-        return 100.0 * len(self.caught) / counted if counted else 0.0
+        """The share of the mutants that do not mean the same that the gate notices, in percent."""
+        return 100.0 * len(self.caught) / self.counted if self.counted else 0.0
+
+    @property
+    def share_with_lockstep(self) -> float:
+        """The share that the gate or lockstep notices, in percent."""
+        if not self.counted:
+            return 0.0
+        return 100.0 * (len(self.caught) + len(self.caught_in_lockstep)) / self.counted
 
     def verdict(self, at_least: float) -> Verdict:
         """Whether so many percent are caught, and no entry is stale."""
@@ -92,32 +114,50 @@ def run(
     entries: Sequence[Entry],
     equivalents: Sequence[Equivalent],
     *,
+    functions: Collection[str] = (),
+    histories: int,
     jobs: int,
     python: str,
     timeout: float,
     memory: int,
     progress: Callable[[int, int], None],
 ) -> SelfTestReport:
-    """Judge every mutant of ``target`` by the checks of ``profile``.
+    """Judge every mutant of ``target`` by the checks of ``profile``, then by lockstep.
 
+    ``functions`` are the qualified names of those that are mutated, where it is not all.
+    ``histories`` is how many are played in lockstep; none on releases that it does not follow.
     ``jobs`` is how many mutants are judged at once, ``timeout`` the seconds of processor time that
     a check may take on a mutant, ``memory`` (bytes) what the worker may map. ``progress`` is called
     with what is done and the total. Raises the exceptions of `Worker`, and `WorkerGone` when the
-    worker ends before all is judged.
+    worker ends before all is judged, and
+    `UnknownFunction`.
     """
     report = SelfTestReport(target, profile)
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
+    try:
+        policies = policies_of(target)
+    except TargetError:
+        policies, histories = "", 0
     with Worker(target, python, memory) as worker:
         patience = timeout + 12 * _BATCH_SECONDS
         todo = tasks(profile, applicable)
-        described = worker.ask(
+        answer = worker.ask(
             patience,
             op="selftest",
             jobs=jobs,
             limit=timeout,
+            histories=histories,
+            policies=policies,
+            functions=list(functions),
             tasks=[{"claim": t.claim, "configuration": t.configuration.as_json()} for t in todo],
             known=[entry.signature.as_json() for entry in applicable],
-        )["mutants"]
+        )
+        if unknown := set(functions) - set(answer["functions"]):
+            raise UnknownFunction(
+                f"no function called {' or '.join(sorted(unknown))} is mutated; name some of "
+                + ", ".join(answer["functions"])
+            )
+        described = answer["mutants"]
         while True:
             answer = worker.ask(patience, op="selftest_baseline", seconds=_BATCH_SECONDS)
             progress(answer["done"], answer["total"] + len(described))
@@ -129,16 +169,21 @@ def run(
             results = worker.ask(patience, op="selftest_judge", seconds=_BATCH_SECONDS)["results"]
             outcomes |= {result.pop("mutant"): result for result in results}
             progress(answer["total"] + len(outcomes), answer["total"] + len(described))
-    _fill(report, described, outcomes, equivalents)
+    fill(report, described, outcomes, equivalents, functions)
     return report
 
 
-def _fill(
+def fill(
     report: SelfTestReport,
     described: list[dict[str, Any]],
     outcomes: dict[int, dict[str, Any]],
     equivalents: Sequence[Equivalent],
+    only: Collection[str] = (),
 ) -> None:
+    """Put what became of the mutants into the report, and hold it against the equivalents.
+
+    ``only`` has the functions that were mutated, where it is not all.
+    """
     seen: Counter[tuple[str, str, str]] = Counter()
     for number, raw in enumerate(described):
         text = (raw["function"], raw["before"], raw["after"])
@@ -154,7 +199,7 @@ def _fill(
         )
     survived = {mutant.change: mutant for mutant in report.judged if not mutant.caught}
     for entry in equivalents:
-        if entry.applies_to(report.target.version):
+        if entry.applies_to(report.target.version) and (not only or entry.change.function in only):
             if (mutant := survived.get(entry.change)) is not None:
                 report.equivalents.append((mutant, entry))
             else:

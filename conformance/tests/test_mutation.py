@@ -1,7 +1,9 @@
 """Mutants are generated in every way that is named, run in place and leave no trace."""
 
 import ast
+import importlib.util
 import math
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +42,34 @@ CHANGES = {
 def test_changes_to_an_expression(expression: str) -> None:
     node = ast.parse(expression, mode="eval").body
     assert {ast.unparse(changed) for changed, _ in mutation._changed(node)} == CHANGES[expression]
+
+
+STATEMENTS = {
+    "if a: b()": {"if not a:"},
+    "if a < b: c()": {"if a <= b:", "if a > b:", "if a >= b:"},
+    "if not a: b()": {"if a:"},
+    "if a and b: c()": {"if not (a and b):", "if a or b:", "if a:", "if b:"},
+    "while a: b()": {"while not a:"},
+    "while a: break": {"while not a:", "continue"},
+    "for a in b: continue": {"break"},
+    "a += b": {"a -= b"},
+    "x: int = -a": {"x: int = a"},
+    "raise E(1)": set(),
+    "assert a < b": set(),
+}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_changes_to_a_statement(statement: str, tmp_path: Path) -> None:
+    (tmp_path / "mutated.py").write_text(f"def f():\n    {statement}\n")
+    spec = importlib.util.spec_from_file_location("mutated", tmp_path / "mutated.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = list(mutants(module))
+    assert {mutant.after for mutant in found} == STATEMENTS[statement]
+    assert {mutant.lines for mutant in found} <= {(2, 2)}
 
 
 def test_mutant_is_run_by_whoever_imported_the_function() -> None:

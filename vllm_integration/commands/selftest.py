@@ -2,6 +2,8 @@
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -24,13 +26,24 @@ from vllm_integration.commands.options import (
     Verbose,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, failures, progress, show
+from vllm_integration.commands.running import announce, fail, failures, progress, show
 from vllm_integration.driver import find_python
-from vllm_integration.selftest import run
+from vllm_integration.gate import Verdict
+from vllm_integration.selftest import UnknownFunction, run
 from vllm_integration.selftest_rendering import print_selftest, selftest_json
 from vllm_integration.targets import resolve
 
 EQUIVALENTS = PACKAGE / "equivalents.toml"
+
+
+@contextmanager
+def _unknown_is_usage(output: Format) -> Iterator[None]:
+    try:
+        yield
+    except UnknownFunction as unknown:
+        fail(Verdict.USAGE, str(unknown), output)
+
+
 _AT_LEAST = {Profile.QUICK: 85.0, Profile.DEFAULT: 95.0}
 
 
@@ -48,6 +61,20 @@ def selftest(
             show_default=False,
         ),
     ] = None,
+    function: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--function", help="Mutate only this function; repeatable.", show_default=False
+        ),
+    ] = None,
+    histories: Annotated[
+        int,
+        typer.Option(
+            "--histories",
+            min=0,
+            help="Histories that mutants which no check notices are played on in lockstep.",
+        ),
+    ] = 50,
     at_least: Annotated[
         float | None,
         typer.Option(
@@ -84,7 +111,8 @@ def selftest(
 
     Mutated are the lookups, masks, cache_blocks and coordinators of the target. A mutant is caught
     when the gate says of it what it does not say of the target: a finding, an inconclusive claim,
-    a time-out, or a known divergence that is gone.
+    a time-out, or a known divergence that is gone. What it does not notice is played in lockstep
+    with the reference, which is counted apart.
     """
     started = time.monotonic()
     profile = Profile.QUICK if quick else Profile.DEFAULT
@@ -93,12 +121,14 @@ def selftest(
         entries, known_same = load(ledger), equivalents.load(same)
         interpreter = find_python(python)
         resolved = resolve(target, announce=announce)
-        with progress(f"judging mutants of vLLM {resolved.name}") as done:
+        with _unknown_is_usage(output), progress(f"mutants of vLLM {resolved.name}") as done:
             report = run(
                 resolved,
                 profile,
                 entries,
                 known_same,
+                functions=function or (),
+                histories=histories,
                 jobs=jobs or os.cpu_count() or 1,
                 python=interpreter,
                 timeout=timeout,

@@ -26,7 +26,9 @@ def test_version() -> None:
     assert re.fullmatch(r"hitproof \d+\.\d+\.\d+\n", hitproof("--version").stdout)
 
 
-@pytest.mark.parametrize("command", [[], ["check"], ["prove"], ["policies"]])
+@pytest.mark.parametrize(
+    "command", [[], ["check"], ["prove"], ["policies"], ["configs"], ["selftest"]]
+)
 def test_help_documents_the_exit_codes(command: list[str]) -> None:
     result = hitproof(*command, "--help")
     assert result.returncode == 0
@@ -44,6 +46,10 @@ def test_help_documents_the_exit_codes(command: list[str]) -> None:
         ["check", "0.33.0", "--ledger", "no-such-file.toml"],
         ["check", "not a target"],
         ["prove", "no_such_claim"],
+        ["check", "0.33.0", "--policy", "no_such_policy=1"],
+        ["check", "0.33.0", "--policy", "junctions"],
+        ["check", "0.33.0", "--policy", "junctions=lost"],
+        ["selftest", "0.33.0", "--jobs", "0"],
         ["no-such-command"],
     ],
 )
@@ -135,6 +141,30 @@ def test_a_closed_pipe_does_not_change_the_exit_code(output: str) -> None:
 
 def test_a_failure_is_one_sentence() -> None:
     assert "is no target" in one_sentence(hitproof("check", "not-a-target"))
+
+
+def test_a_policy_that_is_not_there_is_told_with_those_that_are() -> None:
+    result = hitproof("check", "0.33.0", "--policy", "no_such_policy=1")
+    assert all(name in one_sentence(result) for name in POLICIES)
+    result = hitproof("check", "0.33.0", "--policy", "junctions=lost")
+    assert "'junctions=kept'" in one_sentence(result)
+
+
+@pytest.mark.parametrize("profile", [["--quick"], []])
+def test_configs_lists_models_and_misses_no_pair(profile: list[str]) -> None:
+    result = hitproof("configs", "--format", "json", *profile)
+    assert result.returncode == 0
+    listed = json.loads(result.stdout)
+    assert listed["coverage"]["missing"] == []
+    for model in listed["models"]:
+        assert model["origin"]
+        names = [judged["model"] for judged in model["judged"]]
+        assert any(name.endswith("+ EAGLE") for name in names) or "Llama-4" in model["name"]
+        assert any(not name.endswith("+ EAGLE") for name in names)
+    text = hitproof("configs", *profile).stdout
+    assert all(model["name"] in text for model in listed["models"])
+    pairs = listed["coverage"]["pairs"]
+    assert f"{pairs} of {pairs} possible pairs" in text
 
 
 def test_policies_are_listed_without_a_target() -> None:

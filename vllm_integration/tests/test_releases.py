@@ -123,6 +123,23 @@ def test_a_target_that_does_not_behave_as_its_release_is_noticed(broken_copy: Co
     assert wrong == {"hit_granularity"}
 
 
+def test_a_policy_change_is_a_finding_unless_it_is_asked_for(broken_copy: Copy) -> None:
+    # Nothing is unsound or lost by the policy that the copy shows.
+    copy = broken_copy("0.33.0", {"hit_length = num_tokens": "hit_length = block_size"})
+    code, report = check_json(copy)
+    assert (code, report["verdict"]) == (1, "diverges")
+    (change,) = [policy for policy in report["policies"] if policy["change"]]
+    assert change["policy"] == "hit_granularity"
+    assert (change["expected"], change["actual"], change["value"]) == ("fine", *["aligned"] * 2)
+    _, accepted = check_json("--policy", "hit_granularity=aligned", copy)
+    assert not [policy for policy in accepted["policies"] if policy["change"]]
+    code, by_release = check_json("--policy", "hit_granularity=fine", copy)
+    assert code == 1
+    assert {finding["claim"] for finding in by_release["findings"]} >= {
+        "fine_grained_hit_is_vouched_for"
+    }
+
+
 def test_a_target_that_breaks_down_is_inconclusive(broken_copy: Copy) -> None:
     copy = broken_copy("0.33.0", {"def reachable_block_mask(": "def unreachable_block_mask("})
     result = hitproof("policies", copy)

@@ -1,0 +1,174 @@
+"""The self-test: what became of mutants, the file of equivalents, and work that dies alone."""
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.specifiers import SpecifierSet
+
+from conformance.configurations import Profile
+from conformance.ledger import LedgerError
+from vllm_integration import equivalents
+from vllm_integration.commands.selftest import EQUIVALENTS
+from vllm_integration.equivalents import Change, Equivalent
+from vllm_integration.forks import Forks, allow
+from vllm_integration.gate import Verdict
+from vllm_integration.selftest import LOCKSTEP, SelfTestReport, fill
+from vllm_integration.targets import Target
+from vllm_integration.tests.conftest import hitproof, one_sentence
+
+
+def described(mutant: str) -> dict[str, Any]:
+    return {
+        "function": "Manager.lookup",
+        "line": 7,
+        "file": "/somewhere/vllm/v1/core/manager.py",
+        "change": "compare",
+        "before": "if a < b:",
+        "after": mutant,
+    }
+
+
+def report(outcomes: list[str | tuple[str, str]], same: list[Equivalent]) -> SelfTestReport:
+    """A report on one mutant an outcome: how it is caught, and by what."""
+    made = SelfTestReport(Target("0.33.0", None, "0.33.0"), Profile.QUICK)
+    pairs = [each if isinstance(each, tuple) else (each, "a claim") for each in outcomes]
+    fill(
+        made,
+        [described(f"if {number}:") for number in range(len(pairs))],
+        {n: {"caught": c, "by": by, "detail": ""} for n, (c, by) in enumerate(pairs)},
+        same,
+    )
+    return made
+
+
+def equivalent(number: int, releases: str = ">=0.33") -> Equivalent:
+    change = Change("Manager.lookup", "if a < b:", f"if {number}:")
+    return Equivalent(change, SpecifierSet(releases), "they are the same")
+
+
+def test_mutants_that_mean_the_same_are_not_counted() -> None:
+    made = report(["lost hit", "", "crash", "", ("unsound", LOCKSTEP)], [equivalent(1)])
+    assert [m.change.mutant for m in made.survivors] == ["if 3:"]
+    assert made.share == 50.0
+    assert made.share_with_lockstep == 75.0
+    assert made.judged[0].file == "vllm/v1/core/manager.py"
+    assert made.verdict(50.0) is Verdict.CONFORMS
+    assert made.verdict(51.0) is Verdict.DIVERGES
+
+
+def test_stale_entries_fail() -> None:
+    caught, gone, elsewhere = equivalent(0), equivalent(9), equivalent(9, "<0.33")
+    made = report(["lost hit", ""], [caught, gone, elsewhere, equivalent(1)])
+    assert made.stale == [caught, gone]
+    assert made.verdict(0.0) is Verdict.DIVERGES
+
+
+def test_what_could_not_be_run_is_inconclusive() -> None:
+    made = report(["lost hit"], [])
+    made.unfinished = 1
+    assert made.verdict(0.0) is Verdict.INCONCLUSIVE
+    assert report([], []).verdict(0.0) is Verdict.INCONCLUSIVE
+
+
+def test_equal_texts_are_told_apart() -> None:
+    made = SelfTestReport(Target("0.33.0", None, "0.33.0"), Profile.QUICK)
+    outcome = {"caught": "", "by": "", "detail": ""}
+    fill(made, [described("if 0:")] * 2, {0: outcome, 1: outcome}, [equivalent(0)])
+    assert [m.change.occurrence for m in made.judged] == [1, 2]
+    assert [m.change.occurrence for m in made.survivors] == [2]
+
+
+def test_every_recorded_equivalent_has_a_reason_and_a_release() -> None:
+    entries = equivalents.load(EQUIVALENTS)
+    assert entries
+    assert len({(e.change, str(e.releases)) for e in entries}) == len(entries)
+    assert all(len(entry.reason) > 10 for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[[", "is not TOML"),
+        ("[[other]]\n", "[[equivalent]] entries only"),
+        ("[[equivalent]]\nfunction = 'f'\n", "has no 'original'"),
+        (
+            "[[equivalent]]\nfunction='f'\noriginal='a'\nmutant='b'\nreleases='?'\nreason='r'\n",
+            "cannot be read",
+        ),
+        (
+            "[[equivalent]]\nfunction='f'\noriginal='a'\nmutant='b'\nreleases='>=0'\nreason=''\n",
+            "gives no reason",
+        ),
+    ],
+)
+def test_a_bad_file_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    (tmp_path / "same.toml").write_text(text)
+    with pytest.raises(LedgerError) as refused:
+        equivalents.load(tmp_path / "same.toml")
+    assert sentence in str(refused.value)
+    result = hitproof("selftest", "0.33.0", "--equivalents", tmp_path / "same.toml")
+    assert result.returncode == 2
+    assert sentence in one_sentence(result)
+
+
+def work(number: int) -> Any:
+    if number == 1:
+        allow(0.05)
+        while True:
+            pass
+    if number == 2:
+        raise RuntimeError
+    if number == 3:
+        try:
+            return len(bytearray(1 << 40))
+        except MemoryError:
+            return ["too much"]
+    return {"number": number}
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_work_dies_alone(jobs: int) -> None:
+    forks = Forks(5, jobs, work)
+    results: dict[int, Any] = {}
+    for _ in range(1000):
+        results |= dict(forks.results(0.05))
+        if len(results) == 5:
+            break
+        time.sleep(0)
+    assert results == {
+        0: {"number": 0},
+        1: int(signal.SIGPROF),
+        2: 0,
+        3: ["too much"],
+        4: {"number": 4},
+    }
+
+
+@pytest.mark.release
+def test_the_checks_catch_most_mutants_of_a_real_release() -> None:
+    result = hitproof(
+        "selftest", "0.23.0", "--quick", "--histories", "0", "--format", "json", "--function",
+        "SlidingWindowManager._contiguous_blocks_for_hit", "--function",
+        "MambaManager.find_longest_cache_hit",
+    )  # fmt: skip
+    found = json.loads(result.stdout)
+    assert result.returncode == 0, result.stderr
+    assert found["verdict"] == "conforms"
+    assert {m["function"] for m in found["judged"]} == {
+        "SlidingWindowManager._contiguous_blocks_for_hit",
+        "MambaManager.find_longest_cache_hit",
+    }
+    assert found["share"] == 100.0
+    assert found["equivalent"] == 1
+    assert found["mutants"] == found["caught"] + 1
+
+
+@pytest.mark.release
+def test_a_function_that_is_not_mutated_is_a_usage_error() -> None:
+    result = hitproof("selftest", "0.23.0", "--quick", "--function", "no_such_function")
+    assert result.returncode == 2
+    assert "MambaManager.find_longest_cache_hit" in one_sentence(result)
