@@ -6,6 +6,7 @@ from typing import Any
 
 from conformance.configurations import Configuration, LookedUp
 from conformance.layouts import Layout, judged_from_json
+from conformance.subjects import Prompt
 from spec.claims import CLAIMS, Divergence
 from spec.groups import GroupKind
 from spec.hits import required_run
@@ -65,6 +66,8 @@ class Evidence:
         shared: how many tokens three prompts share, when they show it; None otherwise.
         fine: whether hits may end on any hash block; then ``cached`` has the hash blocks that a
             block was entered under.
+        block: for a mask, the block that is registered, or not, against the spec.
+        prompts: two prompts whose block hashes are wrongly equal or different.
     """
 
     signature: Signature
@@ -81,6 +84,8 @@ class Evidence:
     picture: tuple[str, ...] = ()
     shared: int | None = None
     fine: bool = False
+    block: int | None = None
+    prompts: tuple[Prompt, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The evidence as JSON; `from_json` reads it."""
@@ -102,6 +107,10 @@ class Evidence:
                 "chunks": tuple(data["chunks"]),
                 "steps": tuple(data["steps"]),
                 "picture": tuple(data["picture"]),
+                "prompts": tuple(
+                    Prompt(tuple(p["tokens"]), p["salt"], tuple(p["adapter"]))
+                    for p in data["prompts"]
+                ),
             }
         )
 
