@@ -1,10 +1,11 @@
 """Findings: what diverged, in the form that people, the ledger and other tools read."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from conformance.configurations import Configuration, LookedUp
+from conformance.demonstration import Demonstration
 from conformance.layouts import Layout, judged_from_json
 from conformance.subjects import Prompt
 from spec.claims import CLAIMS, Divergence
@@ -145,6 +146,7 @@ class Finding:
         strip: a picture of the blocks.
         source: file:line of the code that it judges.
         configuration: the configuration as JSON, ready for a ledger entry.
+        demonstration: the finding on a whole manager.
     """
 
     signature: Signature
@@ -155,6 +157,7 @@ class Finding:
     strip: str
     source: str
     configuration: dict[str, Any]
+    demonstration: Demonstration = field(default_factory=Demonstration)
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON, as `hitproof check --format json` prints it."""
@@ -169,10 +172,11 @@ class Finding:
             "strip": self.strip.splitlines(),
             "source": self.source,
             "configuration": self.configuration,
+            **self.demonstration.as_json(),
         }
 
 
-def finding(evidence: Evidence, source: str) -> Finding:
+def finding(evidence: Evidence, source: str, demonstration: Demonstration | None = None) -> Finding:
     """The finding that ``evidence`` shows; ``source`` is the judged code, as file:line."""
     judged = evidence.configuration
     given = [judged.describe()]
@@ -217,6 +221,7 @@ def finding(evidence: Evidence, source: str) -> Finding:
         strip=strip,
         source=source,
         configuration=judged.as_json(),
+        demonstration=demonstration or Demonstration(),
     )
 
 

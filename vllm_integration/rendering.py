@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from conformance.configurations import MODELS
+from conformance.demonstration import CaseOutcome, Demonstration
 from conformance.findings import SEVERITY, Finding
 from conformance.ledger import Entry
 from proofs.prover import ProofResult
@@ -88,7 +89,22 @@ def _print_finding(finding: Finding, console: Console) -> None:
         console.print(f"    {line}", highlight=False, markup=False, no_wrap=True, crop=False)
     if finding.source:
         console.print(f"  {finding.source}", highlight=False, markup=False)
+    print_demonstration(finding.demonstration, console)
     console.print()
+
+
+def print_demonstration(shown: Demonstration, console: Console) -> None:
+    """Whether a whole manager shows a finding, and how its test ended if it was run."""
+    if shown.reproduced:
+        console.print(
+            "  reproduced on a whole manager; --pytest DIR writes the test", highlight=False
+        )
+    elif shown.detail:
+        whether = "not reproduced on" if shown.reproduced is False else "not played on"
+        console.print(f"  {whether} a whole manager: {escape(shown.detail)}", highlight=False)
+    if shown.outcome is not CaseOutcome.NOT_RUN:
+        said = f": {shown.said}" if shown.said else ""
+        console.print(f"  its test {shown.outcome}{escape(said)}", highlight=False)
 
 
 def _print_stale(entry: Entry, console: Console) -> None:
