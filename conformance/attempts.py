@@ -243,16 +243,15 @@ def _sibling(
 ) -> Attempt:
     """A request that shares the first tokens of the one that was computed, and goes on.
 
-    With ``every`` it hits at least what it would hit if all were cached, rounded down to that.
+    It hits at least what it would hit if all were cached, rounded down to ``every`` tokens.
     """
     num_tokens = shared + engine.layout.alignment
     hit = engine.hit(num_tokens, engine.full_blocks(shared))
     history = engine.history(
         {"a": _tokens(computed), "b": _tokens(num_tokens, shared)}, [*steps, Lookup("b")]
     )
-    if every is None:
-        return Attempt(history, Served("b", hit))
-    return Attempt(history, Served("b", hit // every * every, or_more=True))
+    promised = hit if every is None else hit // every * every
+    return Attempt(history, Served("b", promised, or_more=True))
 
 
 def _retention(evidence: Evidence, configuration: Configuration, rules: Rules) -> Iterator[Attempt]:
@@ -271,7 +270,10 @@ def _retention(evidence: Evidence, configuration: Configuration, rules: Rules) -
     resend = engine.hit(computed, engine.full_blocks(computed))
     lookup = [*steps, Lookup("b")]
     attempts = [
-        Attempt(engine.history({**request, "b": _tokens(computed)}, lookup), Served("b", resend)),
+        Attempt(
+            engine.history({**request, "b": _tokens(computed)}, lookup),
+            Served("b", resend, or_more=True),
+        ),
         _sibling(engine, computed, computed, steps),
     ]
     if interval:
@@ -302,7 +304,7 @@ def _junction(
         steps += [Schedule(name, align) for _ in range(0, length, align)]
         steps.append(Finish(name))
     crash = evidence.signature.divergence == Divergence.CRASH
-    expected = Returns() if crash else Served("c", evidence.spec_hit)
+    expected = Returns() if crash else Served("c", evidence.spec_hit, or_more=True)
     yield Attempt(engine.history(requests, [*steps, Lookup("c")]), expected)
 
 
