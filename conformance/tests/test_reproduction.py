@@ -1,4 +1,4 @@
-"""Each kind of evidence is shown on a whole manager that has the fault, and on none that has not."""
+"""Each kind of evidence is shown on a whole manager that has the fault, and on no other."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -109,7 +109,7 @@ WASTED = evidence_of(BrokenSubject(mask=longer_tail), SEGMENTS, "mask_keeps_only
 LEFT_OUT = evidence_of(
     BrokenSubject(mask=no_lookahead), SEGMENTS, "mask_keeps_every_reachable_block"
 )
-KEPT = evidence_of(Forgetful(everything), SEGMENTS, "retention_keeps_only_promised_blocks")
+KEPT = evidence_of(Forgetful(everything), WINDOW, "retention_keeps_only_promised_blocks")
 FORGOTTEN = evidence_of(
     Forgetful(all_but_the_last), WINDOW, "retention_keeps_resends_and_extensions"
 )
