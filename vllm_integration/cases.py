@@ -66,7 +66,7 @@ def _run(files: list[str], target: Target, python: str, timeout: float) -> dict[
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=scratch,
-            env=environment(target),
+            env=environment(target) | {"PYTHONDONTWRITEBYTECODE": "1"},
             start_new_session=True,
         )
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -27,6 +27,7 @@ def main() -> None:
     else:
         watcher = _Watcher()
         options = ["-q", "-p", "no:cacheprovider", "--noconftest", "--import-mode=importlib"]
+        options.append("--continue-on-collection-errors")
         pytest.main(
             [*options, "-c", os.devnull, "--rootdir", os.path.dirname(files[0]), *files],
             plugins=[watcher],
