@@ -84,6 +84,10 @@ class Player:
                 self._new_step()
                 return ""
 
+    def arrive(self, name: str) -> None:
+        """Let a request arrive, if it has not."""
+        self._request(name)
+
     def _request(self, name: str) -> _Request:
         """The request's state; it arrives when it is first asked for."""
         if name not in self._requests:

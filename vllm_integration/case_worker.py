@@ -1,13 +1,15 @@
 """The worker's side of test cases: findings on whole managers, and as pytest text."""
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from conformance.attempts import Rules
 from conformance.expectations import Expected, Served, TableLengths
 from conformance.findings import Evidence
-from conformance.histories import History, Load, Lookup, Schedule
+from conformance.histories import Evict, History, Load, Lookup, Schedule
 from conformance.history_json import as_json
+from conformance.reproduction import play
 from conformance.reproduction import reproduce as find_history
 from conformance.subjects import CannotJudge
 from spec.claims import CLAIMS
@@ -47,10 +49,27 @@ def written(history: History, expected: Expected, name: str, comment: str) -> di
     }
 
 
+def _not_cached(history: History, request: str) -> Iterator[Evict]:
+    """The blocks of a request's prefix that are not cached after a history."""
+    manager = _managers().start(history.engine)
+    player = play(history, manager)
+    player.arrive(request)
+    for group in range(len(history.engine.groups)):
+        keys = manager.block_keys(request, group)
+        missing = [b for b, key in enumerate(keys) if not manager.cached_blocks(group, key)]
+        if missing:
+            yield Evict(request, group, tuple(missing))
+
+
 def cut(history: History, step: int, expected: Expected) -> History:
-    """The history up to the step at which the expectation is broken."""
+    """The history up to the step at which the expectation is broken.
+
+    What a lookup must serve depends on what is cached, so blocks that are not are evicted before:
+    where the target is mended, it may register more.
+    """
     *before, last = history.steps[: step + 1]
-    if isinstance(expected, (Served, TableLengths)) and isinstance(last, (Schedule, Load)):
+    if isinstance(expected, (Served, TableLengths)) and isinstance(last, (Schedule, Load, Lookup)):
+        before += _not_cached(History(history.engine, history.requests, (*before,)), last.request)
         last = Lookup(last.request)
     named = {name for each in (*before, last) if (name := getattr(each, "request", None))}
     requests = {name: r for name, r in history.requests.items() if name in named}

@@ -76,6 +76,7 @@ def _case(history: History, outcome: Outcome, wanted: Any) -> dict[str, Any]:
     comment = found.violation.spec if claim is None else claim.sentence
     signature = found.signature
     name = re.sub(r"\W+", "_", f"{signature.claim}_{signature.kind}_{signature.pattern}")
+    name += "_with_eagle" if signature.eagle else ""
     try:
         shown = case_worker.written(cut(history, found.step, expected), expected, name, comment)
     except CannotJudge as reason:

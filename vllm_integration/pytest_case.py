@@ -22,8 +22,9 @@ from conformance.expectations import (
     TableLengths,
     holds,
 )
-from conformance.histories import History
-from conformance.reproduction import play
+from conformance.histories import Evict, History
+from conformance.managers import Hit
+from conformance.player import Player
 from conformance.subjects import CannotJudge
 from vllm_integration.inspection import Made, recorded
 from vllm_integration.recording import (
@@ -80,9 +81,15 @@ def pytest_case(
     with recorded() as made:
         manager = managers.start(history.engine)
         crash: Exception | None = None
-        hits = {}
+        hits: dict[str, Hit] = {}
         try:
-            hits = play(history, manager).hits
+            player = Player(history, manager)
+            hits = player.hits
+            for step in history.steps:
+                if isinstance(step, Evict):
+                    player.arrive(step.request)
+                    managers.log.evicted(step)
+                player.play(step)
         except CannotJudge:
             raise
         except Exception as error:
@@ -201,7 +208,7 @@ class _Writer:
             case Returns():
                 return []
 
-    def _key(self, request: str, group: int, block: int) -> Node:
+    def _key(self, request: str, group: int, block: int | str) -> Node:
         """The hash of a full block, as the group looks it up."""
         hashes = f"{self._request(request)}.block_hashes"
         engine = self.history.engine
@@ -216,14 +223,20 @@ class _Writer:
         return blocks if group is None else f"{blocks}[{group}]"
 
     def _evicted(self, evicted: Evicted) -> list[str]:
-        if evicted.request is None:
-            ids: list[Node] = [str(block) for block in evicted.block_ids]
-            table = []
-        else:
-            ids = [f"table[{position}].block_id" for position in evicted.positions]
-            table = [f"    table = {self._table(evicted.request, evicted.group)}"]
-        found = Bracketed("{", tuple(("", item) for item in ids), "}")
-        return [*table, laid_out("", call("manager.evict_blocks", found))]
+        if evicted.in_table:
+            ids = tuple(("", f"table[{block}].block_id") for block in evicted.blocks)
+            return [
+                f"    table = {self._table(evicted.request, evicted.group)}",
+                laid_out("", call("manager.evict_blocks", Bracketed("{", ids, "}"))),
+            ]
+        key = self._key(evicted.request, evicted.group, "block")
+        blocks = literal(list(evicted.blocks))
+        return [
+            laid_out("for block in ", blocks, ":"),
+            f"        key = {key}",
+            f"        found = manager.block_pool.get_cached_block(key, [{evicted.group}])",
+            "        manager.evict_blocks({each.block_id for each in found or ()})",
+        ]
 
     def _lookup(self, lookup: Called) -> list[str]:
         asked = call("manager.get_computed_blocks", *map(self._value, lookup.arguments))

@@ -4,11 +4,11 @@ Imported in the worker process only.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from conformance.histories import EngineConfiguration, RequestInput
+from conformance.histories import EngineConfiguration, Evict, RequestInput
 from conformance.managers import Progress
 from vllm_integration.managers import VllmManager, VllmManagers
 
@@ -41,12 +41,19 @@ class Computed:
 
 @dataclass(frozen=True)
 class Evicted:
-    """Blocks were evicted; where all are in one block table, which one and at which positions."""
+    """Blocks of a request's prefix were to be evicted, registered or not.
 
-    block_ids: tuple[int, ...]
-    request: str | None = None
-    group: int = 0
-    positions: tuple[int, ...] = ()
+    Attributes:
+        request: the request.
+        group: the group.
+        blocks: the blocks, by position.
+        in_table: whether the request's block table holds them all.
+    """
+
+    request: str
+    group: int
+    blocks: tuple[int, ...]
+    in_table: bool
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,17 @@ class Log:
     statements: list[Statement] = field(default_factory=list)
     requests: dict[str, Any] = field(default_factory=dict)
     manager: Any = None
+
+    def evicted(self, step: Evict) -> None:
+        """Note an eviction that is about to be played.
+
+        It is noted by what is asked for and not by the blocks that happen to be registered, so
+        that the cache is in the same state where the target registers others.
+        """
+        tables = self.manager.get_blocks(step.request).blocks
+        table = tables[step.group] if step.group < len(tables) else ()
+        in_table = all(b < len(table) and not table[b].is_null for b in step.blocks)
+        self.statements.append(Evicted(step.request, step.group, step.blocks, in_table))
 
 
 class _Spy:
@@ -141,17 +159,3 @@ class RecordedManager(VllmManager):
         if self._requests[name].num_computed_tokens != progress.num_computed_tokens:
             self._log.statements.append(Computed(name, progress.num_computed_tokens))
         super().set_progress(name, progress)
-
-    def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        """See `conformance.managers.Manager`."""
-        wanted = tuple(block_ids)
-        self._log.statements.append(self._evicted(wanted))
-        super().evict_blocks(wanted)
-
-    def _evicted(self, wanted: tuple[int, ...]) -> Evicted:
-        for name in self._requests:
-            for group, table in enumerate(self._log.manager.get_blocks(name).blocks):
-                at = {block.block_id: position for position, block in enumerate(table)}
-                if wanted and set(wanted) <= at.keys():
-                    return Evicted(wanted, name, group, tuple(at[block] for block in wanted))
-        return Evicted(wanted)
