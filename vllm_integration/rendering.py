@@ -27,7 +27,9 @@ def verdict_name(verdict: Verdict) -> str:
 
 def report_json(report: Report) -> dict[str, Any]:
     """The report of `hitproof check` as JSON."""
-    known = [f.as_json() | {"reason": e.reason} for f, e in report.judgement.known]
+    known = [
+        f.as_json() | {"reason": e.reason, "cause": e.cause} for f, e in report.judgement.known
+    ]
     return {
         "verdict": verdict_name(report.verdict),
         "exit_code": int(report.verdict),
@@ -65,8 +67,9 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
         _print_finding(finding, console)
     for entry in report.judgement.stale:
         _print_stale(entry, console)
-    for finding, entry in report.judgement.known if verbose else ():
-        _print_known(finding, entry, console)
+    by_cause = _by_cause(report)
+    for known in by_cause.values() if verbose else ():
+        _print_known(known, console)
     _print_unsettled(report, console, verbose)
     if verbose:
         _print_obligations(report, console)
@@ -117,9 +120,20 @@ def _print_stale(entry: Entry, console: Console) -> None:
     console.print()
 
 
-def _print_known(finding: Finding, entry: Entry, console: Console) -> None:
-    console.print(f"[yellow]known[/] since {entry.releases}: {escape(entry.reason.strip())}")
-    _print_finding(finding, console)
+def _by_cause(report: Report) -> dict[str, list[tuple[Finding, Entry]]]:
+    """The known divergences, those of one cause together."""
+    causes: dict[str, list[tuple[Finding, Entry]]] = {}
+    for finding, entry in report.judgement.known:
+        causes.setdefault(entry.cause, []).append((finding, entry))
+    return causes
+
+
+def _print_known(known: list[tuple[Finding, Entry]], console: Console) -> None:
+    """The divergences of one cause, each reason once."""
+    for entry in {entry.reason: entry for _, entry in known}.values():
+        console.print(f"[yellow]known[/] since {entry.releases}: {escape(entry.reason.strip())}")
+    for finding, _ in known:
+        _print_finding(finding, console)
 
 
 def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
@@ -164,7 +178,12 @@ def _print_verdict(report: Report, console: Console) -> None:
     known = report.judgement.known
     words = {
         Verdict.CONFORMS: "[bold green]conforms[/]"
-        + (f", {count(known, 'known divergence')} ({_classes(report)})" if known else ""),
+        + (
+            f", {count(known, 'known divergence')} of {count(_by_cause(report), 'cause')} "
+            f"({_classes(report)})"
+            if known
+            else ""
+        ),
         Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.judgement.new, 'new finding')}, "
         f"{count(report.judgement.stale, 'stale ledger entry', 'stale ledger entries')}",
         Verdict.INCONCLUSIVE: "[bold yellow]inconclusive[/], "
