@@ -1,11 +1,13 @@
 """Findings: what diverged, in the form that people, the ledger and other tools read."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from conformance.configurations import Configuration, LookedUp
+from conformance.demonstration import Demonstration
 from conformance.layouts import Layout, judged_from_json
+from conformance.subjects import Prompt
 from spec.claims import CLAIMS, Divergence
 from spec.groups import GroupKind
 from spec.hits import required_run
@@ -65,6 +67,8 @@ class Evidence:
         shared: how many tokens three prompts share, when they show it; None otherwise.
         fine: whether hits may end on any hash block; then ``cached`` has the hash blocks that a
             block was entered under.
+        block: for a mask, the block that is registered, or not, against the spec.
+        prompts: two prompts whose block hashes are wrongly equal or different.
     """
 
     signature: Signature
@@ -81,6 +85,8 @@ class Evidence:
     picture: tuple[str, ...] = ()
     shared: int | None = None
     fine: bool = False
+    block: int | None = None
+    prompts: tuple[Prompt, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The evidence as JSON; `from_json` reads it."""
@@ -102,6 +108,10 @@ class Evidence:
                 "chunks": tuple(data["chunks"]),
                 "steps": tuple(data["steps"]),
                 "picture": tuple(data["picture"]),
+                "prompts": tuple(
+                    Prompt(tuple(p["tokens"]), p["salt"], tuple(p["adapter"]))
+                    for p in data["prompts"]
+                ),
             }
         )
 
@@ -136,6 +146,7 @@ class Finding:
         strip: a picture of the blocks.
         source: file:line of the code that it judges.
         configuration: the configuration as JSON, ready for a ledger entry.
+        demonstration: the finding on a whole manager.
     """
 
     signature: Signature
@@ -146,6 +157,7 @@ class Finding:
     strip: str
     source: str
     configuration: dict[str, Any]
+    demonstration: Demonstration = field(default_factory=Demonstration)
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON, as `hitproof check --format json` prints it."""
@@ -160,10 +172,11 @@ class Finding:
             "strip": self.strip.splitlines(),
             "source": self.source,
             "configuration": self.configuration,
+            **self.demonstration.as_json(),
         }
 
 
-def finding(evidence: Evidence, source: str) -> Finding:
+def finding(evidence: Evidence, source: str, demonstration: Demonstration | None = None) -> Finding:
     """The finding that ``evidence`` shows; ``source`` is the judged code, as file:line."""
     judged = evidence.configuration
     given = [judged.describe()]
@@ -208,6 +221,7 @@ def finding(evidence: Evidence, source: str) -> Finding:
         strip=strip,
         source=source,
         configuration=judged.as_json(),
+        demonstration=demonstration or Demonstration(),
     )
 
 

@@ -185,6 +185,8 @@ class RequestInput:
     """The tokens that the model will sample, in order."""
     lora_name: str | None = None
     """The LoRA adapter."""
+    lora_path: str | None = None
+    """Where the adapter was loaded from; by default each name stands for one place."""
     cache_salt: str | None = None
     """Keeps the request's blocks apart from those of other salts."""
     images: tuple[Image, ...] = ()
@@ -197,6 +199,8 @@ class RequestInput:
     def __post_init__(self) -> None:
         if not self.prompt:
             raise HistoryError("a prompt has at least one token")
+        if self.lora_path is not None and self.lora_name is None:
+            raise HistoryError("an adapter that has a path has a name; set lora_name")
         end = 0
         for image in self.images:
             if image.offset < end:

@@ -6,9 +6,18 @@ happens and not again in all that follows from it.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from conformance.configurations import Configuration
+from conformance.expectations import (
+    Expected,
+    Held,
+    HeldOnce,
+    Registered,
+    Returns,
+    Served,
+    TableLengths,
+)
 from conformance.findings import ROLES, Signature, block_role
 from conformance.histories import EngineConfiguration, RequestInput
 from conformance.managers import Hit, Observation
@@ -44,11 +53,13 @@ class Violation:
         signature: what it is a case of.
         spec: what the spec says.
         actual: what the manager did.
+        expected: what the spec demands, where that can be asked of the manager's public methods.
     """
 
     signature: Signature
     spec: str
     actual: str
+    expected: Expected | None = None
 
 
 class Judge:
@@ -75,7 +86,8 @@ class Judge:
         signature = Signature(
             call, Divergence.CRASH, kinds, eagle, f"raises {type(error).__name__}"
         )
-        return Violation(signature, f"{call} returns", f"{call} raises {error!r:.200}")
+        raised = f"{call} raises {error!r:.200}"
+        return Violation(signature, f"{call} returns", raised, Returns())
 
     def keys(self, wrong: tuple[Divergence, Name, Name]) -> Violation:
         """Two blocks have wrong keys, as `conformance.naming.Names.learn` tells."""
@@ -107,6 +119,7 @@ class Judge:
                 Signature(claim, divergence, kinds, eagle, pattern),
                 f"hit of {expected} tokens",
                 f"hit of {hit.length} tokens, tables {hit.tables}",
+                Served(request, expected),
             )
 
         if hit.length > expected:
@@ -129,13 +142,16 @@ class Judge:
         for index, (group, shape) in enumerate(zip(self._groups, self._shapes, strict=True)):
             boundary, table = hit.length // group.block_size, hit.tables[index]
             if len(table) != boundary:
-                return violation(
+                lengths = tuple(hit.length // group.block_size for group in self._groups)
+                wrong = violation(
                     _TABLE, Divergence.UNSOUND, "block table as long as the hit is not"
                 )
+                return replace(wrong, expected=TableLengths(request, lengths))
             for block in required_run(shape, boundary) if boundary else ():
                 name = self._prefixes.name(request, (block + 1) * group.block_size)
                 if block < boundary and table[block] not in cached[index, name]:
-                    return violation(_TABLE, Divergence.UNSOUND, "block table holds another block")
+                    wrong = violation(_TABLE, Divergence.UNSOUND, "block table holds another block")
+                    return replace(wrong, expected=None)
         return None
 
     def _cannot_serve(
@@ -194,6 +210,7 @@ class Judge:
             Signature(claim, divergence, group.kind, drops, pattern),
             f"group {group_index}: {spec}",
             f"group {group_index}: {actual}",
+            Registered(request, group_index, block, not is_registered),
         )
 
     def _promised(
@@ -237,6 +254,7 @@ class Judge:
                         Signature(_TABLE, Divergence.UNSOUND, kinds, eagle, pattern),
                         f"request {request}, group {number}: blocks from {first} on are read",
                         f"its table is {table}",
+                        Held(request, number, first),
                     )
         return None
 
@@ -252,7 +270,16 @@ class Judge:
             return None
         kinds, eagle = self._kinds()
         signature = Signature("block_pool", Divergence.UNSOUND, kinds, eagle, wrong[0])
-        return Violation(signature, wrong[0], wrong[1])
+        return Violation(signature, wrong[0], wrong[1], self._held_twice(seen))
+
+    @staticmethod
+    def _held_twice(seen: Observation) -> Expected | None:
+        """That a request which holds a block twice does not."""
+        for request, tables in seen.tables.items():
+            held = Counter(block for table in tables for block in table if block)
+            if max(held.values(), default=0) > 1:
+                return HeldOnce(request)
+        return None
 
     def _wrong_books(self, seen: Observation) -> Iterator[tuple[str, str]]:
         blocks, free = set(range(1, self._engine.num_gpu_blocks)), set(seen.free_queue)

@@ -32,6 +32,8 @@ class Entry:
         releases: the releases that have it, as a version specifier (PEP 440).
         reason: what is wrong, and why it is tolerated.
         link: where it is discussed; may be empty.
+        cause: entries of one cause, which one change to vLLM would mend, have it alike; the reason
+            where the file names none.
     """
 
     signature: Signature
@@ -39,6 +41,7 @@ class Entry:
     releases: SpecifierSet
     reason: str
     link: str
+    cause: str
 
     def applies_to(self, version: str | None) -> bool:
         """Whether the entry speaks of ``version``; None stands for newer than any release."""
@@ -84,6 +87,7 @@ def _entry(raw: Any, where: str) -> Entry:
             releases=SpecifierSet(raw["releases"]),
             reason=raw["reason"],
             link=raw.get("link", ""),
+            cause=raw.get("cause", raw["reason"]),
         )
         if entry.signature.claim not in CLAIMS:
             raise ValueError(f"no claim is called {entry.signature.claim}")

@@ -88,6 +88,7 @@ def _mask_evidence(
         chunks=chunks,
         spec=spec,
         actual=actual,
+        block=block,
     )
 
 

@@ -46,7 +46,7 @@ class Prefixes:
             if image.offset < end and start < image.offset + image.length
         )
         salt = request.cache_salt if start == 0 else None
-        return tokens[start:end], images, request.lora_name, salt
+        return tokens[start:end], images, request.lora_name, request.lora_path, salt
 
     def name(self, request: str, end: int) -> Name:
         """The name of the request's first ``end`` tokens."""

@@ -48,6 +48,8 @@ class Player:
 
     history: History
     manager: Manager
+    hits: dict[str, Hit] = field(default_factory=dict)
+    """What the last lookup of each request found."""
     _requests: dict[str, _Request] = field(default_factory=dict)
     _running: list[str] = field(default_factory=list)
 
@@ -81,6 +83,10 @@ class Player:
             case NewStep():
                 self._new_step()
                 return ""
+
+    def arrive(self, name: str) -> None:
+        """Let a request arrive, if it has not."""
+        self._request(name)
 
     def _request(self, name: str) -> _Request:
         """The request's state; it arrives when it is first asked for."""
@@ -124,7 +130,7 @@ class Player:
         self._takes_part(request)
         computed = request.num_computed_tokens
         if computed == 0:
-            hit = self.manager.get_computed_blocks(name)
+            hit = self._look_up(name)
             external = max(0, min(step.external, request.num_tokens - 1 - hit.length))
             external = external // self._engine.alignment * self._engine.alignment
             computed = hit.length + external
@@ -210,11 +216,15 @@ class Player:
                 self.manager.append_output(name, sampled)
         self._report(name)
 
+    def _look_up(self, name: str) -> Hit:
+        self.hits[name] = self.manager.get_computed_blocks(name)
+        return self.hits[name]
+
     def _lookup(self, name: str) -> str:
         request = self._request(name)
         if request.state is not _State.WAITING or request.num_computed_tokens:
             return "skipped: the request does not wait for a lookup"
-        self.manager.get_computed_blocks(name)
+        self._look_up(name)
         return ""
 
     def _load(self, name: str, tokens: int) -> str:
@@ -222,7 +232,7 @@ class Player:
         if request.state is not _State.WAITING or request.num_computed_tokens:
             return "skipped: the request does not wait for a lookup"
         self._takes_part(request)
-        hit: Hit = self.manager.get_computed_blocks(name)
+        hit = self._look_up(name)
         external = min(tokens, request.num_tokens - hit.length)
         lookahead = 0 if self._engine.use_eagle else self._engine.num_speculative_tokens
         tables = self.manager.allocate_slots(

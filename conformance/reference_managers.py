@@ -60,7 +60,9 @@ class ReferenceManager:
 
     def add_request(self, name: str, request: RequestInput) -> None:
         """See `conformance.managers.Manager`."""
-        lora = None if request.lora_name is None else LoRA(request.lora_name)
+        # The reference knows adapters by name alone, so a name says where it was loaded from.
+        path = "" if request.lora_path is None else f" at {request.lora_path}"
+        lora = None if request.lora_name is None else LoRA(request.lora_name + path)
         self._requests[name] = Request(
             name,
             request.prompt,

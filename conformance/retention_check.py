@@ -153,4 +153,5 @@ def _divergence(
         actual=actual,
         spec_hit=boundary * group.block_size,
         retention=interval,
+        block=block,
     )

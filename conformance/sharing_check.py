@@ -116,6 +116,7 @@ def _evidence(
             f"block size {size}; a hash is of {covered}, and of the hash before",
             *(f"request {name}: {_words(prompt)}" for name, prompt in zip("AB", pair, strict=True)),
         ),
+        prompts=pair,
     )
 
 

@@ -82,7 +82,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 cwd=scratch / "work",
-                env=_environment(target),
+                env=environment(target),
                 start_new_session=True,
             )
         except OSError as error:
@@ -196,8 +196,8 @@ def find_python(python: str) -> str:
     return os.path.abspath(found)
 
 
-def _environment(target: Target) -> dict[str, str]:
-    """What the worker may know: no secrets, no network, no bytecode into what is not ours."""
+def environment(target: Target) -> dict[str, str]:
+    """What a target's process may know: no secrets, no network, no bytecode in what is not ours."""
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     if target.root is None or not target.root.is_relative_to(cache_directory()):
         kept["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -1,6 +1,7 @@
 """The gate: judges a target against the spec and says conforms, diverges or inconclusive."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 from conformance.behaviour import Fact
 from conformance.checks import CHECKS, is_about
 from conformance.configurations import Configuration, Profile, configurations
-from conformance.findings import Evidence, Finding, finding, smallest
+from conformance.demonstration import Demonstration
+from conformance.findings import Evidence, Finding, Signature, finding, smallest
 from conformance.layouts import Layout, layouts
 from conformance.ledger import Entry, Judgement, judge
 from spec.claims import CLAIMS, Status
@@ -237,15 +239,27 @@ class _Session:
     def findings(self) -> list[Finding]:
         """The findings, shrunk, the most severe first."""
         found = []
-        for signature, evidence in smallest(self._evidence).items():
-            source = ""
+        by_severity = sorted(smallest(self._evidence).items(), key=lambda pair: pair[0].severity)
+        for (_, evidence), name in zip(by_severity, _names(by_severity), strict=True):
+            small, source = evidence, ""
             try:
                 answer = self._ask(op="shrink", evidence=evidence.as_json())
-                evidence, source = Evidence.from_json(answer["evidence"]), str(answer["source"])
+                small, source = Evidence.from_json(answer["evidence"]), str(answer["source"])
             except WorkerGone:
                 pass  # shown as it was found, larger than need be
-            found.append((signature.severity, finding(evidence, source)))
-        return [item for _, item in sorted(found, key=lambda pair: pair[0])]
+            shown = self._demonstration(small, name)
+            if shown.reproduced is False and small != evidence:
+                shown = self._demonstration(evidence, name)
+            found.append(finding(small, source, shown))
+        return found
+
+    def _demonstration(self, evidence: Evidence, name: str) -> Demonstration:
+        """The evidence on a whole manager."""
+        try:
+            answer = self._ask(op="reproduce", evidence=evidence.as_json(), name=name)
+        except WorkerGone as gone:
+            return Demonstration(name, detail=str(gone))
+        return Demonstration(name, **{key: value for key, value in answer.items() if key != "ok"})
 
     def _ask(self, **message: Any) -> dict[str, Any]:
         if self._worker is None:
@@ -255,6 +269,14 @@ class _Session:
         except WorkerGone:
             self.close()
             raise
+
+
+def _names(found: Iterable[tuple[Signature, Evidence]]) -> Iterator[str]:
+    """A name for the test of each finding: its claim, numbered."""
+    numbers: Counter[str] = Counter()
+    for signature, _ in found:
+        numbers[signature.claim] += 1
+        yield f"{signature.claim}_{numbers[signature.claim]}"
 
 
 def _unsettled(task: Task, reason: str) -> tuple[list[Obligation], list[Fact]]:

@@ -1,12 +1,26 @@
 """Calls into a target whose signatures are not known beforehand."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from conformance.subjects import CannotJudge, Predates
 
+
+@dataclass(frozen=True)
+class Made:
+    """An object that `call` set up, and how."""
+
+    result: Any
+    function: Callable[..., Any]
+    keywords: dict[str, Any]
+
+
+_MADE: ContextVar[dict[int, Made] | None] = ContextVar("made", default=None)
 T = TypeVar("T")
 _signature = lru_cache(maxsize=None)(inspect.signature)
 
@@ -58,6 +72,21 @@ def call(function: Callable[..., Any], values: dict[str, Any], where: str) -> An
     """Set something up; what goes wrong here is no finding about lookup or mask."""
     keywords = arguments(function, values, where)
     try:
-        return function(**keywords)
+        result = function(**keywords)
     except Exception as error:
         raise CannotJudge(f"{where} could not be set up: {error!r:.200}") from error
+    made = _MADE.get()
+    if made is not None:
+        made[id(result)] = Made(result, function, keywords)
+    return result
+
+
+@contextmanager
+def recorded() -> Iterator[dict[int, Made]]:
+    """Everything that `call` sets up inside the context, by the object's ``id``."""
+    made: dict[int, Made] = {}
+    token = _MADE.set(made)
+    try:
+        yield made
+    finally:
+        _MADE.reset(token)

@@ -7,6 +7,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from conformance.demonstration import Demonstration
 from conformance.findings import Signature
 from conformance.lockstep_ledger import LockstepEntry
 from conformance.lockstep_outcome import FIELDS
@@ -34,6 +35,7 @@ class Found:
         history: the number of the first of them.
         smallest: the smallest history that shows it, as JSON text, and what it shows.
         shown: the evidence, as `vllm_integration.lockstep_worker` reports it.
+        case: the finding on the target's manager alone.
     """
 
     what: Any
@@ -41,6 +43,7 @@ class Found:
     history: int
     shown: dict[str, Any]
     smallest: str = ""
+    case: Demonstration = field(default_factory=Demonstration)
 
 
 @dataclass
@@ -150,6 +153,7 @@ def run(
                 )
                 item.smallest = answer["history"]
                 item.shown = _evidence(answer, item.what)
+                item.case = Demonstration(**answer["case"])
         except WorkerGone as gone:
             report.unsettled = str(gone)
     return report

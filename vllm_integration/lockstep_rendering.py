@@ -10,7 +10,7 @@ from rich.markup import escape
 from conformance.findings import SEVERITY
 from vllm_integration.gate import Verdict
 from vllm_integration.lockstep import Found, LockstepReport
-from vllm_integration.rendering import count, verdict_name
+from vllm_integration.rendering import count, print_demonstration, verdict_name
 
 
 def lockstep_json(report: LockstepReport) -> dict[str, Any]:
@@ -106,4 +106,5 @@ def _print_case(found: Found, console: Console) -> None:
             )
     for line in found.smallest.splitlines():
         console.print(f"    {escape(line)}", highlight=False)
+    print_demonstration(found.case, console)
     console.print()

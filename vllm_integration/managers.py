@@ -109,7 +109,7 @@ class VllmManager:
         self._tail_keys: set[tuple[int | None, bytes]] = set()
         self._num_hashes: dict[str, int] = {}
         self._keys: dict[Any, bytes] = {}
-        self._loras: dict[str, int] = {}
+        self._loras: dict[tuple[str, str], int] = {}
 
     def add_request(self, name: str, request: RequestInput) -> None:
         """A real request, hashed as far as its prompt goes."""
@@ -128,7 +128,7 @@ class VllmManager:
                 "pooling_params": None,
                 "eos_token_id": None,
                 "mm_features": self._features(request),
-                "lora_request": self._lora(request.lora_name),
+                "lora_request": self._lora(request.lora_name, request.lora_path),
                 "cache_salt": request.cache_salt,
                 "block_hasher": self._hasher,
                 "arrival_time": 0.0,
@@ -156,13 +156,14 @@ class VllmManager:
             for image in request.images
         ]
 
-    def _lora(self, name: str | None) -> Any:
+    def _lora(self, name: str | None, path: str | None) -> Any:
         if name is None:
             return None
         from vllm.lora.request import LoRARequest
 
-        number = self._loras.setdefault(name, len(self._loras) + 1)
-        return LoRARequest(lora_name=name, lora_int_id=number, lora_path=f"/{name}")
+        path = f"/{name}" if path is None else path
+        number = self._loras.setdefault((name, path), len(self._loras) + 1)
+        return LoRARequest(lora_name=name, lora_int_id=number, lora_path=path)
 
     def append_output(self, name: str, token_ids: Sequence[int]) -> None:
         """See `conformance.managers.Manager`."""

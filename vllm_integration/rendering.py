@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from conformance.configurations import MODELS
+from conformance.demonstration import CaseOutcome, Demonstration
 from conformance.findings import SEVERITY, Finding
 from conformance.ledger import Entry
 from proofs.prover import ProofResult
@@ -26,7 +27,9 @@ def verdict_name(verdict: Verdict) -> str:
 
 def report_json(report: Report) -> dict[str, Any]:
     """The report of `hitproof check` as JSON."""
-    known = [f.as_json() | {"reason": e.reason} for f, e in report.judgement.known]
+    known = [
+        f.as_json() | {"reason": e.reason, "cause": e.cause} for f, e in report.judgement.known
+    ]
     return {
         "verdict": verdict_name(report.verdict),
         "exit_code": int(report.verdict),
@@ -78,8 +81,9 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
         _print_policy_change(standing, console)
     for entry in report.judgement.stale:
         _print_stale(entry, console)
-    for finding, entry in report.judgement.known if verbose else ():
-        _print_known(finding, entry, console)
+    by_cause = _by_cause(report)
+    for known in by_cause.values() if verbose else ():
+        _print_known(known, console)
     _print_unsettled(report, console, verbose)
     if verbose:
         _print_obligations(report, console)
@@ -104,7 +108,22 @@ def print_finding(finding: Finding, console: Console) -> None:
         console.print(f"    {line}", highlight=False, markup=False, no_wrap=True, crop=False)
     if finding.source:
         console.print(f"  {finding.source}", highlight=False, markup=False)
+    print_demonstration(finding.demonstration, console)
     console.print()
+
+
+def print_demonstration(shown: Demonstration, console: Console) -> None:
+    """Whether a whole manager shows a finding, and how its test ended if it was run."""
+    if shown.reproduced:
+        console.print(
+            "  reproduced on a whole manager; --pytest DIR writes the test", highlight=False
+        )
+    elif shown.detail:
+        whether = "not reproduced on" if shown.reproduced is False else "not played on"
+        console.print(f"  {whether} a whole manager: {escape(shown.detail)}", highlight=False)
+    if shown.outcome is not CaseOutcome.NOT_RUN:
+        said = f": {shown.said}" if shown.said else ""
+        console.print(f"  its test {shown.outcome}{escape(said)}", highlight=False)
 
 
 def _print_stale(entry: Entry, console: Console) -> None:
@@ -143,9 +162,20 @@ def _print_policies(report: Report, console: Console) -> None:
         console.print(f"policies: {shown}", highlight=False)
 
 
-def _print_known(finding: Finding, entry: Entry, console: Console) -> None:
-    console.print(f"[yellow]known[/] since {entry.releases}: {escape(entry.reason.strip())}")
-    print_finding(finding, console)
+def _by_cause(report: Report) -> dict[str, list[tuple[Finding, Entry]]]:
+    """The known divergences, those of one cause together."""
+    causes: dict[str, list[tuple[Finding, Entry]]] = {}
+    for finding, entry in report.judgement.known:
+        causes.setdefault(entry.cause, []).append((finding, entry))
+    return causes
+
+
+def _print_known(known: list[tuple[Finding, Entry]], console: Console) -> None:
+    """The divergences of one cause, each reason once."""
+    for entry in {entry.reason: entry for _, entry in known}.values():
+        console.print(f"[yellow]known[/] since {entry.releases}: {escape(entry.reason.strip())}")
+    for finding, _ in known:
+        print_finding(finding, console)
 
 
 def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
@@ -194,7 +224,12 @@ def _print_verdict(report: Report, console: Console) -> None:
     known, changes = report.judgement.known, report.policy_changes
     words = {
         Verdict.CONFORMS: "[bold green]conforms[/]"
-        + (f", {count(known, 'known divergence')} ({_classes(report)})" if known else ""),
+        + (
+            f", {count(known, 'known divergence')} of {count(_by_cause(report), 'cause')} "
+            f"({_classes(report)})"
+            if known
+            else ""
+        ),
         Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.judgement.new, 'new finding')}, "
         + (f"{count(changes, 'policy change')}, " if changes else "")
         + f"{count(report.judgement.stale, 'stale ledger entry', 'stale ledger entries')}",

@@ -162,6 +162,13 @@ def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         return {"policies": {}, "detail": f"it raises {crash!r:.200}"}
 
 
+def _reproduce(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Show a divergence on a whole manager; the modules for it are loaded with the first one."""
+    from vllm_integration import case_worker
+
+    return case_worker.reproduce(subject, message)
+
+
 def _lockstep(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """Play histories; the modules for it are loaded when they are first needed."""
     from vllm_integration import lockstep_worker
@@ -181,6 +188,7 @@ _OPERATIONS = {
     "check": _check,
     "behave": _behave,
     "shrink": _shrink,
+    "reproduce": _reproduce,
     "policies": _policies,
     "lockstep": _lockstep,
     "replay": _lockstep,

@@ -50,7 +50,7 @@ def write(tmp_path: Path, text: str) -> Path:
 
 def test_an_entry_is_read(tmp_path: Path) -> None:
     (entry,) = load(write(tmp_path, TEXT))
-    assert entry == Entry(SIGNATURE, CONFIGURATION, SpecifierSet(">=0.21,<0.30"), "why", "")
+    assert entry == Entry(SIGNATURE, CONFIGURATION, SpecifierSet(">=0.21,<0.30"), "why", "", "why")
 
 
 @pytest.mark.parametrize(
@@ -112,3 +112,8 @@ def test_a_bad_ledger_is_refused(tmp_path: Path, change: tuple[str, str], senten
 def test_a_missing_ledger_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="name another with --ledger"):
         load(tmp_path / "none.toml")
+
+
+def test_entries_of_one_cause_have_it_alike(tmp_path: Path) -> None:
+    named = TEXT.replace('reason = "why"', 'reason = "why"\ncause = "one line"')
+    assert [entry.cause for entry in load(write(tmp_path, named))] == ["one line"]

@@ -1,13 +1,17 @@
 """``hitproof check``."""
 
 import time
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from conformance.configurations import Profile
-from conformance.ledger import load
+from conformance.findings import Finding
+from conformance.ledger import Judgement, load
 from vllm_integration import gate, rendering
+from vllm_integration.cases import write_and_run
 from vllm_integration.commands.options import (
     MEMORY,
     PACKAGE,
@@ -16,6 +20,7 @@ from vllm_integration.commands.options import (
     Ledger,
     Memory,
     Output,
+    Pytest,
     Python,
     TargetName,
     Timeout,
@@ -39,6 +44,7 @@ def check(
     ledger: Ledger = LEDGER,
     timeout: Timeout = 60.0,
     memory: Memory = MEMORY,
+    pytest: Pytest = None,
     verbose: Verbose = False,
     policy: Annotated[
         list[str] | None,
@@ -72,6 +78,8 @@ def check(
                 progress=done,
                 policies=policies,
             )
+        if pytest is not None:
+            report.judgement = _tested(pytest, report, interpreter, timeout, verbose)
     report.seconds = time.monotonic() - started
     show(
         output,
@@ -79,3 +87,23 @@ def check(
         lambda console: rendering.print_report(report, console, verbose),
     )
     raise typer.Exit(int(report.verdict))
+
+
+def _tested(
+    directory: Path, report: gate.Report, python: str, timeout: float, verbose: bool
+) -> Judgement:
+    """The judgement, with how each finding's test ended on the target."""
+    judgement = report.judgement
+    findings = [*judgement.new, *(finding for finding, _ in judgement.known if verbose)]
+    cases = [finding.demonstration for finding in findings]
+    ran = write_and_run(directory, cases, report.target, python, timeout)
+
+    def tested(finding: Finding) -> Finding:
+        shown = finding.demonstration
+        return replace(finding, demonstration=ran.get(shown.name, shown))
+
+    return replace(
+        judgement,
+        new=tuple(map(tested, judgement.new)),
+        known=tuple((tested(finding), entry) for finding, entry in judgement.known),
+    )

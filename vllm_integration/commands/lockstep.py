@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from conformance.lockstep_ledger import load
+from vllm_integration.cases import write_and_run
 from vllm_integration.commands.options import (
     MEMORY,
     PACKAGE,
@@ -14,6 +15,7 @@ from vllm_integration.commands.options import (
     Ledger,
     Memory,
     Output,
+    Pytest,
     Python,
     TargetName,
     Timeout,
@@ -46,6 +48,7 @@ def lockstep(
     ledger: Ledger = LEDGER,
     timeout: Timeout = 120.0,
     memory: Memory = MEMORY,
+    pytest: Pytest = None,
     verbose: Verbose = False,
 ) -> None:
     """Play generated histories on vLLM's real manager and on the reference, step by step.
@@ -70,6 +73,11 @@ def lockstep(
                 memory=in_bytes(memory),
                 progress=done,
             )
+        if pytest is not None:
+            cases = [found.case for found in report.findings]
+            ran = write_and_run(pytest, cases, resolved, interpreter, timeout)
+            for found in report.findings:
+                found.case = ran.get(found.case.name, found.case)
     report.seconds = time.monotonic() - started
     show(
         output,

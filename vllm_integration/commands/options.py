@@ -50,6 +50,16 @@ Timeout = Annotated[
 ]
 Memory = Annotated[float, typer.Option("--memory", min=1.0, help="GiB that the target may map.")]
 MEMORY = 16.0
+Pytest = Annotated[
+    Path | None,
+    typer.Option(
+        "--pytest",
+        metavar="DIR",
+        help="Write a pytest case for each finding there (for known ones with --verbose), and run "
+        "it on the target.",
+        show_default=False,
+    ),
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show also what is as it should be, or known.")
 ]

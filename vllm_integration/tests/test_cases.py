@@ -1,0 +1,155 @@
+"""Test cases of findings: their text, and how they end on targets that have the fault or not."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.demonstration import CaseOutcome, Demonstration
+from vllm_integration.cases import write_and_run
+from vllm_integration.driver import EnvironmentFailure
+from vllm_integration.run_cases import _called
+from vllm_integration.source_text import Bracketed, call, laid_out, literal, one_line
+from vllm_integration.targets import Target, resolve
+from vllm_integration.tests.conftest import Copy, hitproof
+
+NOWHERE = Target("nowhere", None, None)
+
+
+def case(name: str, body: str, error: str = "AssertionError") -> Demonstration:
+    """A test with one line."""
+    return Demonstration(name, True, pytest=f"def test_{name}():\n    {body}\n", error=error)
+
+
+CASES = (
+    case("fails", "assert 1 == 2"),
+    case("passes", "assert 1 == 1"),
+    case("crashes", "raise ValueError('as it should')", "ValueError"),
+    case("breaks", "raise TypeError('not what it is about')"),
+    Demonstration("unreadable", True, pytest="import no_such_module\n", error="AssertionError"),
+    Demonstration("none", False, "nothing shows it"),
+)
+OUTCOMES = {
+    "fails": CaseOutcome.FAILS,
+    "passes": CaseOutcome.PASSES,
+    "crashes": CaseOutcome.FAILS,
+    "breaks": CaseOutcome.BREAKS,
+    "unreadable": CaseOutcome.BREAKS,
+}
+
+
+def test_how_cases_end(tmp_path: Path) -> None:
+    ran = write_and_run(tmp_path / "new", CASES, NOWHERE, sys.executable, 60)
+    assert {name: shown.outcome for name, shown in ran.items()} == OUTCOMES
+    assert ran["crashes"].said == "ValueError: as it should"
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
+        f"test_{name}.py" for name in sorted(OUTCOMES)
+    ]
+
+
+def test_how_cases_end_without_pytest(tmp_path: Path) -> None:
+    for shown in CASES[:-1]:
+        file = tmp_path / f"{shown.name}.py"
+        file.write_text(shown.pytest)
+        error, _ = _called(str(file))
+        passes = OUTCOMES[shown.name] is CaseOutcome.PASSES
+        assert (error == "") == passes
+        assert (error == shown.error) == (OUTCOMES[shown.name] is CaseOutcome.FAILS)
+
+
+def test_a_case_that_does_not_come_to_an_end(tmp_path: Path) -> None:
+    endless = case("endless", "import time; time.sleep(600)")
+    ran = write_and_run(tmp_path, [endless], NOWHERE, sys.executable, 0.5)
+    assert ran["endless"].outcome is CaseOutcome.BREAKS
+    assert "did not come to an end" in ran["endless"].said
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFailure, match="name another directory with --pytest"):
+        write_and_run(tmp_path / "file", CASES, NOWHERE, sys.executable, 60)
+
+
+def test_source_is_laid_out_as_ruff_does() -> None:
+    short = call("f", "1", flag="True")
+    assert laid_out("x = ", short) == "    x = f(1, flag=True)"
+    names = [f"argument_number_{n}" for n in range(4)]
+    within = laid_out("on_the_left = ", call("f", *names))
+    assert within == f"    on_the_left = f(\n        {', '.join(names)}\n    )"
+    apart = laid_out("x = ", call("f", *names, *names))
+    assert apart.splitlines()[1:3] == [f"        {name}," for name in names[:2]]
+    listed = laid_out("on_the_left = ", Bracketed("[", tuple(("", name) for name in names), "]"))
+    assert listed.endswith("argument_number_3,\n    ]")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        -3,
+        1.5,
+        'a "quoted" \n line',
+        b"bytes \x00",
+        (1,),
+        (),
+        [],
+        [1, 2, 3],
+        list(range(40)),
+        [*range(3, 20), 7, 7, *range(100, 120)],
+        ["a", ("b", [1])],
+    ],
+)
+def test_literals_mean_what_they_are_of(value: object) -> None:
+    text = one_line(literal(value))
+    assert eval(text) == value
+    assert len(text) < 80
+
+
+@pytest.mark.release
+def test_every_finding_of_a_release_has_a_test_that_fails_there(tmp_path: Path) -> None:
+    """No false alarm: each known divergence shows on the whole manager, and its test proves it."""
+    result = hitproof(
+        *("check", "--quick", "--verbose", "--format", "json", "--pytest", tmp_path, "0.33.0")
+    )
+    report = json.loads(result.stdout)
+    found: list[dict[str, Any]] = report["findings"] + report["known_divergences"]
+    assert len(found) >= 10
+    assert {(f["reproduced"], f["outcome"]) for f in found} == {(True, "fails as it should")}
+    assert {f["error"] for f in found} == {"AssertionError"}
+    assert {path.name for path in tmp_path.iterdir()} == {f"test_{f['name']}.py" for f in found}
+    assert all(f["vector"]["steps"] for f in found)
+    ruff = [sys.executable, "-m", "ruff"]
+    for how in (["format", "--check", "--line-length", "88"], ["check", "--select", "E,F,W"]):
+        subprocess.run([*ruff, *how, "--isolated", tmp_path], check=True)
+    text = "\n".join(f["pytest"] for f in found)
+    imported = {line.split()[1].split(".")[0] for line in text.splitlines() if " import " in line}
+    assert imported <= {"torch", "vllm"}
+
+
+@pytest.mark.release
+def test_a_case_fails_with_the_fault_and_passes_without_it(
+    broken_copy: Copy, tmp_path: Path
+) -> None:
+    """The tests of a broken copy's findings, on the copy and on the release itself.
+
+    The ledger is empty, so the release's own findings are among them: those fail on both.
+    """
+    copy = broken_copy(
+        "0.23.0",
+        {"blocks = cdiv(window_size - 1, block_size)": "blocks = (window_size - 1) // block_size"},
+    )
+    (tmp_path / "empty.toml").write_text("")
+    cases = tmp_path / "cases"
+    options = ("--histories", 30, "--shrink-budget", 40, "--ledger", tmp_path / "empty.toml")
+    result = hitproof("lockstep", "--format", "json", *options, "--pytest", cases, copy)
+    shown = [Demonstration(**found["case"]) for found in json.loads(result.stdout)["findings"]]
+    assert {each.outcome for each in shown} == {CaseOutcome.FAILS}
+    assert any("@patch.dict(os.environ" in each.pytest for each in shown)
+    ran = write_and_run(cases, shown, resolve("0.23.0"), sys.executable, 60)
+    mended = {name for name, each in ran.items() if each.outcome is CaseOutcome.PASSES}
+    assert any("longer_than_sliding_window_serves" in name for name in mended)
+    assert any("promised" in name for name in ran.keys() - mended)
