@@ -4,26 +4,30 @@ What is asked about the cache is asked about the manager's own cache, so a fault
 happens and not again in all that follows from it.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
+from conformance.books import wrong_books
 from conformance.configurations import Configuration
 from conformance.findings import ROLES, Signature, block_role
 from conformance.histories import EngineConfiguration, RequestInput
 from conformance.managers import Hit, Observation
 from conformance.mask_check import unreachable_place
 from conformance.naming import Name, Prefixes
+from conformance.pages import WrongPage
 from spec.attention import attends
 from spec.claims import Divergence
+from spec.fine import HitGranularity
 from spec.groups import Group, GroupKind, geometry, share_eagle
-from spec.hits import in_required_run, longest_valid_hit, required_run, within_reach
+from spec.hits import in_required_run, longest_valid_hit, required_run, valid_hit, within_reach
+from spec.in_turn import longest_joint_hit
 from spec.mask import next_boundary
+from spec.policies import EagleGroups, Junctions, SparseRetention
 from spec.retention import (
     SPARSE_KINDS,
     LookaheadHorizon,
     horizon,
-    in_retained_mask,
+    junction_boundary,
     replay_boundary,
     sibling_boundary,
 )
@@ -34,6 +38,12 @@ Cached = Mapping[tuple[int, Name], tuple[int, ...]]
 _TABLE = "hit_has_every_block_attention_reads"
 _EAGLE = "eagle_needs_tail_plus_one"
 _LONGEST = "lookup_returns_longest_valid_hit"
+_PROMISES = {
+    "resend": "retention_keeps_resends_and_extensions",
+    "extension": "retention_keeps_resends_and_extensions",
+    "sibling": "retention_keeps_siblings",
+    "junction": "retention_keeps_junctions",
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,40 @@ class Violation:
     actual: str
 
 
+@dataclass(frozen=True)
+class JudgedPolicies:
+    """What releases may differ in without breaking the spec; see `spec.policies`.
+
+    The default is what the newest release has, except that hits are aligned.
+
+    Attributes:
+        horizon: how far past the cap a lookup over several groups may peek.
+        eagle_groups: which groups drop a lookahead block.
+        sparse_retention: which kinds a retention interval thins out.
+        junctions: whether a prefix seen to be shared is retained.
+        granularity: where hits may end.
+        every_state: whether a Mamba group keeps the state of every block that a step fills, as
+            before vLLM had a ``mamba_cache_mode``, or only that of its end.
+    """
+
+    horizon: LookaheadHorizon = LookaheadHorizon.HASHED
+    eagle_groups: EagleGroups = EagleGroups.FLAGGED
+    sparse_retention: SparseRetention = SparseRetention.WINDOWS_AND_STATES
+    junctions: Junctions = Junctions.KEPT
+    granularity: HitGranularity = HitGranularity.ALIGNED
+    every_state: bool = False
+
+    def thins_out(self, kind: GroupKind) -> bool:
+        """Whether a retention interval thins out groups of the kind."""
+        match self.sparse_retention:
+            case SparseRetention.NONE:
+                return False
+            case SparseRetention.WINDOWS:
+                return kind is GroupKind.SLIDING_WINDOW
+            case _:
+                return kind in SPARSE_KINDS
+
+
 class Judge:
     """Judges managers of one configuration on the requests of one history."""
 
@@ -59,14 +103,19 @@ class Judge:
         engine: EngineConfiguration,
         requests: Mapping[str, RequestInput],
         prefixes: Prefixes,
-        policy: LookaheadHorizon,
+        policies: JudgedPolicies,
     ) -> None:
         self._engine = engine
         self._requests = requests
         self._prefixes = prefixes
+        self._policies = policies
         # The coordinator of one group never peeks past the cap.
-        self._policy = policy if len(engine.groups) > 1 else LookaheadHorizon.CAPPED
-        self._groups = share_eagle(engine.groups, engine.use_eagle)
+        several = len(engine.groups) > 1
+        self._policy = policies.horizon if several else LookaheadHorizon.CAPPED
+        flagged = engine.groups
+        if policies.eagle_groups is EagleGroups.ALL:
+            flagged = tuple(replace(group, eagle=False) for group in flagged)
+        self._groups = share_eagle(flagged, engine.use_eagle)
         self._shapes = [geometry(group, engine.alignment) for group in self._groups]
 
     def crash(self, call: str, error: Exception) -> Violation:
@@ -93,14 +142,9 @@ class Judge:
         """Judge a lookup's answer for a request of ``num_tokens`` tokens."""
         cap, peek = num_tokens - 1, horizon(self._policy, num_tokens)
 
-        def held(group: int, block: int) -> bool:
-            end = (block + 1) * self._groups[group].block_size
-            return end <= num_tokens and (group, self._prefixes.name(request, end)) in cached
-
-        expected = longest_valid_hit(self._groups, self._engine.alignment, cap, peek, held)
+        held = self._held(request, num_tokens, cached)
+        expected = self._due_hit(request, num_tokens, held)
         kinds, eagle = self._kinds()
-        if self._requests[request].skip_reading_prefix_cache:
-            expected = 0
 
         def violation(claim: str, divergence: Divergence, pattern: str) -> Violation:
             return Violation(
@@ -109,14 +153,14 @@ class Judge:
                 f"hit of {hit.length} tokens, tables {hit.tables}",
             )
 
-        if hit.length > expected:
+        # Without a margin a valid hit may be longer than the one that is due.
+        skips = self._requests[request].skip_reading_prefix_cache and hit.length
+        if skips or not self._is_valid(hit.length, cap, peek, held):
             return violation(
                 _EAGLE if eagle else _TABLE,
                 Divergence.UNSOUND,
                 self._cannot_serve(hit.length, cap, peek, held),
             )
-        if hit.length % self._engine.alignment:
-            return violation(_TABLE, Divergence.UNSOUND, "off the boundaries")
         if hit.length < expected:
             short = (expected - hit.length) // self._engine.alignment
             by = "one boundary" if short == 1 else "several boundaries"
@@ -128,6 +172,8 @@ class Judge:
             return violation(_LONGEST, Divergence.LOST_HIT, f"{run}, {by} short")
         for index, (group, shape) in enumerate(zip(self._groups, self._shapes, strict=True)):
             boundary, table = hit.length // group.block_size, hit.tables[index]
+            if not group.prefix_cacheable:
+                continue
             if len(table) != boundary:
                 return violation(
                     _TABLE, Divergence.UNSOUND, "block table as long as the hit is not"
@@ -138,39 +184,79 @@ class Judge:
                     return violation(_TABLE, Divergence.UNSOUND, "block table holds another block")
         return None
 
+    def due_hit(self, request: str, num_tokens: int, cached: Cached) -> int:
+        """The hit, in tokens, that a request of ``num_tokens`` tokens is due."""
+        return self._due_hit(request, num_tokens, self._held(request, num_tokens, cached))
+
+    def _due_hit(self, request: str, num_tokens: int, held: Callable[[int, int], bool]) -> int:
+        if self._requests[request].skip_reading_prefix_cache:
+            return 0
+        groups, alignment = self._groups, self._engine.alignment
+        return longest_joint_hit(groups, alignment, num_tokens, self._policy, held)
+
+    def junction(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> int:
+        """How far, in tokens, one kind of group alone could serve; 0 unless beyond the hit."""
+        if self._requests[request].skip_reading_prefix_cache:
+            return 0
+        held, alignment = self._held(request, num_tokens, cached), self._engine.alignment
+        peek = horizon(self._policy, num_tokens)
+        longest = 0
+        for alone in dict.fromkeys(group for group in self._groups if group.prefix_cacheable):
+            asked = [replace(g, prefix_cacheable=g == alone) for g in self._groups]
+            found = longest_valid_hit(asked, alignment, num_tokens - 1, peek, held)
+            longest = max(longest, found)
+        return longest if longest > hit.length else 0
+
+    def _held(self, request: str, num_tokens: int, cached: Cached) -> Callable[[int, int], bool]:
+        def held(group: int, block: int) -> bool:
+            end = (block + 1) * self._groups[group].block_size
+            return end <= num_tokens and (group, self._prefixes.name(request, end)) in cached
+
+        return held
+
+    def _is_valid(self, length: int, cap: int, peek: int, held: Callable[[int, int], bool]) -> bool:
+        return valid_hit(self._groups, self._engine.alignment, length, cap, peek, held)
+
     def _cannot_serve(
         self, length: int, cap: int, peek: int, held: Callable[[int, int], bool]
     ) -> str:
         """The first group that cannot serve a hit that was served, by its kind."""
+        if length % self._engine.alignment:
+            return "off the boundaries"
         for index, (group, shape) in enumerate(zip(self._groups, self._shapes, strict=True)):
             size = group.block_size
             boundary = length // size
+            if not group.prefix_cacheable:
+                continue
             reached = within_reach(shape, boundary, cap // size, peek // size)
             if not (reached and all(held(index, b) for b in required_run(shape, boundary))):
                 return f"longer than {group.kind.replace('_', ' ')} serves"
-        return "off the boundaries"
+        return "served to a request that takes no hits"
 
     def registered(
-        self, request: str, group_index: int, block: int, is_registered: bool
+        self,
+        request: str,
+        group_index: int,
+        block: int,
+        is_registered: bool,
+        junction: int = 0,
     ) -> Violation | None:
-        """Judge that a computed block of a request is registered, or that it is not."""
+        """Judge that a computed block of a request is registered, or that it is not.
+
+        ``junction`` is the longest prefix, in tokens, that lookups found shared and not kept.
+        """
         group, shape = self._groups[group_index], self._shapes[group_index]
-        interval, alignment = self._engine.retention_interval, self._engine.alignment
-        boundary = next_boundary(shape, block)
-        promised = {"hit": boundary}
-        if interval is not None and group.kind in SPARSE_KINDS:
-            promised = self._promised(request, group_index, block, interval)
-            wanted = bool(in_retained_mask(shape, block, tuple(promised.values())))
-        else:
-            wanted = bool(in_required_run(shape, block, boundary))
-        if wanted == is_registered:
+        alignment = self._engine.alignment
+        promised = self.promised(request, group_index, block, junction)
+        if bool(promised) == is_registered:
             return None
+        boundary = next_boundary(shape, block)
+        retained = self._is_retained(group)
         configuration = Configuration(1, block + 2, alignment, group, self._engine.hash_block_size)
-        where = "" if interval is None else "retention_"
         if is_registered:
             claim, divergence = "mask_keeps_only_reachable_blocks", Divergence.WASTE
             pattern = f"a block {unreachable_place(configuration, block)}"
-            if where:
+            if retained:
                 claim, pattern = (
                     "retention_keeps_only_promised_blocks",
                     "a block of no promised hit",
@@ -179,14 +265,9 @@ class Judge:
         else:
             claim, divergence = "mask_keeps_every_reachable_block", Divergence.LOST_HIT
             pattern = f"the {ROLES[block_role(configuration, block, boundary)]} block is left out"
-            if where:
-                who = next(
-                    name
-                    for name, end in promised.items()
-                    if end >= 1 and in_required_run(shape, block, end)
-                )
-                sibling = who == "sibling"
-                claim = f"retention_keeps_{'siblings' if sibling else 'resends_and_extensions'}"
+            if retained:
+                who = next(iter(promised))
+                claim = _PROMISES[who]
                 pattern = f"a block of a promised {who} is left out"
             spec, actual = f"register block {block}", f"block {block} is not registered"
         drops = bool(shape.lookahead)
@@ -196,23 +277,59 @@ class Judge:
             f"group {group_index}: {actual}",
         )
 
-    def _promised(
-        self, request: str, group_index: int, block: int, interval: int
+    def promised(
+        self, request: str, group_index: int, block: int, junction: int = 0
+    ) -> dict[str, int]:
+        """The promised boundaries that need a block, in blocks of the group, and to whom."""
+        group, shape = self._groups[group_index], self._shapes[group_index]
+        if not group.prefix_cacheable:
+            return {}
+        ends = {"hit": next_boundary(shape, block)}
+        if self._is_retained(group):
+            ends = self._retained(request, group_index, block, junction)
+        return {
+            who: end for who, end in ends.items() if end >= 1 and in_required_run(shape, block, end)
+        }
+
+    @property
+    def lookahead_tokens(self) -> int:
+        """How far past a hit, in tokens, the lookahead blocks of all groups reach."""
+        shapes = zip(self._groups, self._shapes, strict=True)
+        return max(int(shape.lookahead) * group.block_size for group, shape in shapes)
+
+    def _is_retained(self, group: Group) -> bool:
+        """Whether sparse retention decides what is kept of the group."""
+        return self._engine.retention_interval is not None and self._policies.thins_out(group.kind)
+
+    def _retained(
+        self, request: str, group_index: int, block: int, junction: int
     ) -> dict[str, int]:
         """The boundaries that sparse retention promises, in blocks of the group."""
         size, prompt = self._groups[group_index].block_size, len(self._requests[request].prompt)
-        lookahead = max(
-            shape.lookahead * group.block_size
-            for group, shape in zip(self._groups, self._shapes, strict=True)
-        )
-        alignment = self._engine.alignment
+        alignment, lookahead = self._engine.alignment, self.lookahead_tokens
+        interval = self._engine.retention_interval
         resend = replay_boundary(prompt - 1, horizon(self._policy, prompt), lookahead, alignment)
         extension = replay_boundary(prompt, prompt, lookahead, alignment)
         promised = {"resend": resend // size, "extension": extension // size}
         if interval:
             shape = self._shapes[group_index]
             promised["sibling"] = sibling_boundary(shape, block, interval // size)
+        if junction and self._policies.junctions is Junctions.KEPT:
+            # The lookups that found it had matched the lookahead block.
+            shared = junction_boundary(junction + lookahead, lookahead, alignment)
+            promised["junction"] = shared // size
         return promised
+
+    def page(self, wrong: WrongPage) -> Violation:
+        """What was read, or is registered, is not what it should be."""
+        kinds, eagle = self._kinds()
+        signature = Signature(wrong.claim, Divergence.UNSOUND, kinds, eagle, wrong.pattern)
+        return Violation(signature, wrong.spec, wrong.actual)
+
+    def pool_claim(self, claim: str, pattern: str, spec: str, actual: str) -> Violation:
+        """An operation on the pool broke a claim."""
+        kinds, eagle = self._kinds()
+        return Violation(Signature(claim, Divergence.UNSOUND, kinds, eagle, pattern), spec, actual)
 
     def policy(self, call: str, field: str, real: str, reference: str) -> Violation:
         """The two differ, and neither breaks the spec."""
@@ -247,63 +364,12 @@ class Judge:
 
     def pool(self, seen: Observation) -> Violation | None:
         """Judge the pool's books: nothing leaks, and nothing is free and in use at once."""
-        wrong = next(self._wrong_books(seen), None)
+        wrong = next(wrong_books(self._engine, self._requests, self._prefixes, seen), None)
         if wrong is None:
             return None
         kinds, eagle = self._kinds()
         signature = Signature("block_pool", Divergence.UNSOUND, kinds, eagle, wrong[0])
         return Violation(signature, wrong[0], wrong[1])
-
-    def _wrong_books(self, seen: Observation) -> Iterator[tuple[str, str]]:
-        blocks, free = set(range(1, self._engine.num_gpu_blocks)), set(seen.free_queue)
-        held = Counter(
-            block for tables in seen.tables.values() for table in tables for block in table if block
-        )
-        if len(free) != len(seen.free_queue) or not free <= blocks:
-            yield "the free queue holds each free block once", f"free queue {seen.free_queue}"
-        if seen.num_free_blocks != len(seen.free_queue):
-            yield (
-                "the free counter is the length of the free queue",
-                f"{seen.num_free_blocks}, but {len(seen.free_queue)} in the queue",
-            )
-        if dict(held) != dict(seen.ref_counts):
-            wrong = {
-                block
-                for block in held.keys() | seen.ref_counts.keys()
-                if held[block] != seen.ref_counts.get(block, 0)
-            }
-            yield "a reference count is the number of tables' entries", f"blocks {sorted(wrong)}"
-        if free & held.keys():
-            yield "no block is free and in use", f"blocks {sorted(free & held.keys())}"
-        contents: dict[int, tuple[int, Name]] = {}
-        for group, block, name in self._contents(seen):
-            if contents.setdefault(block, (group, name)) != (group, name):
-                first_group, first_name = contents[block]
-                yield (
-                    "a block in use holds one content",
-                    f"block {block} holds {first_name} for group {first_group} and {name} for "
-                    f"group {group}",
-                )
-        if blocks - free - held.keys():
-            yield "no block leaks", f"blocks {sorted(blocks - free - held.keys())}"
-        registered = Counter(block for ids in seen.cached.values() for block in ids)
-        if registered and (max(registered.values()) > 1 or not registered.keys() <= blocks):
-            yield "a block is registered under one key at most", f"registered {registered}"
-        if abs(seen.usage - (1 - len(free) / len(blocks))) > 1e-9:
-            yield "usage is the share of blocks in use", f"usage {seen.usage}"
-
-    def _contents(self, seen: Observation) -> Iterator[tuple[int, int, Name]]:
-        """Each block in a table: its group, the block, and the prefix that it ends."""
-        for request, tables in seen.tables.items():
-            num_tokens = len(self._requests[request].token_ids)
-            for group, table in enumerate(tables):
-                size = self._groups[group].block_size
-                for position, block in enumerate(table):
-                    end = (position + 1) * size
-                    full = end <= num_tokens
-                    name = self._prefixes.name(request, end) if full else f"{request}[0:{end}]"
-                    if block:
-                        yield group, block, name
 
     def _kinds(self) -> tuple[str, bool]:
         """The kinds in words, and whether a group drops a lookahead block."""

@@ -280,7 +280,9 @@ def test_lockstep_goes_on_after_a_lost_hit_and_after_waste() -> None:
     for number in range(HISTORIES):
         found = outcome(number, Broken(ShorterHit))
         assert found.fault is None
-        assert found.steps == len(history(f"test:{number}").steps)
+        # A shorter hit whose own run is not cached is more than lost.
+        unsound = any(f.signature.divergence == Divergence.UNSOUND for f in found.findings)
+        assert unsound or found.steps == len(history(f"test:{number}").steps)
         wasteful = outcome(number, ReferenceManagers(replace(POLICIES, thinned_kinds=frozenset())))
         assert wasteful.fault is None
         assert wasteful.steps == len(history(f"test:{number}").steps)
