@@ -6,6 +6,7 @@ happens and not again in all that follows from it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from conformance.books import wrong_books
 from conformance.configurations import Configuration
@@ -93,6 +94,23 @@ class JudgedPolicies:
                 return kind is GroupKind.SLIDING_WINDOW
             case _:
                 return kind in SPARSE_KINDS
+
+
+class Shared(NamedTuple):
+    """A prefix that a lookup showed to be shared with another request, in tokens.
+
+    Attributes:
+        kept: the junction, which sparse retention promises to keep; 0 where there is none, or
+            where the lookup does not tell how long the prefix is.
+        seen: how far some kind of group alone could serve. Managers find out less, depending on
+            the order in which they ask: what they keep up to there is not judged.
+    """
+
+    kept: int
+    seen: int
+
+
+NOTHING_SHARED = Shared(0, 0)
 
 
 class Judge:
@@ -194,18 +212,22 @@ class Judge:
         groups, alignment = self._groups, self._engine.alignment
         return longest_joint_hit(groups, alignment, num_tokens, self._policy, held)
 
-    def junction(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> int:
-        """How far, in tokens, one kind of group alone could serve; 0 unless beyond the hit."""
+    def shared(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Shared:
+        """What a lookup showed to be shared beyond its hit."""
         if self._requests[request].skip_reading_prefix_cache:
-            return 0
+            return NOTHING_SHARED
         held, alignment = self._held(request, num_tokens, cached), self._engine.alignment
         peek = horizon(self._policy, num_tokens)
-        longest = 0
+        seen = kept = 0
         for alone in dict.fromkeys(group for group in self._groups if group.prefix_cacheable):
             asked = [replace(g, prefix_cacheable=g == alone) for g in self._groups]
-            found = longest_valid_hit(asked, alignment, num_tokens - 1, peek, held)
-            longest = max(longest, found)
-        return longest if longest > hit.length else 0
+            length = longest_valid_hit(asked, alignment, num_tokens - 1, peek, held)
+            seen = max(seen, length)
+            drops = geometry(alone, alignment).lookahead * alone.block_size
+            if alone.kind is GroupKind.FULL_ATTENTION and drops == self.lookahead_tokens:
+                kept = max(kept, junction_boundary(length + drops, drops, alignment))
+        kept_too = self._policies.junctions is Junctions.KEPT
+        return Shared(kept if kept_too and kept > hit.length else 0, seen)
 
     def _held(self, request: str, num_tokens: int, cached: Cached) -> Callable[[int, int], bool]:
         def held(group: int, block: int) -> bool:
@@ -239,16 +261,15 @@ class Judge:
         group_index: int,
         block: int,
         is_registered: bool,
-        junction: int = 0,
+        shared: Shared = NOTHING_SHARED,
     ) -> Violation | None:
-        """Judge that a computed block of a request is registered, or that it is not.
-
-        ``junction`` is the longest prefix, in tokens, that lookups found shared and not kept.
-        """
+        """Judge that a computed block of a request is registered, or that it is not."""
         group, shape = self._groups[group_index], self._shapes[group_index]
         alignment = self._engine.alignment
-        promised = self.promised(request, group_index, block, junction)
+        promised = self.promised(request, group_index, block, shared)
         if bool(promised) == is_registered:
+            return None
+        if is_registered and self._may_be_retained(group_index, block, shared.seen):
             return None
         boundary = next_boundary(shape, block)
         retained = self._is_retained(group)
@@ -278,7 +299,7 @@ class Judge:
         )
 
     def promised(
-        self, request: str, group_index: int, block: int, junction: int = 0
+        self, request: str, group_index: int, block: int, shared: Shared = NOTHING_SHARED
     ) -> dict[str, int]:
         """The promised boundaries that need a block, in blocks of the group, and to whom."""
         group, shape = self._groups[group_index], self._shapes[group_index]
@@ -286,7 +307,7 @@ class Judge:
             return {}
         ends = {"hit": next_boundary(shape, block)}
         if self._is_retained(group):
-            ends = self._retained(request, group_index, block, junction)
+            ends = self._retained(request, group_index, block, shared)
         return {
             who: end for who, end in ends.items() if end >= 1 and in_required_run(shape, block, end)
         }
@@ -302,7 +323,7 @@ class Judge:
         return self._engine.retention_interval is not None and self._policies.thins_out(group.kind)
 
     def _retained(
-        self, request: str, group_index: int, block: int, junction: int
+        self, request: str, group_index: int, block: int, shared: Shared
     ) -> dict[str, int]:
         """The boundaries that sparse retention promises, in blocks of the group."""
         size, prompt = self._groups[group_index].block_size, len(self._requests[request].prompt)
@@ -314,11 +335,15 @@ class Judge:
         if interval:
             shape = self._shapes[group_index]
             promised["sibling"] = sibling_boundary(shape, block, interval // size)
-        if junction and self._policies.junctions is Junctions.KEPT:
-            # The lookups that found it had matched the lookahead block.
-            shared = junction_boundary(junction + lookahead, lookahead, alignment)
-            promised["junction"] = shared // size
-        return promised
+        return promised | {"junction": shared.kept // size}
+
+    def _may_be_retained(self, group_index: int, block: int, seen: int) -> bool:
+        """Whether a boundary of the shared prefix needs a block that retention thins out."""
+        group, shape = self._groups[group_index], self._shapes[group_index]
+        boundaries = range(shape.segment, seen // group.block_size + 1, shape.segment)
+        return self._is_retained(group) and any(
+            in_required_run(shape, block, boundary) for boundary in boundaries
+        )
 
     def page(self, wrong: WrongPage) -> Violation:
         """What was read, or is registered, is not what it should be."""

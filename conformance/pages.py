@@ -15,7 +15,8 @@ registered over content it does not name.
   and what draft layers wrote while they proposed, is garbage and must be overwritten before it is
   read.
 
-Groups that opt out of prefix caching are not modelled.
+Groups that opt out of prefix caching are not modelled, nor are Mamba blocks that drafts of one step
+can fill: `mamba_utils` keeps one state a step.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ _READ = "hit_has_every_block_attention_reads"
 _SHARED = "reused_content_is_determined_by_the_hit"
 _NAMED = "cached_key_names_its_content"
 _GARBAGE = "garbage of drafts"
+_ANYTHING = "anything"
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,6 @@ class Pages:
         self._passes: dict[str, _Pass] = {}
         # The block that has the running state; none before a request's first step.
         self._running: dict[tuple[str, int], int] = {}
-        self._loaded_whole: set[str] = set()
         self._step = 0
         self._checked: set[tuple[int, Name, int]] = set()
         self._written: set[int] = set()
@@ -121,21 +122,21 @@ class Pages:
     def free(self, request: str) -> None:
         """The request gives its blocks up."""
         self._passes.pop(request, None)
-        self._loaded_whole.discard(request)
         for group in range(len(self._engine.groups)):
             self._running.pop((request, group), None)
 
-    def load(self, request: str, tables: Tables, start: int, end: int, whole: bool = False) -> None:
-        """A connector wrote the tokens from ``start`` to ``end``.
+    def load(self, request: str, tables: Tables, start: int, end: int, known: int) -> None:
+        """A connector wrote the tokens from ``start`` to ``end``; the request has ``known``.
 
-        ``whole`` is whether these are all the request has, so that the last is computed again: a
-        Mamba state cannot be taken back by a token, and what the connector leaves is not judged.
+        When these are all of them, the last token is computed again. A Mamba layer then needs the
+        state before it, which only the connector can have kept: it is not judged.
         """
-        if whole:
-            self._loaded_whole.add(request)
         for index, (group, table) in enumerate(zip(self._engine.groups, tables, strict=True)):
             if group.kind is GroupKind.MAMBA:
-                self._write_state(request, index, table, (end - 1) // group.block_size, end)
+                block_id = _at(table, (end - 1) // group.block_size)
+                held = self._prefix(request, end) if end < known else _ANYTHING
+                self._write(index, block_id, 0, _Entry(held), request, loaded=True)
+                self._running[request, index] = block_id
             else:
                 self._write_entries(request, index, table, range(start, end))
 
@@ -151,7 +152,7 @@ class Pages:
         judged = [
             (index, group, tables[index])
             for index, group in enumerate(self._engine.groups)
-            if group.prefix_cacheable
+            if self._is_modelled(group)
         ]
         states = [item for item in judged if item[1].kind is GroupKind.MAMBA]
         attention = [item for item in judged if item[1].kind is not GroupKind.MAMBA]
@@ -164,26 +165,37 @@ class Pages:
             self._write_entries(request, index, table, range(start, end))
         for index, _, table in attention:
             yield from self._read_entries(request, index, table, start, end)
-        self._loaded_whole.discard(request)
+
+    def _is_modelled(self, group: Group) -> bool:
+        drafts = self._engine.num_speculative_tokens
+        small = group.kind is GroupKind.MAMBA and 0 < group.block_size <= drafts
+        return group.prefix_cacheable and not small
 
     def settle(self, request: str, num_computed: int) -> None:
         """The last pass's drafts are settled: what lies from ``num_computed`` on is garbage."""
         last = self._passes.pop(request, None)
         if last is None:
             return
-        end = last.start + last.num_tokens
         for index, (group, table) in enumerate(zip(self._engine.groups, last.tables, strict=True)):
             if group.kind is GroupKind.MAMBA:
                 self._settle_states(request, index, table, last, num_computed)
                 continue
-            until = num_computed
-            if self._has_drafts[index]:
-                until = min(
-                    num_computed + self._engine.num_speculative_tokens, self._engine.max_model_len
-                )
-            for token in range(num_computed, max(end, until)):
+            garbage = _Entry(_GARBAGE, _GARBAGE if self._has_drafts[index] else "")
+            for token in range(num_computed, last.start + last.num_tokens):
                 block, slot = divmod(token, group.block_size)
-                self._write(index, _at(table, block), slot, _Entry(_GARBAGE, _GARBAGE), request)
+                self._write(index, _at(table, block), slot, garbage, request)
+            if self._has_drafts[index]:
+                self._propose(request, index, table, num_computed)
+
+    def _propose(self, request: str, index: int, table: Sequence[int], num_computed: int) -> None:
+        """The draft layers' entries of the tokens that they propose, all but the last."""
+        size, drafts = self._engine.groups[index].block_size, self._engine.num_speculative_tokens
+        end = min(num_computed + max(drafts - 1, 0), self._engine.max_model_len)
+        for token in range(num_computed, end):
+            block, slot = divmod(token, size)
+            found = self._read(index, _at(table, block), slot)
+            held = found.target if isinstance(found, _Entry) else _GARBAGE
+            self._write(index, _at(table, block), slot, _Entry(held, _GARBAGE), request)
 
     def holds(self, group: int, block_id: int, name: Name) -> bool:
         """Whether the block holds, of the group, the content that the name stands for."""
@@ -202,7 +214,7 @@ class Pages:
             if item in self._checked and block not in self._written:
                 continue
             wrong = self._difference(group, block, name)
-            if wrong is not None:
+            if wrong is not None and self._is_modelled(self._engine.groups[group]):
                 kind = _words(self._engine.groups[group])
                 yield (
                     name,
@@ -318,11 +330,13 @@ class Pages:
         """Read the state that a step goes on from."""
         group = self._engine.groups[index]
         token = next((t for t in range(start - 1, -1, -1) if reads_state(start, t)), None)
-        if token is None or request in self._loaded_whole:
+        if token is None:
             return
         block = token // group.block_size
         block_id = self._running.get((request, index), _at(table, block))
         found, wanted = self._read(index, block_id, 0), self._entry(request, index, token)
+        if found == _Entry(_ANYTHING):
+            return
         if found != wanted:
             yield self._misread(request, index, token, _READ, wanted, found)
             return
@@ -338,15 +352,24 @@ class Pages:
 
     # --- blocks ------------------------------------------------------------------------------
 
-    def _write(self, group: int, block_id: int, slot: int, entry: _Entry, writer: str) -> None:
+    def _write(
+        self,
+        group: int,
+        block_id: int,
+        slot: int,
+        entry: _Entry,
+        writer: str,
+        loaded: bool = False,
+    ) -> None:
         """Write a slot; what another group had in the block is destroyed."""
         if not block_id:
             return
         page = self._pages.get(block_id)
         if page is None or page.group != group:
             page = self._pages[block_id] = _Page(group)
+        if page.slots.get(slot) not in (entry, _Entry(_ANYTHING)):
+            page.writer, page.step = writer, -1 if loaded else self._step
         page.slots[slot] = entry
-        page.writer, page.step = writer, self._step
         self._written.add(block_id)
 
     def _read(self, group: int, block_id: int, slot: int) -> _Entry | str:
@@ -366,7 +389,7 @@ class Pages:
         if self._engine.groups[index].kind is GroupKind.MAMBA:
             found = self._read(index, block_id, 0)
             held = found if isinstance(found, str) else found.target
-            return None if held == name else f"the state as of {held}"
+            return None if held in (name, _ANYTHING) else f"the state as of {held}"
         vouched = vouched_tokens(end // size - 1, size)
         for token in range(end - size, end):
             found, wanted = (

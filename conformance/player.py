@@ -223,7 +223,9 @@ class Player:
             return "skipped: the request does not wait for a lookup"
         self._takes_part(request)
         hit: Hit = self.manager.get_computed_blocks(name)
-        external = min(tokens, request.num_tokens - hit.length)
+        external = self._loadable(request, hit.length, tokens)
+        if external == 0:
+            return "skipped: too few tokens for a whole Mamba block"
         lookahead = 0 if self._engine.use_eagle else self._engine.num_speculative_tokens
         tables = self.manager.allocate_slots(
             name,
@@ -242,6 +244,16 @@ class Player:
         request.num_computed_tokens = hit.length + external
         self._report(name)
         return ""
+
+    def _loadable(self, request: _Request, hit: int, tokens: int) -> int:
+        """How many tokens a connector loads: of Mamba's states whole blocks, or the whole request.
+
+        A state that ends inside a block would be taken for that of the block's end.
+        """
+        end, size = min(hit + tokens, request.num_tokens), self._mamba_block_size
+        if size is not None and end < request.num_tokens:
+            end = max(hit, end // size * size)
+        return end - hit
 
     def _loaded(self, name: str, right: int | None) -> str:
         request = self._request(name)
