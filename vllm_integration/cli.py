@@ -13,6 +13,7 @@ from vllm_integration.commands.lockstep import lockstep
 from vllm_integration.commands.options import EXIT_CODES
 from vllm_integration.commands.policies import policies
 from vllm_integration.commands.prove import prove
+from vllm_integration.commands.replay import replay
 from vllm_integration.gate import Verdict
 
 app = typer.Typer(
@@ -25,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (check, lockstep, prove, policies):
+for command in (check, lockstep, replay, prove, policies):
     app.command(epilog=EXIT_CODES)(command)
 
 

@@ -4,6 +4,7 @@ Requests are real ``Request`` objects, hashed by the target's own hasher with it
 in the worker process only.
 """
 
+import inspect
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -50,6 +51,8 @@ class VllmManagers:
         self.requests = request
         self.hash_function = sha256
         self.registers_tails = hasattr(attribute(block_pool, "BlockPool"), "cache_partial_block")
+        mamba = inspect.signature(attribute(kv_cache_interface, "MambaSpec")).parameters
+        self.keeps_every_state = "mamba_cache_mode" not in mamba
         attribute(kv_cache_utils, "init_none_hash")(sha256)
         # It warns of each reset that is refused, and histories ask for many.
         logging.getLogger("vllm").setLevel(logging.ERROR)

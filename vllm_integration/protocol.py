@@ -2,7 +2,8 @@
 
 The gate asks, the worker answers, in order. Requests carry ``op``: ``hello`` (``protocol``,
 ``root``, ``memory``, ``predates``), ``check`` (``claim``, ``configuration``), ``shrink``
-(``evidence``), ``policies``, or one of `vllm_integration.lockstep_worker`.
+(``evidence``), ``policies``, ``judge_history`` (``history``), or one of
+`vllm_integration.lockstep_worker`.
 Answers carry ``ok``: true with the result, or false with ``kind`` (a `Failure`) and ``message``.
 """
 

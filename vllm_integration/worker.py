@@ -140,7 +140,15 @@ def _lockstep(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     return operation(subject, message)  # type: ignore[no-any-return]
 
 
+def _judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Replay a history; the modules for it are loaded when they are first needed."""
+    from vllm_integration.replay_worker import judge_history
+
+    return judge_history(subject, message)
+
+
 _OPERATIONS = {
+    "judge_history": _judge_history,
     "check": _check,
     "shrink": _shrink,
     "policies": _policies,
