@@ -183,12 +183,15 @@ class Player:
 
         vLLM: ``Scheduler._mamba_block_aligned_split``. A state is cached for the end of a block
         only, so a chunk ends on a block edge until the last whole block of the request; with
-        EAGLE, whose lookups drop a block, until the one before.
+        EAGLE, whose lookups drop a block, until the one before. A chunk that starts inside a block
+        stops at its end, else the block would keep an earlier state; up to 0.27 vLLM ran past it.
         """
         num_new = min(wanted or left, left, self._engine.max_chunk)
         size = self._mamba_block_size
         if size is None or computed >= max(request.num_prompt_tokens, request.num_tokens - 1):
             return num_new
+        if computed % size:
+            return min(num_new, size - computed % size)
         last = request.num_tokens // size * size
         if self._engine.use_eagle:
             last = max(last - size, 0)

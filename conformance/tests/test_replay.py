@@ -33,19 +33,14 @@ def shown(outcome: ReplayOutcome) -> list[str]:
 
 
 def expected(played: History, outcome: ReplayOutcome) -> list[str]:
-    """What is known of the reference, as of vLLM: the three that no lookup or mask can mend.
+    """What is known of the reference, as of vLLM, and no lookup or mask can mend.
 
-    A draft layer's entry hangs on a token that the block's hash does not cover; after a load of the
-    whole prompt the last token reads what was never allocated; and with EAGLE the scheduler ends
-    chunks inside the last Mamba block that is registered.
+    A draft layer's entry hangs on a token that the block's hash does not cover; and after a load of
+    the whole prompt the last token reads what was never allocated.
     """
     known = []
     for text in shown(outcome):
-        about_drafts = played.engine.use_eagle and (
-            "a draft layer's entry hangs" in text
-            or "mamba: a key is registered over" in text
-            or "mamba: a block that is read holds" in text
-        )
+        about_drafts = played.engine.use_eagle and "a draft layer's entry hangs" in text
         loads = any(isinstance(step, Load) for step in played.steps)
         if about_drafts or (loads and text.endswith("a block that is read was freed")):
             known.append(text)
