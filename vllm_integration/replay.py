@@ -72,13 +72,18 @@ def run(
     ``timeout`` (seconds) bounds the whole history, ``memory`` (bytes) what the worker maps. Raises
     the exceptions of `Worker` when the target cannot be imported or hitproof itself is wrong.
     """
-    report = ReplayReport(target, history)
     with Worker(target, python, memory) as worker:
-        try:
-            answer = worker.ask(timeout, op="judge_history", history=write(history))
-        except WorkerGone as gone:
-            report.unsettled = str(gone)
-            return report
+        return judge(worker, target, history, timeout)
+
+
+def judge(worker: Worker, target: Target, history: History, timeout: float) -> ReplayReport:
+    """Have a worker play ``history``, which may take ``timeout`` seconds."""
+    report = ReplayReport(target, history)
+    try:
+        answer = worker.ask(timeout, op="judge_history", history=write(history))
+    except WorkerGone as gone:
+        report.unsettled = str(gone)
+        return report
     if "cannot" in answer:
         report.unsettled = answer["cannot"]
         return report
