@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.frozen_vectors import vectors
 from conformance.histories import History
 from conformance.history_json import read, write
 from conformance.judging import JudgedPolicies
 from conformance.reference_managers import ReferenceManagers
 from conformance.replay import replay
-from conformance.frozen_vectors import vectors
 from reference.policies import Policies
 from spec.retention import LookaheadHorizon
 
