@@ -6,7 +6,6 @@ happens and not again in all that follows from it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from conformance.books import wrong_books
 from conformance.configurations import Configuration
@@ -16,21 +15,18 @@ from conformance.managers import Hit, Observation
 from conformance.mask_check import unreachable_place
 from conformance.naming import Name, Prefixes
 from conformance.pages import WrongPage
+from conformance.promises import NOTHING_SHARED, JudgedPolicies, Promises, Shared
 from spec.attention import attends
 from spec.claims import Divergence
-from spec.fine import HitGranularity
 from spec.groups import Group, GroupKind, geometry, share_eagle
-from spec.hits import in_required_run, longest_valid_hit, required_run, valid_hit, within_reach
+from spec.hits import longest_valid_hit, required_run, valid_hit, within_reach
 from spec.in_turn import longest_joint_hit
 from spec.mask import next_boundary
-from spec.policies import EagleGroups, Junctions, SparseRetention
+from spec.policies import EagleGroups, Junctions
 from spec.retention import (
-    SPARSE_KINDS,
     LookaheadHorizon,
     horizon,
     junction_boundary,
-    replay_boundary,
-    sibling_boundary,
 )
 
 Cached = Mapping[tuple[int, Name], tuple[int, ...]]
@@ -62,57 +58,6 @@ class Violation:
     actual: str
 
 
-@dataclass(frozen=True)
-class JudgedPolicies:
-    """What releases may differ in without breaking the spec; see `spec.policies`.
-
-    The default is what the newest release has, except that hits are aligned.
-
-    Attributes:
-        horizon: how far past the cap a lookup over several groups may peek.
-        eagle_groups: which groups drop a lookahead block.
-        sparse_retention: which kinds a retention interval thins out.
-        junctions: whether a prefix seen to be shared is retained.
-        granularity: where hits may end.
-        every_state: whether a Mamba group keeps the state of every block that a step fills, as
-            before vLLM had a ``mamba_cache_mode``, or only that of its end.
-    """
-
-    horizon: LookaheadHorizon = LookaheadHorizon.HASHED
-    eagle_groups: EagleGroups = EagleGroups.FLAGGED
-    sparse_retention: SparseRetention = SparseRetention.WINDOWS_AND_STATES
-    junctions: Junctions = Junctions.KEPT
-    granularity: HitGranularity = HitGranularity.ALIGNED
-    every_state: bool = False
-
-    def thins_out(self, kind: GroupKind) -> bool:
-        """Whether a retention interval thins out groups of the kind."""
-        match self.sparse_retention:
-            case SparseRetention.NONE:
-                return False
-            case SparseRetention.WINDOWS:
-                return kind is GroupKind.SLIDING_WINDOW
-            case _:
-                return kind in SPARSE_KINDS
-
-
-class Shared(NamedTuple):
-    """A prefix that a lookup showed to be shared with another request, in tokens.
-
-    Attributes:
-        kept: the junction, which sparse retention promises to keep; 0 where there is none, or
-            where the lookup does not tell how long the prefix is.
-        seen: how far some kind of group alone could serve. Managers find out less, depending on
-            the order in which they ask: what they keep up to there is not judged.
-    """
-
-    kept: int
-    seen: int
-
-
-NOTHING_SHARED = Shared(0, 0)
-
-
 class Judge:
     """Judges managers of one configuration on the requests of one history."""
 
@@ -126,14 +71,16 @@ class Judge:
         self._engine = engine
         self._requests = requests
         self._prefixes = prefixes
-        self._policies = policies
         # The coordinator of one group never peeks past the cap.
-        several = len(engine.groups) > 1
-        self._policy = policies.horizon if several else LookaheadHorizon.CAPPED
+        if len(engine.groups) == 1:
+            policies = replace(policies, horizon=LookaheadHorizon.CAPPED)
+        self._policy = policies.horizon
         flagged = engine.groups
         if policies.eagle_groups is EagleGroups.ALL:
             flagged = tuple(replace(group, eagle=False) for group in flagged)
         self._groups = share_eagle(flagged, engine.use_eagle)
+        self.promises = Promises(engine, requests, self._groups, policies)
+        self._keeps_junctions = policies.junctions is Junctions.KEPT
         self._shapes = [geometry(group, engine.alignment) for group in self._groups]
 
     def crash(self, call: str, error: Exception) -> Violation:
@@ -213,8 +160,9 @@ class Judge:
         return longest_joint_hit(groups, alignment, num_tokens, self._policy, held)
 
     def shared(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Shared:
-        """What a lookup showed to be shared beyond its hit."""
-        if self._requests[request].skip_reading_prefix_cache:
+        """What a lookup showed to be shared beyond its hit, as far as retention depends on it."""
+        dense = self._engine.retention_interval is None
+        if dense or self._requests[request].skip_reading_prefix_cache:
             return NOTHING_SHARED
         held, alignment = self._held(request, num_tokens, cached), self._engine.alignment
         peek = horizon(self._policy, num_tokens)
@@ -224,10 +172,9 @@ class Judge:
             length = longest_valid_hit(asked, alignment, num_tokens - 1, peek, held)
             seen = max(seen, length)
             drops = geometry(alone, alignment).lookahead * alone.block_size
-            if alone.kind is GroupKind.FULL_ATTENTION and drops == self.lookahead_tokens:
+            if alone.kind is GroupKind.FULL_ATTENTION and drops == self.promises.lookahead_tokens:
                 kept = max(kept, junction_boundary(length + drops, drops, alignment))
-        kept_too = self._policies.junctions is Junctions.KEPT
-        return Shared(kept if kept_too and kept > hit.length else 0, seen)
+        return Shared(kept if self._keeps_junctions and kept > hit.length else 0, seen)
 
     def _held(self, request: str, num_tokens: int, cached: Cached) -> Callable[[int, int], bool]:
         def held(group: int, block: int) -> bool:
@@ -266,13 +213,13 @@ class Judge:
         """Judge that a computed block of a request is registered, or that it is not."""
         group, shape = self._groups[group_index], self._shapes[group_index]
         alignment = self._engine.alignment
-        promised = self.promised(request, group_index, block, shared)
+        promised = self.promises.promised(request, group_index, block, shared)
         if bool(promised) == is_registered:
             return None
-        if is_registered and self._may_be_retained(group_index, block, shared.seen):
+        if is_registered and self.promises.may_be_retained(group_index, block, shared.seen):
             return None
         boundary = next_boundary(shape, block)
-        retained = self._is_retained(group)
+        retained = self.promises.is_retained(group)
         configuration = Configuration(1, block + 2, alignment, group, self._engine.hash_block_size)
         if is_registered:
             claim, divergence = "mask_keeps_only_reachable_blocks", Divergence.WASTE
@@ -296,53 +243,6 @@ class Judge:
             Signature(claim, divergence, group.kind, drops, pattern),
             f"group {group_index}: {spec}",
             f"group {group_index}: {actual}",
-        )
-
-    def promised(
-        self, request: str, group_index: int, block: int, shared: Shared = NOTHING_SHARED
-    ) -> dict[str, int]:
-        """The promised boundaries that need a block, in blocks of the group, and to whom."""
-        group, shape = self._groups[group_index], self._shapes[group_index]
-        if not group.prefix_cacheable:
-            return {}
-        ends = {"hit": next_boundary(shape, block)}
-        if self._is_retained(group):
-            ends = self._retained(request, group_index, block, shared)
-        return {
-            who: end for who, end in ends.items() if end >= 1 and in_required_run(shape, block, end)
-        }
-
-    @property
-    def lookahead_tokens(self) -> int:
-        """How far past a hit, in tokens, the lookahead blocks of all groups reach."""
-        shapes = zip(self._groups, self._shapes, strict=True)
-        return max(int(shape.lookahead) * group.block_size for group, shape in shapes)
-
-    def _is_retained(self, group: Group) -> bool:
-        """Whether sparse retention decides what is kept of the group."""
-        return self._engine.retention_interval is not None and self._policies.thins_out(group.kind)
-
-    def _retained(
-        self, request: str, group_index: int, block: int, shared: Shared
-    ) -> dict[str, int]:
-        """The boundaries that sparse retention promises, in blocks of the group."""
-        size, prompt = self._groups[group_index].block_size, len(self._requests[request].prompt)
-        alignment, lookahead = self._engine.alignment, self.lookahead_tokens
-        interval = self._engine.retention_interval
-        resend = replay_boundary(prompt - 1, horizon(self._policy, prompt), lookahead, alignment)
-        extension = replay_boundary(prompt, prompt, lookahead, alignment)
-        promised = {"resend": resend // size, "extension": extension // size}
-        if interval:
-            shape = self._shapes[group_index]
-            promised["sibling"] = sibling_boundary(shape, block, interval // size)
-        return promised | {"junction": shared.kept // size}
-
-    def _may_be_retained(self, group_index: int, block: int, seen: int) -> bool:
-        """Whether a boundary of the shared prefix needs a block that retention thins out."""
-        group, shape = self._groups[group_index], self._shapes[group_index]
-        boundaries = range(shape.segment, seen // group.block_size + 1, shape.segment)
-        return self._is_retained(group) and any(
-            in_required_run(shape, block, boundary) for boundary in boundaries
         )
 
     def page(self, wrong: WrongPage) -> Violation:

@@ -20,11 +20,12 @@ can fill: `mamba_utils` keeps one state a step.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from conformance.histories import EngineConfiguration, RequestInput
 from conformance.managers import Tables
 from conformance.naming import Name, Prefixes
+from conformance.page_store import ANYTHING, Entry, PageStore
 from spec.attention import attends, reads_state
 from spec.groups import Group, GroupKind, drops_block
 from spec.sharing import is_determined, vouched_tokens
@@ -34,7 +35,6 @@ _READ = "hit_has_every_block_attention_reads"
 _SHARED = "reused_content_is_determined_by_the_hit"
 _NAMED = "cached_key_names_its_content"
 _GARBAGE = "garbage of drafts"
-_ANYTHING = "anything"
 
 
 @dataclass(frozen=True)
@@ -54,24 +54,6 @@ class WrongPage:
     pattern: str
     spec: str
     actual: str
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """What a slot holds: of target layers, and of draft layers where they live in the group."""
-
-    target: str
-    draft: str = ""
-
-
-@dataclass
-class _Page:
-    """One block: the group that wrote it last, and its slots; a Mamba block has one."""
-
-    group: int
-    slots: dict[int, _Entry] = field(default_factory=dict)
-    writer: str = ""
-    step: int = -1
 
 
 @dataclass(frozen=True)
@@ -107,17 +89,15 @@ class Pages:
             and bool(drops_block(engine.use_eagle, group.eagle, nobody))
             for group in engine.groups
         ]
-        self._pages: dict[int, _Page] = {}
+        self._store = PageStore()
         self._passes: dict[str, _Pass] = {}
         # The block that has the running state; none before a request's first step.
         self._running: dict[tuple[str, int], int] = {}
-        self._step = 0
         self._checked: set[tuple[int, Name, int]] = set()
-        self._written: set[int] = set()
 
     def new_step_starts(self) -> None:
         """What earlier steps computed is there."""
-        self._step += 1
+        self._store.new_step_starts()
 
     def free(self, request: str) -> None:
         """The request gives its blocks up."""
@@ -134,8 +114,8 @@ class Pages:
         for index, (group, table) in enumerate(zip(self._engine.groups, tables, strict=True)):
             if group.kind is GroupKind.MAMBA:
                 block_id = _at(table, (end - 1) // group.block_size)
-                held = self._prefix(request, end) if end < known else _ANYTHING
-                self._write(index, block_id, 0, _Entry(held), request, loaded=True)
+                held = self._prefix(request, end) if end < known else ANYTHING
+                self._store.write(index, block_id, 0, Entry(held), request, loaded=True)
                 self._running[request, index] = block_id
             else:
                 self._write_entries(request, index, table, range(start, end))
@@ -180,10 +160,10 @@ class Pages:
             if group.kind is GroupKind.MAMBA:
                 self._settle_states(request, index, table, last, num_computed)
                 continue
-            garbage = _Entry(_GARBAGE, _GARBAGE if self._has_drafts[index] else "")
+            garbage = Entry(_GARBAGE, _GARBAGE if self._has_drafts[index] else "")
             for token in range(num_computed, last.start + last.num_tokens):
                 block, slot = divmod(token, group.block_size)
-                self._write(index, _at(table, block), slot, garbage, request)
+                self._store.write(index, _at(table, block), slot, garbage, request)
             if self._has_drafts[index]:
                 self._propose(request, index, table, num_computed)
 
@@ -193,9 +173,9 @@ class Pages:
         end = min(num_computed + max(drafts - 1, 0), self._engine.max_model_len)
         for token in range(num_computed, end):
             block, slot = divmod(token, size)
-            found = self._read(index, _at(table, block), slot)
-            held = found.target if isinstance(found, _Entry) else _GARBAGE
-            self._write(index, _at(table, block), slot, _Entry(held, _GARBAGE), request)
+            found = self._store.read(index, _at(table, block), slot)
+            held = found.target if isinstance(found, Entry) else _GARBAGE
+            self._store.write(index, _at(table, block), slot, Entry(held, _GARBAGE), request)
 
     def holds(self, group: int, block_id: int, name: Name) -> bool:
         """Whether the block holds, of the group, the content that the name stands for."""
@@ -211,7 +191,7 @@ class Pages:
         now = {(group, name, block) for (group, name), ids in cached.items() for block in ids}
         for item in sorted(now):
             group, name, block = item
-            if item in self._checked and block not in self._written:
+            if item in self._checked and block not in self._store.written:
                 continue
             wrong = self._difference(group, block, name)
             if wrong is not None and self._is_modelled(self._engine.groups[group]):
@@ -227,14 +207,14 @@ class Pages:
                     ),
                 )
         self._checked = now
-        self._written.clear()
+        self._store.written.clear()
 
     # --- attention ---------------------------------------------------------------------------
 
-    def _entry(self, request: str, group: int, token: int) -> _Entry:
+    def _entry(self, request: str, group: int, token: int) -> Entry:
         """What the layers keep of a token."""
         draft = self._prefix(request, token + 2) if self._has_drafts[group] else ""
-        return _Entry(self._prefix(request, token + 1), draft)
+        return Entry(self._prefix(request, token + 1), draft)
 
     def _prefix(self, request: str, end: int) -> str:
         known = end <= self._num_tokens[request]
@@ -243,7 +223,9 @@ class Pages:
     def _write_entries(self, request: str, group: int, table: Sequence[int], tokens: range) -> None:
         for token in tokens:
             block, slot = divmod(token, self._engine.groups[group].block_size)
-            self._write(group, _at(table, block), slot, self._entry(request, group, token), request)
+            self._store.write(
+                group, _at(table, block), slot, self._entry(request, group, token), request
+            )
 
     def _read_entries(
         self, request: str, index: int, table: Sequence[int], start: int, end: int
@@ -260,17 +242,15 @@ class Pages:
                 continue
             wanted = self._entry(request, index, token)
             block, slot = divmod(token, group.block_size)
-            found = self._read(index, _at(table, block), slot)
-            claim = (
-                _SHARED if isinstance(found, _Entry) and found.target == wanted.target else _READ
-            )
+            found = self._store.read(index, _at(table, block), slot)
+            claim = _SHARED if isinstance(found, Entry) and found.target == wanted.target else _READ
             if found == wanted or claim in told:
                 continue
             told.add(claim)
             yield self._misread(request, index, token, claim, wanted, found)
 
     def _misread(
-        self, request: str, group: int, token: int, claim: str, wanted: _Entry, found: _Entry | str
+        self, request: str, group: int, token: int, claim: str, wanted: Entry, found: Entry | str
     ) -> WrongPage:
         kind = _words(self._engine.groups[group])
         if isinstance(found, str):
@@ -312,8 +292,8 @@ class Pages:
         sure, current = end - last.drafts, INTEGERS.ceil_div(end, size) - 1
         accepted = num_computed - sure
         for drafted in range(accepted + 1, last.drafts + 1):
-            garbage = _Entry(_GARBAGE)
-            self._write(index, _at(table, current + drafted), 0, garbage, request)
+            garbage = Entry(_GARBAGE)
+            self._store.write(index, _at(table, current + drafted), 0, garbage, request)
         self._running[request, index] = _at(table, current + accepted)
         filled = INTEGERS.multiple_at_most(num_computed, size)
         if last.drafts and filled >= sure:
@@ -322,7 +302,9 @@ class Pages:
     def _write_state(
         self, request: str, group: int, table: Sequence[int], block: int, length: int
     ) -> None:
-        self._write(group, _at(table, block), 0, _Entry(self._prefix(request, length)), request)
+        self._store.write(
+            group, _at(table, block), 0, Entry(self._prefix(request, length)), request
+        )
 
     def _read_state(
         self, request: str, index: int, table: Sequence[int], start: int
@@ -334,51 +316,21 @@ class Pages:
             return
         block = token // group.block_size
         block_id = self._running.get((request, index), _at(table, block))
-        found, wanted = self._read(index, block_id, 0), self._entry(request, index, token)
-        if found == _Entry(_ANYTHING):
+        found, wanted = self._store.read(index, block_id, 0), self._entry(request, index, token)
+        if found == Entry(ANYTHING):
             return
         if found != wanted:
             yield self._misread(request, index, token, _READ, wanted, found)
             return
-        page = self._pages[block_id]
-        if page.step == self._step and page.writer != request:
+        writer = self._store.computed_now_by(block_id)
+        if writer not in (None, request):
             yield WrongPage(
                 _READ,
                 index,
                 f"{_words(group)}: a state is read in the step that computes it",
                 f"request {request}, group {index}: the state as of {wanted.target} is computed",
-                f"request {page.writer} computes it in the same step",
+                f"request {writer} computes it in the same step",
             )
-
-    # --- blocks ------------------------------------------------------------------------------
-
-    def _write(
-        self,
-        group: int,
-        block_id: int,
-        slot: int,
-        entry: _Entry,
-        writer: str,
-        loaded: bool = False,
-    ) -> None:
-        """Write a slot; what another group had in the block is destroyed."""
-        if not block_id:
-            return
-        page = self._pages.get(block_id)
-        if page is None or page.group != group:
-            page = self._pages[block_id] = _Page(group)
-        if page.slots.get(slot) not in (entry, _Entry(_ANYTHING)):
-            page.writer, page.step = writer, -1 if loaded else self._step
-        page.slots[slot] = entry
-        self._written.add(block_id)
-
-    def _read(self, group: int, block_id: int, slot: int) -> _Entry | str:
-        if not block_id:
-            return "null, or missing"
-        page = self._pages.get(block_id)
-        if page is None or page.group != group or slot not in page.slots:
-            return _Entry(f"block {block_id}, which the group has not written there")
-        return page.slots[slot]
 
     def _difference(self, index: int, block_id: int, name: Name) -> str | None:
         """What a block holds instead of what its key vouches for; None when it holds that."""
@@ -387,13 +339,13 @@ class Pages:
             return None
         size = self._engine.groups[index].block_size
         if self._engine.groups[index].kind is GroupKind.MAMBA:
-            found = self._read(index, block_id, 0)
+            found = self._store.read(index, block_id, 0)
             held = found if isinstance(found, str) else found.target
-            return None if held in (name, _ANYTHING) else f"the state as of {held}"
+            return None if held in (name, ANYTHING) else f"the state as of {held}"
         vouched = vouched_tokens(end // size - 1, size)
         for token in range(end - size, end):
             found, wanted = (
-                self._read(index, block_id, token % size),
+                self._store.read(index, block_id, token % size),
                 self._entry(request, index, token),
             )
             if isinstance(found, str):

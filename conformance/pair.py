@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from conformance.histories import History, RequestInput
-from conformance.judging import Judge, JudgedPolicies, Violation
+from conformance.judging import Judge, Violation
 from conformance.lockstep_outcome import Difference, LockstepFinding, Outcome
 from conformance.managers import (
     Allocation,
@@ -17,6 +17,7 @@ from conformance.managers import (
 )
 from conformance.named_manager import NamedManager
 from conformance.naming import Name, Prefixes
+from conformance.promises import JudgedPolicies
 from conformance.subjects import CannotJudge
 from spec.claims import Divergence
 from spec.retention import LookaheadHorizon

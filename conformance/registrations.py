@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from conformance.histories import EngineConfiguration
-from conformance.judging import NOTHING_SHARED, Judge, Shared, Violation
+from conformance.judging import Judge, Violation
 from conformance.managers import Observation
 from conformance.naming import Prefixes
 from conformance.pages import Pages
+from conformance.promises import NOTHING_SHARED, Shared
 
 
 @dataclass
@@ -98,6 +99,6 @@ class Registrations:
 
     def _is_due(self, request: str, index: int, block: int, shared: Shared, computed: int) -> bool:
         size = self._engine.groups[index].block_size
-        promised = self._judge.promised(request, index, block, shared)
-        reach = self._judge.lookahead_tokens
+        promised = self._judge.promises.promised(request, index, block, shared)
+        reach = self._judge.promises.lookahead_tokens
         return any(end * size + reach <= computed for end in promised.values())

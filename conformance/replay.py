@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from conformance.findings import Signature
 from conformance.histories import History, RequestInput
-from conformance.judging import Judge, JudgedPolicies, Violation
+from conformance.judging import Judge, Violation
 from conformance.managers import (
     Allocation,
     Hit,
@@ -25,6 +25,7 @@ from conformance.named_manager import NamedManager
 from conformance.naming import Name, Prefixes
 from conformance.pages import Pages
 from conformance.player import Player
+from conformance.promises import JudgedPolicies
 from conformance.registrations import Registrations
 from conformance.subjects import CannotJudge
 from spec.fine import HitGranularity, is_fine_grained

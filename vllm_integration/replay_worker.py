@@ -4,7 +4,7 @@ from functools import cache
 from typing import Any
 
 from conformance.history_json import read
-from conformance.judging import JudgedPolicies
+from conformance.promises import JudgedPolicies
 from conformance.replay import ReplayFinding, replay
 from conformance.subjects import CannotJudge
 from vllm_integration.adapter import VllmSubject

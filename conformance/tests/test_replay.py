@@ -8,7 +8,7 @@ import pytest
 
 from conformance.histories import History, Load
 from conformance.history_generator import history
-from conformance.judging import JudgedPolicies
+from conformance.promises import JudgedPolicies
 from conformance.reference_managers import ReferenceManagers
 from conformance.replay import ReplayOutcome, replay
 from conformance.subjects import CannotJudge

@@ -9,7 +9,7 @@ import pytest
 from conformance.frozen_vectors import vectors
 from conformance.histories import History
 from conformance.history_json import read, write
-from conformance.judging import JudgedPolicies
+from conformance.promises import JudgedPolicies
 from conformance.reference_managers import ReferenceManagers
 from conformance.replay import replay
 from reference.policies import Policies
