@@ -84,7 +84,7 @@ def test_the_newest_release_serves_what_is_promised() -> None:
 
 @pytest.mark.release
 def test_what_is_printed() -> None:
-    """Up to 0.29 an extension of a prompt does not hit what retention promises it."""
+    """An extension of a prompt does not hit what retention promises it."""
     path = Path(__file__).parents[2] / "conformance" / "vectors" / "retention_junction.json"
     result = hitproof("replay", path, "0.23.0", "--format", "json")
     report = json.loads(result.stdout)
