@@ -33,7 +33,7 @@ from pydantic import (
 )
 
 from spec.groups import Group, GroupKind, alignment
-from spec.retention import check_interval
+from spec.retention import LookaheadHorizon, check_interval
 
 _MAX_TOKENS = 2_000_000
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
@@ -348,6 +348,11 @@ class History:
     """The steps, in order."""
     about: str = field(default="", compare=False)
     """What the history shows, for readers."""
+    hits: dict[LookaheadHorizon, tuple[NonNegativeInt, ...]] = field(
+        default_factory=dict, compare=False
+    )
+    """For frozen vectors: the hit, in tokens, that each lookup is due, in order, by the lookahead
+    horizon. Other policies are those of the newest release."""
 
     __pydantic_config__ = _STRICT
 

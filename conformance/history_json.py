@@ -62,7 +62,10 @@ def write(history: History) -> str:
     rows = [f"  {json.dumps(n)}: {json.dumps(r)}" for n, r in data["requests"].items()]
     lines += [' "requests": {', ",\n".join(rows), " },"]
     rows = [f"  {json.dumps(step)}" for step in data["steps"]]
-    lines += [' "steps": [', ",\n".join(rows), " ]", "}"]
+    lines += [' "steps": [', ",\n".join(rows), " ]" + ("," if history.hits else "")]
+    if history.hits:
+        lines.append(f' "hits": {json.dumps(data["hits"])}')
+    lines.append("}")
     return "\n".join(line for line in lines if line) + "\n"
 
 
@@ -71,7 +74,10 @@ def _plain(value: Any) -> Any:
         kept = {}
         for item in fields(value):
             found = getattr(value, item.name)
-            if item.name == "do" or item.default is MISSING or found != item.default:
+            default = item.default
+            if item.default_factory is not MISSING:
+                default = item.default_factory()
+            if item.name == "do" or default is MISSING or found != default:
                 tokens = item.name in ("prompt", "output")
                 kept[item.name] = _ranges(found) if tokens else _plain(found)
         # The word that says what a step does comes first.

@@ -5,9 +5,10 @@ happens and not again in all that follows from it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from conformance.books import wrong_books
 from conformance.configurations import Configuration
 from conformance.expectations import (
     Expected,
@@ -23,18 +24,19 @@ from conformance.histories import EngineConfiguration, RequestInput
 from conformance.managers import Hit, Observation
 from conformance.mask_check import unreachable_place
 from conformance.naming import Name, Prefixes
+from conformance.pages import WrongPage
+from conformance.promises import NOTHING_SHARED, JudgedPolicies, Promises, Shared
 from spec.attention import attends
 from spec.claims import Divergence
 from spec.groups import Group, GroupKind, geometry, share_eagle
-from spec.hits import in_required_run, longest_valid_hit, required_run, within_reach
+from spec.hits import longest_valid_hit, required_run, valid_hit, within_reach
+from spec.in_turn import longest_joint_hit
 from spec.mask import next_boundary
+from spec.policies import EagleGroups, Junctions
 from spec.retention import (
-    SPARSE_KINDS,
     LookaheadHorizon,
     horizon,
-    in_retained_mask,
-    replay_boundary,
-    sibling_boundary,
+    junction_boundary,
 )
 
 Cached = Mapping[tuple[int, Name], tuple[int, ...]]
@@ -43,6 +45,12 @@ Cached = Mapping[tuple[int, Name], tuple[int, ...]]
 _TABLE = "hit_has_every_block_attention_reads"
 _EAGLE = "eagle_needs_tail_plus_one"
 _LONGEST = "lookup_returns_longest_valid_hit"
+_PROMISES = {
+    "resend": "retention_keeps_resends_and_extensions",
+    "extension": "retention_keeps_resends_and_extensions",
+    "sibling": "retention_keeps_siblings",
+    "junction": "retention_keeps_junctions",
+}
 
 
 @dataclass(frozen=True)
@@ -70,14 +78,21 @@ class Judge:
         engine: EngineConfiguration,
         requests: Mapping[str, RequestInput],
         prefixes: Prefixes,
-        policy: LookaheadHorizon,
+        policies: JudgedPolicies,
     ) -> None:
         self._engine = engine
         self._requests = requests
         self._prefixes = prefixes
         # The coordinator of one group never peeks past the cap.
-        self._policy = policy if len(engine.groups) > 1 else LookaheadHorizon.CAPPED
-        self._groups = share_eagle(engine.groups, engine.use_eagle)
+        if len(engine.groups) == 1:
+            policies = replace(policies, horizon=LookaheadHorizon.CAPPED)
+        self._policy = policies.horizon
+        flagged = engine.groups
+        if policies.eagle_groups is EagleGroups.ALL:
+            flagged = tuple(replace(group, eagle=False) for group in flagged)
+        self._groups = share_eagle(flagged, engine.use_eagle)
+        self.promises = Promises(engine, requests, self._groups, policies)
+        self._keeps_junctions = policies.junctions is Junctions.KEPT
         self._shapes = [geometry(group, engine.alignment) for group in self._groups]
 
     def crash(self, call: str, error: Exception) -> Violation:
@@ -105,14 +120,9 @@ class Judge:
         """Judge a lookup's answer for a request of ``num_tokens`` tokens."""
         cap, peek = num_tokens - 1, horizon(self._policy, num_tokens)
 
-        def held(group: int, block: int) -> bool:
-            end = (block + 1) * self._groups[group].block_size
-            return end <= num_tokens and (group, self._prefixes.name(request, end)) in cached
-
-        expected = longest_valid_hit(self._groups, self._engine.alignment, cap, peek, held)
+        held = self._held(request, num_tokens, cached)
+        expected = self._due_hit(request, num_tokens, held)
         kinds, eagle = self._kinds()
-        if self._requests[request].skip_reading_prefix_cache:
-            expected = 0
 
         def violation(claim: str, divergence: Divergence, pattern: str) -> Violation:
             return Violation(
@@ -122,14 +132,14 @@ class Judge:
                 Served(request, expected),
             )
 
-        if hit.length > expected:
+        # Without a margin a valid hit may be longer than the one that is due.
+        skips = self._requests[request].skip_reading_prefix_cache and hit.length
+        if skips or not self._is_valid(hit.length, cap, peek, held):
             return violation(
                 _EAGLE if eagle else _TABLE,
                 Divergence.UNSOUND,
                 self._cannot_serve(hit.length, cap, peek, held),
             )
-        if hit.length % self._engine.alignment:
-            return violation(_TABLE, Divergence.UNSOUND, "off the boundaries")
         if hit.length < expected:
             short = (expected - hit.length) // self._engine.alignment
             by = "one boundary" if short == 1 else "several boundaries"
@@ -141,6 +151,8 @@ class Judge:
             return violation(_LONGEST, Divergence.LOST_HIT, f"{run}, {by} short")
         for index, (group, shape) in enumerate(zip(self._groups, self._shapes, strict=True)):
             boundary, table = hit.length // group.block_size, hit.tables[index]
+            if not group.prefix_cacheable:
+                continue
             if len(table) != boundary:
                 lengths = tuple(hit.length // group.block_size for group in self._groups)
                 wrong = violation(
@@ -154,39 +166,82 @@ class Judge:
                     return replace(wrong, expected=None)
         return None
 
+    def due_hit(self, request: str, num_tokens: int, cached: Cached) -> int:
+        """The hit, in tokens, that a request of ``num_tokens`` tokens is due."""
+        return self._due_hit(request, num_tokens, self._held(request, num_tokens, cached))
+
+    def _due_hit(self, request: str, num_tokens: int, held: Callable[[int, int], bool]) -> int:
+        if self._requests[request].skip_reading_prefix_cache:
+            return 0
+        groups, alignment = self._groups, self._engine.alignment
+        return longest_joint_hit(groups, alignment, num_tokens, self._policy, held)
+
+    def shared(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Shared:
+        """What a lookup showed to be shared beyond its hit, as far as retention depends on it."""
+        dense = self._engine.retention_interval is None
+        if dense or self._requests[request].skip_reading_prefix_cache:
+            return NOTHING_SHARED
+        held, alignment = self._held(request, num_tokens, cached), self._engine.alignment
+        peek = horizon(self._policy, num_tokens)
+        seen = kept = 0
+        for alone in dict.fromkeys(group for group in self._groups if group.prefix_cacheable):
+            asked = [replace(g, prefix_cacheable=g == alone) for g in self._groups]
+            length = longest_valid_hit(asked, alignment, num_tokens - 1, peek, held)
+            seen = max(seen, length)
+            drops = geometry(alone, alignment).lookahead * alone.block_size
+            if alone.kind is GroupKind.FULL_ATTENTION and drops == self.promises.lookahead_tokens:
+                kept = max(kept, junction_boundary(length + drops, drops, alignment))
+        return Shared(kept if self._keeps_junctions and kept > hit.length else 0, seen)
+
+    def _held(self, request: str, num_tokens: int, cached: Cached) -> Callable[[int, int], bool]:
+        def held(group: int, block: int) -> bool:
+            end = (block + 1) * self._groups[group].block_size
+            return end <= num_tokens and (group, self._prefixes.name(request, end)) in cached
+
+        return held
+
+    def _is_valid(self, length: int, cap: int, peek: int, held: Callable[[int, int], bool]) -> bool:
+        return valid_hit(self._groups, self._engine.alignment, length, cap, peek, held)
+
     def _cannot_serve(
         self, length: int, cap: int, peek: int, held: Callable[[int, int], bool]
     ) -> str:
         """The first group that cannot serve a hit that was served, by its kind."""
+        if length % self._engine.alignment:
+            return "off the boundaries"
         for index, (group, shape) in enumerate(zip(self._groups, self._shapes, strict=True)):
             size = group.block_size
             boundary = length // size
+            if not group.prefix_cacheable:
+                continue
             reached = within_reach(shape, boundary, cap // size, peek // size)
             if not (reached and all(held(index, b) for b in required_run(shape, boundary))):
                 return f"longer than {group.kind.replace('_', ' ')} serves"
-        return "off the boundaries"
+        return "served to a request that takes no hits"
 
     def registered(
-        self, request: str, group_index: int, block: int, is_registered: bool
+        self,
+        request: str,
+        group_index: int,
+        block: int,
+        is_registered: bool,
+        shared: Shared = NOTHING_SHARED,
     ) -> Violation | None:
         """Judge that a computed block of a request is registered, or that it is not."""
         group, shape = self._groups[group_index], self._shapes[group_index]
-        interval, alignment = self._engine.retention_interval, self._engine.alignment
-        boundary = next_boundary(shape, block)
-        promised = {"hit": boundary}
-        if interval is not None and group.kind in SPARSE_KINDS:
-            promised = self._promised(request, group_index, block, interval)
-            wanted = bool(in_retained_mask(shape, block, tuple(promised.values())))
-        else:
-            wanted = bool(in_required_run(shape, block, boundary))
-        if wanted == is_registered:
+        alignment = self._engine.alignment
+        promised = self.promises.promised(request, group_index, block, shared)
+        if bool(promised) == is_registered:
             return None
+        if is_registered and self.promises.may_be_retained(group_index, block, shared.seen):
+            return None
+        boundary = next_boundary(shape, block)
+        retained = self.promises.is_retained(group)
         configuration = Configuration(1, block + 2, alignment, group, self._engine.hash_block_size)
-        where = "" if interval is None else "retention_"
         if is_registered:
             claim, divergence = "mask_keeps_only_reachable_blocks", Divergence.WASTE
             pattern = f"a block {unreachable_place(configuration, block)}"
-            if where:
+            if retained:
                 claim, pattern = (
                     "retention_keeps_only_promised_blocks",
                     "a block of no promised hit",
@@ -195,14 +250,9 @@ class Judge:
         else:
             claim, divergence = "mask_keeps_every_reachable_block", Divergence.LOST_HIT
             pattern = f"the {ROLES[block_role(configuration, block, boundary)]} block is left out"
-            if where:
-                who = next(
-                    name
-                    for name, end in promised.items()
-                    if end >= 1 and in_required_run(shape, block, end)
-                )
-                sibling = who == "sibling"
-                claim = f"retention_keeps_{'siblings' if sibling else 'resends_and_extensions'}"
+            if retained:
+                who = next(iter(promised))
+                claim = _PROMISES[who]
                 pattern = f"a block of a promised {who} is left out"
             spec, actual = f"register block {block}", f"block {block} is not registered"
         drops = bool(shape.lookahead)
@@ -213,23 +263,16 @@ class Judge:
             Registered(request, group_index, block, not is_registered),
         )
 
-    def _promised(
-        self, request: str, group_index: int, block: int, interval: int
-    ) -> dict[str, int]:
-        """The boundaries that sparse retention promises, in blocks of the group."""
-        size, prompt = self._groups[group_index].block_size, len(self._requests[request].prompt)
-        lookahead = max(
-            shape.lookahead * group.block_size
-            for group, shape in zip(self._groups, self._shapes, strict=True)
-        )
-        alignment = self._engine.alignment
-        resend = replay_boundary(prompt - 1, horizon(self._policy, prompt), lookahead, alignment)
-        extension = replay_boundary(prompt, prompt, lookahead, alignment)
-        promised = {"resend": resend // size, "extension": extension // size}
-        if interval:
-            shape = self._shapes[group_index]
-            promised["sibling"] = sibling_boundary(shape, block, interval // size)
-        return promised
+    def page(self, wrong: WrongPage) -> Violation:
+        """What was read, or is registered, is not what it should be."""
+        kinds, eagle = self._kinds()
+        signature = Signature(wrong.claim, Divergence.UNSOUND, kinds, eagle, wrong.pattern)
+        return Violation(signature, wrong.spec, wrong.actual)
+
+    def pool_claim(self, claim: str, pattern: str, spec: str, actual: str) -> Violation:
+        """An operation on the pool broke a claim."""
+        kinds, eagle = self._kinds()
+        return Violation(Signature(claim, Divergence.UNSOUND, kinds, eagle, pattern), spec, actual)
 
     def policy(self, call: str, field: str, real: str, reference: str) -> Violation:
         """The two differ, and neither breaks the spec."""
@@ -265,7 +308,7 @@ class Judge:
 
     def pool(self, seen: Observation) -> Violation | None:
         """Judge the pool's books: nothing leaks, and nothing is free and in use at once."""
-        wrong = next(self._wrong_books(seen), None)
+        wrong = next(wrong_books(self._engine, self._requests, self._prefixes, seen), None)
         if wrong is None:
             return None
         kinds, eagle = self._kinds()
@@ -280,57 +323,6 @@ class Judge:
             if max(held.values(), default=0) > 1:
                 return HeldOnce(request)
         return None
-
-    def _wrong_books(self, seen: Observation) -> Iterator[tuple[str, str]]:
-        blocks, free = set(range(1, self._engine.num_gpu_blocks)), set(seen.free_queue)
-        held = Counter(
-            block for tables in seen.tables.values() for table in tables for block in table if block
-        )
-        if len(free) != len(seen.free_queue) or not free <= blocks:
-            yield "the free queue holds each free block once", f"free queue {seen.free_queue}"
-        if seen.num_free_blocks != len(seen.free_queue):
-            yield (
-                "the free counter is the length of the free queue",
-                f"{seen.num_free_blocks}, but {len(seen.free_queue)} in the queue",
-            )
-        if dict(held) != dict(seen.ref_counts):
-            wrong = {
-                block
-                for block in held.keys() | seen.ref_counts.keys()
-                if held[block] != seen.ref_counts.get(block, 0)
-            }
-            yield "a reference count is the number of tables' entries", f"blocks {sorted(wrong)}"
-        if free & held.keys():
-            yield "no block is free and in use", f"blocks {sorted(free & held.keys())}"
-        contents: dict[int, tuple[int, Name]] = {}
-        for group, block, name in self._contents(seen):
-            if contents.setdefault(block, (group, name)) != (group, name):
-                first_group, first_name = contents[block]
-                yield (
-                    "a block in use holds one content",
-                    f"block {block} holds {first_name} for group {first_group} and {name} for "
-                    f"group {group}",
-                )
-        if blocks - free - held.keys():
-            yield "no block leaks", f"blocks {sorted(blocks - free - held.keys())}"
-        registered = Counter(block for ids in seen.cached.values() for block in ids)
-        if registered and (max(registered.values()) > 1 or not registered.keys() <= blocks):
-            yield "a block is registered under one key at most", f"registered {registered}"
-        if abs(seen.usage - (1 - len(free) / len(blocks))) > 1e-9:
-            yield "usage is the share of blocks in use", f"usage {seen.usage}"
-
-    def _contents(self, seen: Observation) -> Iterator[tuple[int, int, Name]]:
-        """Each block in a table: its group, the block, and the prefix that it ends."""
-        for request, tables in seen.tables.items():
-            num_tokens = len(self._requests[request].token_ids)
-            for group, table in enumerate(tables):
-                size = self._groups[group].block_size
-                for position, block in enumerate(table):
-                    end = (position + 1) * size
-                    full = end <= num_tokens
-                    name = self._prefixes.name(request, end) if full else f"{request}[0:{end}]"
-                    if block:
-                        yield group, block, name
 
     def _kinds(self) -> tuple[str, bool]:
         """The kinds in words, and whether a group drops a lookahead block."""

@@ -24,7 +24,7 @@ class Prefixes:
     def __init__(self, requests: Mapping[str, RequestInput], step: int) -> None:
         self._step = step
         self._names: dict[str, list[Name]] = {}
-        self._ends: dict[Name, int] = {}
+        self._first: dict[Name, tuple[str, int]] = {}
         first: dict[tuple[Any, ...], Name] = {}
         for request_name, request in requests.items():
             chain: Name = ""
@@ -34,7 +34,7 @@ class Prefixes:
                 content = self._content(request, tokens, end - step, end)
                 chain = first.setdefault((chain, *content), f"{request_name}[0:{end}]")
                 names.append(chain)
-                self._ends[chain] = end
+                self._first.setdefault(chain, (request_name, end))
 
     @staticmethod
     def _content(
@@ -54,7 +54,13 @@ class Prefixes:
 
     def end(self, name: Name) -> int | None:
         """How many tokens the named prefix has; None when no request has it."""
-        return self._ends.get(name)
+        found = self._first.get(name)
+        return None if found is None else found[1]
+
+    def request(self, name: Name) -> str | None:
+        """The first request that has the named prefix; None when none has it."""
+        found = self._first.get(name)
+        return None if found is None else found[0]
 
 
 class Names:

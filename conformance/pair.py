@@ -1,7 +1,6 @@
 """Two managers as one: every call goes to both, and what can be seen of them is compared."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from conformance.histories import History, RequestInput
@@ -9,17 +8,16 @@ from conformance.judging import Judge, Violation
 from conformance.lockstep_outcome import Difference, LockstepFinding, Outcome
 from conformance.managers import (
     Allocation,
-    Cleared,
-    Event,
     Hit,
     Manager,
     ManagerSubject,
     Observation,
     Progress,
-    Stored,
     Tables,
 )
-from conformance.naming import Name, Names, Prefixes
+from conformance.named_manager import NamedManager
+from conformance.naming import Name, Prefixes
+from conformance.promises import JudgedPolicies
 from conformance.subjects import CannotJudge
 from spec.claims import Divergence
 from spec.retention import LookaheadHorizon
@@ -29,48 +27,6 @@ _T = TypeVar("_T")
 
 class Stop(Exception):
     """The history ends here."""
-
-
-class _Side:
-    """One of the two managers, with names instead of keys."""
-
-    def __init__(self, subject: ManagerSubject, history: History, prefixes: Prefixes) -> None:
-        self.manager = subject.start(history.engine)
-        self.names = Names(prefixes)
-        self._groups = history.engine.groups
-        self.seen = self.observe()
-
-    def learn(self, request: str) -> tuple[Divergence, Name, Name] | None:
-        """Take up the request's new keys; see `Names.learn`."""
-        wrong = None
-        for index, group in enumerate(self._groups):
-            keys = self.manager.block_keys(request, index)
-            wrong = self.names.learn(request, group.block_size, keys) or wrong
-        return wrong
-
-    def observe(self) -> Observation:
-        """What can be seen of the manager now, with names instead of keys."""
-        seen, name = self.manager.observe(), self.names.name
-        self.seen = replace(
-            seen,
-            cached={(group, name(key)): ids for (group, key), ids in seen.cached.items()},
-            events=tuple(self._named(event) for event in seen.events),
-        )
-        return self.seen
-
-    def _named(self, event: Event) -> Event:
-        name = self.names.name
-        match event:
-            case Cleared():
-                return event
-            case Stored(keys=keys, parent=parent):
-                return replace(
-                    event,
-                    keys=tuple(name(key) for key in keys),
-                    parent=None if parent is None else name(parent),
-                )
-            case _:
-                return replace(event, keys=tuple(name(key) for key in event.keys))
 
 
 class Pair:
@@ -88,9 +44,11 @@ class Pair:
         prefixes = Prefixes(history.requests, history.engine.hash_block_size)
         self._history = history
         self._prefixes = prefixes
-        self._real = _Side(real, history, prefixes)
-        self._reference = _Side(reference, history, prefixes)
-        self._judge = Judge(history.engine, history.requests, prefixes, policy)
+        self._real = NamedManager(real, history, prefixes)
+        self._reference = NamedManager(reference, history, prefixes)
+        self._judge = Judge(
+            history.engine, history.requests, prefixes, JudgedPolicies(horizon=policy)
+        )
         self._outcome = outcome
         self._compared = compared
         self._num_tokens: dict[str, int] = {}

@@ -189,12 +189,15 @@ class Player:
 
         vLLM: ``Scheduler._mamba_block_aligned_split``. A state is cached for the end of a block
         only, so a chunk ends on a block edge until the last whole block of the request; with
-        EAGLE, whose lookups drop a block, until the one before.
+        EAGLE, whose lookups drop a block, until the one before. A chunk that starts inside a block
+        stops at its end, else the block would keep an earlier state; up to 0.27 vLLM ran past it.
         """
         num_new = min(wanted or left, left, self._engine.max_chunk)
         size = self._mamba_block_size
         if size is None or computed >= max(request.num_prompt_tokens, request.num_tokens - 1):
             return num_new
+        if computed % size:
+            return min(num_new, size - computed % size)
         last = request.num_tokens // size * size
         if self._engine.use_eagle:
             last = max(last - size, 0)
@@ -233,7 +236,9 @@ class Player:
             return "skipped: the request does not wait for a lookup"
         self._takes_part(request)
         hit = self._look_up(name)
-        external = min(tokens, request.num_tokens - hit.length)
+        external = self._loadable(request, hit.length, tokens)
+        if external == 0:
+            return "skipped: too few tokens for a whole Mamba block"
         lookahead = 0 if self._engine.use_eagle else self._engine.num_speculative_tokens
         tables = self.manager.allocate_slots(
             name,
@@ -252,6 +257,16 @@ class Player:
         request.num_computed_tokens = hit.length + external
         self._report(name)
         return ""
+
+    def _loadable(self, request: _Request, hit: int, tokens: int) -> int:
+        """How many tokens a connector loads: of Mamba's states whole blocks, or the whole request.
+
+        A state that ends inside a block would be taken for that of the block's end.
+        """
+        end, size = min(hit + tokens, request.num_tokens), self._mamba_block_size
+        if size is not None and end < request.num_tokens:
+            end = max(hit, end // size * size)
+        return end - hit
 
     def _loaded(self, name: str, right: int | None) -> str:
         request = self._request(name)

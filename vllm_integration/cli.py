@@ -15,6 +15,7 @@ from vllm_integration.commands.lockstep import lockstep
 from vllm_integration.commands.options import EXIT_CODES
 from vllm_integration.commands.policies import policies
 from vllm_integration.commands.prove import prove
+from vllm_integration.commands.replay import replay
 from vllm_integration.commands.selftest import selftest
 from vllm_integration.commands.survey import survey
 from vllm_integration.gate import Verdict
@@ -29,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (check, diff, lockstep, prove, policies, configs, selftest, survey):
+for command in (check, diff, lockstep, replay, prove, policies, configs, selftest, survey):
     app.command(epilog=EXIT_CODES)(command)
 
 

@@ -4,6 +4,7 @@ Requests are real ``Request`` objects, hashed by the target's own hasher with it
 in the worker process only.
 """
 
+import inspect
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -21,8 +22,8 @@ from conformance.managers import (
     Tables,
 )
 from conformance.subjects import CannotJudge
-from vllm_integration.groups import kv_cache_config, kv_cache_spec
-from vllm_integration.inspection import attribute, call
+from vllm_integration.groups import check_taken_up, kv_cache_config, kv_cache_spec
+from vllm_integration.inspection import arguments, attribute, call
 
 _STATS = (
     "requests",
@@ -44,12 +45,17 @@ class VllmManagers:
         from vllm.v1.core import block_pool, kv_cache_utils
 
         self.manager_class = attribute(kv_cache_manager, "KVCacheManager")
+        self.allocation_parameters = inspect.signature(
+            attribute(self.manager_class, "allocate_slots")
+        ).parameters
         self.blocks_class = attribute(kv_cache_manager, "KVCacheBlocks")
         self.interface = kv_cache_interface
         self.utils = kv_cache_utils
         self.requests = request
         self.hash_function = sha256
         self.registers_tails = hasattr(attribute(block_pool, "BlockPool"), "cache_partial_block")
+        mamba = inspect.signature(attribute(kv_cache_interface, "MambaSpec")).parameters
+        self.keeps_every_state = "mamba_cache_mode" not in mamba
         attribute(kv_cache_utils, "init_none_hash")(sha256)
         # It warns of each reset that is refused, and histories ask for many.
         logging.getLogger("vllm").setLevel(logging.ERROR)
@@ -82,8 +88,15 @@ class VllmManagers:
                 },
                 "KVCacheManager",
             )
-        if getattr(manager.coordinator, "retention_interval", None) != interval:
-            raise CannotJudge("the coordinator does not take up the retention interval")
+        check_taken_up(attribute(manager, "coordinator"), interval)
+        admits = "full_sequence_must_fit" in self.allocation_parameters
+        if engine.full_sequence_must_fit and not (
+            admits or hasattr(manager, "can_fit_full_sequence")
+        ):
+            raise CannotJudge(
+                "this release does not ask whether a whole request fits; leave "
+                "full_sequence_must_fit out, or name a later release"
+            )
         return manager
 
 
@@ -221,8 +234,8 @@ class VllmManager:
             keywords["num_external_computed_tokens"] = allocation.num_external_computed_tokens
         if allocation.delay_cache_blocks:
             keywords["delay_cache_blocks"] = True
-        if allocation.full_sequence_must_fit:
-            keywords["full_sequence_must_fit"] = True
+        if allocation.full_sequence_must_fit and not self._fits(name, allocation, keywords):
+            return None
         new = self._manager.allocate_slots(
             self._requests[name],
             allocation.num_new_tokens,
@@ -230,6 +243,24 @@ class VllmManager:
             **keywords,
         )
         return None if new is None else self._tables(new)
+
+    def _fits(self, name: str, allocation: Allocation, keywords: dict[str, Any]) -> bool:
+        """Have the target ask for blocks for the whole request, in the way that it has.
+
+        Up to 0.20 that is a method of its own, from 0.21 on an argument, put into ``keywords``.
+        """
+        if "full_sequence_must_fit" in self._vllm.allocation_parameters:
+            keywords["full_sequence_must_fit"] = True
+            return True
+        values = {
+            "request": self._requests[name],
+            "num_new_tokens": allocation.num_new_tokens,
+            "num_lookahead_tokens": allocation.num_lookahead_tokens,
+            **keywords,
+        }
+        fits = attribute(self._manager, "can_fit_full_sequence")
+        where = "KVCacheManager.can_fit_full_sequence"
+        return bool(fits(**arguments(fits, values, where)))
 
     def _blocks(self, name: str, hit: Hit) -> Any:
         """The blocks that the lookup returned, or those that stand for another answer."""

@@ -3,7 +3,8 @@
 The gate asks, the worker answers, in order. Requests carry ``op``: ``hello`` (``protocol``,
 ``root``, ``memory``, ``policies``, ``predates``), ``check`` and ``behave`` (``claim``,
 ``configuration``), ``shrink`` (``evidence``), ``reproduce`` (``evidence``, ``name``), ``policies``,
-or one of `vllm_integration.lockstep_worker` and `vllm_integration.selftest_worker`.
+``judge_history`` (``history``), or one of `vllm_integration.lockstep_worker` and
+`vllm_integration.selftest_worker`.
 Answers carry ``ok``: true with the result, or false with ``kind`` (a `Failure`) and ``message``.
 """
 

@@ -184,7 +184,15 @@ def _selftest(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     return selftest_worker.operation(subject, message)
 
 
+def _judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Replay a history; the modules for it are loaded when they are first needed."""
+    from vllm_integration.replay_worker import judge_history
+
+    return judge_history(subject, message)
+
+
 _OPERATIONS = {
+    "judge_history": _judge_history,
     "check": _check,
     "behave": _behave,
     "shrink": _shrink,

@@ -150,6 +150,22 @@ def test_mamba_chunks_end_on_block_edges() -> None:
     assert allocations(eagle) == [12, 6]
 
 
+def test_a_chunk_that_starts_inside_a_mamba_block_stops_at_its_end() -> None:
+    eagle = Recorder()
+    steps = [Schedule("a"), Schedule("a", 1), Schedule("a"), Schedule("a")]
+    play(steps, eagle, HYBRID, drafts=1)
+    assert allocations(eagle) == [12, 1, 3, 2]
+
+
+def test_a_connector_loads_whole_mamba_blocks() -> None:
+    for tokens, loaded in ((3, 0), (6, 4), (99, 14)):
+        manager = Recorder(hit=4)
+        told = play([Load("a", tokens)], manager, HYBRID)
+        assert told[0].startswith("skipped") == (loaded == 0)
+        if loaded:
+            assert manager.allocation.num_external_computed_tokens == loaded
+
+
 def test_a_running_request_without_space_preempts_those_admitted_last() -> None:
     manager = Recorder()
     told = play([Schedule("a", 4), Schedule("b", 4), Schedule("a")], manager)

@@ -17,13 +17,13 @@ from conformance.managers import Hit, Manager
 from conformance.reference_managers import ReferenceManager, ReferenceManagers
 from conformance.reproduction import reproduce
 from conformance.subjects import Prompt
+from conformance.tests.broken_managers import Broken, Forgets, ShorterHit, StaleHit, Wrapped
 from conformance.tests.subjects_for_tests import (
     BrokenSubject,
     longer_tail,
     no_lookahead,
     shorter_tail,
 )
-from conformance.tests.test_lockstep import Broken, Forgets, ShorterHit, StaleHit, Wrapped
 from conformance.tests.test_pool_check import PLAIN
 from conformance.tests.test_retention_check import Forgetful, all_but_the_last, everything
 from conformance.tests.test_sharing_check import Confused, adapter_by_name, without_salt

@@ -1,0 +1,53 @@
+"""A manager seen through names: block keys become the prefixes that they stand for."""
+
+from dataclasses import replace
+
+from conformance.histories import History
+from conformance.managers import Cleared, Event, ManagerSubject, Observation, Stored
+from conformance.naming import Name, Names, Prefixes
+from spec.claims import Divergence
+
+
+class NamedManager:
+    """A manager at work, and what was last seen of it, with names instead of keys.
+
+    Raises `conformance.subjects.CannotJudge` when the subject lacks an entry point.
+    """
+
+    def __init__(self, subject: ManagerSubject, history: History, prefixes: Prefixes) -> None:
+        self.manager = subject.start(history.engine)
+        self.names = Names(prefixes)
+        self._groups = history.engine.groups
+        self.seen = self.observe()
+
+    def learn(self, request: str) -> tuple[Divergence, Name, Name] | None:
+        """Take up the request's new keys; see `Names.learn`."""
+        wrong = None
+        for index, group in enumerate(self._groups):
+            keys = self.manager.block_keys(request, index)
+            wrong = self.names.learn(request, group.block_size, keys) or wrong
+        return wrong
+
+    def observe(self) -> Observation:
+        """What can be seen of the manager now, with names instead of keys."""
+        seen, name = self.manager.observe(), self.names.name
+        self.seen = replace(
+            seen,
+            cached={(group, name(key)): ids for (group, key), ids in seen.cached.items()},
+            events=tuple(self._named(event) for event in seen.events),
+        )
+        return self.seen
+
+    def _named(self, event: Event) -> Event:
+        name = self.names.name
+        match event:
+            case Cleared():
+                return event
+            case Stored(keys=keys, parent=parent):
+                return replace(
+                    event,
+                    keys=tuple(name(key) for key in keys),
+                    parent=None if parent is None else name(parent),
+                )
+            case _:
+                return replace(event, keys=tuple(name(key) for key in event.keys))

@@ -1,0 +1,78 @@
+"""The memory of the pages: blocks, their slots, and who wrote them in which step."""
+
+from dataclasses import dataclass, field
+
+ANYTHING = "anything"
+"""What a slot holds that is not judged."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a slot holds: of target layers, and of draft layers where they live in the group."""
+
+    target: str
+    draft: str = ""
+
+
+@dataclass
+class _Page:
+    """One block: the group that wrote it last, and its slots; a Mamba block has one."""
+
+    group: int
+    slots: dict[int, Entry] = field(default_factory=dict)
+    writer: str = ""
+    step: int = -1
+
+
+class PageStore:
+    """Blocks by their ids; 0 is the null block, which holds nothing.
+
+    Attributes:
+        written: the blocks that were written since somebody cleared this set.
+    """
+
+    def __init__(self) -> None:
+        self._pages: dict[int, _Page] = {}
+        self._step = 0
+        self.written: set[int] = set()
+
+    def new_step_starts(self) -> None:
+        """What earlier steps computed is there."""
+        self._step += 1
+
+    def write(
+        self,
+        group: int,
+        block_id: int,
+        slot: int,
+        entry: Entry,
+        writer: str,
+        loaded: bool = False,
+    ) -> None:
+        """Write a slot; what another group had in the block is destroyed.
+
+        ``loaded`` is whether it was there before the step began.
+        """
+        if not block_id:
+            return
+        page = self._pages.get(block_id)
+        if page is None or page.group != group:
+            page = self._pages[block_id] = _Page(group)
+        if page.slots.get(slot) not in (entry, Entry(ANYTHING)):
+            page.writer, page.step = writer, -1 if loaded else self._step
+        page.slots[slot] = entry
+        self.written.add(block_id)
+
+    def read(self, group: int, block_id: int, slot: int) -> Entry | str:
+        """What the slot holds; in words, when the block is null or missing."""
+        if not block_id:
+            return "null, or missing"
+        page = self._pages.get(block_id)
+        if page is None or page.group != group or slot not in page.slots:
+            return Entry(f"block {block_id}, which the group has not written there")
+        return page.slots[slot]
+
+    def computed_now_by(self, block_id: int) -> str | None:
+        """The request that computes what the block holds in this very step; None for none."""
+        page = self._pages[block_id]
+        return page.writer if page.step == self._step else None

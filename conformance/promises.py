@@ -1,0 +1,136 @@
+"""What a release promises to keep: its policies, and the boundaries that a block is kept for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from conformance.histories import EngineConfiguration, RequestInput
+from spec.fine import HitGranularity
+from spec.groups import Group, GroupKind, geometry
+from spec.hits import in_required_run
+from spec.mask import next_boundary
+from spec.policies import EagleGroups, Junctions, SparseRetention
+from spec.retention import (
+    SPARSE_KINDS,
+    LookaheadHorizon,
+    horizon,
+    replay_boundary,
+    sibling_boundary,
+)
+
+
+@dataclass(frozen=True)
+class JudgedPolicies:
+    """What releases may differ in without breaking the spec; see `spec.policies`.
+
+    The default is what the newest release has, except that hits are aligned.
+
+    Attributes:
+        horizon: how far past the cap a lookup over several groups may peek.
+        eagle_groups: which groups drop a lookahead block.
+        sparse_retention: which kinds a retention interval thins out.
+        junctions: whether a prefix seen to be shared is retained.
+        granularity: where hits may end.
+        every_state: whether a Mamba group keeps the state of every block that a step fills, as
+            before vLLM had a ``mamba_cache_mode``, or only that of its end.
+    """
+
+    horizon: LookaheadHorizon = LookaheadHorizon.HASHED
+    eagle_groups: EagleGroups = EagleGroups.FLAGGED
+    sparse_retention: SparseRetention = SparseRetention.WINDOWS_AND_STATES
+    junctions: Junctions = Junctions.KEPT
+    granularity: HitGranularity = HitGranularity.ALIGNED
+    every_state: bool = False
+
+    def thins_out(self, kind: GroupKind) -> bool:
+        """Whether a retention interval thins out groups of the kind."""
+        match self.sparse_retention:
+            case SparseRetention.NONE:
+                return False
+            case SparseRetention.WINDOWS:
+                return kind is GroupKind.SLIDING_WINDOW
+            case _:
+                return kind in SPARSE_KINDS
+
+
+class Shared(NamedTuple):
+    """A prefix that a lookup showed to be shared with another request, in tokens.
+
+    Attributes:
+        kept: the junction, which sparse retention promises to keep; 0 where there is none, or
+            where the lookup does not tell how long the prefix is.
+        seen: how far some kind of group alone could serve. Managers find out less, depending on
+            the order in which they ask: what they keep up to there is not judged.
+    """
+
+    kept: int
+    seen: int
+
+
+NOTHING_SHARED = Shared(0, 0)
+
+
+class Promises:
+    """The promised boundaries of one engine; ``groups`` are as `share_eagle` gives them."""
+
+    def __init__(
+        self,
+        engine: EngineConfiguration,
+        requests: Mapping[str, RequestInput],
+        groups: Sequence[Group],
+        policies: JudgedPolicies,
+    ) -> None:
+        self._engine = engine
+        self._requests = requests
+        self._groups = groups
+        self._shapes = [geometry(group, engine.alignment) for group in groups]
+        self._policies = policies
+
+    def promised(
+        self, request: str, group_index: int, block: int, shared: Shared = NOTHING_SHARED
+    ) -> dict[str, int]:
+        """The promised boundaries that need a block, in blocks of the group, and to whom."""
+        group, shape = self._groups[group_index], self._shapes[group_index]
+        if not group.prefix_cacheable:
+            return {}
+        ends = {"hit": next_boundary(shape, block)}
+        if self.is_retained(group):
+            ends = self._retained(request, group_index, block, shared)
+        return {
+            who: end for who, end in ends.items() if end >= 1 and in_required_run(shape, block, end)
+        }
+
+    @property
+    def lookahead_tokens(self) -> int:
+        """How far past a hit, in tokens, the lookahead blocks of all groups reach."""
+        shapes = zip(self._groups, self._shapes, strict=True)
+        return max(int(shape.lookahead) * group.block_size for group, shape in shapes)
+
+    def is_retained(self, group: Group) -> bool:
+        """Whether sparse retention decides what is kept of the group."""
+        return self._engine.retention_interval is not None and self._policies.thins_out(group.kind)
+
+    def _retained(
+        self, request: str, group_index: int, block: int, shared: Shared
+    ) -> dict[str, int]:
+        """The boundaries that sparse retention promises, in blocks of the group."""
+        size, prompt = self._groups[group_index].block_size, len(self._requests[request].prompt)
+        alignment, lookahead = self._engine.alignment, self.lookahead_tokens
+        interval = self._engine.retention_interval
+        resend = replay_boundary(
+            prompt - 1, horizon(self._policies.horizon, prompt), lookahead, alignment
+        )
+        extension = replay_boundary(prompt, prompt, lookahead, alignment)
+        promised = {"resend": resend // size, "extension": extension // size}
+        if interval:
+            shape = self._shapes[group_index]
+            promised["sibling"] = sibling_boundary(shape, block, interval // size)
+        return promised | {"junction": shared.kept // size}
+
+    def may_be_retained(self, group_index: int, block: int, seen: int) -> bool:
+        """Whether a boundary of the shared prefix needs a block that retention thins out."""
+        group, shape = self._groups[group_index], self._shapes[group_index]
+        boundaries = range(shape.segment, seen // group.block_size + 1, shape.segment)
+        return self.is_retained(group) and any(
+            in_required_run(shape, block, boundary) for boundary in boundaries
+        )

@@ -1,0 +1,104 @@
+"""Which blocks a manager registers over a request's life, judged block by block.
+
+A block is due when some promised hit needs it and all of that hit's run is computed. It counts as
+registered once its key was seen, whatever is evicted later. Only blocks that held the right content
+in the request's own table are judged: states that no step wrote, or blocks that a connector left
+out, cannot be registered.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from conformance.histories import EngineConfiguration
+from conformance.judging import Judge, Violation
+from conformance.managers import Observation
+from conformance.naming import Prefixes
+from conformance.pages import Pages
+from conformance.promises import NOTHING_SHARED, Shared
+
+
+@dataclass
+class _Life:
+    """What is known of a request since its admission.
+
+    Attributes:
+        hit: its hit in tokens; what lies before was registered by others.
+        computed: tokens that are computed, drafts left out.
+        held: blocks (group, position) that have held the right content in its table.
+        settled: blocks that were registered, or judged for not being so.
+    """
+
+    hit: int = 0
+    computed: int = 0
+    held: set[tuple[int, int]] = field(default_factory=set)
+    settled: set[tuple[int, int]] = field(default_factory=set)
+
+
+class Registrations:
+    """The registered blocks of every request of one history."""
+
+    def __init__(
+        self, engine: EngineConfiguration, prefixes: Prefixes, judge: Judge, pages: Pages
+    ) -> None:
+        self._engine = engine
+        self._prefixes = prefixes
+        self._judge = judge
+        self._pages = pages
+        self._lives: dict[str, _Life] = {}
+        self._shared: dict[str, Shared] = {}
+        self._touched: dict[str, None] = {}
+
+    def looked_up(self, request: str, shared: Shared) -> None:
+        """A lookup of the request showed a prefix to be shared."""
+        self._shared[request] = shared
+
+    def admitted(self, request: str, hit: int) -> None:
+        """The request starts with a hit."""
+        self._lives[request] = _Life(hit)
+
+    def computed(self, request: str, num_tokens: int) -> None:
+        """The request has computed or loaded ``num_tokens`` tokens in all."""
+        self._lives.setdefault(request, _Life()).computed = num_tokens
+        self._touched[request] = None
+
+    def freed(self, request: str) -> None:
+        """The request gave its blocks up."""
+        self._lives.pop(request, None)
+        self._touched.pop(request, None)
+
+    def step_ends(self, seen: Observation) -> Iterator[Violation]:
+        """Judge the requests that computed or loaded in this step."""
+        for request in self._touched:
+            for index in range(len(self._engine.groups)):
+                yield from self._judge_group(request, index, seen)
+        self._touched.clear()
+
+    def _judge_group(self, request: str, index: int, seen: Observation) -> Iterator[Violation]:
+        life, size = self._lives[request], self._engine.groups[index].block_size
+        table = seen.tables.get(request, ((),) * len(self._engine.groups))[index]
+        shared = self._shared.get(request, NOTHING_SHARED)
+        for block in range(life.hit // size, life.computed // size):
+            place = index, block
+            if place in life.settled:
+                continue
+            name = self._prefixes.name(request, (block + 1) * size)
+            block_id = table[block] if block < len(table) else 0
+            ids = seen.cached.get((index, name), ())
+            if ids:
+                life.settled.add(place)
+                if block_id in ids:
+                    wasted = self._judge.registered(request, index, block, True, shared)
+                    yield from () if wasted is None else (wasted,)
+                continue
+            if block_id and self._pages.holds(index, block_id, name):
+                life.held.add(place)
+            if place in life.held and self._is_due(request, index, block, shared, life.computed):
+                life.settled.add(place)
+                missing = self._judge.registered(request, index, block, False, shared)
+                yield from () if missing is None else (missing,)
+
+    def _is_due(self, request: str, index: int, block: int, shared: Shared, computed: int) -> bool:
+        size = self._engine.groups[index].block_size
+        promised = self._judge.promises.promised(request, index, block, shared)
+        reach = self._judge.promises.lookahead_tokens
+        return any(end * size + reach <= computed for end in promised.values())

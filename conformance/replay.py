@@ -1,0 +1,332 @@
+"""Replay: one history played on one manager, every claim judged after every step.
+
+The judge is the spec, asked about the manager's own cache; there is no second manager to compare
+with, so any release can be judged that has the entry points. Beside the manager stand the pages
+(`conformance.pages`). A violation does not end the history, a crash does.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from conformance.findings import Signature
+from conformance.histories import History, RequestInput
+from conformance.judging import Judge, Violation
+from conformance.managers import (
+    Allocation,
+    Hit,
+    Manager,
+    ManagerSubject,
+    Observation,
+    Progress,
+    Tables,
+)
+from conformance.named_manager import NamedManager
+from conformance.naming import Name, Prefixes
+from conformance.pages import Pages
+from conformance.player import Player
+from conformance.promises import JudgedPolicies
+from conformance.registrations import Registrations
+from conformance.subjects import CannotJudge
+from spec.fine import HitGranularity, is_fine_grained
+from spec.policies import SparseRetention
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Lookedup:
+    """A lookup and its answer, in tokens.
+
+    Attributes:
+        step: the step, an index.
+        request: the request.
+        due: the hit that the spec asks for.
+        served: the hit that the manager served.
+    """
+
+    step: int
+    request: str
+    due: int
+    served: int
+
+
+@dataclass
+class ReplayFinding:
+    """Where the manager breaks the spec, and how often it does so in the same way.
+
+    Attributes:
+        violation: how, at the first time.
+        step: the step of the first time, an index.
+        call: the manager's method, or "step" where a whole step is judged.
+        times: how often.
+    """
+
+    violation: Violation
+    step: int
+    call: str
+    times: int = 1
+
+    @property
+    def signature(self) -> Signature:
+        """What it is a case of."""
+        return self.violation.signature
+
+
+@dataclass
+class ReplayOutcome:
+    """What became of a history.
+
+    Attributes:
+        told: what became of each step that was played; "" when it was done as asked.
+        lookups: every lookup, in order.
+        findings: one for each signature, in the order of their first time.
+    """
+
+    told: list[str] = field(default_factory=list)
+    lookups: list[Lookedup] = field(default_factory=list)
+    findings: list[ReplayFinding] = field(default_factory=list)
+
+    def add(self, violation: Violation, step: int, call: str) -> None:
+        """Record a violation."""
+        for known in self.findings:
+            if known.signature == violation.signature:
+                known.times += 1
+                return
+        self.findings.append(ReplayFinding(violation, step, call))
+
+
+def replay(
+    history: History, subject: ManagerSubject, policies: JudgedPolicies | None = None
+) -> ReplayOutcome:
+    """Play ``history`` on a manager of ``subject`` and judge it under a release's policies.
+
+    Raises `CannotJudge` when the subject lacks what the history asks for, or the spec what the
+    subject does.
+    """
+    judged = JudgedPolicies() if policies is None else policies
+    engine = history.engine
+    if judged.granularity is HitGranularity.FINE and is_fine_grained(
+        engine.groups, engine.hash_block_size
+    ):
+        raise CannotJudge(
+            "hits of this layout may end inside blocks, which replay does not judge; use a hash "
+            "block size as large as the Mamba blocks"
+        )
+    if engine.retention_interval is not None and judged.sparse_retention is SparseRetention.NONE:
+        raise CannotJudge(
+            "this release has no retention interval; leave retention_interval out, or name a later "
+            "release"
+        )
+    outcome = ReplayOutcome()
+    manager = _Judged(history, subject, judged, outcome)
+    player = Player(history, manager)
+    for number, step in enumerate(history.steps):
+        manager.step = number
+        try:
+            told = player.play(step)
+            manager.step_ends()
+        except _Crashed:
+            break
+        outcome.told.append(told)
+    return outcome
+
+
+class _Crashed(Exception):
+    """The manager raised; the history ends here."""
+
+
+class _Judged:
+    """A manager whose every answer is judged; see `conformance.managers.Manager`."""
+
+    def __init__(
+        self,
+        history: History,
+        subject: ManagerSubject,
+        policies: JudgedPolicies,
+        outcome: ReplayOutcome,
+    ) -> None:
+        requests, engine = history.requests, history.engine
+        prefixes = Prefixes(requests, engine.hash_block_size)
+        self._engine = engine
+        self._outcome = outcome
+        self._named = NamedManager(subject, history, prefixes)
+        self._prefixes = prefixes
+        self._judge = Judge(engine, requests, prefixes, policies)
+        self._pages = Pages(engine, requests, policies.every_state)
+        self._registrations = Registrations(engine, prefixes, self._judge, self._pages)
+        self._num_tokens: dict[str, int] = {}
+        self._progress: dict[str, int] = {}
+        # Where the tokens begin that a connector loads.
+        self._loading: dict[str, int] = {}
+        self.step = 0
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def add_request(self, name: str, request: RequestInput) -> None:
+        """See `conformance.managers.Manager`."""
+        self._ask("add_request", lambda manager: manager.add_request(name, request))
+        self._num_tokens[name] = len(request.prompt)
+        self._learn("add_request", name)
+
+    def append_output(self, name: str, token_ids: Sequence[int]) -> None:
+        """See `conformance.managers.Manager`."""
+        self._ask("append_output", lambda manager: manager.append_output(name, token_ids))
+        self._num_tokens[name] += len(token_ids)
+        self._learn("append_output", name)
+
+    def set_progress(self, name: str, progress: Progress) -> None:
+        """See `conformance.managers.Manager`."""
+        self._progress[name] = progress.num_computed_tokens
+        self._pages.settle(name, progress.num_computed_tokens)
+        self._ask("set_progress", lambda manager: manager.set_progress(name, progress))
+
+    def block_keys(self, name: str, group: int) -> Sequence[Name]:
+        """See `conformance.managers.Manager`."""
+        size = self._engine.groups[group].block_size
+        full = self._num_tokens[name] // size
+        return [self._prefixes.name(name, (block + 1) * size) for block in range(full)]
+
+    def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
+        """See `conformance.managers.Manager`."""
+        return self._named.seen.cached.get((group, key), ())
+
+    # --- what is judged ------------------------------------------------------------------------
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        """See `conformance.managers.Manager`."""
+        call, cached = "get_computed_blocks", self._named.seen.cached
+        hit = self._ask(call, lambda manager: manager.get_computed_blocks(name))
+        num_tokens = self._num_tokens[name]
+        self._add(self._judge.hit(name, num_tokens, hit, cached), call)
+        due = self._judge.due_hit(name, num_tokens, cached)
+        self._outcome.lookups.append(Lookedup(self.step, name, due, hit.length))
+        self._registrations.looked_up(name, self._judge.shared(name, num_tokens, hit, cached))
+        self._observe(call)
+        return hit
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        """See `conformance.managers.Manager`."""
+        call = "allocate_slots"
+        new = self._ask(call, lambda manager: manager.allocate_slots(name, allocation))
+        tables = self._tables(self._observe(call), name)
+        if new is None:
+            return None
+        start, external = self._progress.get(name, 0), allocation.num_external_computed_tokens
+        if allocation.hit is not None:
+            start = allocation.hit.length
+            self._registrations.admitted(name, start)
+        if allocation.delay_cache_blocks:
+            self._loading[name] = start
+            return new
+        known = self._num_tokens[name]
+        if external:
+            self._pages.load(name, tables, start, start + external, known)
+        start, num_new = start + external, allocation.num_new_tokens
+        for wrong in self._pages.compute(name, tables, start, num_new, known):
+            self._add(self._judge.page(wrong), call)
+        self._registrations.computed(name, min(start + num_new, known))
+        return new
+
+    def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
+        """See `conformance.managers.Manager`."""
+        call = "cache_blocks"
+        tables, known = self._tables(self._named.seen, name), self._num_tokens[name]
+        self._pages.load(name, tables, self._loading[name], num_computed_tokens, known)
+        self._ask(call, lambda manager: manager.cache_blocks(name, num_computed_tokens))
+        self._observe(call)
+        self._registrations.computed(name, num_computed_tokens)
+
+    def free(self, name: str) -> None:
+        """See `conformance.managers.Manager`."""
+        self._ask("free", lambda manager: manager.free(name))
+        self._pages.free(name)
+        self._registrations.freed(name)
+        self._observe("free")
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """See `conformance.managers.Manager`."""
+        call, gone = "evict_blocks", set(block_ids)
+        self._ask(call, lambda manager: manager.evict_blocks(sorted(gone)))
+        self._must_be_forgotten(call, gone & _registered(self._observe(call)))
+
+    def reset_prefix_cache(self) -> bool:
+        """See `conformance.managers.Manager`."""
+        call, tables = "reset_prefix_cache", self._named.seen.tables
+        held = sorted(name for name, of_all in tables.items() if any(map(any, of_all)))
+        done = self._ask(call, lambda manager: manager.reset_prefix_cache())
+        seen = self._observe(call)
+        if done and held:
+            self._add(
+                self._judge.pool_claim(
+                    "block_in_use_is_never_evicted",
+                    "the cache is reset while blocks are in use",
+                    "a reset is refused while blocks are in use",
+                    f"it is done while {', '.join(held)} hold blocks",
+                ),
+                call,
+            )
+        if done:
+            self._must_be_forgotten(call, _registered(seen))
+        return done
+
+    def new_step_starts(self) -> None:
+        """See `conformance.managers.Manager`."""
+        self._pages.new_step_starts()
+        self._ask("new_step_starts", lambda manager: manager.new_step_starts())
+
+    def observe(self) -> Observation:
+        """See `conformance.managers.Manager`."""
+        return self._named.seen
+
+    def step_ends(self) -> None:
+        """Judge what the step as a whole has left: registered blocks, and what is in them."""
+        seen = self._named.seen
+        for _, wrong in self._pages.wrong_keys(seen.cached):
+            self._add(self._judge.page(wrong), "step")
+        for violation in self._registrations.step_ends(seen):
+            self._add(violation, "step")
+
+    # --- the means -----------------------------------------------------------------------------
+
+    def _ask(self, call: str, ask: Callable[[Manager], _T]) -> _T:
+        try:
+            return ask(self._named.manager)
+        except CannotJudge:
+            raise
+        except Exception as error:
+            self._add(self._judge.crash(call, error), call)
+            raise _Crashed from error
+
+    def _observe(self, call: str) -> Observation:
+        seen = self._named.observe()
+        self._add(self._judge.pool(seen), call)
+        return seen
+
+    def _learn(self, call: str, name: str) -> None:
+        wrong = self._named.learn(name)
+        if wrong is not None:
+            self._add(self._judge.keys(wrong), call)
+
+    def _add(self, violation: Violation | None, call: str) -> None:
+        if violation is not None:
+            self._outcome.add(violation, self.step, call)
+
+    def _tables(self, seen: Observation, name: str) -> Tables:
+        return seen.tables.get(name, ((),) * len(self._engine.groups))
+
+    def _must_be_forgotten(self, call: str, found: set[int]) -> None:
+        if found:
+            self._add(
+                self._judge.pool_claim(
+                    "cached_key_names_its_content",
+                    f"a key finds a block after {call}",
+                    f"no key finds a block after {call}",
+                    f"keys find blocks {sorted(found)}",
+                ),
+                call,
+            )
+
+
+def _registered(seen: Observation) -> set[int]:
+    return {block for ids in seen.cached.values() for block in ids}

@@ -1,0 +1,233 @@
+"""The reference with one fault each."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from conformance.histories import EngineConfiguration
+from conformance.managers import Allocation, Hit, Manager, Observation, Tables
+from conformance.reference_managers import ReferenceManager, ReferenceManagers
+from reference.policies import Policies
+
+
+class Broken:
+    """The reference with its manager wrapped."""
+
+    def __init__(
+        self, wrap: Callable[[ReferenceManager], Manager], policies: Policies | None = None
+    ) -> None:
+        self._wrap = wrap
+        self._reference = ReferenceManagers(Policies() if policies is None else policies)
+
+    def start(self, engine: EngineConfiguration) -> Manager:
+        return self._wrap(self._reference.start(engine))
+
+
+class Wrapped:
+    """Passes everything on."""
+
+    def __init__(self, manager: ReferenceManager) -> None:
+        self.inner = manager
+        self.pool = manager._manager.block_pool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class ShorterHit(Wrapped):
+    """Serves one boundary less than it could."""
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        hit = self.inner.get_computed_blocks(name)
+        engine = self.inner._engine
+        length = max(0, hit.length - engine.alignment)
+        tables = [
+            table[: length // group.block_size]
+            for table, group in zip(hit.tables, engine.groups, strict=True)
+        ]
+        return Hit(length, tuple(tables))
+
+
+class StaleHit(Wrapped):
+    """Serves one boundary more, with blocks that hold something else."""
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        hit = self.inner.get_computed_blocks(name)
+        engine = self.inner._engine
+        length = hit.length + engine.alignment
+        if length >= self.inner._requests[name].num_tokens:
+            return hit
+        tables = [
+            (*table, *[1] * (engine.alignment // group.block_size))
+            for table, group in zip(hit.tables, engine.groups, strict=True)
+        ]
+        return Hit(length, tuple(tables))
+
+
+class OtherBlock(Wrapped):
+    """Serves a block that holds something else in a hit of the right length."""
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        hit = self.inner.get_computed_blocks(name)
+        last = hit.tables[-1]
+        if not last or not last[-1]:
+            return hit
+        other = last[-1] % (len(self.pool.blocks) - 1) + 1
+        return Hit(hit.length, (*hit.tables[:-1], (*last[:-1], other)))
+
+
+class FreesWindow(Wrapped):
+    """Gives up the oldest block of each table that the next token still reads."""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        tables = self.inner.allocate_slots(name, allocation)
+        for manager in self.inner._manager.coordinator.single_type_managers:
+            blocks = manager.req_to_blocks.get(name, [])
+            held = [i for i, block in enumerate(blocks) if not block.is_null]
+            if tables is not None and len(held) > 1:
+                self.pool.free_blocks([blocks[held[0]]], scratch_first=False)
+                blocks[held[0]] = self.pool.null_block
+        return tables
+
+
+class Forgets(Wrapped):
+    """Registers nothing of the last group."""
+
+    def _forget(self) -> None:
+        last = len(self.inner._engine.groups) - 1
+        cached = self.inner._cached().items()
+        self.inner.evict_blocks([i for (group, _), ids in cached if group == last for i in ids])
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        tables = self.inner.allocate_slots(name, allocation)
+        self._forget()
+        return tables
+
+    def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
+        self.inner.cache_blocks(name, num_computed_tokens)
+        self._forget()
+
+
+class Leaks(Wrapped):
+    """Takes a block and never gives it back."""
+
+    def free(self, name: str) -> None:
+        self.inner.free(name)
+        if self.pool.num_free_blocks:
+            self.pool.get_new_blocks(1)
+
+
+class FreesTwice(Wrapped):
+    """Drops a reference too many."""
+
+    def free(self, name: str) -> None:
+        held = [b for table in self.inner._manager.get_blocks(name).blocks for b in table]
+        self.inner.free(name)
+        for block in held:
+            if block.ref_cnt > 0 and not block.is_null:
+                self.pool.free_blocks([block], scratch_first=False)
+                return
+
+
+class Crashes(Wrapped):
+    """Raises when a request is preempted or finished."""
+
+    def free(self, name: str) -> None:
+        raise AssertionError(f"cannot free {name}")
+
+
+class SharesKeys(Wrapped):
+    """Hashes every block of a request to the same key."""
+
+    def block_keys(self, name: str, group: int) -> Sequence[Any]:
+        return [b"same" for _ in self.inner.block_keys(name, group)]
+
+
+class ChangesKeys(Wrapped):
+    """Hashes the name of the request, too."""
+
+    def block_keys(self, name: str, group: int) -> Sequence[Any]:
+        return [(name, key) for key in self.inner.block_keys(name, group)]
+
+
+class WrongUsage(Wrapped):
+    """Counts the null block as one that could be used."""
+
+    def observe(self) -> Observation:
+        seen = self.inner.observe()
+        return replace(seen, usage=1 - seen.num_free_blocks / len(self.pool.blocks))
+
+
+class SilentEviction(Wrapped):
+    """Sends no event for blocks that are evicted."""
+
+    def observe(self) -> Observation:
+        seen = self.inner.observe()
+        kept = tuple(event for event in seen.events if type(event).__name__ != "Removed")
+        return replace(seen, events=kept)
+
+
+class MiscountsHits(Wrapped):
+    """Counts every lookup as a miss."""
+
+    def observe(self) -> Observation:
+        seen = self.inner.observe()
+        return replace(seen, stats={**seen.stats, "hits": 0})
+
+
+class ResetsInUse(Wrapped):
+    """Says that it has reset the cache while blocks are in use."""
+
+    def reset_prefix_cache(self) -> bool:
+        self.inner.reset_prefix_cache()
+        return True
+
+
+class EvictsNothing(Wrapped):
+    """Keeps blocks that a connector found invalid."""
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        pass
+
+
+class RegistersEarly(Wrapped):
+    """Registers what a connector is still loading."""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        return self.inner.allocate_slots(name, replace(allocation, delay_cache_blocks=False))
+
+
+class ForgetsSteps(Wrapped):
+    """Takes every state to be computed as soon as it is registered."""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        self.inner.new_step_starts()
+        return self.inner.allocate_slots(name, allocation)
+
+
+class SharesFresh(Wrapped):
+    """Hands out a block twice: a new last block is the one that another request got last."""
+
+    def __init__(self, manager: ReferenceManager) -> None:
+        super().__init__(manager)
+        self._last: dict[str, Any] = {}
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        tables = self.inner.allocate_slots(name, allocation)
+        blocks = self.inner._manager.coordinator.single_type_managers[0].req_to_blocks.get(name)
+        if tables is None or not tables[0] or not blocks or blocks[-1].is_null:
+            return tables
+        other = next((b for n, b in self._last.items() if n != name and b.ref_cnt == 1), None)
+        self._last[name] = blocks[-1]
+        if other is not None and other.block_hash is None and blocks[-1].block_hash is None:
+            self.pool.free_blocks([blocks[-1]], scratch_first=False)
+            self.pool.touch([other])
+            blocks[-1] = other
+        return tables
+
+
+class ResetsOnlyAnswers(Wrapped):
+    """Forgets nothing when the cache is reset, and says it has."""
+
+    def reset_prefix_cache(self) -> bool:
+        return not any(any(map(any, t)) for t in self.inner.observe().tables.values())

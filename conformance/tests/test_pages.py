@@ -1,0 +1,206 @@
+"""The pages tell right content from every kind of wrong content."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from conformance.histories import EngineConfiguration, RequestInput
+from conformance.pages import Pages, WrongPage
+from spec.groups import Group, GroupKind
+
+FULL = Group(GroupKind.FULL_ATTENTION, 2)
+SLIDING = Group(GroupKind.SLIDING_WINDOW, 2, window=3)
+CHUNKED = Group(GroupKind.CHUNKED_LOCAL, 2, chunk=4)
+MAMBA = Group(GroupKind.MAMBA, 4)
+REQUESTS = {
+    "a": RequestInput(prompt=tuple(range(8)), output=(8, 9, 10, 11, 12, 13)),
+    "b": RequestInput(prompt=(*range(6), 99, 98)),
+    "c": RequestInput(prompt=tuple(range(10)), lora_name="poet"),
+}
+
+
+def pages(*groups: Group, drafts: int = 0, every_state: bool = False) -> Pages:
+    size = groups[0].block_size
+    engine = EngineConfiguration(
+        groups, 50, size, 32, use_eagle=drafts > 0, num_speculative_tokens=drafts
+    )
+    return Pages(engine, REQUESTS, every_state)
+
+
+def patterns(found: Sequence[WrongPage] | object) -> list[str]:
+    assert not isinstance(found, str)
+    return [wrong.pattern.partition(": ")[2] for wrong in found]  # type: ignore[attr-defined]
+
+
+def test_what_a_request_computed_it_reads() -> None:
+    model = pages(FULL)
+    assert not [*model.compute("a", ((1, 2),), 0, 4, 8)]
+    assert not [*model.compute("a", ((1, 2, 3, 4),), 4, 4, 8)]
+
+
+def test_a_hit_on_an_equal_prefix_is_right_and_on_another_is_not() -> None:
+    model = pages(FULL)
+    assert not [*model.compute("a", ((1, 2, 3, 4),), 0, 8, 8)]
+    assert not [*model.compute("b", ((1, 2, 3, 5),), 6, 2, 8)]
+    wrong = [*model.compute("b", ((1, 2, 3, 4, 5),), 8, 1, 8)]
+    assert patterns(wrong) == ["a block that is read holds something else"]
+    assert wrong[0].actual == "block 3 of its table: a[0:7]"
+    assert patterns(model.compute("c", ((1, 2, 3, 6, 7),), 6, 2, 10)) == patterns(wrong)
+
+
+@pytest.mark.parametrize("table", [(1, 0, 3, 4), (1, 2, 3)])
+def test_the_null_block_and_a_missing_block_hold_nothing(table: tuple[int, ...]) -> None:
+    model = pages(FULL)
+    assert not [*model.compute("a", ((1, 2, 3),), 0, 6, 8)]
+    found = model.compute("a", (table,), 6, 2, 8)
+    assert patterns(found) == ["a block that is read was freed"]
+
+
+@pytest.mark.parametrize(
+    ("group", "start", "right", "wrong"),
+    [
+        (SLIDING, 6, (0, 0, 3, 4), (0, 0, 0, 4)),
+        (SLIDING, 7, (0, 0, 3, 4), (0, 0, 0, 4)),
+        (CHUNKED, 4, (0, 0, 3, 4), (0, 0, 0, 4)),
+        (CHUNKED, 6, (0, 0, 3, 4), (0, 0, 0, 4)),
+    ],
+)
+def test_what_is_not_attended_to_need_not_be_there(
+    group: Group, start: int, right: tuple[int, ...], wrong: tuple[int, ...]
+) -> None:
+    for table, found in ((right, []), (wrong, ["a block that is read was freed"])):
+        model = pages(group)
+        assert not [*model.compute("a", ((1, 2, 3, 4),), 0, start, 8)]
+        assert patterns(model.compute("a", (table,), start, 8 - start, 8)) == found
+
+
+def test_a_block_that_another_group_wrote_holds_nothing_of_this_one() -> None:
+    model = pages(FULL, Group(GroupKind.SLIDING_WINDOW, 2, window=20))
+    tables = ((1, 2, 3, 4), (5, 6, 7, 8))
+    assert not [*model.compute("a", tables, 0, 8, 8)]
+    assert not [*model.compute("b", ((9,), (4,)), 0, 2, 8)]
+    found = [*model.compute("a", ((1, 2, 3, 4, 10), (5, 6, 7, 8, 11)), 8, 1, 9)]
+    assert patterns(found) == ["a block that is read holds something else"]
+    assert "which the group has not written" in found[0].actual
+
+
+def test_rejected_drafts_leave_garbage_that_must_be_overwritten() -> None:
+    for kept, start, found in ((9, 9, []), (9, 10, ["a block that is read holds something else"])):
+        model = pages(FULL, drafts=3)
+        assert not [*model.compute("a", ((1, 2, 3, 4),), 0, 8, 8)]
+        model.settle("a", 8)
+        table = ((1, 2, 3, 4, 5, 6),)
+        assert not [*model.compute("a", table, 8, 4, 9)]
+        model.settle("a", kept)
+        assert patterns(model.compute("a", table, start, 1, 12)) == found
+
+
+def test_accepted_drafts_are_right() -> None:
+    model = pages(FULL, drafts=3)
+    assert not [*model.compute("a", ((1, 2, 3, 4, 5, 6),), 0, 8, 8)]
+    model.settle("a", 8)
+    assert not [*model.compute("a", ((1, 2, 3, 4, 5, 6),), 8, 4, 9)]
+    model.settle("a", 11)
+    assert not [*model.compute("a", ((1, 2, 3, 4, 5, 6, 7),), 11, 1, 12)]
+
+
+def test_a_draft_layers_entry_hangs_on_the_next_token() -> None:
+    """Token 5 is the same in both, the token after it is not."""
+    without, with_drafts = pages(FULL), pages(FULL, drafts=1)
+    for model in (without, with_drafts):
+        assert not [*model.compute("a", ((1, 2, 3, 4),), 0, 8, 8)]
+    assert not [*without.compute("b", ((1, 2, 3, 5),), 6, 2, 8)]
+    found = [*with_drafts.compute("b", ((1, 2, 3, 5),), 6, 2, 8)]
+    assert patterns(found) == ["a draft layer's entry hangs on another request's token"]
+    assert found[0].claim == "reused_content_is_determined_by_the_hit"
+    # One block earlier the next token is part of the prefix that both have.
+    assert not [*with_drafts.compute("b", ((1, 2, 6, 7),), 4, 4, 8)]
+
+
+def test_only_flagged_groups_have_draft_layers() -> None:
+    flagged = Group(GroupKind.SLIDING_WINDOW, 2, window=20, eagle=True)
+    model = pages(FULL, flagged, drafts=1)
+    assert not [*model.compute("a", ((1, 2, 3, 4), (5, 6, 7, 8)), 0, 8, 8)]
+    found = [*model.compute("b", ((1, 2, 3, 9), (5, 6, 7, 10)), 6, 2, 8)]
+    assert [wrong.group for wrong in found] == [1]
+
+
+def test_a_state_is_in_the_block_that_the_step_ends_in() -> None:
+    model = pages(MAMBA)
+    assert not [*model.compute("a", ((0, 2),), 0, 8, 8)]
+    model.settle("a", 8)
+    model.free("a")
+    model.new_step_starts()
+    assert not [*model.compute("a", ((0, 2, 3),), 8, 1, 9)]
+    # No step ended on token 4, so no block has its state.
+    found = [*model.compute("c", ((0, 2, 3),), 8, 1, 10)]
+    assert patterns(found) == ["a block that is read holds something else"]
+
+
+def test_before_align_mode_every_block_keeps_its_state() -> None:
+    for every_state, found in ((False, ["a block that is read holds something else"]), (True, [])):
+        model = pages(MAMBA, every_state=every_state)
+        assert not [*model.compute("a", ((1, 2),), 0, 8, 8)]
+        model.free("a")
+        model.new_step_starts()
+        assert patterns(model.compute("b", ((1, 3),), 4, 4, 8)) == found
+
+
+def test_a_state_is_not_there_in_the_step_that_computes_it() -> None:
+    for new_step, found in ((True, []), (False, ["a state is read in the step that computes it"])):
+        model = pages(MAMBA)
+        assert not [*model.compute("a", ((1,),), 0, 4, 8)]
+        model.settle("a", 4)
+        if new_step:
+            model.new_step_starts()
+        assert patterns(model.compute("b", ((1, 2),), 4, 4, 8)) == found
+
+
+def test_states_of_drafts() -> None:
+    """The state of what was accepted fills the block; garbage is never gone on from."""
+    model = pages(MAMBA, drafts=2)
+    assert not [*model.compute("a", ((0, 1, 0, 0),), 0, 8, 8)]
+    model.settle("a", 8)
+    table = ((0, 1, 2, 3, 4),)
+    assert not [*model.compute("a", table, 8, 3, 9)]
+    model.settle("a", 10)  # one of two drafts was right
+    assert model.holds(0, 2, "a[0:9]")
+    assert model.holds(0, 3, "a[0:10]")
+    assert not model.holds(0, 4, "a[0:11]")
+    assert not [*model.compute("a", ((0, 1, 2, 5, 6, 7),), 10, 3, 11)]
+    model.settle("a", 13)
+    # The step ended in the fourth block; the third is filled from the state of the first draft.
+    assert model.holds(0, 2, "a[0:12]")
+    assert not [*model.compute("a", ((0, 1, 2, 5, 6, 7),), 13, 1, 14)]
+
+
+def test_what_is_loaded_is_there_when_the_load_is_done() -> None:
+    model = pages(FULL)
+    cached = {(0, "a[0:2]"): (1,), (0, "a[0:4]"): (2,)}
+    wrong = [*model.wrong_keys(cached)]
+    assert [name for name, _ in wrong] == ["a[0:2]", "a[0:4]"]
+    assert wrong[0][1].claim == "cached_key_names_its_content"
+    model.load("a", ((1, 2),), 0, 4, 8)
+    assert not [*model.wrong_keys(cached)]
+    assert not [*model.compute("a", ((1, 2, 3),), 4, 2, 8)]
+
+
+def test_a_key_is_wrong_once_its_block_is_written_again() -> None:
+    model = pages(FULL)
+    assert not [*model.compute("a", ((1, 2),), 0, 4, 8)]
+    cached = {(0, "a[0:4]"): (2,)}
+    assert not [*model.wrong_keys(cached)]
+    assert not [*model.compute("c", ((2,),), 0, 2, 10)]
+    assert patterns([wrong for _, wrong in model.wrong_keys(cached)]) == [
+        "a key is registered over other content"
+    ]
+
+
+def test_a_key_vouches_for_a_draft_layers_entries_but_the_last() -> None:
+    model = pages(FULL, drafts=1)
+    assert not [*model.compute("a", ((1, 2, 3),), 0, 6, 8)]
+    assert model.holds(0, 3, "a[0:6]")
+    assert not [*model.compute("b", ((4, 5, 6),), 0, 6, 8)]
+    assert model.holds(0, 6, "a[0:6]")
+    model.settle("a", 5)
+    assert not model.holds(0, 3, "a[0:6]")

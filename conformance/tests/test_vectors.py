@@ -1,0 +1,50 @@
+"""The frozen vectors: the reference serves the promised hits, and breaks no claim."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from conformance.frozen_vectors import vectors
+from conformance.histories import History
+from conformance.history_json import read, write
+from conformance.promises import JudgedPolicies
+from conformance.reference_managers import ReferenceManagers
+from conformance.replay import replay
+from reference.policies import Policies
+from spec.retention import LookaheadHorizon
+
+VECTORS = vectors()
+
+
+@pytest.mark.parametrize("name", VECTORS)
+@pytest.mark.parametrize("horizon", [LookaheadHorizon.HASHED, LookaheadHorizon.CAPPED])
+def test_the_reference_serves_what_is_promised(name: str, horizon: LookaheadHorizon) -> None:
+    reference = ReferenceManagers(replace(Policies(), horizon=horizon))
+    outcome = replay(VECTORS[name], reference, JudgedPolicies(horizon=horizon))
+    assert not outcome.findings
+    assert tuple(lookup.served for lookup in outcome.lookups) == VECTORS[name].hits[horizon]
+
+
+@pytest.mark.parametrize("vector", VECTORS.values(), ids=list(VECTORS))
+def test_a_vector_is_written_as_it_is_read(vector: History) -> None:
+    assert vector.about.endswith(".")
+    again = read(write(vector))
+    assert (again, again.about, again.hits) == (vector, vector.about, vector.hits)
+
+
+def test_the_two_horizons_differ_somewhere() -> None:
+    assert any(len(set(vector.hits.values())) > 1 for vector in VECTORS.values())
+
+
+def test_no_solver_is_needed() -> None:
+    program = (
+        "import sys; sys.modules['z3'] = None\n"
+        "from conformance.frozen_vectors import vectors\n"
+        "from conformance.replay import replay\n"
+        "from conformance.reference_managers import ReferenceManagers\n"
+        "from reference.policies import Policies\n"
+        "for vector in vectors().values(): replay(vector, ReferenceManagers(Policies()))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

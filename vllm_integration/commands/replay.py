@@ -1,0 +1,82 @@
+"""``hitproof replay``."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conformance.histories import HistoryError
+from conformance.history_json import read, schema
+from vllm_integration.commands.options import (
+    MEMORY,
+    PYTHON,
+    Format,
+    Memory,
+    Output,
+    Python,
+    TargetName,
+    Timeout,
+    Verbose,
+    in_bytes,
+)
+from vllm_integration.commands.running import announce, fail, failures, show
+from vllm_integration.driver import find_python
+from vllm_integration.gate import Verdict
+from vllm_integration.replay import run
+from vllm_integration.replay_rendering import print_replay, replay_json
+from vllm_integration.targets import resolve
+
+
+def _print_schema(wanted: bool) -> None:
+    if wanted:
+        typer.echo(json.dumps(schema(), indent=2))
+        raise typer.Exit
+
+
+def replay(
+    history: Annotated[
+        Path, typer.Argument(metavar="HISTORY", help="A history as JSON; '-' reads it from stdin.")
+    ],
+    target: TargetName,
+    output: Output = Format.TEXT,
+    python: Python = PYTHON,
+    timeout: Timeout = 120.0,
+    memory: Memory = MEMORY,
+    verbose: Verbose = False,
+    print_schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema",
+            help="Print the JSON schema of a history, and exit.",
+            callback=_print_schema,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """Play a history on vLLM's real manager and judge every step by the spec.
+
+    Every finding counts: there is no ledger.
+    """
+    del print_schema
+    started = time.monotonic()
+    with failures(output):
+        where = "standard input" if str(history) == "-" else str(history)
+        try:
+            text = typer.get_binary_stream("stdin").read() if where != str(history) else None
+            played = read(history.read_bytes() if text is None else text, where)
+        except OSError as error:
+            fail(Verdict.USAGE, f"{where} cannot be read ({error.strerror})", output)
+        except HistoryError as error:
+            fail(Verdict.USAGE, str(error), output)
+        interpreter = find_python(python)
+        resolved = resolve(target, announce=announce)
+        report = run(resolved, played, python=interpreter, timeout=timeout, memory=in_bytes(memory))
+    report.seconds = time.monotonic() - started
+    show(
+        output,
+        lambda: replay_json(report),
+        lambda console: print_replay(report, console, verbose),
+    )
+    raise typer.Exit(int(report.verdict))

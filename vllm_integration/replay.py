@@ -1,0 +1,96 @@
+"""Replay of a history on a target: played and judged in a worker."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.findings import Signature
+from conformance.histories import History
+from conformance.history_json import write
+from vllm_integration.driver import Worker, WorkerGone
+from vllm_integration.gate import Verdict
+from vllm_integration.targets import Target
+
+
+@dataclass(frozen=True)
+class Found:
+    """One finding.
+
+    Attributes:
+        signature: what it is a case of.
+        spec: what the spec says.
+        actual: what the target did.
+        step: the step of the first time, an index.
+        call: the manager's method, or "step" where a whole step is judged.
+        times: how often.
+    """
+
+    signature: Signature
+    spec: str
+    actual: str
+    step: int
+    call: str
+    times: int
+
+
+@dataclass
+class ReplayReport:
+    """What became of the history.
+
+    Attributes:
+        target: the target.
+        history: the history.
+        policies: the policies that the target shows, by name; it was judged under them.
+        told: what became of each step that was played; "" when it was done as asked.
+        lookups: every lookup: the step, the request, the hit that is due, the hit served.
+        findings: in the order of their first time; what comes later may follow from it.
+        unsettled: why the history could not be judged, "" when it could.
+        seconds: wall clock, filled in by the caller.
+    """
+
+    target: Target
+    history: History
+    policies: dict[str, str] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    lookups: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Found] = field(default_factory=list)
+    unsettled: str = ""
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict. There is no ledger: every finding counts."""
+        if self.unsettled:
+            return Verdict.INCONCLUSIVE
+        return Verdict.DIVERGES if self.findings else Verdict.CONFORMS
+
+
+def run(
+    target: Target, history: History, *, python: str, timeout: float, memory: int
+) -> ReplayReport:
+    """Play ``history`` on the target and judge every step.
+
+    ``timeout`` (seconds) bounds the whole history, ``memory`` (bytes) what the worker maps. Raises
+    the exceptions of `Worker` when the target cannot be imported or hitproof itself is wrong.
+    """
+    with Worker(target, python, memory) as worker:
+        return judge(worker, target, history, timeout)
+
+
+def judge(worker: Worker, target: Target, history: History, timeout: float) -> ReplayReport:
+    """Have a worker play ``history``, which may take ``timeout`` seconds."""
+    report = ReplayReport(target, history)
+    try:
+        answer = worker.ask(timeout, op="judge_history", history=write(history))
+    except WorkerGone as gone:
+        report.unsettled = str(gone)
+        return report
+    if "cannot" in answer:
+        report.unsettled = answer["cannot"]
+        return report
+    report.policies, report.told = answer["policies"], answer["told"]
+    report.lookups = answer["lookups"]
+    report.findings = [
+        Found(**{**found, "signature": Signature(**found["signature"])})
+        for found in answer["findings"]
+    ]
+    return report

@@ -1,0 +1,122 @@
+"""Reports of replay as people and as programs read them."""
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from conformance.history_json import as_json
+from spec.claims import CLAIMS
+from spec.groups import Group
+from vllm_integration.gate import Verdict
+from vllm_integration.rendering import count, verdict_name
+from vllm_integration.replay import Found, ReplayReport
+
+
+def replay_json(report: ReplayReport) -> dict[str, Any]:
+    """The report of `hitproof replay` as JSON."""
+    return {
+        "verdict": verdict_name(report.verdict),
+        "exit_code": int(report.verdict),
+        "target": {"name": report.target.name, "version": report.target.version},
+        "policies": report.policies,
+        "steps": report.told,
+        "lookups": report.lookups,
+        "findings": [
+            {
+                "claim": found.signature.claim,
+                "sentence": _sentence(found),
+                "class": found.signature.divergence,
+                "signature": found.signature.as_json(),
+                "given": _given(report, found),
+                "spec": found.spec,
+                "actual": found.actual,
+                "step": found.step,
+                "call": found.call,
+                "times": found.times,
+            }
+            for found in report.findings
+        ],
+        "unsettled": report.unsettled,
+        "seconds": round(report.seconds, 1),
+    }
+
+
+def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
+    """What `hitproof replay` prints."""
+    for found in report.findings:
+        _print_finding(report, found, console)
+    for number, told in enumerate(report.told) if verbose else ():
+        console.print(f"{_step(report, number)}: {escape(told or 'done')}", highlight=False)
+    for lookup in report.lookups if verbose else ():
+        console.print(
+            f"{_step(report, lookup['step'])}: due a hit of {lookup['due']} tokens, served "
+            f"{lookup['served']}",
+            highlight=False,
+        )
+    if report.policies and verbose:
+        shown = ", ".join(f"{name} {value}" for name, value in report.policies.items())
+        console.print(f"judged under these policies: {escape(shown)}", highlight=False)
+    if report.told:
+        console.print(
+            f"{len(report.told)} of {count(report.history.steps, 'step')} played, "
+            f"{count(report.lookups, 'lookup')} judged; {report.seconds:.1f} s",
+            highlight=False,
+        )
+    words = {
+        Verdict.CONFORMS: "[bold green]conforms[/] on this history",
+        Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.findings, 'finding')}",
+        Verdict.INCONCLUSIVE: f"[bold yellow]inconclusive[/]: {escape(report.unsettled)}",
+    }
+    console.print(f"vLLM {escape(report.target.name)}: {words[report.verdict]}", highlight=False)
+
+
+def _print_finding(report: ReplayReport, found: Found, console: Console) -> None:
+    signature = found.signature
+    kind = signature.kind.replace("_", " ")
+    console.print(
+        f"[bold red]{signature.divergence}[/]: {escape(f'{kind}: {signature.pattern}')}",
+        highlight=False,
+    )
+    console.print(f"  claim : {signature.claim}", highlight=False)
+    sentence = _sentence(found)
+    if sentence:
+        console.print(f"          {sentence}", highlight=False)
+    for number, fact in enumerate(_given(report, found)):
+        console.print(f"  {'' if number else 'given :':<7} {escape(fact)}", highlight=False)
+    console.print(f"  spec  : {escape(found.spec)}", highlight=False)
+    console.print(f"  vllm  : {escape(found.actual)}", highlight=False)
+    console.print()
+
+
+def _sentence(found: Found) -> str:
+    """The claim's sentence; what is no claim of the registry, such as a crash, has none."""
+    claim = CLAIMS.get(found.signature.claim)
+    return "" if claim is None else claim.sentence
+
+
+def _given(report: ReplayReport, found: Found) -> list[str]:
+    """The configuration, and the step at which the finding was first seen."""
+    engine = report.history.engine
+    given = ["; ".join(map(_group, engine.groups))]
+    given.append(
+        f"a pool of {engine.num_gpu_blocks} blocks, alignment {engine.alignment}, EAGLE "
+        f"{'on' if engine.use_eagle else 'off'}, retention "
+        + ("dense" if engine.retention_interval is None else f"{engine.retention_interval}")
+    )
+    after = "after the step" if found.call == "step" else f"at {found.call}"
+    again = f", {count(range(found.times), 'time')} in all" if found.times > 1 else ""
+    return [*given, f"{_step(report, found.step)}, {after}{again}"]
+
+
+def _group(group: Group) -> str:
+    more = f", window {group.window}" if group.window else ""
+    more += f", chunk {group.chunk}" if group.chunk else ""
+    more += ", EAGLE" if group.eagle else ""
+    return f"{group.kind.replace('_', ' ')}, block size {group.block_size}{more}"
+
+
+def _step(report: ReplayReport, number: int) -> str:
+    step = as_json(report.history)["steps"][number]
+    return f"steps[{number}] {json.dumps(step)}"

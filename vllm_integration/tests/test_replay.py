@@ -1,0 +1,155 @@
+"""Replay on real releases: a history tells a fault on those that have it, and on no others."""
+
+import json
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from conformance.findings import Signature
+from conformance.frozen_vectors import vectors
+from spec.retention import LookaheadHorizon
+from vllm_integration.commands.options import MEMORY, in_bytes
+from vllm_integration.driver import Worker
+from vllm_integration.gate import Verdict
+from vllm_integration.replay import Found, ReplayReport, judge
+from vllm_integration.replay_rendering import print_replay, replay_json
+from vllm_integration.targets import Target, resolve
+from vllm_integration.tests.conftest import hitproof, one_sentence
+
+VECTORS = vectors()
+FAULTS = {
+    "eagle_spiral": {"0.14.0": "lost hit: whole run, several boundaries short"},
+    "eagle_with_mask": {
+        "0.14.0": "crash: raises AssertionError",
+        "0.18.0": "crash: raises AssertionError",
+        "0.22.1": "lost hit: the lookahead block is left out",
+    },
+    "mamba_under_eagle": {
+        "0.21.0": "unsound: longer than full attention serves",
+        "0.22.1": "unsound: longer than full attention serves",
+        "0.23.0": "unsound: longer than full attention serves",
+    },
+    "unreachable_window_blocks": {
+        "0.14.0": "waste: a block between runs, which does not fill a segment",
+        "0.18.0": "waste: a block between runs, which does not fill a segment",
+        "0.21.0": "waste: a block between runs, which does not fill a segment",
+    },
+    "mamba_states_at_chunk_ends": {
+        "0.14.0": "unsound: mamba: a state is read in the step that computes it"
+    },
+}
+"""What a history shows, and on which of the releases below."""
+
+
+def replayed(release: str, names: list[str]) -> dict[str, ReplayReport]:
+    target = resolve(release)
+    with Worker(target, sys.executable, in_bytes(MEMORY)) as worker:
+        return {name: judge(worker, target, VECTORS[name], 60.0) for name in names}
+
+
+def shown(report: ReplayReport) -> list[str]:
+    return [f"{f.signature.divergence}: {f.signature.pattern}" for f in report.findings]
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("release", ["0.14.0", "0.18.0", "0.21.0", "0.22.1", "0.23.0"])
+def test_a_fault_is_told_on_the_releases_that_have_it(release: str) -> None:
+    reports = replayed(release, [*FAULTS, "retention_junction"])
+    # What a release cannot be asked is inconclusive.
+    junction = reports.pop("retention_junction")
+    without = release != "0.23.0"
+    assert ("has no retention interval" in junction.unsettled) == without
+    assert (junction.verdict is Verdict.INCONCLUSIVE) == without
+    for name, report in reports.items():
+        assert not report.unsettled
+        here = FAULTS[name].get(release)
+        others = set(FAULTS[name].values()) - {here}
+        told = shown(report)
+        assert here is None or (here in told and report.verdict is Verdict.DIVERGES)
+        assert not others & set(told)
+
+
+@pytest.mark.release
+def test_the_newest_release_serves_what_is_promised() -> None:
+    for name, report in replayed("0.33.0", list(VECTORS)).items():
+        served = tuple(lookup["served"] for lookup in report.lookups)
+        assert served == VECTORS[name].hits[LookaheadHorizon(report.policies["horizon"])]
+        assert len(report.told) == len(VECTORS[name].steps)
+        if name in FAULTS:
+            assert (report.verdict, shown(report)) == (Verdict.CONFORMS, [])
+
+
+@pytest.mark.release
+def test_what_is_printed() -> None:
+    """An extension of a prompt does not hit what retention promises it."""
+    path = Path(__file__).parents[2] / "conformance" / "vectors" / "retention_junction.json"
+    result = hitproof("replay", path, "0.23.0", "--format", "json")
+    report = json.loads(result.stdout)
+    assert (result.returncode, report["verdict"]) == (Verdict.DIVERGES, "diverges")
+    (finding,) = report["findings"]
+    assert finding["claim"] == "retention_keeps_resends_and_extensions"
+    assert finding["sentence"].startswith("Under sparse retention")
+    assert finding["given"][-1].startswith('steps[0] {"do": "schedule", "request": "a"}')
+    assert [lookup["served"] for lookup in report["lookups"]] == [0, 0, 0]
+
+
+def test_a_report_as_text() -> None:
+    target = Target("0.23.0", None, "0.23.0")
+    report = ReplayReport(target, VECTORS["retention_junction"], {"horizon": "capped"}, ["", ""])
+    report.lookups = [{"step": 0, "request": "a", "due": 8, "served": 4}]
+    signature = Signature("block_pool", "unsound", "mamba", False, "no block leaks")
+    report.findings = [Found(signature, "no block leaks", "blocks [3]", 1, "free", 2)]
+    console = Console(width=200, record=True, file=StringIO())
+    print_replay(report, console, verbose=True)
+    text = console.export_text()
+    assert "unsound: mamba: no block leaks" in text
+    assert 'steps[1] {"do": "finish", "request": "a"}, at free, 2 times in all' in text
+    assert "due a hit of 8 tokens, served 4" in text
+    assert "2 of 6 steps played, 1 lookup judged" in text
+    assert "vLLM 0.23.0: diverges, 1 finding" in text
+    unsettled = ReplayReport(target, VECTORS["reset"], unsettled="it hangs")
+    assert (unsettled.verdict, replay_json(unsettled)["exit_code"]) == (Verdict.INCONCLUSIVE, 3)
+
+
+def test_the_schema() -> None:
+    result = hitproof("replay", "--schema")
+    assert result.returncode == 0
+    schema = json.loads(result.stdout)
+    assert {"engine", "requests", "steps"} <= schema["properties"].keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "is not JSON"),
+        ('{"engine": 1, "requests": {}, "steps": []}', "engine"),
+        ('{"engines": {}}', "engine"),
+        (
+            '{"engine": {"groups": [{"kind": "full_attention", "block_size": 4, "size": 4}], '
+            '"num_gpu_blocks": 9, "hash_block_size": 4, "max_model_len": 8}, "requests": {}, '
+            '"steps": []}',
+            "a group has no 'size'",
+        ),
+        (
+            '{"engine": {"groups": [{"kind": "full_attention", "block_size": 4}], '
+            '"num_gpu_blocks": 9, "hash_block_size": 4, "max_model_len": 8}, "requests": {}, '
+            '"steps": [{"do": "schedule", "request": "a"}]}',
+            "names request a, which is none",
+        ),
+    ],
+)
+def test_a_bad_history_gets_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "history.json"
+    path.write_text(text)
+    result = hitproof("replay", path, "0.33.0")
+    assert result.returncode == Verdict.USAGE
+    assert sentence in one_sentence(result)
+
+
+def test_a_history_that_is_not_there(tmp_path: Path) -> None:
+    result = hitproof("replay", tmp_path / "none.json", "0.33.0")
+    assert result.returncode == Verdict.USAGE
+    assert "cannot be read" in one_sentence(result)
