@@ -1,10 +1,10 @@
 """The ledger: known divergences, matched by their exact signature, never by substring."""
 
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
@@ -14,6 +14,7 @@ from conformance.findings import Finding, Signature
 from conformance.layouts import Layout, judged_from_json
 from spec.claims import CLAIMS, Divergence
 
+E = TypeVar("E")
 _NEWER_THAN_ANY = Version("999999")
 
 
@@ -65,41 +66,64 @@ class Judgement:
 
 def load(path: Path) -> tuple[Entry, ...]:
     """The entries of a ledger file. Raises `LedgerError`."""
+    return read_entries(path, "divergence", "name another with --ledger", _entry)
+
+
+def read_entries(
+    path: Path, table: str, mend: str, entry: Callable[[dict[str, Any]], E]
+) -> tuple[E, ...]:
+    """The entries that a TOML file has, each a ``[[table]]``, made by ``entry``.
+
+    Each says its reason. ``mend`` is what to do about a file that is not there. What ``entry``
+    raises for what it cannot read becomes a `LedgerError` that names the entry and the mend.
+    """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise LedgerError(
-            f"the ledger {path} cannot be read ({error.strerror}); name another with --ledger"
-        ) from error
+        raise LedgerError(f"{path} cannot be read ({error.strerror}); {mend}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise LedgerError(f"the ledger {path} is not TOML ({error}); mend that line") from error
-    entries = data.pop("divergence", [])
-    if data or not isinstance(entries, list):
-        raise LedgerError(f"the ledger {path} may hold [[divergence]] entries only")
-    return tuple(_entry(raw, f"{path}: entry {n}") for n, raw in enumerate(entries, 1))
+        raise LedgerError(f"{path} is not TOML ({error}); mend that line") from error
+    raw_entries = data.pop(table, [])
+    if data or not isinstance(raw_entries, list):
+        raise LedgerError(f"{path} may hold [[{table}]] entries only")
+    return tuple(
+        _made(entry, raw, f"{path}: entry {number}") for number, raw in enumerate(raw_entries, 1)
+    )
 
 
-def _entry(raw: Any, where: str) -> Entry:
+def _made(entry: Callable[[dict[str, Any]], E], raw: Any, where: str) -> E:
     try:
-        entry = Entry(
-            signature=Signature(**raw["signature"]),
-            configuration=judged_from_json({"model": "", **raw["configuration"]}),
-            releases=SpecifierSet(raw["releases"]),
-            reason=raw["reason"],
-            link=raw.get("link", ""),
-            cause=raw.get("cause", raw["reason"]),
-        )
-        if entry.signature.claim not in CLAIMS:
-            raise ValueError(f"no claim is called {entry.signature.claim}")
-        Divergence(entry.signature.divergence)
-        _ = entry.configuration.looked_up  # refuses sizes that do not fit together
+        made = entry(raw)
+        reason = raw["reason"]
     except KeyError as missing:
         raise LedgerError(f"{where} has no {missing}; add it") from missing
-    except (TypeError, ValueError, InvalidSpecifier) as error:
+    except (OSError, TypeError, ValueError, InvalidSpecifier) as error:
         raise LedgerError(f"{where} cannot be read: {error}") from error
-    if not entry.reason:
+    if not reason:
         raise LedgerError(f"{where} gives no reason; say what is wrong and why it is tolerated")
+    return made
+
+
+def _entry(raw: dict[str, Any]) -> Entry:
+    entry = Entry(
+        signature=read_signature(raw["signature"]),
+        configuration=judged_from_json({"model": "", **raw["configuration"]}),
+        releases=SpecifierSet(raw["releases"]),
+        reason=raw["reason"],
+        link=raw.get("link", ""),
+        cause=raw.get("cause", raw["reason"]),
+    )
+    if entry.signature.claim not in CLAIMS:
+        raise ValueError(f"no claim is called {entry.signature.claim}")
+    _ = entry.configuration.looked_up  # refuses sizes that do not fit together
     return entry
+
+
+def read_signature(raw: dict[str, Any]) -> Signature:
+    """The signature that an entry names; raises ValueError or TypeError when it is none."""
+    signature = Signature(**raw)
+    Divergence(signature.divergence)
+    return signature
 
 
 def judge(

@@ -1,17 +1,15 @@
 """Known findings of lockstep: each with its exact signature and a history that shows it."""
 
-import tomllib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 
 from conformance.findings import Signature
-from conformance.histories import HistoryError
 from conformance.history_json import read
-from conformance.ledger import LedgerError, speaks_of
-from spec.claims import Divergence
+from conformance.ledger import read_entries, read_signature, speaks_of
 
 
 @dataclass(frozen=True)
@@ -40,38 +38,16 @@ class LockstepEntry:
 
 def load(path: Path) -> tuple[LockstepEntry, ...]:
     """The entries of a ledger file, whose histories stand beside it. Raises `LedgerError`."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LedgerError(
-            f"the ledger {path} cannot be read ({error.strerror}); name another with --ledger"
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise LedgerError(f"the ledger {path} is not TOML ({error}); mend that line") from error
-    entries = data.pop("finding", [])
-    if data or not isinstance(entries, list):
-        raise LedgerError(f"the ledger {path} may hold [[finding]] entries only")
-    return tuple(_entry(raw, path, f"{path}: entry {n}") for n, raw in enumerate(entries, 1))
+    return read_entries(path, "finding", "name another with --ledger", partial(_entry, path.parent))
 
 
-def _entry(raw: Any, path: Path, where: str) -> LockstepEntry:
-    try:
-        text = (path.parent / raw["history"]).read_text(encoding="utf-8")
-        read(text, raw["history"])
-        entry = LockstepEntry(
-            signature=Signature(**raw["signature"]),
-            history=text,
-            releases=SpecifierSet(raw["releases"]),
-            reason=raw["reason"],
-            link=raw.get("link", ""),
-        )
-        Divergence(entry.signature.divergence)
-    except KeyError as missing:
-        raise LedgerError(f"{where} has no {missing}; add it") from missing
-    except OSError as error:
-        raise LedgerError(f"{where}: its history cannot be read ({error.strerror})") from error
-    except (TypeError, ValueError, HistoryError, InvalidSpecifier) as error:
-        raise LedgerError(f"{where} cannot be read: {error}") from error
-    if not entry.reason:
-        raise LedgerError(f"{where} gives no reason; say what is wrong")
-    return entry
+def _entry(directory: Path, raw: dict[str, Any]) -> LockstepEntry:
+    text = (directory / raw["history"]).read_text(encoding="utf-8")
+    read(text, raw["history"])
+    return LockstepEntry(
+        signature=read_signature(raw["signature"]),
+        history=text,
+        releases=SpecifierSet(raw["releases"]),
+        reason=raw["reason"],
+        link=raw.get("link", ""),
+    )

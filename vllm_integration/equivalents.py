@@ -3,14 +3,13 @@
 They are matched by the exact text of function and statement, never by their place.
 """
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 
-from conformance.ledger import LedgerError, speaks_of
+from conformance.ledger import read_entries, speaks_of
 
 
 @dataclass(frozen=True)
@@ -51,30 +50,9 @@ class Equivalent:
 
 def load(path: Path) -> tuple[Equivalent, ...]:
     """The entries of a file. Raises `LedgerError`."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LedgerError(
-            f"{path} cannot be read ({error.strerror}); name another with --equivalents"
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise LedgerError(f"{path} is not TOML ({error}); mend that line") from error
-    entries = data.pop("equivalent", [])
-    if data or not isinstance(entries, list):
-        raise LedgerError(f"{path} may hold [[equivalent]] entries only")
-    return tuple(_entry(raw, f"{path}: entry {n}") for n, raw in enumerate(entries, 1))
+    return read_entries(path, "equivalent", "name another with --equivalents", _entry)
 
 
-def _entry(raw: dict[str, Any], where: str) -> Equivalent:
-    try:
-        change = Change(
-            raw["function"], raw["original"], raw["mutant"], int(raw.get("occurrence", 1))
-        )
-        entry = Equivalent(change, SpecifierSet(raw["releases"]), raw["reason"])
-    except KeyError as missing:
-        raise LedgerError(f"{where} has no {missing}; add it") from missing
-    except (TypeError, ValueError, InvalidSpecifier) as error:
-        raise LedgerError(f"{where} cannot be read: {error}") from error
-    if not entry.reason:
-        raise LedgerError(f"{where} gives no reason; say why no check can tell it from the target")
-    return entry
+def _entry(raw: dict[str, Any]) -> Equivalent:
+    change = Change(raw["function"], raw["original"], raw["mutant"], int(raw.get("occurrence", 1)))
+    return Equivalent(change, SpecifierSet(raw["releases"]), raw["reason"])

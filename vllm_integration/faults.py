@@ -1,19 +1,19 @@
 """Distinct faults of vLLM: what findings of many signatures come from, told once."""
 
-import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from conformance.findings import Signature
-from conformance.ledger import LedgerError
-from spec.claims import CLAIMS, Divergence
+from conformance.ledger import read_entries, read_signature
 
 FAULTS = Path(__file__).with_name("known") / "faults.toml"
+
+_SIGNATURE = [field.name for field in fields(Signature)]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Fault:
 
     Attributes:
         title: what is wrong, in a line.
-        text: what happens, to whom, and why.
+        reason: what happens, to whom, and why.
         link: where it is discussed; may be empty.
         releases: releases in which findings of these signatures come from it; where a signature
             has different causes in different releases, this tells them apart.
@@ -30,7 +30,7 @@ class Fault:
     """
 
     title: str
-    text: str
+    reason: str
     link: str
     releases: SpecifierSet
     signatures: frozenset[Signature]
@@ -42,28 +42,19 @@ class Fault:
 
 def load(path: Path = FAULTS) -> tuple[Fault, ...]:
     """The faults that are told. Raises `LedgerError` when the file cannot be used."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-        return tuple(_fault(raw) for raw in data["fault"])
-    except (OSError, ValueError, KeyError, TypeError, InvalidSpecifier) as error:
-        raise LedgerError(f"the faults in {path} cannot be read: {error}; mend the file") from error
+    return read_entries(path, "fault", "install hitproof anew", _fault)
 
 
 def _fault(raw: dict[str, Any]) -> Fault:
-    signatures = [
-        Signature(claim, divergence, kind, eagle, pattern)
-        for claim, divergence, kind, eagle, pattern in raw["signatures"]
-    ]
-    for signature in signatures:
-        Divergence(signature.divergence)
-        if signature.claim not in CLAIMS:
-            raise ValueError(f"no claim is called {signature.claim}")
     return Fault(
         raw["title"],
-        raw["text"].strip(),
+        raw["reason"].strip(),
         raw.get("link", ""),
         SpecifierSet(raw.get("releases", "")),
-        frozenset(signatures),
+        frozenset(
+            read_signature(dict(zip(_SIGNATURE, values, strict=True)))
+            for values in raw["signatures"]
+        ),
     )
 
 

@@ -60,7 +60,7 @@ def _section(
     yield ""
     yield f"*{', '.join(classes)}; seen in {first} to {last}, {still}.*"
     yield ""
-    yield fault.text
+    yield fault.reason
     if fault.link:
         yield ""
         yield f"See <{fault.link}>."
