@@ -104,7 +104,9 @@ def is_told(releases: Sequence[Release], faults: Sequence[Fault]) -> bool:
 
 def verdict(releases: Sequence[Release], faults: Sequence[Fault]) -> Verdict:
     """Conforms when each release got a verdict and all that was found in it is told."""
-    if not releases or any(release.verdict == verdict_name(Verdict.INCONCLUSIVE) for release in releases):
+    if not releases or any(
+        release.verdict == verdict_name(Verdict.INCONCLUSIVE) for release in releases
+    ):
         return Verdict.INCONCLUSIVE
     return Verdict.CONFORMS if is_told(releases, faults) else Verdict.DIVERGES
 
