@@ -60,6 +60,15 @@ Pytest = Annotated[
         show_default=False,
     ),
 ]
+Write = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--write",
+        metavar="FORMAT=FILE",
+        help="Write the result to a file, too, in one of the formats for programs; repeatable.",
+        show_default=False,
+    ),
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show also what is as it should be, or known.")
 ]
