@@ -21,6 +21,7 @@ from vllm_integration.commands.options import (
     PYTHON,
     Ledger,
     Memory,
+    Policy,
     Pytest,
     Python,
     TargetName,
@@ -73,16 +74,7 @@ def check(
     memory: Memory = MEMORY,
     pytest: Pytest = None,
     verbose: Verbose = False,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--policy",
-            metavar="NAME=VALUE",
-            help="Judge by this value of a policy, whatever the target shows; repeatable. "
-            "`hitproof policies` lists them.",
-            show_default=False,
-        ),
-    ] = None,
+    policy: Policy = None,
 ) -> None:
     """Judge vLLM's real prefix-cache code against the spec, for every cache state up to a bound."""
     started = time.monotonic()
