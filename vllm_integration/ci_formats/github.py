@@ -60,7 +60,7 @@ def refusal(verdict: Verdict, sentence: str) -> str:
 
 
 def _annotation(kind: str, problem: Problem) -> str:
-    text = f"{problem.title}\n{problem.text}".rstrip()
+    text = problem.text or problem.title
     if problem.accepted:
         text = f"known: {problem.accepted}\n{text}"
     return command(kind, text, file=problem.path, line=problem.line, title=problem.title)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import StringIO
+from textwrap import dedent
 from typing import Any
 
 from rich.console import Console
@@ -122,7 +123,7 @@ def readable(text: str) -> str:
 
 def _title_and_text(draw: Callable[[Console], None]) -> tuple[str, str]:
     title, _, text = plain(draw).partition("\n")
-    return title, text
+    return title, dedent(text)
 
 
 def _canonical(data: dict[str, Any]) -> str:

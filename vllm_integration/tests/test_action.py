@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from vllm_integration import cli
+from vllm_integration.commands.check import LEDGER
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "ci" / "action.sh"
@@ -62,6 +61,7 @@ def judge(tmp_path: Path) -> Any:
             "RUNNER_TEMP": str(tmp_path),
             "GITHUB_STEP_SUMMARY": str(summary),
             "GITHUB_OUTPUT": str(outputs),
+            "PYTHONPATH": str(ROOT),
         } | {f"HITPROOF_{name.upper()}": value for name, value in inputs.items()}
         ended = subprocess.run(
             [str(SCRIPT), step], env=environment, capture_output=True, text=True, check=False
@@ -135,11 +135,26 @@ def test_bad_inputs_exit_2(inputs: dict[str, str], sentence: str, judge: Any) ->
     assert sentence in ran.said
 
 
-@pytest.mark.parametrize("command", ["check", "diff"])
-def test_the_command_has_every_option_that_the_script_uses(command: str) -> None:
-    told = CliRunner().invoke(cli.app, [command, "--help"]).output
-    options = {"--format", "--write"} | ({"--ledger"} if command == "check" else set())
-    assert all(option in told for option in options)
+REAL = """\
+from vllm_integration.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("inputs", [{"ledger": "LEDGER"}, {"base": "TARGET"}])
+def test_the_real_command_takes_the_arguments(
+    inputs: dict[str, str], judge: Any, tmp_path: Path
+) -> None:
+    """A directory without vLLM is refused by the command, not by its options."""
+    (tmp_path / "bin" / "hitproof").write_text(f"#!{sys.executable}\n{REAL}")
+    places = {"TARGET": str(tmp_path), "LEDGER": str(LEDGER)}
+    named = {name: places[place] for name, place in inputs.items()}
+    ran = judge(target=str(tmp_path), args="--quick --verbose", **named)
+    assert ran.code == 2
+    assert "is not a vLLM checkout" in ran.said
+    assert ran.printed.startswith("::error title=hitproof%3A usage::")
+    assert ran.outputs == {"exit-code": "2"}
+    assert not ran.summary
 
 
 def test_the_action_calls_the_script_with_its_inputs() -> None:

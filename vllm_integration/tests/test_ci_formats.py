@@ -184,9 +184,12 @@ def test_a_new_finding_stands_at_its_line() -> None:
 
 def test_known_findings_are_told_with_verbose_only() -> None:
     assert len(commands(github.annotations(known(), verbose=False))) == 1
-    (kind, _, message), _ = commands(github.annotations(known(), verbose=True))
+    (kind, told, message), _ = commands(github.annotations(known(), verbose=True))
     assert kind == "warning"
-    assert message.startswith("known: tolerated, 100 % sure\nlost hit")
+    assert told["title"].startswith("lost hit: sliding window")
+    assert message.startswith(
+        "known: tolerated, 100 % sure\nclaim : mask_keeps_every_reachable_block"
+    )
 
 
 def test_annotations_of_a_comparison() -> None:
