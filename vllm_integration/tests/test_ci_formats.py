@@ -445,12 +445,20 @@ def test_other_formats_are_written_beside(monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.parametrize("form", READERS)
 @pytest.mark.parametrize(
     "arguments",
-    [["--ledger", "no-such-file.toml"], ["--write", "text=x"], ["--write", "sarif=no/such/x"]],
+    [
+        ["--ledger", "no-such-file.toml"],
+        ["--write", "text=x"],
+        ["--write", "sarif=no/such/x"],
+        ["--write", "sarif=/"],
+    ],
 )
 def test_a_refusal_is_a_document_too(
     form: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, printed = run(monkeypatch, conforming(), "--format", form, *arguments)
+    monkeypatch.setattr("vllm_integration.gate.check", lambda *_, **__: pytest.fail("too late"))
+    command = ["check", "fork", "--format", form, *arguments]
+    result = CliRunner().invoke(cli.app, command)
+    code, printed = result.exit_code, result.stdout
     assert code == 2
     assert READERS[form](printed)
     assert arguments[1].removeprefix("sarif=") in printed

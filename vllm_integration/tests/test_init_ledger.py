@@ -21,10 +21,16 @@ from vllm_integration.tests.test_ci_formats import (
 
 @pytest.fixture
 def behaves(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes every check of a target end in a report, held against the ledger that is given."""
+    """Makes every check of a target end in a report, held against the ledger that is given.
 
-    def make(report: Report) -> None:
+    What it gives back gets an item for each check that is made.
+    """
+
+    def make(report: Report) -> list[None]:
+        made: list[None] = []
+
         def check(_: object, __: object, entries: Sequence[Entry], **___: object) -> Report:
+            made.append(None)
             speaking = [e for e in entries if e.applies_to(report.target.version)]
             return replace(report, judgement=judge(report.judgement.new, speaking))
 
@@ -33,6 +39,7 @@ def behaves(monkeypatch: pytest.MonkeyPatch) -> Any:
                 f"vllm_integration.commands.{command}.resolve", lambda *_, **__: report.target
             )
         monkeypatch.setattr("vllm_integration.gate.check", check)
+        return made
 
     return make
 
@@ -50,10 +57,12 @@ def run(*arguments: object) -> tuple[int, str]:
 
 
 def test_the_target_then_conforms(behaves: Any, empty: Path, tmp_path: Path) -> None:
-    behaves(diverging())
+    made = behaves(diverging())
     new = tmp_path / "new.toml"
     assert run("check", "fork", "--ledger", empty)[0] == 1
+    made.clear()
     assert run("init-ledger", "fork", "--ledger", empty, "-o", new) == (0, f"{new} has 1 entry\n")
+    assert len(made) == 2
     assert run("check", "fork", "--ledger", new)[0] == 0
     (entry,) = load(new)
     assert "in vLLM fork" in entry.reason
@@ -75,13 +84,14 @@ def test_what_is_known_keeps_its_reason(behaves: Any, empty: Path, tmp_path: Pat
 
 
 def test_no_file_is_overwritten(behaves: Any, empty: Path, tmp_path: Path) -> None:
-    behaves(diverging())
+    made = behaves(diverging())
     code, said = run("init-ledger", "fork", "--ledger", empty, "--output", empty)
     assert (code, empty.read_text()) == (2, "")
     assert "is there already; name another file" in said
     code, said = run("init-ledger", "fork", "--output", tmp_path / "no" / "x.toml")
     assert code == 2
     assert "lies in no directory" in said
+    assert not made
 
 
 @pytest.mark.parametrize(
