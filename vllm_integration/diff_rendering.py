@@ -73,8 +73,8 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
     """The comparison for people: the worst first."""
     for group in diff.groups:
         style = "bold red" if group.smallest.effect in HARMFUL else "bold green"
-        console.print(f"[{style}]{group.smallest.effect}[/]: {escape(_about(group))}")
-        for line in _witness(group):
+        console.print(f"[{style}]{group.smallest.effect}[/]: {escape(about(group))}")
+        for line in witness(group):
             console.print(f"  {escape(line)}", highlight=False)
         console.print()
     for number, finding in enumerate(diff.brought):
@@ -129,7 +129,8 @@ def markdown(diff: Diff) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _about(group: ChangeGroup) -> str:
+def about(group: ChangeGroup) -> str:
+    """Where a change is: kinds, how many configurations, models."""
     judged = group.smallest.judged
     eagle = " with a block to drop" if judged.drops_block else ""
     count = group.configurations
@@ -137,7 +138,8 @@ def _about(group: ChangeGroup) -> str:
     return f"{where}; {', '.join(group.models)}" if group.models else where
 
 
-def _witness(group: ChangeGroup) -> Iterator[str]:
+def witness(group: ChangeGroup) -> Iterator[str]:
+    """The smallest case of a change, and what both targets do there."""
     for number, fact in enumerate(group.smallest.given):
         yield f"{'' if number else 'given :':<7} {fact}"
     yield f"base  : {group.smallest.base}"
@@ -146,9 +148,9 @@ def _witness(group: ChangeGroup) -> Iterator[str]:
 
 def _row(group: ChangeGroup) -> str:
     smallest = group.smallest
-    about, _, models = _about(group).partition("; ")
+    where, _, models = about(group).partition("; ")
     given = "<br>".join(smallest.given)
-    cells = (str(smallest.effect), about, models, given, smallest.base, smallest.head)
+    cells = (str(smallest.effect), where, models, given, smallest.base, smallest.head)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 

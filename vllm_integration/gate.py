@@ -40,6 +40,7 @@ class Obligation:
         paths: runs of the target that were compared with the spec.
         states: cache states that those runs cover.
         detail: why it is inconclusive.
+        signatures: what was found where it is refuted.
     """
 
     claim: str
@@ -48,6 +49,7 @@ class Obligation:
     paths: int
     states: int
     detail: str
+    signatures: tuple[Signature, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -225,6 +227,7 @@ class _Session:
                     int(answer["paths"]),
                     int(answer["states"]),
                     str(answer["detail"]),
+                    tuple(e.signature for e in evidence if e.signature.claim == claim),
                 )
                 for claim, status in answer["statuses"].items()
             ]

@@ -78,9 +78,9 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
     for finding in report.judgement.new:
         print_finding(finding, console)
     for standing in report.policy_changes:
-        _print_policy_change(standing, console)
+        print_policy_change(standing, console)
     for entry in report.judgement.stale:
-        _print_stale(entry, console)
+        print_stale(entry, console)
     by_cause = _by_cause(report)
     for known in by_cause.values() if verbose else ():
         _print_known(known, console)
@@ -89,7 +89,7 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
         _print_obligations(report, console)
     _print_policies(report, console)
     _print_coverage(report, console)
-    _print_verdict(report, console)
+    print_verdict(report, console)
 
 
 def print_finding(finding: Finding, console: Console) -> None:
@@ -126,7 +126,8 @@ def print_demonstration(shown: Demonstration, console: Console) -> None:
         console.print(f"  its test {shown.outcome}{escape(said)}", highlight=False)
 
 
-def _print_stale(entry: Entry, console: Console) -> None:
+def print_stale(entry: Entry, console: Console) -> None:
+    """A ledger entry that did not reproduce."""
     console.print(
         f"[bold red]stale ledger entry[/]: {entry.signature.claim}: "
         f"{escape(entry.signature.pattern)} does not reproduce; remove the entry or narrow its "
@@ -136,7 +137,8 @@ def _print_stale(entry: Entry, console: Console) -> None:
     console.print()
 
 
-def _print_policy_change(standing: Standing, console: Console) -> None:
+def print_policy_change(standing: Standing, console: Console) -> None:
+    """A policy of the target that is not its release's."""
     policy = standing.policy
     console.print(f"[bold red]policy change[/]: {policy.name}", highlight=False)
     console.print(f"          {policy.sentence}", highlight=False)
@@ -220,7 +222,8 @@ def _print_coverage(report: Report, console: Console) -> None:
     )
 
 
-def _print_verdict(report: Report, console: Console) -> None:
+def print_verdict(report: Report, console: Console) -> None:
+    """The verdict in one line."""
     known, changes = report.judgement.known, report.policy_changes
     words = {
         Verdict.CONFORMS: "[bold green]conforms[/]"

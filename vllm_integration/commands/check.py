@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,22 +13,31 @@ from conformance.findings import Finding
 from conformance.ledger import Judgement, load
 from vllm_integration import gate, rendering
 from vllm_integration.cases import write_and_run
+from vllm_integration.ci_formats import github, junit, sarif
+from vllm_integration.commands.files import wanted_files, write_files
 from vllm_integration.commands.options import (
     MEMORY,
     PACKAGE,
     PYTHON,
-    Format,
     Ledger,
     Memory,
-    Output,
+    Policy,
     Pytest,
     Python,
     TargetName,
     Timeout,
     Verbose,
+    Write,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, fail, failures, progress, show
+from vllm_integration.commands.running import (
+    announce,
+    as_document,
+    fail,
+    failures,
+    progress,
+    show_document,
+)
 from vllm_integration.driver import find_python
 from vllm_integration.gate import Verdict
 from vllm_integration.policies import chosen_values
@@ -36,29 +46,39 @@ from vllm_integration.targets import resolve
 LEDGER = PACKAGE / "ledger.toml"
 
 
+class CheckFormat(StrEnum):
+    """How a judgement is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+    SARIF = "sarif"
+    JUNIT = "junit"
+
+
 def check(
     target: TargetName,
     quick: Annotated[bool, typer.Option("--quick", help="Cover less, in seconds.")] = False,
-    output: Output = Format.TEXT,
+    output: Annotated[
+        CheckFormat,
+        typer.Option(
+            "--format",
+            help="Text for people, JSON for programs, GitHub's annotations, SARIF for code "
+            "scanning, JUnit XML for test reporters.",
+        ),
+    ] = CheckFormat.TEXT,
+    write: Write = None,
     python: Python = PYTHON,
     ledger: Ledger = LEDGER,
     timeout: Timeout = 60.0,
     memory: Memory = MEMORY,
     pytest: Pytest = None,
     verbose: Verbose = False,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--policy",
-            metavar="NAME=VALUE",
-            help="Judge by this value of a policy, whatever the target shows; repeatable. "
-            "`hitproof policies` lists them.",
-            show_default=False,
-        ),
-    ] = None,
+    policy: Policy = None,
 ) -> None:
     """Judge vLLM's real prefix-cache code against the spec, for every cache state up to a bound."""
     started = time.monotonic()
+    files = wanted_files(write or [], [f for f in CheckFormat if f is not CheckFormat.TEXT], output)
     with failures(output):
         try:
             policies = chosen_values(policy or [])
@@ -81,10 +101,15 @@ def check(
         if pytest is not None:
             report.judgement = _tested(pytest, report, interpreter, timeout, verbose)
     report.seconds = time.monotonic() - started
-    show(
-        output,
-        lambda: rendering.report_json(report),
-        lambda console: rendering.print_report(report, console, verbose),
+    documents = {
+        "json": lambda: as_document(rendering.report_json(report)),
+        "github": lambda: github.annotations(report, verbose),
+        "sarif": lambda: as_document(sarif.sarif(report)),
+        "junit": lambda: junit.junit(report),
+    }
+    write_files(files, documents, output)
+    show_document(
+        output, documents, lambda console: rendering.print_report(report, console, verbose)
     )
     raise typer.Exit(int(report.verdict))
 

@@ -7,17 +7,25 @@ from typing import Annotated
 import typer
 
 from conformance.configurations import Profile
+from vllm_integration.ci_formats.github import diff_annotations
+from vllm_integration.commands.files import wanted_files, write_files
 from vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
-    Format,
     Memory,
     Python,
     Timeout,
     Verbose,
+    Write,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, failures, progress, show
+from vllm_integration.commands.running import (
+    announce,
+    as_document,
+    failures,
+    progress,
+    show_document,
+)
 from vllm_integration.diff import compare
 from vllm_integration.diff_rendering import diff_json, markdown, print_diff
 from vllm_integration.driver import find_python
@@ -30,6 +38,7 @@ class DiffFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
     MARKDOWN = "markdown"
+    GITHUB = "github"
 
 
 def diff(
@@ -41,8 +50,12 @@ def diff(
     quick: Annotated[bool, typer.Option("--quick", help="Cover less, in seconds.")] = False,
     output: Annotated[
         DiffFormat,
-        typer.Option("--format", help="Text for people, JSON for programs, Markdown for comments."),
+        typer.Option(
+            "--format",
+            help="Text for people, JSON for programs, Markdown for comments, GitHub's annotations.",
+        ),
     ] = DiffFormat.TEXT,
+    write: Write = None,
     python: Python = PYTHON,
     timeout: Timeout = 60.0,
     memory: Memory = MEMORY,
@@ -54,8 +67,8 @@ def diff(
     unsound or a crash. What BASE has, too, is listed apart and does not count.
     """
     started = time.monotonic()
-    plain = Format.JSON if output is DiffFormat.JSON else Format.TEXT
-    with failures(plain):
+    files = wanted_files(write or [], [f for f in DiffFormat if f is not DiffFormat.TEXT], output)
+    with failures(output):
         interpreter = find_python(python)
         base_target, head_target = (resolve(name, announce=announce) for name in (base, head))
         with progress(f"comparing vLLM {base} and {head}") as done:
@@ -69,13 +82,11 @@ def diff(
                 progress=done,
             )
     found.seconds = time.monotonic() - started
-    show(
-        plain,
-        lambda: diff_json(found),
-        lambda console: (
-            console.print(markdown(found), markup=False, highlight=False, end="")
-            if output is DiffFormat.MARKDOWN
-            else print_diff(found, console, verbose)
-        ),
-    )
+    documents = {
+        "json": lambda: as_document(diff_json(found)),
+        "markdown": lambda: markdown(found),
+        "github": lambda: diff_annotations(found),
+    }
+    write_files(files, documents, output)
+    show_document(output, documents, lambda console: print_diff(found, console, verbose))
     raise typer.Exit(int(found.verdict))

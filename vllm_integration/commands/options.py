@@ -50,6 +50,16 @@ Timeout = Annotated[
 ]
 Memory = Annotated[float, typer.Option("--memory", min=1.0, help="GiB that the target may map.")]
 MEMORY = 16.0
+Policy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy",
+        metavar="NAME=VALUE",
+        help="Judge by this value of a policy, whatever the target shows; repeatable. "
+        "`hitproof policies` lists them.",
+        show_default=False,
+    ),
+]
 Pytest = Annotated[
     Path | None,
     typer.Option(
@@ -57,6 +67,15 @@ Pytest = Annotated[
         metavar="DIR",
         help="Write a pytest case for each finding there (for known ones with --verbose), and run "
         "it on the target.",
+        show_default=False,
+    ),
+]
+Write = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--write",
+        metavar="FORMAT=FILE",
+        help="Write the result to a file, too, in one of the formats for programs; repeatable.",
         show_default=False,
     ),
 ]

@@ -3,8 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import Any, NoReturn
 
 import typer
@@ -15,7 +16,7 @@ from conformance.exploration import ExplorationError
 from conformance.ledger import LedgerError
 from proofs.prover import ReplayError
 from proofs.second_solver import SecondSolverError
-from vllm_integration.commands.options import Format
+from vllm_integration.ci_formats import github, junit, sarif
 from vllm_integration.driver import EnvironmentFailure, InternalFailure, WorkerGone
 from vllm_integration.gate import Verdict
 from vllm_integration.policies import CannotProbe
@@ -23,8 +24,27 @@ from vllm_integration.rendering import verdict_name
 from vllm_integration.targets import TargetError
 
 
+def as_document(data: Any) -> str:
+    """JSON as it is printed."""
+    return json.dumps(data, indent=2) + "\n"
+
+
+def _refusal_json(verdict: Verdict, sentence: str) -> str:
+    name = verdict_name(verdict)
+    return json.dumps({"verdict": name, "exit_code": int(verdict), "error": sentence}) + "\n"
+
+
+_REFUSALS: Mapping[str, Callable[[Verdict, str], str]] = {
+    "json": _refusal_json,
+    "github": github.refusal,
+    "sarif": lambda verdict, sentence: as_document(sarif.refusal(verdict, sentence)),
+    "junit": junit.refusal,
+}
+"""What programs read, by the name of the format, where there is no result."""
+
+
 @contextmanager
-def failures(output: Format) -> Iterator[None]:
+def failures(output: StrEnum) -> Iterator[None]:
     """End with one sentence and the exit code where the body cannot do its work."""
     try:
         yield
@@ -36,11 +56,10 @@ def failures(output: Format) -> Iterator[None]:
         fail(Verdict.INTERNAL, f"hitproof is wrong, please report it: {error}", output)
 
 
-def fail(verdict: Verdict, sentence: str, output: Format) -> NoReturn:
+def fail(verdict: Verdict, sentence: str, output: StrEnum) -> NoReturn:
     """End with one sentence and an exit code."""
-    if output is Format.JSON:
-        name = verdict_name(verdict)
-        typer.echo(json.dumps({"verdict": name, "exit_code": int(verdict), "error": sentence}))
+    if output in _REFUSALS:
+        typer.echo(_REFUSALS[output](verdict, sentence), nl=False)
     typer.echo(f"hitproof: {sentence}", err=True)
     raise typer.Exit(int(verdict))
 
@@ -67,11 +86,23 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def show(output: Format, as_json: Callable[[], Any], as_text: Callable[[Console], None]) -> None:
-    """Print a result as far as the reader wants it; the exit code stays the verdict's."""
+def show(output: StrEnum, as_json: Callable[[], Any], as_text: Callable[[Console], None]) -> None:
+    """Print a result as JSON or text; see `show_document`."""
+    show_document(output, {"json": lambda: as_document(as_json())}, as_text)
+
+
+def show_document(
+    output: StrEnum,
+    documents: Mapping[str, Callable[[], str]],
+    as_text: Callable[[Console], None],
+) -> None:
+    """Print a result as far as the reader wants it; the exit code stays the verdict's.
+
+    ``documents`` makes the document of each format but text.
+    """
     try:
-        if output is Format.JSON:
-            typer.echo(json.dumps(as_json(), indent=2))
+        if output in documents:
+            typer.echo(documents[output](), nl=False)
         else:
             as_text(_stdout())
         sys.stdout.flush()

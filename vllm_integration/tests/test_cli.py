@@ -27,7 +27,8 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["check"], ["prove"], ["policies"], ["configs"], ["selftest"]]
+    "command",
+    [[], ["check"], ["init-ledger"], ["prove"], ["policies"], ["configs"], ["selftest"]],
 )
 def test_help_documents_the_exit_codes(command: list[str]) -> None:
     result = hitproof(*command, "--help")

@@ -1,0 +1,1 @@
+"""Results as continuous integration reads them: GitHub's annotations, SARIF and JUnit XML."""

@@ -1,0 +1,122 @@
+"""``hitproof init-ledger``."""
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conformance.configurations import Profile
+from conformance.ledger import Entry, Judgement, load
+from conformance.ledger_writing import adopted, to_toml
+from vllm_integration import gate
+from vllm_integration.commands.check import LEDGER
+from vllm_integration.commands.options import (
+    MEMORY,
+    PYTHON,
+    Format,
+    Ledger,
+    Memory,
+    Policy,
+    Python,
+    TargetName,
+    Timeout,
+    in_bytes,
+)
+from vllm_integration.commands.running import announce, fail, failures, progress
+from vllm_integration.driver import find_python
+from vllm_integration.gate import Report, Verdict
+from vllm_integration.policies import chosen_values
+from vllm_integration.rendering import count
+from vllm_integration.targets import Target, resolve
+
+_MOST_CHECKS = 4
+"""Checks until the ledger has all: entries name configurations, which may show more."""
+
+
+def init_ledger(
+    target: TargetName,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The file to write; it must not exist yet.")
+    ] = Path("hitproof-ledger.toml"),
+    quick: Annotated[bool, typer.Option("--quick", help="Cover less, in seconds.")] = False,
+    python: Python = PYTHON,
+    ledger: Ledger = LEDGER,
+    timeout: Timeout = 60.0,
+    memory: Memory = MEMORY,
+    policy: Policy = None,
+) -> None:
+    """Write a ledger with which `hitproof check --ledger FILE` of this target conforms.
+
+    It has an entry for each divergence that is new, to be given a real reason, and those of
+    --ledger that the target has. The target is checked until nothing new is found, twice as a rule.
+    What a ledger cannot adopt makes the exit code that of `hitproof check`: policy changes and what
+    is inconclusive.
+    """
+    with failures(Format.TEXT):
+        try:
+            policies = chosen_values(policy or [])
+        except ValueError as unknown:
+            fail(Verdict.USAGE, str(unknown), Format.TEXT)
+        if output.exists() or not output.absolute().parent.is_dir():
+            where = "is there already" if output.exists() else "lies in no directory that is there"
+            fail(Verdict.USAGE, f"{output} {where}; name another file with --output", Format.TEXT)
+        entries: Sequence[Entry] = load(ledger)
+        interpreter = find_python(python)
+        resolved = resolve(target, announce=announce)
+        for _ in range(_MOST_CHECKS):
+            with progress(f"judging vLLM {resolved.name}") as done:
+                report = gate.check(
+                    resolved,
+                    Profile.QUICK if quick else Profile.DEFAULT,
+                    entries,
+                    python=interpreter,
+                    timeout=timeout,
+                    memory=in_bytes(memory),
+                    progress=done,
+                    policies=policies,
+                )
+            entries = _kept(entries, report)
+            if not report.judgement.new:
+                break
+    _write(output, to_toml(entries, _comment(resolved)))
+    remaining = replace(report, judgement=Judgement(report.judgement.new, (), ()))
+    told = f"{output} has {count(entries, 'entry', 'entries')}"
+    if report.judgement.new:
+        told += "; the last check still found something new"
+    for standing in report.policy_changes:
+        change = f"{standing.policy.name}={standing.actual}"
+        told += f"; a ledger cannot adopt a policy change, check with --policy '{change}'"
+    if report.unsettled or report.policies_detail:
+        told += "; not everything could be judged, and hitproof check says what"
+    typer.echo(told)
+    raise typer.Exit(int(remaining.verdict))
+
+
+def _kept(entries: Sequence[Entry], report: Report) -> list[Entry]:
+    """The entries that speak of the target and are not stale, and one for each new finding."""
+    occasion = f"on {datetime.date.today().isoformat()} in vLLM {report.target.name}"
+    speaking = [entry for entry in entries if entry.applies_to(report.target.version)]
+    kept = [entry for entry in speaking if entry not in report.judgement.stale]
+    return kept + [adopted(finding, occasion) for finding in report.judgement.new]
+
+
+def _comment(target: Target) -> str:
+    return (
+        f"Known divergences of vLLM {' '.join(target.name.split())}, for hitproof check --ledger.\n"
+        "Give each entry a reason. `releases` is a version specifier (PEP 440); empty means any."
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a new file."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        fail(Verdict.USAGE, f"{path} is there already; name another file", Format.TEXT)
+    except OSError as error:
+        sentence = f"{path} cannot be written ({error.strerror}); name another file with --output"
+        fail(Verdict.USAGE, sentence, Format.TEXT)

@@ -1,0 +1,188 @@
+"""The GitHub Action's script with a stand-in for the command, and what calls it."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vllm_integration.commands.check import LEDGER
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "ci" / "action.sh"
+
+STUB = """\
+import json, os, sys
+with open(os.environ["STUB_CALLED"], "w") as called:
+    json.dump(sys.argv[1:], called)
+print("::notice::judged")
+for word, value in zip(sys.argv, sys.argv[1:]):
+    if word == "--write" and os.environ["STUB_CODE"] in "013":
+        form, _, path = value.partition("=")
+        with open(path, "w") as file:
+            file.write(f"a result as {form}\\n")
+sys.exit(int(os.environ["STUB_CODE"]))
+"""
+
+
+@dataclass
+class Ran:
+    code: int
+    called: list[str] | None
+    said: str
+    printed: str
+    summary: str
+    outputs: dict[str, str]
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Any:
+    """Runs the step `judge` with a stand-in that ends with a code."""
+    stub = tmp_path / "bin" / "hitproof"
+    stub.parent.mkdir()
+    stub.write_text(f"#!{sys.executable}\n{STUB}")
+    stub.chmod(0o755)
+    called, summary, outputs = (tmp_path / name for name in ("called", "summary", "outputs"))
+
+    def run(code: int = 0, *, step: str = "judge", **inputs: str) -> Ran:
+        for file in (summary, outputs):
+            file.write_text("")
+        called.unlink(missing_ok=True)
+        environment = {
+            "PATH": f"{stub.parent}:{os.environ['PATH']}",
+            "STUB_CALLED": str(called),
+            "STUB_CODE": str(code),
+            "RUNNER_TEMP": str(tmp_path),
+            "GITHUB_STEP_SUMMARY": str(summary),
+            "GITHUB_OUTPUT": str(outputs),
+            "PYTHONPATH": str(ROOT),
+        } | {f"HITPROOF_{name.upper()}": value for name, value in inputs.items()}
+        ended = subprocess.run(
+            [str(SCRIPT), step], env=environment, capture_output=True, text=True, check=False
+        )
+        return Ran(
+            ended.returncode,
+            json.loads(called.read_text()) if called.exists() else None,
+            ended.stderr,
+            ended.stdout,
+            summary.read_text(),
+            dict(line.split("=", 1) for line in outputs.read_text().splitlines()),
+        )
+
+    return run
+
+
+def test_a_check_prints_annotations_and_leaves_sarif(judge: Any, tmp_path: Path) -> None:
+    ran = judge()
+    sarif = str(tmp_path / "hitproof.sarif")
+    assert ran.called == ["check", ".", "--format", "github", "--write", f"sarif={sarif}"]
+    assert ran.printed == "::notice::judged\n"
+    assert ran.outputs == {"exit-code": "0", "sarif": sarif}
+    assert Path(sarif).read_text() == "a result as sarif\n"
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("base", ["", "main"])
+def test_the_exit_code_is_passed_on(code: int, base: str, judge: Any) -> None:
+    judge(base="")  # what an earlier run left behind is not taken for this one's
+    ran = judge(code, base=base)
+    assert ran.code == code
+    assert ran.outputs["exit-code"] == str(code)
+    written = code in (0, 1, 3)
+    assert ("sarif" in ran.outputs) is (written and not base)
+    assert ran.summary == ("a result as markdown\n" if written and base else "")
+
+
+def test_a_comparison_goes_to_the_summary(judge: Any, tmp_path: Path) -> None:
+    ran = judge(base=".@origin/main")
+    table = f"markdown={tmp_path / 'hitproof.md'}"
+    expected = ["diff", ".@origin/main", ".", "--format", "github", "--write", table]
+    assert ran.called == expected
+    assert ran.summary == "a result as markdown\n"
+    assert judge(base="0.22.1", head="0.23.0").called[:3] == ["diff", "0.22.1", "0.23.0"]
+
+
+def test_inputs_become_arguments_and_never_shell(judge: Any, tmp_path: Path) -> None:
+    harm = tmp_path / "harm"
+    odd = f"$(touch {harm}); `touch {harm}` *"
+    ran = judge(
+        target=odd, ledger=odd, format="junit", args=f"--quick --policy 'a=b c'\n{shlex.quote(odd)}"
+    )
+    assert not harm.exists()
+    assert ran.called[:4] == ["check", odd, "--format", "junit"]
+    assert ran.called[6:] == ["--ledger", odd, "--quick", "--policy", "a=b c", odd]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sentence"),
+    [
+        ({"args": "it's"}, "quotation mark"),
+        ({"head": "x"}, "name the base, too"),
+        ({"base": "x", "ledger": "y"}, "either ledger or base"),
+        ({"step": "jump"}, "install or judge"),
+    ],
+)
+def test_bad_inputs_exit_2(inputs: dict[str, str], sentence: str, judge: Any) -> None:
+    ran = judge(**inputs)
+    assert (ran.code, ran.called) == (2, None)
+    assert ran.said.startswith("hitproof: ")
+    assert sentence in ran.said
+
+
+REAL = """\
+from vllm_integration.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("inputs", [{"ledger": "LEDGER"}, {"base": "TARGET"}])
+def test_the_real_command_takes_the_arguments(
+    inputs: dict[str, str], judge: Any, tmp_path: Path
+) -> None:
+    """A directory without vLLM is refused by the command, not by its options."""
+    (tmp_path / "bin" / "hitproof").write_text(f"#!{sys.executable}\n{REAL}")
+    places = {"TARGET": str(tmp_path), "LEDGER": str(LEDGER)}
+    named = {name: places[place] for name, place in inputs.items()}
+    ran = judge(target=str(tmp_path), args="--quick --verbose", **named)
+    assert ran.code == 2
+    assert "is not a vLLM checkout" in ran.said
+    assert ran.printed.startswith("::error title=hitproof%3A usage::")
+    assert ran.outputs == {"exit-code": "2"}
+    assert not ran.summary
+
+
+def test_the_action_calls_the_script_with_its_inputs() -> None:
+    yaml = pytest.importorskip("yaml")
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    assert action["runs"]["using"] == "composite"
+    steps = action["runs"]["steps"]
+    scripts = [step["run"] for step in steps if "run" in step]
+    assert scripts == [f'"$GITHUB_ACTION_PATH/ci/action.sh" {s}' for s in ("install", "judge")]
+    assert all(step["shell"] == "bash" for step in steps if "run" in step)
+    (judged,) = [step for step in steps if step.get("id") == "judge"]
+    for name, value in judged["env"].items():
+        assert name in SCRIPT.read_text()
+        assert value == f"${{{{ inputs.{name.removeprefix('HITPROOF_').lower()} }}}}"
+    used = set(re.findall(r"inputs\.([\w-]+)", json.dumps(steps)))
+    assert used == set(action["inputs"])
+    pinned = [step["uses"] for step in steps if "uses" in step]
+    assert all(re.search(r"@v\d+\.\d+\.\d+$", name) for name in pinned)
+    outputs = set(re.findall(r"steps\.judge\.outputs\.([\w-]+)", json.dumps(action)))
+    assert outputs == {"exit-code", "sarif"}
+
+
+def test_the_hook_checks_on_changes_to_the_core_only() -> None:
+    yaml = pytest.importorskip("yaml")
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert shlex.split(hook["entry"]) == ["hitproof", "check", "--quick", "."]
+    assert hook["pass_filenames"] is False
+    assert re.search(hook["files"], "vllm/v1/core/block_pool.py")
+    assert re.search(hook["files"], "vllm/v1/core/sched/scheduler.py")
+    assert not re.search(hook["files"], "vllm/v1/engine/core.py")
+    assert not re.search(hook["files"], "tests/v1/core/test_prefix_caching.py")

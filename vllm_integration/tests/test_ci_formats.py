@@ -1,0 +1,471 @@
+"""GitHub's annotations, SARIF and JUnit XML of a report, without any target."""
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+from xml.etree import ElementTree
+
+import pytest
+from packaging.specifiers import SpecifierSet
+from pydantic import BaseModel, ConfigDict, Field
+from typer.testing import CliRunner
+
+from conformance.checks import CHECKS
+from conformance.configurations import Profile, single_group
+from conformance.findings import Finding, finding
+from conformance.layouts import judged_from_json
+from conformance.ledger import Entry, Judgement
+from conformance.mask_check import check_mask
+from conformance.outcomes import CheckResult
+from conformance.reference_subject import ReferenceSubject
+from conformance.tests.subjects_for_tests import BrokenSubject, no_lookahead
+from spec.claims import CLAIMS, Status
+from spec.groups import GroupKind
+from spec.policies import POLICIES
+from vllm_integration import cli
+from vllm_integration.ci_formats import github, junit, sarif
+from vllm_integration.ci_formats.problems import place
+from vllm_integration.diff import Diff
+from vllm_integration.gate import Obligation, Report, Verdict
+from vllm_integration.policies import Standing
+from vllm_integration.targets import Target
+
+CONFIGURATION = single_group(GroupKind.SLIDING_WINDOW, 1, 2, 2, True, 3)
+SOURCE = "vllm/v1/core/single_type_kv_cache_manager.py:641"
+FORMATS = ["github", "sarif", "junit"]
+
+
+def obligations(result: CheckResult) -> list[Obligation]:
+    return [
+        Obligation(
+            claim,
+            CONFIGURATION,
+            status,
+            result.paths,
+            result.states,
+            result.detail,
+            tuple(e.signature for e in result.evidence if e.signature.claim == claim),
+        )
+        for claim, status in result.statuses.items()
+    ]
+
+
+def conforming() -> Report:
+    proved = [Obligation(c, CONFIGURATION, Status.PROVED, 1, 1, "") for c in CLAIMS]
+    return Report(Target("fork", Path("/fork"), None), Profile.QUICK, proved)
+
+
+def found(source: str = SOURCE) -> tuple[list[Obligation], list[Finding]]:
+    result = check_mask(BrokenSubject(mask=no_lookahead), CONFIGURATION)
+    assert result.evidence
+    return obligations(result), [finding(evidence, source) for evidence in result.evidence]
+
+
+def diverging(source: str = SOURCE) -> Report:
+    broken, findings = found(source)
+    report = conforming()
+    others = [o for o in report.obligations if CHECKS[o.claim] is not check_mask]
+    judgement = Judgement(new=tuple(findings), known=(), stale=())
+    return replace(report, obligations=[*broken, *others], judgement=judgement)
+
+
+def known() -> Report:
+    report = diverging()
+    entries = tuple((f, entry(f)) for f in report.judgement.new)
+    return replace(report, judgement=Judgement((), entries, ()))
+
+
+def entry(of: Finding) -> Entry:
+    reason = "tolerated, 100 % sure"
+    configuration = judged_from_json(of.configuration)
+    return Entry(of.signature, configuration, SpecifierSet(""), reason, "", reason)
+
+
+def stale() -> Report:
+    (shown, *_) = found()[1]
+    return replace(conforming(), judgement=Judgement((), (), (entry(shown),)))
+
+
+def changed_policy() -> Report:
+    policy = next(iter(POLICIES.values()))
+    expected, other = policy.eras[-1].value, policy.eras[0].value
+    return replace(conforming(), policies=[Standing(policy, expected, other)])
+
+
+def inconclusive() -> Report:
+    report = conforming()
+    (first, second, *others) = report.obligations
+    crashed = replace(first, status=Status.INCONCLUSIVE, detail="it said \x1b[31m\x00, ::error::")
+    absent = replace(second, status=Status.NOT_APPLICABLE, detail="the code is older")
+    return replace(report, obligations=[crashed, absent, *others])
+
+
+def unprobed() -> Report:
+    return replace(conforming(), policies_detail="the policies cannot be found out: it hangs")
+
+
+def nothing() -> Report:
+    return replace(conforming(), obligations=[])
+
+
+REPORTS = {
+    make.__name__: make
+    for make in (
+        conforming,
+        diverging,
+        known,
+        stale,
+        changed_policy,
+        inconclusive,
+        unprobed,
+        nothing,
+    )
+}
+
+
+all_reports = pytest.mark.parametrize("make", REPORTS.values(), ids=REPORTS)
+
+
+# --- GitHub
+
+
+COMMAND = re.compile(
+    r"::(error|warning|notice)(?: ((?:\w+=[^,:\s][^,:\n]*)(?:,\w+=[^,:\n]*)*))?::(.*)"
+)
+
+
+def commands(text: str) -> list[tuple[str, dict[str, str], str]]:
+    """The workflow commands, read as GitHub's runner reads them."""
+
+    def plain(value: str) -> str:
+        for code, character in (("%2C", ","), ("%3A", ":"), ("%0A", "\n"), ("%0D", "\r")):
+            value = value.replace(code, character)
+        return value.replace("%25", "%")
+
+    read = []
+    for line in text.splitlines():
+        matched = COMMAND.fullmatch(line)
+        assert matched, line
+        kind, properties, message = matched.groups()
+        told = dict(p.split("=", 1) for p in (properties or "").split(",") if p)
+        read.append((kind, {name: plain(value) for name, value in told.items()}, plain(message)))
+    return read
+
+
+def test_a_command_is_escaped_as_github_wants_it() -> None:
+    line = github.command("error", "50 %\r\nof: a, b", file="a,b:c%.py", line=3, title="")
+    assert line == "::error file=a%2Cb%3Ac%25.py,line=3::50 %25%0D%0Aof: a, b\n"
+    assert commands(line) == [("error", {"file": "a,b:c%.py", "line": "3"}, "50 %\r\nof: a, b")]
+    assert github.command("notice", "done") == "::notice::done\n"
+
+
+@all_reports
+def test_annotations_say_what_the_verdict_says(make: Any) -> None:
+    report = make()
+    *told, (kind, properties, verdict) = commands(github.annotations(report, verbose=False))
+    assert (kind, properties) == ("notice", {"title": "hitproof"})
+    assert report.verdict.name.lower() in verdict
+    kinds = {kind for kind, _, _ in told}
+    assert ("error" in kinds) is (report.verdict is Verdict.DIVERGES)
+    assert ("warning" in kinds) is bool(report.unsettled or report.policies_detail)
+
+
+def test_a_new_finding_stands_at_its_line() -> None:
+    (kind, properties, message), _ = commands(github.annotations(diverging(), verbose=False))
+    assert kind == "error"
+    assert (properties["file"], properties["line"]) == tuple(SOURCE.split(":"))
+    assert "lookahead block is left out" in properties["title"]
+    assert "spec  : block 2 is the lookahead block" in message
+    assert "registered " in message
+
+
+def test_known_findings_are_told_with_verbose_only() -> None:
+    assert len(commands(github.annotations(known(), verbose=False))) == 1
+    (kind, told, message), _ = commands(github.annotations(known(), verbose=True))
+    assert kind == "warning"
+    assert told["title"].startswith("lost hit: sliding window")
+    assert message.startswith(
+        "known: tolerated, 100 % sure\nclaim : mask_keeps_every_reachable_block"
+    )
+
+
+def test_annotations_of_a_comparison() -> None:
+    before, after = conforming(), diverging()
+    diff = Diff(before, after, brought=list(after.judgement.new), policies=[("p", "a", "b")])
+    (kind, properties, _), policy, verdict = commands(github.diff_annotations(diff))
+    assert (kind, properties["line"]) == ("error", "641")
+    assert policy == ("notice", {"title": "policy p"}, "a -> b")
+    assert "harm is done" in verdict[2]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (SOURCE, tuple(SOURCE.split(":"))),
+        ("C:/x.py:7", ("C:/x.py", "7")),
+        ("reference: lookup", ("", "0")),
+        ("", ("", "0")),
+        ("x.py:0", ("", "0")),
+    ],
+)
+def test_a_place_is_a_file_and_a_line(source: str, expected: tuple[str, str]) -> None:
+    path, line = place(source)
+    assert (path, str(line)) == expected
+
+
+# --- SARIF: what its schema requires of what is written, and nothing that it does not know
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Message(Strict):
+    text: str = Field(min_length=1)
+
+
+class ArtifactLocation(Strict):
+    uri: str = Field(pattern=r"^(file:///)?[A-Za-z0-9._~%/-]+$")
+    uriBaseId: str = ""  # noqa: N815
+
+
+class Region(Strict):
+    startLine: int = Field(ge=1)  # noqa: N815
+
+
+class PhysicalLocation(Strict):
+    artifactLocation: ArtifactLocation  # noqa: N815
+    region: Region | None = None
+
+
+class Location(Strict):
+    physicalLocation: PhysicalLocation  # noqa: N815
+
+
+class Suppression(Strict):
+    kind: Literal["inSource", "external"]
+    justification: str
+
+
+Level = Literal["none", "note", "warning", "error"]
+
+
+class Result(Strict):
+    ruleId: str  # noqa: N815
+    level: Level
+    message: Message
+    locations: list[Location] = Field(min_length=1)
+    partialFingerprints: dict[str, str] = Field(min_length=1)  # noqa: N815
+    suppressions: list[Suppression] = []
+    properties: dict[str, Any] = {}
+
+
+class ReportingConfiguration(Strict):
+    level: Level
+
+
+class Rule(Strict):
+    id: str
+    shortDescription: Message  # noqa: N815
+    defaultConfiguration: ReportingConfiguration  # noqa: N815
+
+
+class Driver(Strict):
+    name: str
+    semanticVersion: str  # noqa: N815
+    rules: list[Rule]
+
+
+class Tool(Strict):
+    driver: Driver
+
+
+class Notification(Strict):
+    level: Level
+    message: Message
+
+
+class Invocation(Strict):
+    executionSuccessful: bool  # noqa: N815
+    exitCode: int  # noqa: N815
+    toolExecutionNotifications: list[Notification]  # noqa: N815
+
+
+class Run(Strict):
+    tool: Tool
+    columnKind: Literal["utf16CodeUnits", "unicodeCodePoints"]  # noqa: N815
+    invocations: list[Invocation]
+    results: list[Result]
+
+
+class Log(Strict):
+    schema_: str = Field(alias="$schema")
+    version: Literal["2.1.0"]
+    runs: list[Run] = Field(min_length=1, max_length=1)
+
+
+def as_sarif(document: dict[str, Any]) -> Run:
+    (run,) = Log.model_validate_json(json.dumps(document)).runs
+    rules = [rule.id for rule in run.tool.driver.rules]
+    assert len(set(rules)) == len(rules)
+    assert {result.ruleId for result in run.results} <= set(rules)
+    fingerprints = [json.dumps(result.partialFingerprints) for result in run.results]
+    assert len(set(fingerprints)) == len(fingerprints)
+    return run
+
+
+@all_reports
+def test_sarif_says_what_the_verdict_says(make: Any) -> None:
+    report = make()
+    run = as_sarif(sarif.sarif(report))
+    (invocation,) = run.invocations
+    assert invocation.exitCode == int(report.verdict)
+    assert invocation.executionSuccessful is (report.verdict is not Verdict.INCONCLUSIVE)
+    new = [result for result in run.results if not result.suppressions]
+    assert bool(new) is (report.verdict is Verdict.DIVERGES)
+    told = bool(report.unsettled or report.policies_detail)
+    assert bool(invocation.toolExecutionNotifications) is told
+    rules = {rule.id: rule.shortDescription.text for rule in run.tool.driver.rules}
+    assert all(rules[name] == claim.sentence for name, claim in CLAIMS.items())
+
+
+def test_a_result_has_its_place_its_case_and_its_grade() -> None:
+    (result,) = as_sarif(sarif.sarif(diverging())).results
+    assert (result.ruleId, result.level) == ("mask_keeps_every_reachable_block", "warning")
+    (location,) = result.locations
+    assert location.physicalLocation.artifactLocation.uri == SOURCE.split(":")[0]
+    assert location.physicalLocation.region == Region(startLine=641)
+    assert "spec  : block 2 is the lookahead block" in result.message.text
+
+
+def test_a_known_result_is_the_same_one_suppressed() -> None:
+    (new,), (old,) = (as_sarif(sarif.sarif(make())).results for make in (diverging, known))
+    assert old.partialFingerprints == new.partialFingerprints
+    assert [s.justification for s in old.suppressions] == ["tolerated, 100 % sure"]
+    assert not new.suppressions
+
+
+@pytest.mark.parametrize("source", ["", "/with space/a.py:3", "reference: lookup"])
+def test_a_result_without_a_known_line_still_has_a_file(source: str) -> None:
+    (result,) = as_sarif(sarif.sarif(diverging(source))).results
+    (location,) = result.locations
+    artifact = location.physicalLocation.artifactLocation
+    assert artifact.uri == ("file:///with%20space/a.py" if "space" in source else sarif.ENTRANCE)
+
+
+def test_levels_follow_severity() -> None:
+    order = ["error", "warning", "note"]
+    levels = [sarif.LEVELS[d] for d in list(sarif.LEVELS)[:4]]
+    assert all(order.index(one) <= order.index(other) for one, other in pairwise(levels))
+
+
+# --- JUnit
+
+
+def suites(text: str) -> dict[str, ElementTree.Element]:
+    root = ElementTree.fromstring(text)
+    assert root.tag == "testsuites"
+    for element in (root, *root):
+        for attribute, tag in (
+            ("failures", "failure"),
+            ("errors", "error"),
+            ("skipped", "skipped"),
+        ):
+            assert int(element.attrib[attribute]) == len(list(element.iter(tag)))
+        assert int(element.attrib["tests"]) == len(list(element.iter("testcase")))
+    return {suite.attrib["name"]: suite for suite in root}
+
+
+@all_reports
+def test_junit_says_what_the_verdict_says(make: Any) -> None:
+    report = make()
+    told = suites(junit.junit(report))
+    assert set(told) >= set(CLAIMS)
+    failures = [e for suite in told.values() for e in suite.iter("failure")]
+    errors = [e for suite in told.values() for e in suite.iter("error")]
+    assert bool(failures) is (report.verdict is Verdict.DIVERGES)
+    assert bool(errors) is (report.verdict is Verdict.INCONCLUSIVE)
+    for o in report.obligations:
+        names = [case.attrib["name"] for case in told[o.claim].iter("testcase")]
+        assert names == [f"{o.configuration.describe()}, {o.configuration.bound_in_words}"]
+
+
+def test_a_test_case_ends_as_its_obligation_does() -> None:
+    claim = "mask_keeps_every_reachable_block"
+    (failure,) = suites(junit.junit(diverging()))[claim].iter("failure")
+    assert "lookahead block is left out" in failure.attrib["message"]
+    assert "spec  : block 2 is the lookahead block" in (failure.text or "")
+    (output,) = suites(junit.junit(known()))[claim].iter("system-out")
+    assert output.text == "known: tolerated, 100 % sure"
+    first, second = list(suites(junit.junit(inconclusive())).values())[:2]
+    (error,) = first.iter("error")
+    assert error.attrib["message"] == "it said \ufffd[31m\ufffd, ::error::"
+    (skipped,) = second.iter("skipped")
+    assert skipped.attrib["message"] == "the code is older"
+
+
+# --- the command
+
+
+def run(monkeypatch: pytest.MonkeyPatch, report: Report, *arguments: str) -> tuple[int, str]:
+    monkeypatch.setattr("vllm_integration.commands.check.resolve", lambda *_, **__: report.target)
+    monkeypatch.setattr("vllm_integration.gate.check", lambda *_, **__: report)
+    result = CliRunner().invoke(cli.app, ["check", "fork", *arguments])
+    return result.exit_code, result.stdout
+
+
+READERS: dict[str, Any] = {
+    "json": json.loads,
+    "github": commands,
+    "sarif": lambda text: as_sarif(json.loads(text)),
+    "junit": suites,
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@all_reports
+def test_the_command_prints_it(make: Any, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = make()
+    code, printed = run(monkeypatch, report, "--format", form)
+    assert code == int(report.verdict)
+    assert READERS[form](printed)
+
+
+def test_other_formats_are_written_beside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wanted = [f"--write={form}={tmp_path / form}" for form in READERS]
+    code, printed = run(monkeypatch, diverging(), *wanted)
+    assert code == 1
+    assert "diverges, 1 new finding" in printed
+    assert all(read((tmp_path / form).read_text()) for form, read in READERS.items())
+
+
+@pytest.mark.parametrize("form", READERS)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--ledger", "no-such-file.toml"],
+        ["--write", "text=x"],
+        ["--write", "sarif=no/such/x"],
+        ["--write", "sarif=/"],
+    ],
+)
+def test_a_refusal_is_a_document_too(
+    form: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vllm_integration.gate.check", lambda *_, **__: pytest.fail("too late"))
+    command = ["check", "fork", "--format", form, *arguments]
+    result = CliRunner().invoke(cli.app, command)
+    code, printed = result.exit_code, result.stdout
+    assert code == 2
+    assert READERS[form](printed)
+    assert arguments[1].removeprefix("sarif=") in printed
+
+
+def test_the_reference_is_reported_without_problems() -> None:
+    kept = obligations(check_mask(ReferenceSubject(), CONFIGURATION))
+    report = replace(conforming(), obligations=kept)
+    assert not as_sarif(sarif.sarif(report)).results
+    assert not list(suites(junit.junit(report))["mask_keeps_every_reachable_block"].iter("failure"))

@@ -1,0 +1,130 @@
+"""`hitproof init-ledger`: it adopts what is new, and never what a ledger cannot hold."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from conformance.ledger import Entry, judge, load
+from vllm_integration import cli
+from vllm_integration.gate import Report, Verdict
+from vllm_integration.tests.test_ci_formats import (
+    changed_policy,
+    conforming,
+    diverging,
+    inconclusive,
+)
+
+
+@pytest.fixture
+def behaves(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes every check of a target end in a report, held against the ledger that is given.
+
+    What it gives back gets an item for each check that is made.
+    """
+
+    def make(report: Report) -> list[None]:
+        made: list[None] = []
+
+        def check(_: object, __: object, entries: Sequence[Entry], **___: object) -> Report:
+            made.append(None)
+            speaking = [e for e in entries if e.applies_to(report.target.version)]
+            return replace(report, judgement=judge(report.judgement.new, speaking))
+
+        for command in ("check", "init_ledger"):
+            monkeypatch.setattr(
+                f"vllm_integration.commands.{command}.resolve", lambda *_, **__: report.target
+            )
+        monkeypatch.setattr("vllm_integration.gate.check", check)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    path = tmp_path / "empty.toml"
+    path.touch()
+    return path
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+    return result.exit_code, result.output
+
+
+def test_the_target_then_conforms(behaves: Any, empty: Path, tmp_path: Path) -> None:
+    made = behaves(diverging())
+    new = tmp_path / "new.toml"
+    assert run("check", "fork", "--ledger", empty)[0] == 1
+    made.clear()
+    assert run("init-ledger", "fork", "--ledger", empty, "-o", new) == (0, f"{new} has 1 entry\n")
+    assert len(made) == 2
+    assert run("check", "fork", "--ledger", new)[0] == 0
+    (entry,) = load(new)
+    assert "in vLLM fork" in entry.reason
+    behaves(conforming())
+    assert run("check", "fork", "--ledger", new)[0] == 1  # the entry is stale
+
+
+def test_what_is_known_keeps_its_reason(behaves: Any, empty: Path, tmp_path: Path) -> None:
+    behaves(diverging())
+    first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+    run("init-ledger", "fork", "--ledger", empty, "-o", first)
+    first.write_text(first.read_text().replace("Adopted", "Looked into"))
+    assert run("init-ledger", "fork", "--ledger", first, "-o", second)[0] == 0
+    assert load(second) == load(first)
+    behaves(conforming())
+    third = tmp_path / "third.toml"
+    assert run("init-ledger", "fork", "--ledger", first, "-o", third)[0] == 0
+    assert not load(third)
+
+
+def test_no_file_is_overwritten(behaves: Any, empty: Path, tmp_path: Path) -> None:
+    made = behaves(diverging())
+    code, said = run("init-ledger", "fork", "--ledger", empty, "--output", empty)
+    assert (code, empty.read_text()) == (2, "")
+    assert "is there already; name another file" in said
+    code, said = run("init-ledger", "fork", "--output", tmp_path / "no" / "x.toml")
+    assert code == 2
+    assert "lies in no directory" in said
+    assert not made
+
+
+@pytest.mark.parametrize(
+    ("report", "code", "sentence"),
+    [
+        (changed_policy(), Verdict.DIVERGES, "check with --policy"),
+        (inconclusive(), Verdict.INCONCLUSIVE, "not everything could be judged"),
+    ],
+)
+def test_what_a_ledger_cannot_adopt_is_said(
+    report: Report, code: Verdict, sentence: str, behaves: Any, empty: Path, tmp_path: Path
+) -> None:
+    behaves(report)
+    ended, said = run("init-ledger", "fork", "--ledger", empty, "-o", tmp_path / "x.toml")
+    assert ended == int(code)
+    assert sentence in said
+
+
+def test_a_target_that_never_stops_to_show_more(
+    behaves: Any, empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = diverging()
+    behaves(report)
+    monkeypatch.setattr("vllm_integration.gate.check", lambda *_, **__: report)
+    code, said = run("init-ledger", "fork", "--ledger", empty, "-o", tmp_path / "x.toml")
+    assert code == 1
+    assert "still found something new" in said
+
+
+@pytest.mark.parametrize("arguments", [["--policy", "odd=1"], ["--ledger", "no-such-file.toml"]])
+def test_bad_arguments(arguments: list[str], tmp_path: Path, behaves: Any) -> None:
+    behaves(conforming())
+    code, said = run("init-ledger", "fork", "-o", tmp_path / "x.toml", *arguments)
+    assert code == 2
+    assert "hitproof: " in said
+    assert not (tmp_path / "x.toml").exists()
