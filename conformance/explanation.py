@@ -22,7 +22,7 @@ from conformance.reasons import (
 from conformance.strips import Row, Strip, marks, numbers, roles
 from spec.fine import is_fine_grained
 from spec.groups import ConfigurationError, GroupKind, whole_blocks
-from spec.hits import has_required_run, longest_valid_hit, required_run, valid_hit
+from spec.hits import longest_valid_hit, required_run, valid_hit
 from spec.mask import in_mask
 from spec.retention import (
     SPARSE_KINDS,
@@ -253,12 +253,9 @@ class Explanation:
         """For each boundary within reach that is past the longest hit, what is missing."""
         if self.longest is None:
             return ()
-        return tuple(
-            lacking(self.layout.looked_up, length, self._have)
-            for length in range(
-                self.longest + self.layout.alignment, self.resend + 1, self.layout.alignment
-            )
-        )
+        longer = range(self.longest + self.layout.alignment, self.resend + 1, self.layout.alignment)
+        found = (lacking(self.layout.looked_up, length, self._have) for length in longer)
+        return tuple(miss for miss in found if miss is not None)
 
     def _have(self, looked_up: LookedUp) -> frozenset[int]:
         return frozenset.intersection(*(self.cached[each] for each in looked_up.group_ids))
@@ -349,12 +346,12 @@ class Explanation:
 
 def lacking(
     sets: Sequence[LookedUp], length: int, have: Callable[[LookedUp], frozenset[int]]
-) -> Miss:
-    """The first block that a boundary of ``length`` tokens lacks; it must lack one."""
+) -> Miss | None:
+    """The first block that a hit of ``length`` tokens lacks, or None when it lacks none."""
     for looked_up in sets:
         held = have(looked_up)
-        end = length // looked_up.group.block_size
-        if not has_required_run(looked_up.shape, end, held.__contains__):
-            run = required_run(looked_up.shape, end)
-            return Miss(length, looked_up.group_ids, next(b for b in run if b not in held))
-    raise AssertionError(f"a hit of {length} tokens lacks nothing")
+        run = required_run(looked_up.shape, length // looked_up.group.block_size)
+        for block in run:
+            if block not in held:
+                return Miss(length, looked_up.group_ids, block)
+    return None

@@ -82,8 +82,8 @@ def run_reasons(looked_up: LookedUp, end: int) -> Iterator[Reason]:
             seen = group.window - 1
             text = (
                 f"tail = ceil((window - 1) / block size) = ceil(({group.window} - 1) / {size}) = "
-                f"ceil({seen} / {size}) = {blocks_in_words(shape.tail)}: the next token sees the {seen} "
-                f"tokens before it; {edge}, and the tail before it is "
+                f"ceil({seen} / {size}) = {blocks_in_words(shape.tail)}: the next token "
+                f"sees the {seen} tokens before it; {edge}, and the tail before it is "
                 f"{in_words(range(start, end))}"
             )
             if end < shape.tail:

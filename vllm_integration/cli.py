@@ -11,6 +11,7 @@ import typer
 from vllm_integration.commands.check import check
 from vllm_integration.commands.configs import configs
 from vllm_integration.commands.diff import diff
+from vllm_integration.commands.explain import explain
 from vllm_integration.commands.lockstep import lockstep
 from vllm_integration.commands.options import EXIT_CODES
 from vllm_integration.commands.policies import policies
@@ -30,7 +31,18 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (check, diff, lockstep, replay, prove, policies, configs, selftest, survey):
+for command in (
+    check,
+    diff,
+    lockstep,
+    replay,
+    explain,
+    prove,
+    policies,
+    configs,
+    selftest,
+    survey,
+):
     app.command(epilog=EXIT_CODES)(command)
 
 
