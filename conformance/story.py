@@ -22,6 +22,10 @@ from spec.hits import in_required_run, required_run
 from spec.mask import in_mask, next_boundary
 
 
+class _Pattern(BaseModel):
+    pattern: str = ""
+
+
 class ToldFinding(BaseModel):
     """What a story needs of a finding; `conformance.findings.Finding.as_json` has more."""
 
@@ -31,6 +35,7 @@ class ToldFinding(BaseModel):
     given: list[str]
     spec: str
     actual: str
+    signature: _Pattern = _Pattern()
     strip: list[str]
     evidence: dict[str, Any] = {}
 
@@ -127,7 +132,8 @@ def _chapters(finding: ToldFinding, evidence: Evidence | None) -> Iterator[Chapt
         elif evidence.block is not None:
             yield _mask(evidence, evidence.block)
     yield _plain("what the spec says", finding, finding.spec)
-    yield _plain("what vLLM did", finding, finding.actual)
+    pattern = [finding.signature.pattern] if finding.signature.pattern else []
+    yield _plain("what vLLM did", finding, finding.actual, *pattern)
     if evidence is not None and evidence.max_length is not None and not told_by_steps:
         yield from _served(evidence)
 
@@ -192,17 +198,20 @@ def _held(judged: Configuration | Layout, evidence: Evidence) -> Any:
 
 
 def _served(evidence: Evidence) -> Iterator[Chapter]:
-    """What is wrong with the hit that was served, where that is a boundary."""
-    judged, hit = evidence.configuration, evidence.actual_hit
-    if not hit or hit % judged.alignment:
+    """What comes of the hit that was served, where that is a boundary of another length."""
+    judged, hit, due = evidence.configuration, evidence.actual_hit, evidence.spec_hit
+    if hit is None or hit == due or hit % judged.alignment:
         return
-    miss = lacking(judged.looked_up, hit, _held(judged, evidence))
-    text = (
-        f"all that a hit of {hit} tokens needs is cached"
-        if miss is None
-        else f"a hit of {hit} tokens lacks block {miss.block}: what the next token reads, or what "
-        "vouches for it, is not there"
-    )
+    if hit < due:
+        text = f"{due - hit} tokens are computed again, though all that they take is cached"
+    else:
+        miss = lacking(judged.looked_up, hit, _held(judged, evidence))
+        if miss is None:
+            return
+        text = (
+            f"a hit of {hit} tokens lacks block {miss.block}: what the next token reads, or what "
+            "vouches for it, is not there"
+        )
     yield Chapter("what that means", (Reason(text, evidence.signature.claim),))
 
 

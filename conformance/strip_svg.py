@@ -11,22 +11,41 @@ NAMESPACE = "http://www.w3.org/2000/svg"
 _CELL, _HEIGHT, _LABEL, _MARGIN, _LINE = 34, 26, 96, 16, 20
 _PER_LINE = 24
 
-_STYLE = """
-svg { --paper: #ffffff; --ink: #1b1b1b; --faint: #767676; --empty: #f1f1f1;
-  --held: #c9c9c9; --L: #f0a3c8; --p: #8ecbf5; --t: #f3c766; --c: #7fd6b8; --s: #f2a27c; }
-@media (prefers-color-scheme: dark) { svg { --paper: #16181c; --ink: #f2f2f2; --faint: #9a9a9a;
-  --empty: #26292f; --held: #5a5e66; --L: #a33b74; --p: #1c6ea6; --t: #8a6400; --c: #00735a;
-  --s: #a84a12; } }
-text { font: 13px ui-monospace, monospace; fill: var(--ink); }
-.title { font-weight: bold; } .paper { fill: var(--paper); }
-.cell { fill: var(--empty); stroke: var(--faint); stroke-width: 0.5; } .number { fill: none; }
-.held { fill: var(--held); } .L { fill: var(--L); stroke-dasharray: 3 2; stroke-width: 1.5; }
-.p { fill: var(--p); } .t { fill: var(--t); } .c { fill: var(--c); } .s { fill: var(--s); }
-.boundary { stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 2 3; }
-.hit { stroke: var(--ink); stroke-width: 4; }
+_FILLS = {
+    "paper": ("#ffffff", "#16181c"),
+    "cell": ("#f1f1f1", "#26292f"),
+    "held": ("#c9c9c9", "#5a5e66"),
+    "L": ("#f0a3c8", "#a33b74"),
+    "p": ("#8ecbf5", "#1c6ea6"),
+    "t": ("#f3c766", "#8a6400"),
+    "c": ("#7fd6b8", "#00735a"),
+    "s": ("#f2a27c", "#a84a12"),
+    "ink": ("#1b1b1b", "#f2f2f2"),
+}
+"""What is filled how, in light and in dark: shades of the colours of Okabe and Ito, which the
+colour-blind tell apart. Letters say the same, and the lookahead block has a dashed edge."""
+
+_SHAPES = """
+.strip text { font: 13px ui-monospace, monospace; }
+.strip .title { font-weight: bold; }
+.strip .cell { stroke-width: 0.5; }
+.strip .number { fill: none; }
+.strip .L { stroke-dasharray: 3 2; stroke-width: 1.5; }
+.strip .boundary { stroke-width: 1.5; stroke-dasharray: 2 3; }
+.strip .hit { stroke-width: 4; }
 """
-"""Tints of the colours of Okabe and Ito, which the colour-blind tell apart; letters say the same,
-and the lookahead block has a dashed edge."""
+
+
+def _colours(dark: bool) -> str:
+    fills = {of: shades[dark] for of, shades in _FILLS.items()}
+    ink = fills.pop("ink")
+    rules = [f".strip .{of} {{ fill: {fill}; }}" for of, fill in fills.items()]
+    lines = ".strip .boundary, .strip .hit, .strip .cell"
+    return "\n".join([*rules, f".strip text {{ fill: {ink}; }}", f"{lines} {{ stroke: {ink}; }}"])
+
+
+_DARK = f"@media (prefers-color-scheme: dark) {{\n{_colours(dark=True)}\n}}"
+_STYLE = f"\n{_colours(dark=False)}\n{_DARK}{_SHAPES}"
 
 
 @dataclass(frozen=True)
@@ -44,10 +63,10 @@ def svg(title: str, description: str, figures: Sequence[Figure]) -> str:
     """
     root = ElementTree.Element(
         "svg",
-        {"xmlns": NAMESPACE, "role": "img", "aria-labelledby": "title description"},
+        {"xmlns": NAMESPACE, "class": "strip", "role": "img"},
     )
-    ElementTree.SubElement(root, "title", {"id": "title"}).text = title
-    ElementTree.SubElement(root, "desc", {"id": "description"}).text = description
+    ElementTree.SubElement(root, "title").text = title
+    ElementTree.SubElement(root, "desc").text = description
     ElementTree.SubElement(root, "style").text = _STYLE
     ElementTree.SubElement(root, "rect", {"class": "paper", "width": "100%", "height": "100%"})
     top = _text(root, _MARGIN, _MARGIN, title, "title")
@@ -108,9 +127,9 @@ def _draw(root: ElementTree.Element, strip: Strip, top: int) -> int:
         for place, edge in enumerate(edges):
             mark = _MARKS.get(strip.mark(row, edge))
             if mark:
-                x = str(_MARGIN + _LABEL + place * _CELL)
-                ends = {"x1": x, "x2": x, "y1": str(top), "y2": str(top + _HEIGHT)}
-                ElementTree.SubElement(root, "line", {"class": mark, **ends})
+                at = str(_MARGIN + _LABEL + place * _CELL)
+                ends = {"x1": at, "x2": at, "y1": str(top), "y2": str(top + _HEIGHT)}
+                ElementTree.SubElement(root, "line", {"class": mark} | ends)
         top += _HEIGHT
     return top
 
