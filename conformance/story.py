@@ -219,22 +219,27 @@ def _mask(evidence: Evidence, block: int) -> Chapter:
     (looked_up,) = evidence.configuration.looked_up
     shape, size = looked_up.shape, looked_up.group.block_size
     claim = evidence.signature.claim
+    texts = [f"registered: {in_words(evidence.cached[0])}"]
     if evidence.retention is None:
         end = next_boundary(shape, block)
-        wanted = bool(in_mask(shape, block))
-        which = "the first boundary whose required run ends after it"
+        which = "the first whose required run ends after it"
+        conclusion = (
+            f"so that hit needs block {block}"
+            if in_mask(shape, block)
+            else f"so that hit does not need block {block}, nor do later ones, whose runs start "
+            "no earlier"
+        )
     else:
         end = evidence.spec_hit // size
-        wanted = end >= 1 and bool(in_required_run(shape, block, end))
-        which = "a hit that retention promises" if wanted else "the hit in the picture"
-    texts = [
-        f"registered: {in_words(evidence.cached[0])}",
-        f"block {block} is judged by the boundary at {end * size} tokens, {which}",
-    ]
+        promised = "does not promise" if block in evidence.cached[0] else "promises"
+        which = f"which retention {promised} to keep"
+        needs = "needs" if in_required_run(shape, block, end) else "does not need"
+        conclusion = f"so that hit {needs} block {block}"
+    if end < 1:
+        return Chapter(f"which hits need block {block}", (Reason(texts[0], claim),))
+    texts.append(f"the hit that decides on block {block} is that of {end * size} tokens, {which}")
     reasons = [Reason(text, claim) for text in texts]
-    if end >= 1:
-        reasons += _run(looked_up, end * size)
-        reasons.append(
-            Reason(f"so block {block} is {'needed' if wanted else 'not needed'} there", claim)
-        )
-    return Chapter(f"which hits need block {block}", tuple(reasons))
+    return Chapter(
+        f"which hits need block {block}",
+        (*reasons, *_run(looked_up, end * size), Reason(conclusion, claim)),
+    )
