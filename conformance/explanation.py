@@ -13,19 +13,17 @@ from conformance.reasons import (
     LONGEST_OF_ONE,
     Reason,
     alignment_reason,
-    full_blocks,
-    in_words,
     lookahead_reason,
     need_reason,
+    registered_reason,
     run_reasons,
 )
 from conformance.strips import Row, Strip, marks, numbers, roles
 from spec.fine import is_fine_grained
-from spec.groups import ConfigurationError, GroupKind, whole_blocks
+from spec.groups import ConfigurationError, GroupKind
 from spec.hits import longest_valid_hit, required_run, valid_hit
 from spec.mask import in_mask
 from spec.retention import (
-    SPARSE_KINDS,
     LookaheadHorizon,
     check_interval,
     in_retained_mask,
@@ -37,6 +35,11 @@ from spec.terms import is_multiple
 class ExplanationError(ConfigurationError):
     """A question that has no answer; the message names the mend."""
 
+
+MOST_TOKENS = 2**20
+"""Prompts of more tokens are not explained."""
+MOST_BLOCKS_OF_A_CACHE = 4096
+"""The blocks of a group beyond which no cache state is looked up: that takes their square."""
 
 Cache = tuple[frozenset[int] | None, ...]
 """The cached blocks of each group, by its place in the layout; None for what is registered."""
@@ -78,10 +81,10 @@ class Question:
 
 def shortest_prompt(layout: Layout, policy: LookaheadHorizon, hit: int) -> int:
     """The fewest tokens of a prompt whose resend can hit ``hit`` tokens, a boundary."""
-    longest = hit + layout.lookahead_tokens + 1
+    past = hit + layout.lookahead_tokens
     return next(
         num_tokens
-        for num_tokens in range(hit + 1, longest + 1)
+        for num_tokens in sorted({hit + 1, past, past + 1})
         if Explanation(Question(replace(layout, num_tokens=num_tokens), policy)).resend >= hit
     )
 
@@ -181,6 +184,7 @@ class Explanation:
                 "layer lives in a Mamba group; change that"
             )
         check_interval(self.question.retention, layout.alignment)
+        self._check_size()
         if hit is None:
             return
         if hit < 1 or not is_multiple(hit, layout.alignment):
@@ -196,11 +200,24 @@ class Explanation:
                 f"not {hit}; ask for a shorter hit or for a prompt of at least {enough} tokens"
             )
 
+    def _check_size(self) -> None:
+        if self.layout.num_tokens > MOST_TOKENS:
+            raise ExplanationError(
+                f"these groups take a prompt of {self.layout.num_tokens} tokens to show; at most "
+                f"{MOST_TOKENS} can be, so ask for --tokens or a --hit of fewer"
+            )
+        most = max(self.layout.bound(looked_up) for looked_up in self.layout.looked_up)
+        if self.question.cache is not None and most > MOST_BLOCKS_OF_A_CACHE:
+            raise ExplanationError(
+                f"what is cached can be told of {MOST_BLOCKS_OF_A_CACHE} blocks of a group, not of "
+                f"{most}; ask for fewer --tokens"
+            )
+
     def registered(self, looked_up: LookedUp) -> frozenset[int]:
         """The full blocks of the prompt that the producer registers."""
         shape, size = looked_up.shape, looked_up.group.block_size
         interval = self.question.retention
-        blocks = range(whole_blocks(self.layout.num_tokens, size))
+        blocks = range(self.layout.bound(looked_up))
         if interval is None:
             return frozenset(block for block in blocks if in_mask(shape, block))
         replays = [self.resend // size, self.extension // size]
@@ -275,7 +292,7 @@ class Explanation:
         registered = self.registered(looked_up)
         return Explained(
             looked_up=looked_up,
-            num_blocks=whole_blocks(self.layout.num_tokens, size),
+            num_blocks=self.layout.bound(looked_up),
             required=required_run(looked_up.shape, end) if end else range(0),
             registered=registered,
             cached=None if self.longest is None else self._have(looked_up),
@@ -291,22 +308,8 @@ class Explanation:
             if looked_up.group.kind is not GroupKind.MAMBA:
                 yield lookahead_reason(self.layout, looked_up)
             yield need_reason(looked_up, end)
-        yield self._why_registered(looked_up, registered)
-
-    def _why_registered(self, looked_up: LookedUp, registered: frozenset[int]) -> Reason:
-        interval = self.question.retention
-        full = f"of {full_blocks(self.layout.num_tokens, looked_up)}"
-        if interval is None or looked_up.group.kind not in SPARSE_KINDS:
-            return Reason(
-                f"registered {full}: {in_words(registered)}, those in the required run of some "
-                "boundary",
-                "mask_keeps_every_reachable_block",
-            )
-        siblings = f", and of every {interval} tokens" if interval else ""
-        return Reason(
-            f"registered {full}: {in_words(registered)}, those in the required run of the resend's "
-            f"hit of {self.resend} tokens, of the extension's of {self.extension}{siblings}",
-            "retention_keeps_only_promised_blocks",
+        yield registered_reason(
+            self.layout, looked_up, registered, self.question.retention, self.resend, self.extension
         )
 
     @cached_property

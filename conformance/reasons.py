@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from conformance.configurations import LookedUp
 from conformance.layouts import Layout
-from spec.groups import Group, GroupKind, whole_blocks
+from spec.groups import Group, GroupKind
 from spec.hits import required_run, run_start
+from spec.retention import SPARSE_KINDS
 
 LONGEST_OF_ONE = "lookup_returns_longest_valid_hit"
 """The claim on the longest hit where there is one group."""
@@ -110,10 +111,27 @@ def blocks_in_words(count: int) -> str:
     return f"{count} block{'' if count == 1 else 's'}"
 
 
-def full_blocks(num_tokens: int, looked_up: LookedUp) -> str:
-    """How many full blocks a prompt has, in words."""
-    count = whole_blocks(num_tokens, looked_up.group.block_size)
-    return f"the prompt's {count} full block{'' if count == 1 else 's'}"
+def registered_reason(
+    layout: Layout,
+    looked_up: LookedUp,
+    registered: Iterable[int],
+    interval: int | None,
+    resend: int,
+    extension: int,
+) -> Reason:
+    """What the producer registers of a group; intervals and hits in tokens."""
+    count = layout.bound(looked_up)
+    what = (
+        f"registered of the prompt's {count} full block{'' if count == 1 else 's'}: "
+        f"{in_words(registered)}, those in the required run of"
+    )
+    if interval is None or looked_up.group.kind not in SPARSE_KINDS:
+        return Reason(f"{what} some boundary", "mask_keeps_every_reachable_block")
+    siblings = f", and of every {interval} tokens" if interval else ""
+    return Reason(
+        f"{what} the resend's hit of {resend} tokens, of the extension's of {extension}{siblings}",
+        "retention_keeps_only_promised_blocks",
+    )
 
 
 def lookahead_reason(layout: Layout, looked_up: LookedUp) -> Reason:

@@ -1,9 +1,11 @@
 """Explanations as people and as programs read them."""
 
+import textwrap
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from conformance.explanation import Explained, Explanation
 from conformance.reasons import Reason, in_ranges, in_words
@@ -105,8 +107,7 @@ def _print_strip(explained: Explained, console: Console) -> None:
     if not explained.num_blocks:
         _line(f"{' ' * _INDENT}the prompt fills no block of the group", console)
         return
-    width = console.width if console.is_terminal else _PIPE_WIDTH
-    room = width - _INDENT - LABEL_COLUMNS - 1
+    room = _width(console) - _INDENT - LABEL_COLUMNS - 1
     shown = explained.cut(max(room // Strip.columns(explained.num_blocks - 1), 1))
     for line in explained.strip(shown).draw().splitlines():
         console.print(
@@ -144,7 +145,26 @@ def _print_cached(explanation: Explanation, console: Console) -> None:
 
 def _print_reasons(reasons: tuple[Reason, ...], console: Console) -> None:
     for reason in reasons:
-        console.print(f"  {escape(reason.text)} [dim]\\[{reason.claim}][/]", highlight=False)
+        said = Text("\n".join(_wrapped(f"{reason.text} [{reason.claim}]", console)))
+        said.highlight_regex(r"\[\w+\]$", "dim")
+        console.print(said, no_wrap=True, crop=False, highlight=False)
+
+
+def _wrapped(text: str, console: Console) -> list[str]:
+    """The lines of a sentence, the first one a little further out."""
+    indent = " " * _INDENT
+    return textwrap.wrap(
+        text,
+        max(_width(console) - 1, 2 * _INDENT + 1),
+        initial_indent=indent,
+        subsequent_indent=2 * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _width(console: Console) -> int:
+    return console.width if console.is_terminal else _PIPE_WIDTH
 
 
 def _line(text: str, console: Console) -> None:
@@ -195,6 +215,6 @@ def print_story(story: Story, console: Console) -> None:
     for number, chapter in enumerate(story.chapters, 1):
         console.print(f"[bold]{number}. {escape(chapter.title)}[/]", highlight=False)
         for reason in chapter.reasons:
-            _line(f"   {reason.text}", console)
+            _line("\n".join(_wrapped(reason.text, console)), console)
     for line in story.strip:
         console.print(f"    {line}", markup=False, highlight=False, no_wrap=True, crop=False)

@@ -9,6 +9,7 @@ import typer
 
 from conformance.configurations import MODELS
 from conformance.explanation import (
+    MOST_TOKENS,
     Cache,
     Explanation,
     ExplanationError,
@@ -32,7 +33,7 @@ from vllm_integration.explain_rendering import (
 )
 from vllm_integration.gate import Verdict
 
-_MOST_TOKENS = 2**20
+_DENSE = "dense"
 _NEWEST = LookaheadHorizon(POLICIES["lookahead_horizon"].eras[-1].value)
 
 
@@ -66,7 +67,7 @@ def explain(
         int | None,
         typer.Option(
             min=1,
-            max=_MOST_TOKENS,
+            max=MOST_TOKENS,
             help="Tokens of the prompt. [default: just enough for the hit]",
             show_default=False,
         ),
@@ -75,7 +76,7 @@ def explain(
         int | None,
         typer.Option(
             min=1,
-            max=_MOST_TOKENS,
+            max=MOST_TOKENS,
             help="The hit to explain, in tokens. [default: the longest]",
             show_default=False,
         ),
@@ -92,7 +93,7 @@ def explain(
     ] = None,
     retention: Annotated[
         str, typer.Option(metavar="TOKENS|dense", help="The retention interval.")
-    ] = "dense",
+    ] = _DENSE,
     horizon: Annotated[
         LookaheadHorizon, typer.Option(help="How far past the hit a lookup may peek.")
     ] = _NEWEST,
@@ -112,7 +113,8 @@ def explain(
     """
     try:
         if finding is not None:
-            if groups or preset or cached or tokens or hit or eagle or svg:
+            asked = groups, preset, cached, tokens, hit, svg
+            if eagle or retention != _DENSE or horizon is not _NEWEST or any(asked):
                 raise ExplanationError(
                     "a finding has a configuration of its own; give FINDING alone, or leave it out"
                 )
@@ -219,7 +221,7 @@ def _group(text: str) -> Group:
 
 
 def _interval(text: str) -> int | None:
-    if text.lower() == "dense":
+    if text.lower() == _DENSE:
         return None
     if not re.fullmatch(r"[0-9]{1,9}", text):
         raise ExplanationError(
