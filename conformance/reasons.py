@@ -152,7 +152,10 @@ def lookahead_reason(layout: Layout, looked_up: LookedUp) -> Reason:
     else:
         why = f"EAGLE is on, but {living}"
     dropped = (
-        "the block just past the hit is matched and dropped; " if looked_up.shape.lookahead else ""
+        "what a draft layer keeps of the hit's last token depends on the token after it, which "
+        "only the hash of the next block vouches for; "
+        if looked_up.shape.lookahead
+        else ""
     )
     return Reason(
         f"lookahead = {blocks_in_words(looked_up.shape.lookahead)}: {dropped}{why}",

@@ -36,7 +36,7 @@ class ToldFinding(BaseModel):
     spec: str
     actual: str
     signature: _Pattern = _Pattern()
-    strip: list[str]
+    strip: list[str] = []
     evidence: dict[str, Any] = {}
 
 

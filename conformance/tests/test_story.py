@@ -160,8 +160,16 @@ def test_other_findings_are_told_by_their_own_sentences(facts: dict[str, Any]) -
 
 def test_a_finding_without_evidence_is_told_by_its_own_sentences() -> None:
     shown = printed("no lookahead")
+    wanted = told(shown).chapters[0]
     del shown["evidence"]
+    assert told(shown).chapters[0] == wanted
     assert len(told(shown).chapters) == 3
+
+
+def test_findings_of_replay_have_no_strip() -> None:
+    shown = printed("no lookahead")
+    del shown["evidence"], shown["strip"]
+    assert tell(choose(json.dumps(shown), "f.json", None)).strip == ()
 
 
 def test_a_finding_of_a_report_is_chosen_by_number() -> None:

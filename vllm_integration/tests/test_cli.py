@@ -27,7 +27,7 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["check"], ["prove"], ["policies"], ["configs"], ["selftest"]]
+    "command", [[], ["check"], ["prove"], ["policies"], ["configs"], ["selftest"], ["explain"]]
 )
 def test_help_documents_the_exit_codes(command: list[str]) -> None:
     result = hitproof(*command, "--help")
