@@ -1,16 +1,15 @@
 """Findings: what diverged, in the form that people, the ledger and other tools read."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from conformance.configurations import Configuration, LookedUp
+from conformance.configurations import Configuration
 from conformance.demonstration import Demonstration
 from conformance.layouts import Layout, judged_from_json
+from conformance.strips import Row, Strip, block_role, marks, numbers, roles, with_legend
 from conformance.subjects import Prompt
 from spec.claims import CLAIMS, Divergence
-from spec.groups import GroupKind
-from spec.hits import required_run
 from spec.mask import in_mask, next_boundary
 
 SEVERITY = tuple(Divergence)
@@ -147,6 +146,7 @@ class Finding:
         source: file:line of the code that it judges.
         configuration: the configuration as JSON, ready for a ledger entry.
         demonstration: the finding on a whole manager.
+        evidence: what it was made of, as JSON, so that `hitproof explain` can tell it again.
     """
 
     signature: Signature
@@ -158,6 +158,7 @@ class Finding:
     source: str
     configuration: dict[str, Any]
     demonstration: Demonstration = field(default_factory=Demonstration)
+    evidence: dict[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON, as `hitproof check --format json` prints it."""
@@ -172,6 +173,7 @@ class Finding:
             "strip": self.strip.splitlines(),
             "source": self.source,
             "configuration": self.configuration,
+            "evidence": self.evidence,
             **self.demonstration.as_json(),
         }
 
@@ -222,6 +224,7 @@ def finding(evidence: Evidence, source: str, demonstration: Demonstration | None
         source=source,
         configuration=judged.as_json(),
         demonstration=demonstration or Demonstration(),
+        evidence=evidence.as_json(),
     )
 
 
@@ -243,80 +246,24 @@ def _listed(blocks: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(blocks))) or "none"
 
 
-def block_role(of: Configuration | LookedUp, block: int, boundary: int) -> str:
-    """What ``block`` is to a hit that ends at ``boundary`` (in blocks): a letter for strips.
-
-    ``L`` lookahead, ``p`` prefix of full attention, ``t`` tail of a sliding window, ``c`` of the
-    boundary's chunk, ``s`` state of Mamba, ``.`` none.
-    """
-    if block not in required_run(of.shape, boundary):
-        return "."
-    if block >= boundary:
-        return "L"
-    return _ROLES[of.group.kind]
-
-
-_ROLES = {
-    GroupKind.FULL_ATTENTION: "p",
-    GroupKind.SLIDING_WINDOW: "t",
-    GroupKind.CHUNKED_LOCAL: "c",
-    GroupKind.MAMBA: "s",
-}
-
-_LEGEND = (
-    "# block held   . not   p prefix   t tail   c chunk   s state   L lookahead   "
-    "| hit ends   : boundary"
-)
-
-ROLES = {"L": "lookahead", "p": "prefix", "t": "tail", "c": "chunk", "s": "state"}
-"""What the letters of `block_role` stand for."""
-
-
-def _strip(
-    of: Configuration | LookedUp,
-    rows: Sequence[tuple[str, dict[int, str], int | None]],
-    last: int,
-) -> str:
-    """Rows of one cell a block; each row may mark where a hit ends."""
-    boundaries = range(0, last + 2, of.shape.segment)
-    width = max(2, len(str(last)))
-    lines = []
-    for label, cells, end in rows:
-        line = f"{label:<12}"
-        for block in range(last + 1):
-            mark = "|" if block == end else ":" if block in boundaries else " "
-            line += f"{mark}{cells.get(block, ''):>{width}} "
-        closing = "|" if last + 1 == end else ":" if last + 1 in boundaries else ""
-        lines.append((line + closing).rstrip())
-    return "\n".join(lines)
-
-
-def _numbers(last: int) -> dict[int, str]:
-    return {block: str(block) for block in range(last + 1)}
-
-
 def _lookup_strip(evidence: Evidence) -> str:
     judged = evidence.configuration
     strips = []
     for looked_up, cached in zip(judged.looked_up, evidence.cached, strict=True):
         size = looked_up.group.block_size
-        last = max(judged.bound(looked_up) - 1, 0)
+        blocks = range(max(judged.bound(looked_up), 1))
         spec_end = evidence.spec_hit // size
         actual_end = None if evidence.actual_hit is None else evidence.actual_hit // size
-        rows = [
-            ("block", _numbers(last), None),
-            ("cached", {b: "#" if b in cached else "." for b in range(last + 1)}, None),
-            ("spec hit", _roles(looked_up, spec_end, last), spec_end),
-            ("actual hit", _roles(looked_up, actual_end or 0, last), actual_end),
-        ]
+        rows = (
+            Row("block", numbers(blocks)),
+            Row("cached", marks(blocks, cached)),
+            Row("spec hit", roles(looked_up, blocks, spec_end), spec_end),
+            Row("actual hit", roles(looked_up, blocks, actual_end or 0), actual_end),
+        )
         if len(judged.looked_up) > 1:
             strips.append(f"group {', '.join(map(str, looked_up.group_ids))}")
-        strips.append(_strip(looked_up, rows, last))
-    return "\n".join([*strips, _LEGEND])
-
-
-def _roles(looked_up: LookedUp, end: int, last: int) -> dict[int, str]:
-    return {b: block_role(looked_up, b, end) for b in range(last + 1)} if end else {}
+        strips.append(Strip(rows, blocks, looked_up.shape.segment).draw())
+    return with_legend(*strips)
 
 
 def _hits_strip(evidence: Evidence, configuration: Configuration) -> str:
@@ -324,44 +271,37 @@ def _hits_strip(evidence: Evidence, configuration: Configuration) -> str:
     (looked_up,) = configuration.looked_up
     size = configuration.group.block_size
     ends = [evidence.spec_hit // size, (evidence.actual_hit or 0) // size]
-    last = max(*ends, 1)
-    rows = [
-        (label, _roles(looked_up, end, last), end)
+    blocks = range(max(*ends, 1) + 1)
+    hits = (
+        Row(label, roles(looked_up, blocks, end), end)
         for label, end in zip(("spec hit", "actual hit"), ends, strict=True)
-    ]
-    strip = _strip(configuration, [("block", _numbers(last), None), *rows], last)
-    return f"{strip}\n{_LEGEND}"
+    )
+    rows = (Row("block", numbers(blocks)), *hits)
+    return with_legend(Strip(rows, blocks, configuration.shape.segment).draw())
 
 
 def _mask_strip(evidence: Evidence, configuration: Configuration) -> str:
-    shape, last = configuration.shape, configuration.num_blocks - 1
+    shape, blocks = configuration.shape, range(configuration.num_blocks)
     needed = {
         block: block_role(configuration, block, next_boundary(shape, block))
         if in_mask(shape, block)
         else "."
-        for block in range(last + 1)
+        for block in blocks
     }
-    held = {block: "#" if block in evidence.cached[0] else "." for block in range(last + 1)}
-    strip = _strip(
-        configuration,
-        [
-            ("block", _numbers(last), None),
-            ("reachable", needed, None),
-            ("registered", held, None),
-        ],
-        last,
+    rows = (
+        Row("block", numbers(blocks)),
+        Row("reachable", needed),
+        Row("registered", marks(blocks, evidence.cached[0])),
     )
-    return f"{strip}\n{_LEGEND}"
+    return with_legend(Strip(rows, blocks, shape.segment).draw())
 
 
 def _promise_strip(evidence: Evidence, configuration: Configuration) -> str:
-    last = max(configuration.num_blocks - 1, 0)
+    blocks = range(max(configuration.num_blocks, 1))
     end = evidence.spec_hit // configuration.group.block_size
-    roles = {block: block_role(configuration, block, end) for block in range(last + 1)}
-    held = {block: "#" if block in evidence.cached[0] else "." for block in range(last + 1)}
-    strip = _strip(
-        configuration,
-        [("block", _numbers(last), None), ("hit needs", roles, end), ("registered", held, None)],
-        last,
+    rows = (
+        Row("block", numbers(blocks)),
+        Row("hit needs", {b: block_role(configuration, b, end) for b in blocks}, end),
+        Row("registered", marks(blocks, evidence.cached[0])),
     )
-    return f"{strip}\n{_LEGEND}"
+    return with_legend(Strip(rows, blocks, configuration.shape.segment).draw())

@@ -19,13 +19,14 @@ from conformance.expectations import (
     Served,
     TableLengths,
 )
-from conformance.findings import ROLES, Signature, block_role
+from conformance.findings import Signature
 from conformance.histories import EngineConfiguration, RequestInput
 from conformance.managers import Hit, Observation
 from conformance.mask_check import unreachable_place
 from conformance.naming import Name, Prefixes
 from conformance.pages import WrongPage
 from conformance.promises import NOTHING_SHARED, JudgedPolicies, Promises, Shared
+from conformance.strips import ROLES, block_role
 from spec.attention import attends
 from spec.claims import Divergence
 from spec.groups import Group, GroupKind, geometry, share_eagle

@@ -113,6 +113,11 @@ class Layout:
         """Whether some group matches and drops a lookahead block."""
         return any(lookup.shape.lookahead for lookup in self.looked_up)
 
+    @property
+    def lookahead_tokens(self) -> int:
+        """The longest lookahead block of its groups; 0 where none drops a block."""
+        return max(int(each.shape.lookahead) * each.group.block_size for each in self.looked_up)
+
     def bound(self, looked_up: LookedUp) -> int:
         """The bound in blocks of one set of groups."""
         return self.num_tokens // looked_up.group.block_size

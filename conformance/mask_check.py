@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from conformance.configurations import Configuration
-from conformance.findings import ROLES, Evidence, Signature, block_role
+from conformance.findings import Evidence, Signature
 from conformance.outcomes import Case, CheckResult, finished
+from conformance.strips import ROLES, block_role
 from conformance.subjects import CannotJudge, Subject
 from spec.claims import Divergence
 from spec.groups import GroupKind

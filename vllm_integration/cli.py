@@ -11,6 +11,7 @@ import typer
 from vllm_integration.commands.check import check
 from vllm_integration.commands.configs import configs
 from vllm_integration.commands.diff import diff
+from vllm_integration.commands.explain import explain
 from vllm_integration.commands.init_ledger import init_ledger
 from vllm_integration.commands.lockstep import lockstep
 from vllm_integration.commands.options import EXIT_CODES
@@ -34,14 +35,15 @@ app = typer.Typer(
 for command in (
     check,
     diff,
-    init_ledger,
-    lockstep,
+    survey,
     replay,
+    lockstep,
+    explain,
     prove,
     policies,
     configs,
     selftest,
-    survey,
+    init_ledger,
 ):
     app.command(epilog=EXIT_CODES)(command)
 

@@ -28,7 +28,20 @@ def test_version() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["check"], ["init-ledger"], ["prove"], ["policies"], ["configs"], ["selftest"]],
+    [
+        [],
+        ["check"],
+        ["diff"],
+        ["survey"],
+        ["replay"],
+        ["lockstep"],
+        ["explain"],
+        ["prove"],
+        ["policies"],
+        ["configs"],
+        ["selftest"],
+        ["init-ledger"],
+    ],
 )
 def test_help_documents_the_exit_codes(command: list[str]) -> None:
     result = hitproof(*command, "--help")

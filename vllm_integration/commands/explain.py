@@ -1,0 +1,287 @@
+"""``hitproof explain``."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conformance.configurations import MODELS
+from conformance.explanation import (
+    MOST_TOKENS,
+    Cache,
+    Explanation,
+    ExplanationError,
+    Question,
+    shortest_prompt,
+    usual_hit,
+)
+from conformance.layouts import Layout, hash_unit
+from conformance.story import choose, tell
+from spec.groups import ConfigurationError, Group, GroupKind, alignment, whole_blocks
+from spec.policies import POLICIES
+from spec.retention import LookaheadHorizon
+from vllm_integration.commands.options import Format, Output
+from vllm_integration.commands.running import fail, show
+from vllm_integration.explain_rendering import (
+    explanation_json,
+    explanation_svg,
+    print_explanation,
+    print_story,
+    story_json,
+)
+from vllm_integration.gate import Verdict
+
+_DENSE = "dense"
+_NEWEST = LookaheadHorizon(POLICIES["lookahead_horizon"].eras[-1].value)
+
+
+def explain(
+    finding: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FINDING]",
+            help="A finding or a report, as `check --format json` prints them, to be told step by "
+            "step; '-' reads it from stdin.",
+            show_default=False,
+        ),
+    ] = None,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            metavar="KIND,KEY=N...",
+            help="A KV cache group, repeatable: full_attention, sliding_window, chunked_local or "
+            "mamba; then block_size=N, window=N, chunk=N, 'eagle' where draft layers live in it, "
+            "'uncached' where it opts out of prefix caching.",
+            show_default=False,
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="The groups of a real model (`hitproof configs`).", show_default=False),
+    ] = None,
+    eagle: Annotated[bool, typer.Option("--eagle", help="Draft with EAGLE or MTP.")] = False,
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_TOKENS,
+            help="Tokens of the prompt. [default: just enough for the hit]",
+            show_default=False,
+        ),
+    ] = None,
+    hit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_TOKENS,
+            help="The hit to explain, in tokens. [default: the longest]",
+            show_default=False,
+        ),
+    ] = None,
+    cached: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cached",
+            metavar="GROUP=BLOCKS",
+            help="What is cached of a group, repeatable: 1=25-31,33; 1=none. Other groups hold "
+            "what the producer registers.",
+            show_default=False,
+        ),
+    ] = None,
+    retention: Annotated[
+        str, typer.Option(metavar="TOKENS|dense", help="The retention interval.")
+    ] = _DENSE,
+    horizon: Annotated[
+        LookaheadHorizon, typer.Option(help="How far past the hit a lookup may peek.")
+    ] = _NEWEST,
+    number: Annotated[
+        int | None,
+        typer.Option(min=1, help="Which finding of a report, from 1.", show_default=False),
+    ] = None,
+    svg: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the strips into FILE, too.", show_default=False),
+    ] = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Show which blocks a hit needs, which are registered, and why; or tell a finding.
+
+    The alignment is the least common multiple of the groups' block sizes. No vLLM is needed.
+    """
+    try:
+        if finding is not None:
+            asked = groups, preset, cached, tokens, hit, svg
+            if eagle or retention != _DENSE or horizon is not _NEWEST or any(asked):
+                raise ExplanationError(
+                    "a finding has a configuration of its own; give FINDING alone, or leave it out"
+                )
+            story = tell(choose(*_read(finding), number))
+            show(output, lambda: story_json(story), lambda console: print_story(story, console))
+            return
+        if number is not None:
+            raise ExplanationError("--number chooses a finding of a report; give FINDING, too")
+        layout = _layout(groups or [], preset, eagle)
+        explanation = _explanation(layout, tokens, hit, cached, _interval(retention), horizon)
+        if svg is not None:
+            _write(svg, explanation_svg(explanation))
+    except ConfigurationError as error:
+        fail(Verdict.USAGE, str(error), output)
+    show(
+        output,
+        lambda: explanation_json(explanation),
+        lambda console: print_explanation(explanation, console),
+    )
+
+
+def _explanation(
+    layout: Layout,
+    tokens: int | None,
+    hit: int | None,
+    cached: list[str] | None,
+    retention: int | None,
+    horizon: LookaheadHorizon,
+) -> Explanation:
+    aim = replace(layout, num_tokens=tokens or 1)
+    Explanation(Question(aim, horizon, retention)).check()
+    if tokens is None:
+        shown = hit or usual_hit(layout)
+        above = -(-shown // layout.alignment) * layout.alignment
+        aim = replace(layout, num_tokens=shortest_prompt(layout, horizon, above))
+    cache = None if cached is None else _cache(aim, cached)
+    explanation = Explanation(Question(aim, horizon, retention, hit, cache))
+    explanation.check()
+    return explanation
+
+
+def _layout(groups: list[str], preset: str | None, eagle: bool) -> Layout:
+    if bool(groups) == (preset is not None):
+        names = ", ".join(model.name for model in MODELS)
+        raise ExplanationError(
+            "say what to explain: --group, repeated for each group, or one --preset "
+            f"({names}), or FINDING"
+        )
+    if preset is not None:
+        return _preset(preset, eagle)
+    read = tuple(map(_group, groups))
+    alignment(read)
+    return Layout(read, 1, eagle or any(group.eagle for group in read), hash_unit(read))
+
+
+def _preset(name: str, eagle: bool) -> Layout:
+    for model in MODELS:
+        if model.name.lower() == name.lower():
+            groups = tuple(replace(each, eagle=each.eagle and eagle) for each in model.groups)
+            title = f"{model.name}{' + EAGLE' if eagle else ''}"
+            return Layout(groups, 1, eagle, model.hash_block_size, title)
+    names = ", ".join(model.name for model in MODELS)
+    raise ExplanationError(f"there is no preset {name!r}; choose one of {names}")
+
+
+_SIZES = ("block_size", "window", "chunk")
+_FLAGS = ("eagle", "uncached")
+
+
+def _group(text: str) -> Group:
+    kind, *settings = (part.strip() for part in text.split(","))
+    kinds = [str(each) for each in GroupKind]
+    wanted = kind.lower().replace("-", "_")
+    if wanted not in kinds:
+        raise ExplanationError(
+            f"--group {text!r} has no kind {kind!r}; begin with one of {', '.join(kinds)}"
+        )
+    sizes: dict[str, int] = {}
+    flags: set[str] = set()
+    for setting in settings:
+        key, given, value = (part.strip() for part in setting.partition("="))
+        key = key.lower().replace("-", "_")
+        if key in sizes or key in flags:
+            raise ExplanationError(f"--group {text!r} says {key} twice; say it once")
+        if key in _FLAGS and not given:
+            flags.add(key)
+        elif key in _SIZES and re.fullmatch(r"[0-9]{1,9}", value):
+            sizes[key] = int(value)
+        else:
+            raise ExplanationError(
+                f"--group {text!r} cannot have {setting!r}; after the kind come "
+                "block_size=N, window=N, chunk=N, eagle and uncached, with commas between"
+            )
+    if "block_size" not in sizes:
+        raise ExplanationError(f"--group {text!r} has no block size; add block_size=16, say")
+    return Group(
+        GroupKind(wanted),
+        sizes["block_size"],
+        sizes.get("window"),
+        "eagle" in flags,
+        sizes.get("chunk"),
+        "uncached" not in flags,
+    )
+
+
+def _interval(text: str) -> int | None:
+    if text.lower() == _DENSE:
+        return None
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise ExplanationError(
+            f"--retention is an interval in tokens, 0 for the latest boundary only, or 'dense', "
+            f"not {text!r}"
+        )
+    return int(text)
+
+
+def _cache(layout: Layout, cached: list[str]) -> Cache:
+    held: dict[int, frozenset[int]] = {}
+    for text in cached:
+        group, given, blocks = text.partition("=")
+        if not given or not re.fullmatch(r"[0-9]{1,9}", group.strip()):
+            raise ExplanationError(f"--cached {text!r} names no group; write 1=25-31,33 or 1=none")
+        group_id = int(group)
+        if group_id >= len(layout.groups):
+            raise ExplanationError(
+                f"--cached {text!r} names group {group_id}; there are 0 to {len(layout.groups) - 1}"
+            )
+        if group_id in held:
+            raise ExplanationError(f"--cached names group {group_id} twice; name it once")
+        full = whole_blocks(layout.num_tokens, layout.groups[group_id].block_size)
+        held[group_id] = _blocks(text, blocks, full)
+    return tuple(held.get(group_id) for group_id in range(len(layout.groups)))
+
+
+def _blocks(text: str, blocks: str, full: int) -> frozenset[int]:
+    found: set[int] = set()
+    if blocks.strip().lower() == "none":
+        return frozenset()
+    for part in blocks.split(","):
+        matched = re.fullmatch(r"\s*([0-9]{1,9})(?:\s*-\s*([0-9]{1,9}))?\s*", part)
+        if matched is None:
+            raise ExplanationError(f"--cached {text!r} is not clear; write 1=25-31,33 or 1=none")
+        first, last = int(matched[1]), int(matched[2] or matched[1])
+        if not first <= last < full:
+            raise ExplanationError(
+                f"--cached {text!r}: the prompt has {full} full blocks of that group, counted "
+                f"from 0, and a range begins with its lower end; {part.strip()} is none of them"
+            )
+        found.update(range(first, last + 1))
+    return frozenset(found)
+
+
+def _read(finding: str) -> tuple[bytes, str]:
+    if finding == "-":
+        return typer.get_binary_stream("stdin").read(), "standard input"
+    try:
+        return Path(finding).read_bytes(), finding
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ExplanationError(f"{finding} cannot be read ({reason}); name a file") from None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ExplanationError(
+            f"{path} cannot be written ({reason}); name a file in a directory that is there"
+        ) from None

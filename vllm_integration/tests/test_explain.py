@@ -1,0 +1,217 @@
+"""`hitproof explain`: what it prints, draws and refuses. No vLLM is needed."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from conformance.configurations import MODELS, single_group
+from conformance.findings import finding
+from conformance.strip_svg import NAMESPACE
+from conformance.tests.test_checks import BROKEN, evidence_of
+from spec.claims import CLAIMS
+from spec.groups import GroupKind
+from vllm_integration import cli
+
+PAIR = (
+    "--group",
+    "full_attention,block_size=64",
+    "--group",
+    "sliding_window,block_size=16,window=100",
+)
+
+
+def explain(*arguments: object, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(cli.app, ["explain", *map(str, arguments)], input=stdin)
+
+
+def explained(*arguments: object) -> dict[str, Any]:
+    result = explain(*arguments, "--format", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    subject, claim = BROKEN["no lookahead"]
+    configuration = single_group(GroupKind.SLIDING_WINDOW, 2, 2, 3, True, 6)
+    shown = finding(evidence_of(subject, configuration, claim), "f:1").as_json()
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({"findings": [shown, shown]}))
+    return path
+
+
+def test_which_blocks_a_hit_of_512_tokens_needs_and_why() -> None:
+    result = explain(*PAIR, "--eagle", "--hit", 512)
+    assert result.exit_code == 0
+    last = result.stdout.splitlines()[-1]
+    assert last == "a hit of 512 tokens needs group 0: blocks 0 to 8; group 1: blocks 25 to 32"
+    for why in ("ceil(99 / 16) = 7 blocks", "lcm(64, 16) = 64", "need = 7 + 1 = 8 blocks"):
+        assert why in " ".join(result.stdout.split())
+    assert {name for name in CLAIMS if f"[{name}]" in result.stdout} == {
+        "hit_has_every_block_attention_reads",
+        "eagle_needs_tail_plus_one",
+        "common_hit_is_valid_for_every_group",
+        "common_hit_is_the_longest",
+        "mask_keeps_every_reachable_block",
+    }
+    roles = [line for line in result.stdout.splitlines() if line.startswith("  hit needs")]
+    assert [(line.count("t") - 1, line.count("L")) for line in roles] == [(0, 1), (7, 1)]
+
+
+def test_a_strip_too_wide_says_what_it_leaves_out() -> None:
+    shown = explain("--preset", "mistral-7b-v0.1-LIKE").stdout
+    assert "not drawn: blocks 0 to" in shown
+    assert "; of them the hit needs blocks" in shown
+    strips = [line for line in shown.splitlines() if line.startswith("  block   ")]
+    assert strips
+    assert max(map(len, strips)) <= 100
+
+
+def test_json_has_the_same_facts() -> None:
+    found = explained(*PAIR, "--eagle", "--hit", 512, "--cached", "1=26-32")
+    assert found["groups"][1]["required"] == [[25, 32]]
+    assert found["groups"][1]["cached"] == [[26, 32]]
+    assert found["groups"][1]["tail"] == 7
+    assert found["served"] is False
+    assert found["longest_hit_of_what_is_cached"] == 0
+    assert {"hit": 512, "groups": [1], "block": 25} in found["missing_for_longer_hits"]
+    assert found["answer"] in explain(*PAIR, "--eagle", "--hit", 512).stdout
+
+
+@pytest.mark.parametrize("eagle", [(), ("--eagle",)])
+@pytest.mark.parametrize("model", [model.name for model in MODELS])
+def test_every_preset_is_explained(model: str, eagle: tuple[str, ...]) -> None:
+    if (model, eagle) == ("Llama-4-Scout-like", ("--eagle",)):
+        assert "no vLLM engine" in refused("--preset", model, *eagle)
+        return
+    found = explained("--preset", model.upper(), *eagle)
+    assert found["hit"] > 0
+    assert found["groups"]
+    assert found["layout"]["use_eagle"] is bool(eagle)
+
+
+def test_a_flagged_group_turns_eagle_on_and_spelling_is_free() -> None:
+    groups = "Full-Attention, block-size=16", "sliding_window,block_size=16,window=40,EAGLE"
+    found = explained(*(part for group in groups for part in ("--group", group)))
+    assert [each["lookahead"] for each in found["groups"]] == [0, 1]
+    uncached = explained("--group", groups[0], "--group", "mamba,block_size=24,uncached")
+    assert (uncached["alignment"], len(uncached["groups"])) == (16, 1)
+
+
+def test_a_longer_hit_is_told_what_it_lacks() -> None:
+    shown = explain("--preset", "gpt-oss-like", "--cached", "1=0-3", "--tokens", 200).stdout
+    assert "longest valid hit of what is cached: 64 tokens" in shown
+    assert "  not 80: block 4 of group 1 is not cached" in shown
+    assert "  and 3 longer ones" in shown
+    assert explained(*PAIR, "--cached", "0=none")["hit"] == 0
+
+
+def test_retention_and_horizon() -> None:
+    sparse = explained(*PAIR, "--tokens", 700, "--retention", 0)
+    dense = explained(*PAIR, "--tokens", 700, "--retention", "dense")
+    assert sparse["groups"][1]["registered"] == [[33, 39]]
+    assert dense["groups"][1]["registered"] == [[0, 42]]
+    reach = {
+        policy: explained(*PAIR, "--eagle", "--tokens", 576, "--horizon", policy)["hit"]
+        for policy in ("capped", "hashed")
+    }
+    assert reach == {"capped": 448, "hashed": 512}
+
+
+def test_short_prompts() -> None:
+    shown = explain(*PAIR, "--tokens", 17).stdout
+    assert "the prompt fills no block of the group" in shown
+    assert shown.splitlines()[-1] == "there is no hit"
+
+
+def test_the_svg_has_every_block(tmp_path: Path) -> None:
+    path = tmp_path / "strip.svg"
+    path.write_text("what was there before")
+    assert explain(*PAIR, "--eagle", "--hit", 512, "--svg", path).exit_code == 0
+    root = ElementTree.parse(path).getroot()
+    classes = [rect.get("class", "") for rect in root.iter(f"{{{NAMESPACE}}}rect")]
+    assert len([c for c in classes if c.startswith("cell")]) == 3 * (9 + 36)
+    assert (classes.count("cell t"), classes.count("cell L"), classes.count("cell p")) == (7, 2, 8)
+    title = root.findtext(f"{{{NAMESPACE}}}title")
+    assert title == explained(*PAIR, "--eagle", "--hit", 512)["answer"]
+
+
+def test_a_wide_svg_says_what_it_leaves_out(tmp_path: Path) -> None:
+    path = tmp_path / "strip.svg"
+    assert explain(*PAIR, "--tokens", 10_000, "--svg", path).exit_code == 0
+    assert "not drawn: blocks 0 to" in path.read_text()
+    assert explain(*PAIR, "--tokens", 3, "--svg", path).exit_code == 0
+    assert ElementTree.parse(path).getroot().findtext(f"{{{NAMESPACE}}}title") == "there is no hit"
+
+
+def test_a_finding_is_told(report: Path) -> None:
+    result = explain(report, "--number", 2)
+    assert result.exit_code == 0
+    assert "2. what longer hits would have needed" in result.stdout
+    assert "4 tokens: needs blocks 1 to 2; block 2 is not cached" in result.stdout
+    found = explained(report, "--number", 1)
+    assert found["steps"][0]["title"] == "what was given"
+    single = json.dumps(json.loads(report.read_text())["findings"][0])
+    assert explain("-", stdin=single).stdout == result.stdout
+
+
+def refused(*arguments: object) -> str:
+    result = explain(*arguments)
+    assert result.exit_code == 2, result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("hitproof: ")
+    return line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "say what to explain"),
+        ([*PAIR, "--preset", "gpt-oss-like"], "say what to explain"),
+        (["--preset", "gpt"], "choose one of Llama-3-like, Mistral"),
+        (["--group", "window,block_size=16"], "begin with one of full_attention"),
+        (["--group", "full_attention"], "add block_size=16"),
+        (["--group", "full_attention,block_size=0"], "at least one token"),
+        (["--group", "full_attention,block_size=-1"], "cannot have 'block_size=-1'"),
+        (["--group", "full_attention,block_size=16,block_size=8"], "say it once"),
+        (["--group", "full_attention,block_size=16,eagle=yes"], "cannot have 'eagle=yes'"),
+        (["--group", "full_attention,block_size=16,window=8"], "takes no window"),
+        (["--group", "sliding_window,block_size=16"], "needs a window"),
+        (["--group", "full_attention,block_size=16,uncached"], "at least one group"),
+        (["--group", "mamba,block_size=16,eagle"], "no vLLM engine"),
+        ([*PAIR, "--hit", 100], "ask for 64 or 128"),
+        ([*PAIR, "--hit", 512, "--tokens", 500], "at least 513 tokens"),
+        ([*PAIR, "--retention", "some"], "--retention is an interval"),
+        ([*PAIR, "--retention", 100], "multiple of the alignment"),
+        ([*PAIR, "--horizon", "candidate"], "'capped' or 'hashed'"),
+        ([*PAIR, "--cached", "1"], "names no group"),
+        ([*PAIR, "--cached", "2=0"], "there are 0 to 1"),
+        ([*PAIR, "--cached", "1=0", "--cached", "1=1"], "name it once"),
+        ([*PAIR, "--cached", "1=a"], "is not clear"),
+        ([*PAIR, "--cached", "1=3-1"], "begins with its lower end"),
+        ([*PAIR, "--cached", "1=99999"], "full blocks of that group"),
+        ([*PAIR, "--cached", "1=none", "--tokens", 100_000], "4096 blocks of a group, not of 6250"),
+        (["--group", "sliding_window,block_size=1,window=999999999"], "ask for --tokens"),
+        (["--group", "full_attention,block_size=999999999,eagle"], "ask for --tokens"),
+        ([*PAIR, "--number", 1], "give FINDING, too"),
+        (["no-such-file.json"], "cannot be read (No such file or directory)"),
+        (["."], "cannot be read (Is a directory)"),
+        (["a\0b"], "cannot be read"),
+        (["README.md", *PAIR], "give FINDING alone"),
+        (["README.md", "--retention", "0"], "give FINDING alone"),
+        ([*PAIR, "--svg", "."], "cannot be written (Is a directory)"),
+        ([*PAIR, "--svg", "no/such/dir/x.svg"], "cannot be written (No such file or directory)"),
+    ],
+)
+def test_bad_input_is_one_sentence_that_names_the_mend(arguments: list[str], sentence: str) -> None:
+    assert sentence in refused(*arguments)
+
+
+def test_bad_input_as_json() -> None:
+    result = explain("--preset", "gpt", "--format", "json")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["verdict"] == "usage"
