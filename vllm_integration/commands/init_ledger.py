@@ -41,7 +41,9 @@ def init_ledger(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The file to write; it must not exist yet.")
     ] = Path("hitproof-ledger.toml"),
-    quick: Annotated[bool, typer.Option("--quick", help="Cover less, in seconds.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Cover less; the ledger is then for check --quick only.")
+    ] = False,
     python: Python = PYTHON,
     ledger: Ledger = LEDGER,
     timeout: Timeout = 60.0,

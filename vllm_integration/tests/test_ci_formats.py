@@ -469,3 +469,24 @@ def test_the_reference_is_reported_without_problems() -> None:
     report = replace(conforming(), obligations=kept)
     assert not as_sarif(sarif.sarif(report)).results
     assert not list(suites(junit.junit(report))["mask_keeps_every_reachable_block"].iter("failure"))
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown", "github"])
+def test_a_comparison_is_printed_and_written(
+    form: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before, after = conforming(), diverging()
+    diff = Diff(before, after, brought=list(after.judgement.new))
+    monkeypatch.setattr("vllm_integration.commands.diff.resolve", lambda *_, **__: before.target)
+    monkeypatch.setattr("vllm_integration.commands.diff.compare", lambda *_, **__: diff)
+    table = tmp_path / "table.md"
+    command = ["diff", "a", "b", "--format", form, "--write", f"markdown={table}"]
+    result = CliRunner().invoke(cli.app, command)
+    assert result.exit_code == 1
+    read: Any = {"text": str, "markdown": str, **READERS}[form]
+    assert read(result.stdout)
+    assert "lookahead block is left out" in result.stdout
+    assert table.read_text().startswith("### Prefix cache")
+    assert (form == "markdown") is (result.stdout == table.read_text())
+    refused = CliRunner().invoke(cli.app, [*command, "--write", "sarif=x"])
+    assert refused.exit_code == 2
