@@ -97,7 +97,7 @@ def _made(entry: Callable[[dict[str, Any]], E], raw: Any, where: str) -> E:
         reason = raw["reason"]
     except KeyError as missing:
         raise LedgerError(f"{where} has no {missing}; add it") from missing
-    except (OSError, TypeError, ValueError, InvalidSpecifier) as error:
+    except (TypeError, ValueError, InvalidSpecifier) as error:
         raise LedgerError(f"{where} cannot be read: {error}") from error
     if not reason:
         raise LedgerError(f"{where} gives no reason; say what is wrong and why it is tolerated")

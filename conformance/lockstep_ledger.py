@@ -42,7 +42,10 @@ def load(path: Path) -> tuple[LockstepEntry, ...]:
 
 
 def _entry(directory: Path, raw: dict[str, Any]) -> LockstepEntry:
-    text = (directory / raw["history"]).read_text(encoding="utf-8")
+    try:
+        text = (directory / raw["history"]).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"its history cannot be read ({error.strerror})") from error
     read(text, raw["history"])
     return LockstepEntry(
         signature=read_signature(raw["signature"]),

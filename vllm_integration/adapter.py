@@ -279,7 +279,9 @@ class VllmSubject:
             if "retention" in self._predates:
                 return False
             self._lacks("retention")
-        return _MASKS[0] in vars(self._manager_class(kind))
+        manager = self._manager_class(kind)
+        self._find_mask(manager)
+        return _MASKS[0] in vars(manager)
 
     def pool(self, num_blocks: int) -> VllmPool:
         """A real ``BlockPool``."""

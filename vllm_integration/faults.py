@@ -11,7 +11,7 @@ from packaging.version import Version
 from conformance.findings import Signature
 from conformance.ledger import read_entries, read_signature
 
-FAULTS = Path(__file__).with_name("known") / "faults.toml"
+FAULTS = Path(__file__).with_name("faults.toml")
 
 _SIGNATURE = [field.name for field in fields(Signature)]
 

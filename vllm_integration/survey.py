@@ -15,7 +15,7 @@ from vllm_integration.gate import Report, Verdict
 from vllm_integration.rendering import verdict_name
 from vllm_integration.targets import Target
 
-SURVEY = Path(__file__).with_name("known") / "survey.json"
+SURVEY = Path(__file__).with_name("survey.json")
 
 
 @dataclass(frozen=True)
