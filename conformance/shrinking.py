@@ -1,5 +1,6 @@
 """The smallest configuration that still shows a divergence."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from conformance.configurations import Configuration, is_possible, single_group
 from conformance.findings import Evidence
 from conformance.layouts import Layout
 from conformance.subjects import Subject
+from spec.attention import tail_blocks
 from spec.groups import Group
 
 
@@ -41,6 +43,7 @@ def _shrunk_layouts(large: Layout) -> Iterator[Layout]:
     """Every layout that is one step smaller, the largest steps first."""
     groups = large.groups
     candidates = [
+        *_scaled_down(large),
         *(replace(large, groups=groups[:n] + groups[n + 1 :]) for n in range(len(groups))),
         *(replace(large, num_tokens=n) for n in range(1, large.num_tokens)),
         *(
@@ -53,6 +56,26 @@ def _shrunk_layouts(large: Layout) -> Iterator[Layout]:
         # One group alone has a coordinator of its own.
         if len(candidate.groups) > 1 and layouts.is_possible(candidate):
             yield replace(candidate, hash_block_size=layouts.hash_unit(candidate.groups), model="")
+
+
+def _scaled_down(large: Layout) -> Iterator[Layout]:
+    """The layout with every size divided by a common divisor of the block sizes, runs as long."""
+    common = math.gcd(*(group.block_size for group in large.groups))
+    for divisor in range(common, 1, -1):
+        if common % divisor == 0:
+            groups = tuple(_scaled(group, divisor) for group in large.groups)
+            yield replace(large, groups=groups, num_tokens=max(large.num_tokens // divisor, 1))
+
+
+def _scaled(group: Group, divisor: int) -> Group:
+    size = group.block_size // divisor
+    tail = None if group.window is None else tail_blocks(group.window, group.block_size)
+    return replace(
+        group,
+        block_size=size,
+        window=None if tail is None else max((tail - 1) * size + 2, 1),
+        chunk=None if group.chunk is None else group.chunk // divisor,
+    )
 
 
 def _smaller_groups(group: Group) -> Iterator[Group]:
