@@ -11,8 +11,8 @@ from conformance.reference_pool import ReferencePool
 from conformance.subjects import Lookup, LookupAnswer, Prompt
 from reference.fine import find_longest_fine_hit
 from reference.hashing import block_hashes_of_size
-from reference.lookup import find_longest_cache_hit
-from reference.scan import Scan, SkippingScan
+from reference.lookup import Lookup as GroupLookup
+from reference.scan import Scan
 from reference.spec_groups import find_hit, spec_groups
 from spec.mask import in_mask
 from spec.policies import EagleGroups
@@ -24,18 +24,21 @@ class ReferenceLookup:
     """The reference's lookup for one configuration."""
 
     def __init__(self, configuration: Configuration, scan: Scan | None = None) -> None:
-        self._scan = SkippingScan() if scan is None else scan
+        self._lookup = GroupLookup(configuration.shape, scan)
         self.keys = [[b"block %d" % block for block in range(configuration.num_blocks)]]
-        self._shape = configuration.shape
         self._block_size = configuration.group.block_size
         self._group_ids = tuple(range(configuration.members))
-        self.inputs: tuple[object, ...] = (self.keys, self._shape, self._scan)
+
+    @property
+    def inputs(self) -> Sequence[object]:
+        """See `conformance.subjects.Lookup`."""
+        return self.keys, self._lookup, *self._lookup.steps.values()
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subjects.Lookup`."""
         (keys,) = self.keys
         limit = min(max_length // self._block_size, len(keys))
-        tables = find_longest_cache_hit(keys, limit, self._group_ids, pool, self._shape, self._scan)
+        tables = self._lookup(keys, limit, self._group_ids, pool)
         return LookupAnswer(len(tables[0]) * self._block_size, tables)
 
 
@@ -45,21 +48,27 @@ class ReferenceCommonLookup:
     def __init__(self, layout: Layout, policy: LookaheadHorizon) -> None:
         unit = layout.hash_block_size
         self._hashes = [b"unit %d" % number for number in range(layout.num_tokens // unit)]
-        self._spec_groups = spec_groups(layout.shared, layout.alignment)
+        self._spec_groups = spec_groups(layout.shared, layout.alignment, unit)
         self._layout = layout
         self._policy = policy
         self.keys = [
             list(block_hashes_of_size(self._hashes, unit, looked_up.group.block_size))
             for looked_up in layout.looked_up
         ]
-        self.inputs: tuple[object, ...] = (self._hashes, self._spec_groups, *self._spec_groups)
+
+    @property
+    def inputs(self) -> Sequence[object]:
+        """See `conformance.subjects.Lookup`."""
+        lookups = [group.lookup for group in self._spec_groups]
+        steps = [step for lookup in lookups for step in lookup.steps.values()]
+        return self._hashes, self._spec_groups, *self._spec_groups, *lookups, *steps
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subjects.Lookup`."""
         layout, unit = self._layout, self._layout.hash_block_size
         cap, horizon = layout.reach(max_length, self._policy)
         hashes = self._hashes[: (max_length + 1) // unit]
-        hit = find_hit(self._spec_groups, len(layout.groups), hashes, unit, cap, horizon, pool)
+        hit = find_hit(self._spec_groups, len(layout.groups), hashes, cap, horizon, pool)
         return LookupAnswer(hit.length, hit.blocks)
 
 

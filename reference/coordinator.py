@@ -53,11 +53,12 @@ class KVCacheCoordinator:
         self.enable_caching = enable_caching
         self.block_pool = BlockPool(kv_cache_config.num_blocks, enable_events)
         shared = share_eagle(attention, use_eagle)
-        self._spec_groups = spec_groups(shared, self.alignment)
+        self._spec_groups = spec_groups(shared, self.alignment, hash_block_size)
         if len(groups) == 1:  # neither lookups nor what is kept for them peek past the cap
             policies = replace(policies, horizon=LookaheadHorizon.CAPPED)
         self._registration = Registration(shared, self.alignment, retention_interval, policies)
-        self._horizon = policies.horizon
+        # Past the cap, which every horizon is a fixed number of tokens away from.
+        self._peeks = horizon(policies.horizon, 1)
         unshared = iter(shared)
         self.single_type_managers = tuple(
             self._manager(
@@ -79,9 +80,8 @@ class KVCacheCoordinator:
             self._spec_groups,
             len(self.single_type_managers),
             block_hashes,
-            self.hash_block_size,
             max_cache_hit_length,
-            horizon(self._horizon, max_cache_hit_length + 1),
+            max_cache_hit_length + self._peeks,
             self.block_pool,
         )
 

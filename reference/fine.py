@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from reference.lookup import Pool, find_longest_cache_hit
+from reference.lookup import Lookup, Pool
 from reference.scan import Scan
 from spec.fine import at_hash_units, block_of
 from spec.groups import Group, GroupKind, geometry
 
 
 class _Units:
-    """A pool as `find_longest_cache_hit` sees it when the blocks are hash units.
+    """A pool as `Lookup` sees it when the blocks are hash units.
 
     A unit of full attention is held by a block that was entered at or past it.
     """
@@ -56,7 +56,7 @@ def find_longest_fine_hit(
     asked_at = 1 if group.kind is GroupKind.MAMBA else units
     shape = geometry(at_hash_units(group, hash_block_size), hash_block_size)
     pool = _Units(block_pool, block_hashes, max_units, asked_at)
-    tables = find_longest_cache_hit(block_hashes, max_units, kv_cache_group_ids, pool, shape, scan)
+    tables = Lookup(shape, scan)(block_hashes, max_units, kv_cache_group_ids, pool)
     hit = len(tables[0])
     # Of each block the last unit in the hit decides: Mamba asks about no other.
     ends = [min(end, hit) for end in range(units, hit + units, units)]

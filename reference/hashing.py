@@ -135,6 +135,15 @@ def block_hashes_of_size(
 ) -> Sequence[bytes]:
     """The hashes of blocks of ``block_size`` tokens, from those of ``hash_block_size`` tokens.
 
+    Raises `ConfigurationError` as `hash_units` does.
+    """
+    units = hash_units(hash_block_size, block_size)
+    return hashes if units == 1 else CoarseBlockHashes(hashes, units)
+
+
+def hash_units(hash_block_size: int, block_size: int) -> int:
+    """How many hashes of ``hash_block_size`` tokens a block of ``block_size`` tokens has.
+
     Raises `ConfigurationError` when the one is no multiple of the other.
     """
     if block_size % hash_block_size:
@@ -142,8 +151,7 @@ def block_hashes_of_size(
             f"the block size ({block_size} tokens) must be a multiple of the hash block size "
             f"({hash_block_size} tokens)"
         )
-    units = block_size // hash_block_size
-    return hashes if units == 1 else CoarseBlockHashes(hashes, units)
+    return block_size // hash_block_size
 
 
 def _string(text: str) -> tuple[bytes, bytes]:

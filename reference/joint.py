@@ -20,6 +20,7 @@ def find_longest_common_hit(lookups: Sequence[Callable[[int], int]], cap: int) -
         # Its own hit, asked for again, a lookup finds again.
         agreed = agreed + 1 if found == candidate else 1
         candidate = found
-        if agreed == len(lookups):
+        # No hit at all is valid for every group.
+        if agreed == len(lookups) or not found:
             break
     return candidate

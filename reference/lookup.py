@@ -4,17 +4,11 @@ Each block is asked about at most once, and the lookup stops as soon as the answ
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Protocol
 
 from reference.scan import Scan, SkippingScan, State, first_state, hit_found, is_done
 from spec.groups import BlockGeometry
 from spec.hits import run_end, run_start
-
-_SCAN = SkippingScan()
-# Steps of a scan on ints are pure, and the same lengths are looked up again and again.
-_first_state = lru_cache(maxsize=1 << 16)(first_state)
-_after_miss = lru_cache(maxsize=1 << 16)(_SCAN.after_miss)
 
 
 class Pool(Protocol):
@@ -28,52 +22,110 @@ class Pool(Protocol):
         """The cached block of each group under ``block_hash``, or None if any lacks it."""
 
 
-def find_longest_cache_hit(
-    block_hashes: Sequence[bytes],
-    max_blocks: int,
-    kv_cache_group_ids: Sequence[int],
-    block_pool: Pool,
-    group: BlockGeometry,
-    scan: Scan | None = None,
-) -> list[list[Any]]:
-    """The block tables, one a group id, of the longest valid hit within ``max_blocks`` blocks.
+class _Step:
+    """A state of a scan, and what follows from it.
 
-    The hit length is the tables' length times the block size. Blocks outside the required run
-    are null. ``scan`` decides which blocks are asked about, not what is returned; a
-    `reference.scan.SkippingScan` by default. vLLM: ``find_longest_cache_hit`` of the manager of
-    the group's kind.
+    Attributes:
+        state: where the scan stands.
+        asks: the blocks to ask about, in order, until one is missing; none when done.
+        hit: the hit in blocks when nothing is missing.
+        start: the first block of that hit's run.
+        kept: of the blocks that the step before found, in order, those in that run.
+        after: the steps that follow when a block is missing, by how many were found before it.
     """
-    after_miss = _after_miss if scan is None else scan.after_miss
-    scan = scan or _SCAN
-    state = _first_state(group, max_blocks)
-    held: list[Sequence[Any]] = []  # the end of the candidate's run, as far as it is known
-    while not is_done(state):
-        first, step = scan.asks(state), scan.step
-        found: list[Sequence[Any]] = []
-        for block in range(first, first + step * (state.right - state.left), step):
-            blocks = block_pool.get_cached_block(block_hashes[block], kv_cache_group_ids)
-            if blocks is None:
+
+    __slots__ = ("after", "asks", "hit", "kept", "start", "state")
+
+    def __init__(self, group: BlockGeometry, scan: Scan, state: State, kept: slice) -> None:
+        self.state = state
+        self.kept = kept
+        self.asks = range(0)
+        if not is_done(state):
+            first = scan.asks(state)
+            self.asks = range(first, first + scan.step * (state.right - state.left), scan.step)
+        self.hit = hit_found(state)
+        self.start = max(run_start(group, self.hit), 0) if self.hit else 0
+        self.after: dict[int, _Step] = {}
+
+
+class Lookup:
+    """The lookups of one group.
+
+    ``scan`` decides which blocks are asked about, not what is returned; a
+    `reference.scan.SkippingScan` by default. Its steps are pure, and lookups take the same ones
+    again and again: they are made once and kept in ``steps``, up to `MOST_STEPS` of them.
+    """
+
+    MOST_STEPS: int = 1 << 16
+
+    def __init__(self, group: BlockGeometry, scan: Scan | None = None) -> None:
+        self._group = group
+        self._scan = SkippingScan() if scan is None else scan
+        self._first: dict[int, _Step] = {}
+        self.steps: dict[tuple[State, int, int], _Step] = {}
+
+    def __call__(
+        self,
+        block_hashes: Sequence[bytes],
+        max_blocks: int,
+        kv_cache_group_ids: Sequence[int],
+        block_pool: Pool,
+    ) -> list[list[Any]]:
+        """The block tables, one a group id, of the longest hit within ``max_blocks`` blocks.
+
+        The hit length is the tables' length times the block size. Blocks outside the required
+        run are null. vLLM: ``find_longest_cache_hit`` of the manager of the group's kind.
+        """
+        step = self._first.get(max_blocks)
+        if step is None:
+            step = self._first_step(max_blocks)
+        get_cached_block, order = block_pool.get_cached_block, self._scan.step
+        held: list[Sequence[Any]] = []  # the end of the candidate's run, as far as it is known
+        while step.asks:
+            found: list[Sequence[Any]] = []
+            for block in step.asks:
+                blocks = get_cached_block(block_hashes[block], kv_cache_group_ids)
+                if blocks is None:
+                    break
+                found.append(blocks)
+            else:
+                held = found[::order] + held
                 break
-            found.append(blocks)
-        else:
-            held = found[::step] + held
-            break
+            step = step.after.get(len(found)) or self._step_after(step, len(found))
+            held = found[::order][step.kept] if found else found
+        hit, start = step.hit, step.start
+        if not hit:
+            return [[] for _ in kv_cache_group_ids]
+        tables = []
+        for member in range(len(kv_cache_group_ids)):
+            table = [block_pool.null_block] * hit
+            table[start:] = [blocks[member] for blocks in held[: hit - start]]
+            tables.append(table)
+        return tables
+
+    def _first_step(self, max_blocks: int) -> _Step:
+        if len(self.steps) >= self.MOST_STEPS:
+            self._first, self.steps = {}, {}
+        step = self._step_at(first_state(self._group, max_blocks), 0)
+        self._first[max_blocks] = step
+        return step
+
+    def _step_after(self, step: _Step, found: int) -> _Step:
+        """The step after ``step``, one of whose blocks is missing, after so many found ones."""
+        state, order = step.state, self._scan.step
+        first = step.asks[0]
+        found_from = min(first, first + order * (found - 1))
         if found:
-            state = scan.after_hit(state, len(found))
-        state = after_miss(group, state)
-        held = _end_of_run(group, state, found[::step], min(first, block - step)) if found else []
-    hit = hit_found(state)
-    if hit == 0:
-        return [[] for _ in kv_cache_group_ids]
-    start = max(run_start(group, hit), 0)
-    nulls = [block_pool.null_block] * start
-    members = range(len(kv_cache_group_ids))
-    return [nulls + [blocks[member] for blocks in held[: hit - start]] for member in members]
+            state = self._scan.after_hit(state, found)
+        after = self._step_at(self._scan.after_miss(self._group, state), found_from)
+        step.after[found] = after
+        return after
 
-
-def _end_of_run(
-    group: BlockGeometry, state: State, found: list[Sequence[Any]], first: int
-) -> list[Sequence[Any]]:
-    """Of the cached blocks from ``first`` on, those of the candidate's run."""
-    start, end = max(state.left, state.right), run_end(group, state.boundary)
-    return found[max(start - first, 0) : max(end - first, 0)]
+    def _step_at(self, state: State, found_from: int) -> _Step:
+        known, end = max(state.left, state.right), run_end(self._group, state.boundary)
+        kept = max(known - found_from, 0), max(end - found_from, 0)
+        step = self.steps.get((state, *kept))
+        if step is None:
+            step = _Step(self._group, self._scan, state, slice(*kept))
+            self.steps[state, *kept] = step
+        return step

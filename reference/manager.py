@@ -15,7 +15,7 @@ from reference.request import Request
 from spec.groups import ConfigurationError, Group, GroupKind
 
 
-@dataclass(frozen=True)
+@dataclass
 class KVCacheBlocks:
     """Blocks of each group: a hit, or what an allocation added. vLLM: ``KVCacheBlocks``."""
 
@@ -129,16 +129,15 @@ class KVCacheManager:
         The last token is always recomputed, for its logits. Nothing is looked up for requests
         that need every token's logits (prompt logprobs).
         """
-        request.shared_prefix_boundary = 0
         if not self.enable_caching or request.skip_reading_prefix_cache:
+            request.shared_prefix_boundary = 0
             return self.empty_kv_cache_blocks, 0
         self._check_hashes(request)
-        hit = self.coordinator.find_longest_cache_hit(request.block_hashes, request.num_tokens - 1)
+        num_tokens = request.num_tokens
+        hit = self.coordinator.find_longest_cache_hit(request.block_hashes, num_tokens - 1)
         request.shared_prefix_boundary = hit.junction
         if self.prefix_cache_stats is not None:
-            self.prefix_cache_stats.record(
-                request.num_tokens, hit.length, request.num_preemptions > 0
-            )
+            self.prefix_cache_stats.record(num_tokens, hit.length, request.num_preemptions > 0)
         if hit.length == 0:
             return self.empty_kv_cache_blocks, 0
         return KVCacheBlocks(hit.blocks), hit.length

@@ -128,15 +128,16 @@ class BlockPool:
         of the queue, before everything that is free already.
         """
         freed: list[KVCacheBlock] = []
+        scratch: list[KVCacheBlock] = []
         for block in ordered_blocks:
             if not block.is_null:
                 block.ref_cnt = left = block.ref_cnt - 1
                 if not left:
-                    freed.append(block)
-        if scratch_first:
-            scratch = [block for block in freed if block.block_hash is None]
-            self.free_block_queue.prepend_n(scratch)
-            freed = [block for block in freed if block.block_hash is not None]
+                    if scratch_first and block.block_hash is None:
+                        scratch.append(block)
+                    else:
+                        freed.append(block)
+        self.free_block_queue.prepend_n(scratch)
         self.free_block_queue.append_n(freed)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:

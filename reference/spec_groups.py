@@ -4,20 +4,48 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from reference.free_queue import KVCacheBlock
-from reference.hashing import block_hashes_of_size
+from reference.hashing import CoarseBlockHashes, hash_units
 from reference.joint import find_longest_common_hit
-from reference.lookup import find_longest_cache_hit
+from reference.lookup import Lookup
 from reference.pool import BlockPool
-from spec.groups import BlockGeometry, Group, GroupKind, geometry
-from spec.terms import INTEGERS
+from spec.groups import Group, GroupKind, geometry
 
 
-class SpecGroup(NamedTuple):
-    """Groups that differ in nothing; they hit and miss together. vLLM: ``SpecGroup``."""
+class SpecGroup:
+    """Groups that differ in nothing; they hit and miss together. vLLM: ``SpecGroup``.
 
-    group: Group
-    group_ids: list[int]
-    geometry: BlockGeometry
+    Attributes:
+        group: each of them.
+        group_ids: their places among all groups.
+        block_size: tokens in a block.
+        hash_units: hashes of a request in one block.
+        geometry: the group in blocks.
+        lookup: finds the blocks of their hits.
+    """
+
+    def __init__(self, group: Group, alignment: int, hash_block_size: int) -> None:
+        self.group = group
+        self.block_size = group.block_size
+        self.group_ids: list[int] = []
+        self.hash_units = hash_units(hash_block_size, group.block_size)
+        self.geometry = geometry(group, alignment)
+        self._lookahead = self.geometry.lookahead
+        self.lookup = Lookup(self.geometry)
+
+    def tables(
+        self, block_hashes: Sequence[bytes], candidate: int, horizon: int, block_pool: BlockPool
+    ) -> list[list[KVCacheBlock]]:
+        """The block tables of the longest hit of at most ``candidate`` tokens.
+
+        ``horizon`` is the lookahead horizon in tokens.
+        """
+        size = self.block_size
+        if self.hash_units > 1:
+            block_hashes = CoarseBlockHashes(block_hashes, self.hash_units)
+        limit = candidate // size + self._lookahead
+        if limit * size > horizon:
+            limit = horizon // size
+        return self.lookup(block_hashes, limit, self.group_ids, block_pool)
 
 
 class Hit(NamedTuple):
@@ -30,22 +58,24 @@ class Hit(NamedTuple):
             else 0. That far another request shared the prefix.
     """
 
-    blocks: tuple[list[KVCacheBlock], ...]
+    blocks: tuple[Sequence[KVCacheBlock], ...]
     length: int
     junction: int
 
 
-def spec_groups(groups: Sequence[Group], alignment: int) -> list[SpecGroup]:
+def spec_groups(groups: Sequence[Group], alignment: int, hash_block_size: int) -> list[SpecGroup]:
     """The groups that do prefix caching, equal ones together, full attention first.
 
     Full attention answers every shorter candidate from one lookup, so it goes first; the order
-    does not change what is found. ``groups`` are as `share_eagle` gives them.
+    does not change what is found. ``groups`` are as `share_eagle` gives them. Raises
+    `ConfigurationError` when a block size is no multiple of the hash block size.
     """
     found: dict[Group, SpecGroup] = {}
     for group_id, group in enumerate(groups):
         if group.prefix_cacheable:
-            new = SpecGroup(group, [], geometry(group, alignment))
-            found.setdefault(group, new).group_ids.append(group_id)
+            if group not in found:
+                found[group] = SpecGroup(group, alignment, hash_block_size)
+            found[group].group_ids.append(group_id)
     return sorted(
         found.values(), key=lambda shared: shared.group.kind is not GroupKind.FULL_ATTENTION
     )
@@ -55,7 +85,6 @@ def find_hit(
     shared: Sequence[SpecGroup],
     num_groups: int,
     block_hashes: Sequence[bytes],
-    hash_block_size: int,
     max_cache_hit_length: int,
     horizon: int,
     block_pool: BlockPool,
@@ -65,17 +94,23 @@ def find_hit(
     ``horizon`` is the lookahead horizon; all lengths in tokens. vLLM:
     ``HybridKVCacheCoordinator.find_longest_cache_hit``.
     """
-    lookups = [
-        _Lookup(group, block_hashes, hash_block_size, horizon, block_pool) for group in shared
-    ]
-    length = find_longest_common_hit(lookups, max_cache_hit_length)
-    longest = length
-    blocks: list[list[KVCacheBlock]] = [[] for _ in range(num_groups)]
-    for lookup in lookups:
-        if lookup.longest > longest:
-            longest = lookup.longest
-        for group_id, table in zip(lookup.shared.group_ids, lookup.tables, strict=True):
-            blocks[group_id] = table
+    if len(shared) == 1:
+        alone = shared[0]
+        tables = alone.tables(block_hashes, max_cache_hit_length, horizon, block_pool)
+        length = longest = len(tables[0]) * alone.block_size
+        if len(tables) == num_groups:
+            return Hit(tuple(tables), length, 0)
+        found = [tables]
+    else:
+        lookups = [_Lookup(group, block_hashes, horizon, block_pool) for group in shared]
+        length = find_longest_common_hit(lookups, max_cache_hit_length)
+        longest = max([lookup.longest for lookup in lookups])
+        found = [lookup.tables for lookup in lookups]
+    blocks: list[Sequence[KVCacheBlock]] = [()] * num_groups
+    if length:
+        for group, tables in zip(shared, found, strict=True):
+            for group_id, table in zip(group.group_ids, tables, strict=True):
+                blocks[group_id] = table
     return Hit(tuple(blocks), length, longest if longest > length else 0)
 
 
@@ -84,29 +119,26 @@ class _Lookup:
 
     def __init__(
         self,
-        shared: SpecGroup,
+        group: SpecGroup,
         block_hashes: Sequence[bytes],
-        hash_block_size: int,
         horizon: int,
         block_pool: BlockPool,
     ) -> None:
-        self._hashes = block_hashes_of_size(block_hashes, hash_block_size, shared.group.block_size)
+        self._group = group
+        self._hashes = block_hashes
         self._horizon = horizon
         self._pool = block_pool
-        self.shared = shared
         self.tables: list[list[KVCacheBlock]] = []
         self.longest = 0
 
     def __call__(self, candidate: int) -> int:
-        group, group_ids, shape = self.shared
-        size = group.block_size
-        blocks = candidate // size
-        if self.tables and shape.kind is GroupKind.FULL_ATTENTION:
+        size = self._group.group.block_size
+        if self.tables and self._group.group.kind is GroupKind.FULL_ATTENTION:
             # What is a hit in full attention is one up to every earlier boundary, too.
+            blocks = candidate // size
             self.tables = [table[:blocks] for table in self.tables]
         else:
-            limit = INTEGERS.minimum(blocks + shape.lookahead, self._horizon // size)
-            self.tables = find_longest_cache_hit(self._hashes, limit, group_ids, self._pool, shape)
+            self.tables = self._group.tables(self._hashes, candidate, self._horizon, self._pool)
         length = len(self.tables[0]) * size
         if length > self.longest:
             self.longest = length

@@ -8,6 +8,7 @@ from conformance.configurations import Configuration
 from conformance.layouts import Layout
 from conformance.reference_subject import ReferenceLookup, ReferenceSubject
 from conformance.subjects import Lookup, LookupAnswer
+from reference.lookup import Lookup as GroupLookup
 from spec.groups import BlockGeometry
 from spec.mask import in_mask
 
@@ -24,10 +25,13 @@ class BrokenLookup(ReferenceLookup):
 
     def __init__(self, configuration: Configuration, shape: Shape, answer: Answer | None) -> None:
         super().__init__(configuration)
-        self._shape = shape(configuration.shape)
+        self._lookup = GroupLookup(shape(configuration.shape))
         self._configuration = configuration
         self._distort = answer
-        self.inputs = (*self.inputs, self._shape, self._configuration)
+
+    @property
+    def inputs(self) -> Sequence[object]:
+        return (*super().inputs, self._configuration)
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         answer = super().__call__(pool, max_length)

@@ -22,7 +22,7 @@ from conformance.lookup_check import check_common_hit, space_of
 from conformance.reference_subject import ReferenceCommonLookup, ReferenceSubject
 from conformance.shrinking import shrink
 from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Predates
-from reference.lookup import find_longest_cache_hit
+from reference.lookup import Lookup as GroupLookup
 from spec.claims import CLAIMS, Divergence, Status
 from spec.groups import Group, GroupKind
 from spec.hits import longest_valid_hit
@@ -48,7 +48,10 @@ class Coordinator(ReferenceCommonLookup):
     def __init__(self, layout: Layout, policy: LookaheadHorizon, iterate: Iterate) -> None:
         super().__init__(layout, policy)
         self._iterate = iterate
-        self.inputs = (*self.inputs, iterate)
+
+    @property
+    def inputs(self) -> Sequence[object]:
+        return (*super().inputs, self._iterate)
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         layout = self._layout
@@ -58,9 +61,8 @@ class Coordinator(ReferenceCommonLookup):
         def ask(looked_up: LookedUp, limit: int, lookahead: int) -> int:
             number, size = layout.looked_up.index(looked_up), looked_up.group.block_size
             shape = replace(looked_up.shape, lookahead=lookahead)
-            found = find_longest_cache_hit(
-                self.keys[number], limit // size, looked_up.group_ids, pool, shape
-            )
+            lookup = GroupLookup(shape)
+            found = lookup(self.keys[number], limit // size, looked_up.group_ids, pool)
             tables.update(zip(looked_up.group_ids, found, strict=True))
             return len(found[0]) * size
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -118,7 +118,10 @@ class OddLookup(ReferenceLookup):
     def __init__(self, configuration: Configuration, how: Any) -> None:
         super().__init__(configuration)
         self._how = how
-        self.inputs = (*self.inputs, how)
+
+    @property
+    def inputs(self) -> Sequence[object]:
+        return (*super().inputs, self._how)
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         del max_length

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from reference.joint import find_longest_common_hit
-from reference.lookup import find_longest_cache_hit
+from reference.lookup import Lookup
 from spec.groups import Group, GroupKind, alignment, geometry, share_eagle
 from spec.hits import longest_valid_hit
 
@@ -39,7 +39,7 @@ def group_lookup(group: Group, align: int, horizon: int, pool: OneGroupPool, can
     shape, size = geometry(group, align), group.block_size
     limit = min(candidate // size + shape.lookahead, horizon // size)
     keys = [b"%d" % block for block in range(limit)]
-    (table,) = find_longest_cache_hit(keys, limit, [0], pool, shape)
+    (table,) = Lookup(shape)(keys, limit, [0], pool)
     return len(table) * size
 
 

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from reference import groups, request, spec_groups
+from reference import groups, request
 from reference.free_queue import KVCacheBlock
 from reference.pool import BlockPool
 from reference.registration import Registration
+from reference.spec_groups import SpecGroup
 from reference.tests.life import Life
 
 QUICK = settings(
@@ -48,7 +49,10 @@ def forget_to_evict(_: Any) -> Any:
 
 
 def short_hit(function: Any) -> Any:
-    return lambda hashes, limit, *rest: function(hashes, max(limit - 1, 0), *rest)
+    def tables(group: SpecGroup, hashes: Any, candidate: int, *rest: Any) -> Any:
+        return function(group, hashes, max(candidate - group.block_size, 0), *rest)
+
+    return tables
 
 
 def register_early(_: Any) -> Any:
@@ -69,7 +73,7 @@ MUTANTS = [
     (BlockPool, "free_blocks", leak),
     (BlockPool, "touch", touch_less),
     (BlockPool, "_evict", forget_to_evict),
-    (spec_groups, "find_longest_cache_hit", short_hit),
+    (SpecGroup, "tables", short_hit),
     (Registration, "num_tokens", register_early),
     (Registration, "mask", register_less),
 ]

@@ -6,7 +6,7 @@ from itertools import chain, combinations, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.lookup import find_longest_cache_hit
+from reference.lookup import Lookup
 from spec.groups import Group, GroupKind, geometry
 from spec.hits import longest_valid_hit, required_run
 
@@ -39,7 +39,7 @@ def agrees(group: Group, segment: int, limit: int, cached: frozenset[int]) -> No
     pool = CountingPool(cached)
     shape = geometry(group, segment * group.block_size)
     keys = [b"%d" % block for block in range(limit + 2)]
-    tables = find_longest_cache_hit(keys, limit, MEMBERS, pool, shape)
+    tables = Lookup(shape)(keys, limit, MEMBERS, pool)
     tokens = limit * group.block_size
     longest = longest_valid_hit(
         [group], segment * group.block_size, tokens, tokens, lambda _, block: block in cached
@@ -92,19 +92,33 @@ def test_lookup_returns_the_longest_valid_hit(
 def test_full_attention_stops_at_the_first_miss() -> None:
     pool = CountingPool(frozenset({0, 1, 3, 4}))
     shape = geometry(Group(GroupKind.FULL_ATTENTION, 1), 1)
-    find_longest_cache_hit([b"%d" % block for block in range(5)], 5, MEMBERS, pool, shape)
+    Lookup(shape)([b"%d" % block for block in range(5)], 5, MEMBERS, pool)
     assert pool.asked == [0, 1, 2]
 
 
 def test_sliding_window_asks_about_its_tail_alone_when_all_is_cached() -> None:
     pool = CountingPool(frozenset(range(9)))
     shape = geometry(Group(GroupKind.SLIDING_WINDOW, 1, 3), 1)
-    find_longest_cache_hit([b"%d" % block for block in range(9)], 9, MEMBERS, pool, shape)
+    Lookup(shape)([b"%d" % block for block in range(9)], 9, MEMBERS, pool)
     assert pool.asked == [7, 8]
 
 
 def test_a_miss_skips_a_whole_run() -> None:
     pool = CountingPool(frozenset())
     shape = geometry(Group(GroupKind.SLIDING_WINDOW, 1, 5), 1)
-    find_longest_cache_hit([b"%d" % block for block in range(40)], 40, MEMBERS, pool, shape)
+    Lookup(shape)([b"%d" % block for block in range(40)], 40, MEMBERS, pool)
     assert pool.asked == list(range(36, -1, -4))
+
+
+@given(st.lists(st.frozensets(st.integers(0, 19)), min_size=1, max_size=12))
+@settings(max_examples=200, deadline=None)
+def test_what_a_lookup_keeps_does_not_change_later_ones(caches: list[frozenset[int]]) -> None:
+    shape = geometry(Group(GroupKind.SLIDING_WINDOW, 1, window=4, eagle=True), 2)
+    keys = [b"%d" % block for block in range(20)]
+    kept, forgetful = Lookup(shape), Lookup(shape)
+    forgetful.MOST_STEPS = 2
+    for cached in caches:
+        limit = 10 + len(cached) % 10
+        fresh = Lookup(shape)(keys, limit, MEMBERS, CountingPool(cached))
+        assert kept(keys, limit, MEMBERS, CountingPool(cached)) == fresh
+        assert forgetful(keys, limit, MEMBERS, CountingPool(cached)) == fresh

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reference.lookup import find_longest_cache_hit
+from reference.lookup import Lookup
 from reference.scan import PlainScan, Scan, SkippingScan
 from spec.groups import BlockGeometry, Group, GroupKind, geometry
 from spec.hits import longest_valid_hit, required_run
@@ -55,7 +55,7 @@ def test_scan_returns_the_longest_valid_hit(group: Group, segment: int, scan: Sc
     for size in range(BLOCKS + 1):
         for cached in itertools.combinations(range(BLOCKS), size):
             pool = CountingPool(cached)
-            (table,) = find_longest_cache_hit(keys(BLOCKS), BLOCKS, [0], pool, shape, scan)
+            (table,) = Lookup(shape, scan)(keys(BLOCKS), BLOCKS, [0], pool)
             limit = BLOCKS * group.block_size
             expected = longest_valid_hit([group], align, limit, limit, pool.holds)
             assert len(table) * group.block_size == expected
@@ -67,7 +67,7 @@ def test_scan_returns_the_longest_valid_hit(group: Group, segment: int, scan: Sc
 
 def probes(shape: BlockGeometry, scan: Scan, count: int) -> int:
     pool = CountingPool(())
-    find_longest_cache_hit(keys(count), count, [0], pool, shape, scan)
+    Lookup(shape, scan)(keys(count), count, [0], pool)
     return len(pool.asked)
 
 
@@ -88,6 +88,6 @@ def test_skipping_scan_goes_through_full_attention_once() -> None:
     shape = BlockGeometry(GroupKind.FULL_ATTENTION, 1, 0, 0)
     assert probes(shape, SkippingScan(), 100) == 1
     pool = CountingPool(range(10))
-    (table,) = find_longest_cache_hit(keys(100), 100, [0], pool, shape)
+    (table,) = Lookup(shape)(keys(100), 100, [0], pool)
     assert table == [*range(10)]
     assert pool.asked == [*range(11)]
