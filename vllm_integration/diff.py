@@ -9,7 +9,8 @@ from conformance.configurations import Profile
 from conformance.findings import Finding
 from spec.claims import Status
 from vllm_integration import gate
-from vllm_integration.gate import Obligation, Report, Verdict
+from vllm_integration.gate import Report, Verdict
+from vllm_integration.obligations import Obligation
 from vllm_integration.targets import Target
 
 
@@ -82,8 +83,12 @@ def compare(
     timeout: float,
     memory: int,
     progress: Callable[[int, int], None],
+    jobs: int = 1,
 ) -> Diff:
-    """Judge both targets, at the same time, and compare what they do. Arguments as `gate.check`."""
+    """Judge both targets, at the same time, and compare what they do.
+
+    Arguments as `gate.check`; each has half of the ``jobs``.
+    """
     done = {"base": (0, 0), "head": (0, 0)}
 
     def judged(name: str, target: Target) -> Report:
@@ -99,6 +104,7 @@ def compare(
             timeout=timeout,
             memory=memory,
             progress=report,
+            jobs=max(jobs // 2, 1),
             keep_facts=True,
         )
 

@@ -1,21 +1,17 @@
 """The gate: judges a target against the spec and says conforms, diverges or inconclusive."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
 from conformance.behaviour import Fact
-from conformance.checks import CHECKS, is_about
-from conformance.configurations import Configuration, Profile, configurations
-from conformance.demonstration import Demonstration
-from conformance.findings import Evidence, Finding, Signature, finding, smallest
-from conformance.layouts import Layout, layouts
+from conformance.checks import CHECKS
+from conformance.configurations import Profile
 from conformance.ledger import Entry, Judgement, judge
 from spec.claims import CLAIMS, Status
-from vllm_integration.driver import Worker, WorkerGone
+from vllm_integration.obligations import Obligation, Task, tasks
 from vllm_integration.policies import Standing, held_against
+from vllm_integration.sessions import Session, Sessions
 from vllm_integration.targets import Target
 
 
@@ -27,42 +23,6 @@ class Verdict(IntEnum):
     USAGE = 2
     INCONCLUSIVE = 3
     INTERNAL = 4
-
-
-@dataclass(frozen=True)
-class Obligation:
-    """One claim on one configuration, and how it ended.
-
-    Attributes:
-        claim: the claim.
-        configuration: the configuration or layout, which holds the bound.
-        status: proved up to the bound, refuted, or inconclusive.
-        paths: runs of the target that were compared with the spec.
-        states: cache states that those runs cover.
-        detail: why it is inconclusive.
-        signatures: what was found where it is refuted.
-    """
-
-    claim: str
-    configuration: Configuration | Layout
-    status: Status
-    paths: int
-    states: int
-    detail: str
-    signatures: tuple[Signature, ...] = ()
-
-
-@dataclass(frozen=True)
-class Task:
-    """One check on one configuration or layout; it settles every claim that shares the check."""
-
-    claim: str
-    configuration: Configuration | Layout
-
-    @property
-    def entry(self) -> tuple[str, str]:
-        """The entry point that it runs."""
-        return CHECKS[self.claim].__name__, self.configuration.kinds
 
 
 @dataclass
@@ -123,16 +83,6 @@ class Report:
         return sum(count(obligation) for obligation in once.values())
 
 
-def tasks(profile: Profile, entries: Sequence[Entry]) -> list[Task]:
-    """What the gate runs: each check on each configuration, ledger configurations included."""
-    representatives = list({check: claim for claim, check in CHECKS.items()}.values())
-    judged: list[Configuration | Layout] = [*configurations(profile), *layouts(profile)]
-    wanted = [Task(c, j) for j in judged for c in representatives if is_about(c, j)]
-    shared = {CHECKS[claim]: claim for claim in representatives}
-    wanted += [Task(shared[CHECKS[e.signature.claim]], e.configuration) for e in entries]
-    return list(dict.fromkeys(wanted))
-
-
 def check(
     target: Target,
     profile: Profile,
@@ -142,11 +92,13 @@ def check(
     timeout: float,
     memory: int,
     progress: Callable[[int, int], None],
+    jobs: int = 1,
     policies: Mapping[str, str] | None = None,
     keep_facts: bool = False,
 ) -> Report:
-    """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) the worker.
+    """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) each worker.
 
+    ``jobs`` workers share the checks; the report is the same for any number of them.
     ``policies`` are values of policies to judge by, by name; the others are those that the target
     shows. ``keep_facts`` asks for what the target did, too. ``progress`` is called with the checks
     done and their number. Raises the exceptions of
@@ -154,136 +106,19 @@ def check(
     """
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
     chosen = dict(policies or {})
-    session = _Session(target, python, timeout, memory, chosen)
     operation = "behave" if keep_facts else "check"
     report = Report(target, profile)
-    try:
-        actual, report.policies_detail = session.policies()
+    todo = tasks(profile, applicable)
+    with Sessions(jobs, lambda: Session(target, python, timeout, memory, chosen)) as sessions:
+        actual, report.policies_detail = sessions.policies()
         if not report.policies_detail:
             report.policies = held_against(target, actual, chosen)
-        todo = tasks(profile, applicable)
-        for done, task in enumerate(todo):
-            progress(done, len(todo))
-            obligations, facts = session.run(operation, task)
-            report.obligations += obligations
+        settled = sessions.settle(operation, todo, progress)
+        for task, outcome in zip(todo, settled, strict=True):
+            report.obligations += outcome.obligations
             if keep_facts:
-                report.facts[task] = facts
-        progress(len(todo), len(todo))
-        findings = session.findings()
-    finally:
-        session.close()
+                report.facts[task] = outcome.facts
+        findings = sessions.findings([each for outcome in settled for each in outcome.evidence])
     unsettled = {(o.claim, o.configuration) for o in report.unsettled}
     report.judgement = judge(findings, applicable, unsettled)
     return report
-
-
-class _Session:
-    """Runs tasks in a worker, replaces it when it dies, and gathers what diverged."""
-
-    def __init__(
-        self,
-        target: Target,
-        python: str,
-        timeout: float,
-        memory: int,
-        policies: Mapping[str, str],
-    ) -> None:
-        self._start: Callable[[], Worker] = lambda: Worker(target, python, memory, policies)
-        self._timeout = timeout
-        self._worker: Worker | None = self._start()
-        self._fatal: dict[tuple[str, str], str] = {}
-        self._evidence: list[Evidence] = []
-
-    def close(self) -> None:
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = None
-
-    def policies(self) -> tuple[dict[str, str], str]:
-        """How the target behaves where releases differ, or why that cannot be found out."""
-        try:
-            answer = self._ask(op="policies")
-        except WorkerGone as gone:
-            return {}, f"the policies cannot be found out: {gone}"
-        detail = str(answer["detail"])
-        return answer["policies"], detail and f"the policies cannot be found out: {detail}"
-
-    def run(self, operation: str, task: Task) -> tuple[list[Obligation], list[Fact]]:
-        """The obligations that the task settles, or fails to, and the facts asked for."""
-        known_fatal = self._fatal.get(task.entry)
-        if known_fatal is not None:
-            return _unsettled(task, f"not run, since on an earlier configuration {known_fatal}")
-        try:
-            answer = self._ask(
-                op=operation, claim=task.claim, configuration=task.configuration.as_json()
-            )
-            facts = [Fact.from_json(raw) for raw in answer.get("facts", ())]
-            evidence = [Evidence.from_json(raw) for raw in answer["evidence"]]
-            obligations = [
-                Obligation(
-                    claim,
-                    task.configuration,
-                    Status(status),
-                    int(answer["paths"]),
-                    int(answer["states"]),
-                    str(answer["detail"]),
-                    tuple(e.signature for e in evidence if e.signature.claim == claim),
-                )
-                for claim, status in answer["statuses"].items()
-            ]
-        except WorkerGone as gone:
-            check_name, kind = task.entry
-            reason = f"{check_name.replace('_', ' ')} of {kind.replace('_', ' ')} failed: {gone}"
-            self._fatal[task.entry] = reason
-            return _unsettled(task, reason)
-        self._evidence += evidence
-        return obligations, facts
-
-    def findings(self) -> list[Finding]:
-        """The findings, shrunk, the most severe first."""
-        found = []
-        by_severity = sorted(smallest(self._evidence).items(), key=lambda pair: pair[0].severity)
-        for (_, evidence), name in zip(by_severity, _names(by_severity), strict=True):
-            small, source = evidence, ""
-            try:
-                answer = self._ask(op="shrink", evidence=evidence.as_json())
-                small, source = Evidence.from_json(answer["evidence"]), str(answer["source"])
-            except WorkerGone:
-                pass  # shown as it was found, larger than need be
-            shown = self._demonstration(small, name)
-            if shown.reproduced is False and small != evidence:
-                shown = self._demonstration(evidence, name)
-            found.append(finding(small, source, shown))
-        return found
-
-    def _demonstration(self, evidence: Evidence, name: str) -> Demonstration:
-        """The evidence on a whole manager."""
-        try:
-            answer = self._ask(op="reproduce", evidence=evidence.as_json(), name=name)
-        except WorkerGone as gone:
-            return Demonstration(name, detail=str(gone))
-        return Demonstration(name, **{key: value for key, value in answer.items() if key != "ok"})
-
-    def _ask(self, **message: Any) -> dict[str, Any]:
-        if self._worker is None:
-            self._worker = self._start()
-        try:
-            return self._worker.ask(self._timeout, **message)
-        except WorkerGone:
-            self.close()
-            raise
-
-
-def _names(found: Iterable[tuple[Signature, Evidence]]) -> Iterator[str]:
-    """A name for the test of each finding: its claim, numbered."""
-    numbers: Counter[str] = Counter()
-    for signature, _ in found:
-        numbers[signature.claim] += 1
-        yield f"{signature.claim}_{numbers[signature.claim]}"
-
-
-def _unsettled(task: Task, reason: str) -> tuple[list[Obligation], list[Fact]]:
-    claims: Iterable[str] = (c for c, run in CHECKS.items() if run is CHECKS[task.claim])
-    return [
-        Obligation(claim, task.configuration, Status.INCONCLUSIVE, 0, 0, reason) for claim in claims
-    ], []

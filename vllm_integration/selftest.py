@@ -9,8 +9,9 @@ from conformance.configurations import Profile
 from conformance.ledger import Entry
 from vllm_integration.driver import Worker
 from vllm_integration.equivalents import Change, Equivalent
-from vllm_integration.gate import Verdict, tasks
+from vllm_integration.gate import Verdict
 from vllm_integration.lockstep import policies_of
+from vllm_integration.obligations import tasks
 from vllm_integration.targets import Target, TargetError
 
 _BATCH_SECONDS = 5.0

@@ -69,6 +69,7 @@ def survey(
     timeout: float,
     memory: int,
     progress: Callable[[int, int], None],
+    jobs: int = 1,
 ) -> Release:
     """Judge a release without a ledger. Arguments and exceptions as `gate.check`."""
     report = gate.check(
@@ -79,6 +80,7 @@ def survey(
         timeout=timeout,
         memory=memory,
         progress=progress,
+        jobs=jobs,
     )
     return of_report(report)
 

@@ -16,7 +16,8 @@ from vllm_integration.ci_formats.problems import (
     of_stale,
     readable,
 )
-from vllm_integration.gate import Obligation, Report, Verdict
+from vllm_integration.gate import Report, Verdict
+from vllm_integration.obligations import Obligation
 from vllm_integration.rendering import verdict_name
 
 

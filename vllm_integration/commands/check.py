@@ -16,9 +16,11 @@ from vllm_integration.cases import write_and_run
 from vllm_integration.ci_formats import github, junit, sarif
 from vllm_integration.commands.files import wanted_files, write_files
 from vllm_integration.commands.options import (
+    JOBS,
     MEMORY,
     PACKAGE,
     PYTHON,
+    Jobs,
     Ledger,
     Memory,
     Policy,
@@ -72,6 +74,7 @@ def check(
     ledger: Ledger = LEDGER,
     timeout: Timeout = 60.0,
     memory: Memory = MEMORY,
+    jobs: Jobs = JOBS,
     pytest: Pytest = None,
     verbose: Verbose = False,
     policy: Policy = None,
@@ -96,6 +99,7 @@ def check(
                 timeout=timeout,
                 memory=in_bytes(memory),
                 progress=done,
+                jobs=jobs,
                 policies=policies,
             )
         if pytest is not None:

@@ -10,8 +10,10 @@ from conformance.configurations import Profile
 from vllm_integration.ci_formats.github import diff_annotations
 from vllm_integration.commands.files import wanted_files, write_files
 from vllm_integration.commands.options import (
+    JOBS,
     MEMORY,
     PYTHON,
+    Jobs,
     Memory,
     Python,
     Timeout,
@@ -59,6 +61,7 @@ def diff(
     python: Python = PYTHON,
     timeout: Timeout = 60.0,
     memory: Memory = MEMORY,
+    jobs: Jobs = JOBS,
     verbose: Verbose = False,
 ) -> None:
     """Compare two targets: hits gained, lost or made unsound, crashes, blocks cached.
@@ -80,6 +83,7 @@ def diff(
                 timeout=timeout,
                 memory=in_bytes(memory),
                 progress=done,
+                jobs=jobs,
             )
     found.seconds = time.monotonic() - started
     documents = {

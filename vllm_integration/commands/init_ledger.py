@@ -14,9 +14,11 @@ from conformance.ledger_writing import adopted, to_toml
 from vllm_integration import gate
 from vllm_integration.commands.check import LEDGER
 from vllm_integration.commands.options import (
+    JOBS,
     MEMORY,
     PYTHON,
     Format,
+    Jobs,
     Ledger,
     Memory,
     Policy,
@@ -48,6 +50,7 @@ def init_ledger(
     ledger: Ledger = LEDGER,
     timeout: Timeout = 60.0,
     memory: Memory = MEMORY,
+    jobs: Jobs = JOBS,
     policy: Policy = None,
 ) -> None:
     """Write a ledger with which `hitproof check --ledger FILE` of this target conforms.
@@ -78,6 +81,7 @@ def init_ledger(
                     timeout=timeout,
                     memory=in_bytes(memory),
                     progress=done,
+                    jobs=jobs,
                     policies=policies,
                 )
             entries = _kept(entries, report)

@@ -1,5 +1,6 @@
 """Arguments and options that commands share, as types for Typer."""
 
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -48,7 +49,22 @@ Ledger = Annotated[
 Timeout = Annotated[
     float, typer.Option("--timeout", min=0.1, help="Seconds that the target may take to answer.")
 ]
-Memory = Annotated[float, typer.Option("--memory", min=1.0, help="GiB that the target may map.")]
+JOBS = len(os.sched_getaffinity(0))
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=1,
+        envvar="HITPROOF_JOBS",
+        help="Processes that share the checks; the result is the same for any number. "
+        "[default: one for each core]",
+        show_default=False,
+    ),
+]
+Memory = Annotated[
+    float, typer.Option("--memory", min=1.0, help="GiB that each process of the target may map.")
+]
 MEMORY = 16.0
 Policy = Annotated[
     list[str] | None,

@@ -8,9 +8,11 @@ import typer
 
 from conformance.configurations import Profile
 from vllm_integration.commands.options import (
+    JOBS,
     MEMORY,
     PYTHON,
     Format,
+    Jobs,
     Memory,
     Python,
     Timeout,
@@ -52,6 +54,7 @@ def survey(
     python: Python = PYTHON,
     timeout: Timeout = 300.0,
     memory: Memory = MEMORY,
+    jobs: Jobs = JOBS,
 ) -> None:
     """Show which faults which releases of vLLM have.
 
@@ -73,6 +76,7 @@ def survey(
                         timeout=timeout,
                         memory=in_bytes(memory),
                         progress=done,
+                        jobs=jobs,
                     )
                 )
     render = document if output is SurveyFormat.BUGS else table

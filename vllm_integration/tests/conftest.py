@@ -27,6 +27,9 @@ EDITED = tuple(
     )
 )
 
+# Tests run side by side already.
+os.environ.setdefault("HITPROOF_JOBS", "1")
+
 Edits = dict[str, str]
 Copy = Callable[[str, Edits], Path]
 

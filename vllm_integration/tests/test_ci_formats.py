@@ -29,7 +29,8 @@ from vllm_integration import cli
 from vllm_integration.ci_formats import github, junit, sarif
 from vllm_integration.ci_formats.problems import place
 from vllm_integration.diff import Diff
-from vllm_integration.gate import Obligation, Report, Verdict
+from vllm_integration.gate import Report, Verdict
+from vllm_integration.obligations import Obligation
 from vllm_integration.policies import Standing
 from vllm_integration.targets import Target
 

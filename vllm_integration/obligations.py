@@ -1,0 +1,65 @@
+"""What the gate has to settle: each claim on each configuration and layout."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from conformance.checks import CHECKS, is_about
+from conformance.configurations import Configuration, Profile, configurations
+from conformance.findings import Signature
+from conformance.layouts import Layout, layouts
+from conformance.ledger import Entry
+from spec.claims import Status
+
+
+@dataclass(frozen=True)
+class Obligation:
+    """One claim on one configuration, and how it ended.
+
+    Attributes:
+        claim: the claim.
+        configuration: the configuration or layout, which holds the bound.
+        status: proved up to the bound, refuted, or inconclusive.
+        paths: runs of the target that were compared with the spec.
+        states: cache states that those runs cover.
+        detail: why it is inconclusive.
+        signatures: what was found where it is refuted.
+    """
+
+    claim: str
+    configuration: Configuration | Layout
+    status: Status
+    paths: int
+    states: int
+    detail: str
+    signatures: tuple[Signature, ...] = ()
+
+
+@dataclass(frozen=True)
+class Task:
+    """One check on one configuration or layout; it settles every claim that shares the check."""
+
+    claim: str
+    configuration: Configuration | Layout
+
+    @property
+    def entry(self) -> tuple[str, str]:
+        """The entry point that it runs."""
+        return CHECKS[self.claim].__name__, self.configuration.kinds
+
+
+def tasks(profile: Profile, entries: Sequence[Entry]) -> list[Task]:
+    """What the gate runs: each check on each configuration, ledger configurations included."""
+    representatives = list({check: claim for claim, check in CHECKS.items()}.values())
+    judged: list[Configuration | Layout] = [*configurations(profile), *layouts(profile)]
+    wanted = [Task(c, j) for j in judged for c in representatives if is_about(c, j)]
+    shared = {CHECKS[claim]: claim for claim in representatives}
+    wanted += [Task(shared[CHECKS[e.signature.claim]], e.configuration) for e in entries]
+    return list(dict.fromkeys(wanted))
+
+
+def unsettled(task: Task, reason: str) -> list[Obligation]:
+    """The obligations of a task that ended in nothing."""
+    claims: Iterable[str] = (c for c, run in CHECKS.items() if run is CHECKS[task.claim])
+    return [
+        Obligation(claim, task.configuration, Status.INCONCLUSIVE, 0, 0, reason) for claim in claims
+    ]

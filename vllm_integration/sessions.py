@@ -1,0 +1,234 @@
+"""Workers at work: what is to be settled is dealt out to them, and those that die are replaced."""
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from conformance.behaviour import Fact
+from conformance.demonstration import Demonstration
+from conformance.findings import Evidence, Finding, Signature, finding, smallest
+from spec.claims import Status
+from vllm_integration.driver import EnvironmentFailure, Worker, WorkerGone
+from vllm_integration.obligations import Obligation, Task, unsettled
+from vllm_integration.targets import Target
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a task ended.
+
+    Attributes:
+        obligations: those that it settles, or fails to.
+        facts: what the target did, if that was asked for.
+        evidence: where it diverges.
+    """
+
+    obligations: list[Obligation]
+    facts: list[Fact] = field(default_factory=list)
+    evidence: Sequence[Evidence] = ()
+
+
+class Session:
+    """One worker after the other; arguments as in `vllm_integration.gate.check`."""
+
+    def __init__(
+        self,
+        target: Target,
+        python: str,
+        timeout: float,
+        memory: int,
+        policies: Mapping[str, str],
+    ) -> None:
+        self._start: Callable[[], Worker] = lambda: Worker(target, python, memory, policies)
+        self._timeout = timeout
+        self._worker: Worker | None = self._start()
+        self._gone = ""
+        self._fatal: dict[tuple[str, str], str] = {}
+
+    def close(self) -> None:
+        """End the worker; there is none after it."""
+        self._gone = "it was ended"
+        self._end()
+
+    def policies(self) -> tuple[dict[str, str], str]:
+        """How the target behaves where releases differ, or why that cannot be found out."""
+        try:
+            answer = self._ask(op="policies")
+        except WorkerGone as gone:
+            return {}, f"the policies cannot be found out: {gone}"
+        detail = str(answer["detail"])
+        return answer["policies"], detail and f"the policies cannot be found out: {detail}"
+
+    def settle(self, operation: str, task: Task) -> Outcome:
+        """Run one task. Once an entry point has ended a worker it is not run again."""
+        known_fatal = self._fatal.get(task.entry)
+        if known_fatal is not None:
+            reason = f"not run, since on an earlier configuration {known_fatal}"
+            return Outcome(unsettled(task, reason))
+        try:
+            answer = self._ask(
+                op=operation, claim=task.claim, configuration=task.configuration.as_json()
+            )
+        except WorkerGone as gone:
+            check_name, kind = task.entry
+            reason = f"{check_name.replace('_', ' ')} of {kind.replace('_', ' ')} failed: {gone}"
+            self._fatal[task.entry] = reason
+            return Outcome(unsettled(task, reason))
+        evidence = [Evidence.from_json(raw) for raw in answer["evidence"]]
+        obligations = [
+            Obligation(
+                claim,
+                task.configuration,
+                Status(status),
+                int(answer["paths"]),
+                int(answer["states"]),
+                str(answer["detail"]),
+                tuple(e.signature for e in evidence if e.signature.claim == claim),
+            )
+            for claim, status in answer["statuses"].items()
+        ]
+        facts = [Fact.from_json(raw) for raw in answer.get("facts", ())]
+        return Outcome(obligations, facts, evidence)
+
+    def finding(self, evidence: Evidence, name: str) -> Finding:
+        """The finding that the evidence shows, as small as it gets. ``name`` is its test's."""
+        small, source = evidence, ""
+        try:
+            answer = self._ask(op="shrink", evidence=evidence.as_json())
+            small, source = Evidence.from_json(answer["evidence"]), str(answer["source"])
+        except WorkerGone:
+            pass  # shown as it was found, larger than need be
+        shown = self._demonstration(small, name)
+        if shown.reproduced is False and small != evidence:
+            shown = self._demonstration(evidence, name)
+        return finding(small, source, shown)
+
+    def _demonstration(self, evidence: Evidence, name: str) -> Demonstration:
+        """The evidence on a whole manager."""
+        try:
+            answer = self._ask(op="reproduce", evidence=evidence.as_json(), name=name)
+        except WorkerGone as gone:
+            return Demonstration(name, detail=str(gone))
+        return Demonstration(name, **{key: value for key, value in answer.items() if key != "ok"})
+
+    def _ask(self, **message: Any) -> dict[str, Any]:
+        if self._gone:
+            raise WorkerGone(self._gone)
+        try:
+            if self._worker is None:
+                self._worker = self._start()
+        except EnvironmentFailure as failure:  # it could be imported before
+            self._gone = str(failure)
+            raise WorkerGone(self._gone) from failure
+        try:
+            return self._worker.ask(self._timeout, **message)
+        except WorkerGone:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
+
+
+class Sessions:
+    """Up to ``jobs`` sessions side by side. What they give does not depend on how many there are.
+
+    The first starts at once, so that a target that cannot be imported is known before anything
+    else happens. Use as a context manager.
+    """
+
+    def __init__(self, jobs: int, start: Callable[[], Session]) -> None:
+        self._jobs = jobs
+        self._start = start
+        self._all = [start()]
+        self._idle: queue.SimpleQueue[Session] = queue.SimpleQueue()
+        self._idle.put(self._all[0])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for session in self._all:
+            session.close()
+
+    def policies(self) -> tuple[dict[str, str], str]:
+        """See `Session.policies`."""
+        return self._all[0].policies()
+
+    def settle(
+        self, operation: str, todo: Sequence[Task], progress: Callable[[int, int], None]
+    ) -> list[Outcome]:
+        """The outcome of each task.
+
+        Tasks of one entry point stay in one session, in order: what ends the worker on the first
+        of them is not tried on the others.
+        """
+        by_entry: dict[tuple[str, str], list[Task]] = {}
+        for task in todo:
+            by_entry.setdefault(task.entry, []).append(task)
+        outcomes: dict[Task, Outcome] = {}
+        counting = threading.Lock()
+        progress(0, len(todo))
+
+        def settle(session: Session, together: list[Task]) -> None:
+            for task in together:
+                outcome = session.settle(operation, task)
+                with counting:
+                    outcomes[task] = outcome
+                    progress(len(outcomes), len(todo))
+
+        self._each(settle, sorted(by_entry.values(), key=len, reverse=True))
+        return [outcomes[task] for task in todo]
+
+    def findings(self, evidence: Sequence[Evidence]) -> list[Finding]:
+        """The findings, shrunk, the most severe first."""
+        found = sorted(smallest(evidence).items(), key=lambda pair: pair[0].severity)
+        named = [(each, name) for (_, each), name in zip(found, _names(found), strict=True)]
+        return self._each(lambda session, about: session.finding(*about), named)
+
+    def _each(
+        self, work: Callable[[Session, _Item], _Result], items: Sequence[_Item]
+    ) -> list[_Result]:
+        def on_some(item: _Item) -> _Result:
+            try:
+                session = self._idle.get_nowait()
+            except queue.Empty:
+                session = self._start()
+                self._all.append(session)
+            try:
+                return work(session, item)
+            finally:
+                self._idle.put(session)
+
+        with ThreadPoolExecutor(self._jobs) as threads:
+            running = [threads.submit(on_some, item) for item in items]
+            try:
+                return [each.result() for each in running]
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                for session in self._all:
+                    session.close()
+                raise
+
+
+def _names(found: Iterable[tuple[Signature, Evidence]]) -> Iterator[str]:
+    """A name for the test of each finding: its claim, numbered."""
+    numbers: Counter[str] = Counter()
+    for signature, _ in found:
+        numbers[signature.claim] += 1
+        yield f"{signature.claim}_{numbers[signature.claim]}"

@@ -1,0 +1,96 @@
+"""What is to be settled is shared by several workers, with the same result as by one."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from conformance.configurations import Profile
+from spec.claims import Status
+from vllm_integration import sessions
+from vllm_integration.driver import WorkerGone
+from vllm_integration.obligations import Task, tasks
+from vllm_integration.sessions import Outcome, Session, Sessions
+from vllm_integration.targets import Target
+
+TODO = tasks(Profile.QUICK, ())
+ENDS = TODO[len(TODO) // 2].entry
+"""The entry point that ends its worker."""
+
+
+class FakeWorker:
+    """A worker that proves every claim, but for one entry point, which ends it."""
+
+    started: list["FakeWorker"]
+    asked: list[tuple[int, Any]]
+    breaks: Callable[[], None] | None = None
+
+    def __init__(self, *_: Any) -> None:
+        self.open = True
+        self.started.append(self)
+
+    def ask(self, _: float, op: str, claim: str, configuration: Mapping[str, Any]) -> Any:
+        assert self.open
+        self.asked.append((threading.get_ident(), configuration))
+        if self.breaks is not None:
+            self.breaks()
+        if Task(claim, BY_JSON[str(configuration)]).entry == ENDS:
+            raise WorkerGone("it ended")
+        answer = {"paths": 1, "states": len(str(configuration)), "detail": op, "evidence": []}
+        return {**answer, "statuses": {claim: "proved"}}
+
+    def close(self) -> None:
+        self.open = False
+
+
+BY_JSON = {str(task.configuration.as_json()): task.configuration for task in TODO}
+
+
+@pytest.fixture(autouse=True)
+def fake_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "Worker", FakeWorker)
+    FakeWorker.started, FakeWorker.asked = [], []
+
+
+def several(jobs: int) -> Sessions:
+    target = Target("a target", None, None)
+    return Sessions(jobs, lambda: Session(target, "python", 1.0, 1, {}))
+
+
+def settled(jobs: int) -> list[Outcome]:
+    counts: list[tuple[int, int]] = []
+    with several(jobs) as workers:
+        outcomes = workers.settle("check", TODO, lambda *count: counts.append(count))
+    assert counts == [(done, len(TODO)) for done in range(len(TODO) + 1)]
+    assert not any(worker.open for worker in FakeWorker.started)
+    return outcomes
+
+
+@pytest.mark.parametrize("jobs", [2, 5, 100])
+def test_any_number_of_workers_gives_the_same_result(jobs: int) -> None:
+    expected = settled(1)
+    assert settled(jobs) == expected
+    ended = [outcome for task, outcome in zip(TODO, expected, strict=True) if task.entry == ENDS]
+    first, *others = (outcome.obligations[0] for outcome in ended)
+    assert first.detail.endswith("failed: it ended")
+    assert others
+    assert all(each.detail.startswith("not run, since") for each in others)
+    proved = [each for outcome in expected for each in outcome.obligations if each.paths]
+    assert {each.status for each in proved} == {Status.PROVED}
+    assert len(proved) == len(TODO) - len(ended)
+
+
+def test_an_error_in_one_ends_all() -> None:
+    def breaks() -> None:
+        if len(FakeWorker.asked) > 20:
+            raise RuntimeError("hitproof is wrong")
+
+    FakeWorker.breaks = staticmethod(breaks)
+    try:
+        with pytest.raises(RuntimeError, match="is wrong"), several(4) as workers:
+            workers.settle("check", TODO, lambda *_: None)
+    finally:
+        FakeWorker.breaks = None
+    assert not any(worker.open for worker in FakeWorker.started)
+    assert len(FakeWorker.asked) < len(TODO)
