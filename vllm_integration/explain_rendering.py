@@ -10,8 +10,8 @@ from rich.text import Text
 from conformance.explanation import Explained, Explanation
 from conformance.reasons import Reason, in_ranges, in_words
 from conformance.story import Story
-from conformance.strip_svg import Figure, svg
-from conformance.strips import LABEL_COLUMNS, LEGEND, Strip
+from conformance.strip_svg import svg
+from conformance.strips import LABEL_COLUMNS, LEGEND, Figure, Strip
 
 _PIPE_WIDTH = 100
 _INDENT = 2
