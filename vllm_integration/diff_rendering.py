@@ -69,6 +69,12 @@ def summary(diff: Diff) -> str:
     return f"behaviour changes from {base} to {head}, and {harm}: {whole}"
 
 
+def as_sentence(diff: Diff) -> str:
+    """The summary with a capital letter; the names of targets keep theirs."""
+    said = summary(diff)
+    return said[0].upper() + said[1:]
+
+
 def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
     """The comparison for people: the worst first."""
     for group in diff.groups:
@@ -106,7 +112,7 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
 def markdown(diff: Diff) -> str:
     """The comparison as a comment on a pull request."""
     base, head = diff.base.target.name, diff.head.target.name
-    lines = [f"### Prefix cache: `{base}` → `{head}`", "", summary(diff).capitalize() + ".", ""]
+    lines = [f"### Prefix cache: `{base}` → `{head}`", "", as_sentence(diff) + ".", ""]
     if diff.groups:
         lines += ["| effect | where | models | smallest case | base | head |", "|" + "---|" * 6]
         lines += [_row(group) for group in diff.groups]

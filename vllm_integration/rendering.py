@@ -81,8 +81,8 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
         print_policy_change(standing, console)
     for entry in report.judgement.stale:
         print_stale(entry, console)
-    by_cause = _by_cause(report)
-    for known in by_cause.values() if verbose else ():
+    causes = by_cause(report)
+    for known in causes.values() if verbose else ():
         _print_known(known, console)
     _print_unsettled(report, console, verbose)
     if verbose:
@@ -164,7 +164,7 @@ def _print_policies(report: Report, console: Console) -> None:
         console.print(f"policies: {shown}", highlight=False)
 
 
-def _by_cause(report: Report) -> dict[str, list[tuple[Finding, Entry]]]:
+def by_cause(report: Report) -> dict[str, list[tuple[Finding, Entry]]]:
     """The known divergences, those of one cause together."""
     causes: dict[str, list[tuple[Finding, Entry]]] = {}
     for finding, entry in report.judgement.known:
@@ -210,15 +210,18 @@ def _print_obligations(report: Report, console: Console) -> None:
 
 
 def _print_coverage(report: Report, console: Console) -> None:
+    console.print(f"{coverage_in_words(report)}; {report.seconds:.1f} s", highlight=False)
+
+
+def coverage_in_words(report: Report) -> str:
+    """How much was judged, and how it ended."""
     states = report.tasks_total(lambda o: o.states)
     counts = {s: sum(o.status is s for o in report.obligations) for s in Status}
-    console.print(
+    return (
         f"{report.num_configurations} configurations ({len(MODELS)} real models among them), "
         f"{_scientific(states)} cache states covered by "
         f"{report.tasks_total(lambda o: o.paths)} paths; obligations: "
         + ", ".join(f"{n} {status}" for status, n in counts.items() if n)
-        + f"; {report.seconds:.1f} s",
-        highlight=False,
     )
 
 
@@ -228,7 +231,7 @@ def print_verdict(report: Report, console: Console) -> None:
     words = {
         Verdict.CONFORMS: "[bold green]conforms[/]"
         + (
-            f", {count(known, 'known divergence')} of {count(_by_cause(report), 'cause')} "
+            f", {count(known, 'known divergence')} of {count(by_cause(report), 'cause')} "
             f"({_classes(report)})"
             if known
             else ""

@@ -12,6 +12,7 @@ from vllm_integration.commands.files import wanted_files, write_files
 from vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
+    Html,
     Memory,
     Python,
     Timeout,
@@ -19,6 +20,7 @@ from vllm_integration.commands.options import (
     Write,
     in_bytes,
 )
+from vllm_integration.commands.report import wanted_report, write_report
 from vllm_integration.commands.running import (
     announce,
     as_document,
@@ -29,6 +31,7 @@ from vllm_integration.commands.running import (
 from vllm_integration.diff import compare
 from vllm_integration.diff_rendering import diff_json, markdown, print_diff
 from vllm_integration.driver import find_python
+from vllm_integration.html_report.pages import diff_page
 from vllm_integration.targets import resolve
 
 
@@ -42,6 +45,7 @@ class DiffFormat(StrEnum):
 
 
 def diff(
+    context: typer.Context,
     base: Annotated[
         str,
         typer.Argument(help="What it was: a release, checkout or path@ref, or 'installed'."),
@@ -56,6 +60,7 @@ def diff(
         ),
     ] = DiffFormat.TEXT,
     write: Write = None,
+    html: Html = None,
     python: Python = PYTHON,
     timeout: Timeout = 60.0,
     memory: Memory = MEMORY,
@@ -68,6 +73,7 @@ def diff(
     """
     started = time.monotonic()
     files = wanted_files(write or [], [f for f in DiffFormat if f is not DiffFormat.TEXT], output)
+    directory = wanted_report(html, output)
     with failures(output):
         interpreter = find_python(python)
         base_target, head_target = (resolve(name, announce=announce) for name in (base, head))
@@ -88,5 +94,6 @@ def diff(
         "github": lambda: diff_annotations(found),
     }
     write_files(files, documents, output)
+    write_report(directory, lambda command: diff_page(found, command), context, output)
     show_document(output, documents, lambda console: print_diff(found, console, verbose))
     raise typer.Exit(int(found.verdict))
