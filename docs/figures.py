@@ -3,7 +3,7 @@
 from html import escape
 
 from conformance.explanation import Explanation
-from conformance.reasons import Reason
+from conformance.reasons import Reason, blocks_in_words
 from conformance.strips import Figure, Row, Strip, marks, numbers
 from docs.pictures import Picture, explained, strips
 from spec.attention import attends, tail_blocks
@@ -61,7 +61,7 @@ def window_reach(window: int, block_size: int, boundary: int) -> str:
     )
     caption = (
         f"Window {window}, blocks of {block_size}: token {end} sees itself and the {window - 1} "
-        f"tokens before it, which lie in {len(held)} blocks, the tail."
+        f"tokens before it, which lie in {blocks_in_words(len(held))}, the tail."
     )
     assert len(held) == tail
     return Picture(caption, (Figure("", Strip(rows, tokens, block_size)),)).html()

@@ -21,7 +21,8 @@ from spec.terms import INTEGERS
 FULL = Group(GroupKind.FULL_ATTENTION, 8)
 WINDOW = Group(GroupKind.SLIDING_WINDOW, 2, window=6)
 STATE = Group(GroupKind.MAMBA, 8)
-PER_LINE = 16
+WIDE, NARROW = 16, 8
+"""Blocks of a line, on desktops and on phones."""
 
 
 class NoPicture(LookupError):
@@ -36,17 +37,19 @@ class Picture:
     figures: tuple[Figure, ...]
 
     def html(self, with_caption: bool = True) -> str:
-        """The picture for a page, which scrolls by itself where it is too wide.
+        """The picture for a page; a style sheet shows the one that fits.
 
         Without the caption it is read out only, to those who do not see the picture.
         """
         said = f"<figcaption>{escape(self.caption)}</figcaption>" if with_caption else ""
-        svg = inline_svg(self.caption, self.figures, PER_LINE)
-        return (
-            '<figure class="picture" data-search-exclude>'
-            f'<div class="scroll" tabindex="0" role="region" aria-label="picture">{svg}</div>'
-            f"{said}</figure>"
+        widths = {"wide": WIDE, "narrow": NARROW}
+        if all(len(figure.strip.blocks) <= NARROW for figure in self.figures):
+            widths = {"any": NARROW}
+        drawn = "".join(
+            f'<div class="{name}">{inline_svg(self.caption, self.figures, per_line)}</div>'
+            for name, per_line in widths.items()
         )
+        return f'<figure class="picture" data-search-exclude>{drawn}{said}</figure>'
 
 
 def picture(claim: str) -> Picture:
@@ -71,7 +74,7 @@ def explained(
     return explanation
 
 
-def strips(explanation: Explanation, most: int = 2 * PER_LINE) -> tuple[Figure, ...]:
+def strips(explanation: Explanation, most: int = 2 * WIDE) -> tuple[Figure, ...]:
     """The strips of every set of groups."""
     return tuple(
         Figure(_caption(each.looked_up), each.strip(each.cut(most))) for each in explanation.groups
@@ -140,7 +143,7 @@ def _longest_of_all() -> Picture:
 
 
 def _mask() -> tuple[Figure, ...]:
-    judged = single_group(GroupKind.SLIDING_WINDOW, 2, 8, 6, True, PER_LINE)
+    judged = single_group(GroupKind.SLIDING_WINDOW, 2, 8, 6, True, WIDE)
     shape = judged.shape
     kept = frozenset(block for block in range(judged.num_blocks) if in_mask(shape, block))
     return (mask_figure(judged, kept),)
@@ -163,7 +166,7 @@ def _only_reachable() -> Picture:
 
 def _retained(**rows: int) -> tuple[Figure, ...]:
     """What promised boundaries, in tokens, need of a window; what retention keeps of it."""
-    judged = single_group(GroupKind.SLIDING_WINDOW, 2, 4, 6, False, PER_LINE)
+    judged = single_group(GroupKind.SLIDING_WINDOW, 2, 4, 6, False, WIDE)
     (looked_up,) = judged.looked_up
     blocks = range(judged.num_blocks)
     ends = {label.replace("_", " "): tokens // 2 for label, tokens in rows.items()}
@@ -194,7 +197,7 @@ def _resends() -> Picture:
 
 
 def _siblings() -> Picture:
-    judged = single_group(GroupKind.SLIDING_WINDOW, 2, 4, 6, False, PER_LINE)
+    judged = single_group(GroupKind.SLIDING_WINDOW, 2, 4, 6, False, WIDE)
     (looked_up,) = judged.looked_up
     shape, interval = looked_up.shape, 8
     blocks = range(judged.num_blocks)

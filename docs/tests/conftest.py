@@ -1,16 +1,13 @@
 """The site, built once, and a real browser."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from docs.tests.building import build_site
+from docs.tests.building import build_site, chromium
 
-REQUIRED = "HITPROOF_REQUIRE_BROWSER"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
 
 
@@ -25,13 +22,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A headless Chromium; skips without one, or fails where one is required."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        reason = "needs Chromium: install Debian's package chromium"
-        if os.environ.get(REQUIRED) == "1":
-            pytest.fail(f"{reason} ({REQUIRED} is set)")
-        pytest.skip(reason)
+    found = chromium()
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        started = playwright.chromium.launch(executable_path=found, args=FLAGS)
         yield started
         started.close()

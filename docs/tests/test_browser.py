@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 from conformance.demonstration import Demonstration
 from docs import explorer
-from docs.tests.building import SCREENSHOTS
+from docs.tests.building import REQUIRED, SCREENSHOTS, chromium
 from vllm_integration.diff import Diff
 from vllm_integration.gate import Report
 from vllm_integration.html_report import writing
@@ -212,7 +212,9 @@ def test_a_clause_is_read(
     browser: Browser, site: Path, size: tuple[int, int], scheme: Scheme
 ) -> None:
     with seen(browser, site / "eagle_needs_tail_plus_one.html", size, scheme) as page:
-        assert page.locator("figure svg.strip").is_visible()
+        fitting, other = ("narrow", "wide") if size == PHONE else ("wide", "narrow")
+        assert page.locator(f"figure .{fitting} svg.strip").is_visible()
+        assert not page.locator(f"figure .{other} svg.strip").is_visible()
         assert page.locator("math").first.is_visible()
         for summary in page.locator("details summary").all():
             summary.click()
@@ -275,3 +277,15 @@ def test_a_report_that_runs_a_script_is_noticed(
     text = check_page(diverging(), "c").replace("</body>", "<script>1</script></body>")
     with pytest.raises(AssertionError), seen(browser, written("script", text)) as page:
         page.wait_for_timeout(100)
+
+
+def test_without_a_browser_tests_are_skipped_unless_one_is_required(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv(REQUIRED, raising=False)
+    with pytest.raises(pytest.skip.Exception, match="package chromium"):
+        chromium()
+    monkeypatch.setenv(REQUIRED, "1")
+    with pytest.raises(pytest.fail.Exception, match="package chromium"):
+        chromium()
