@@ -7,10 +7,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from conformance.changes import HARMFUL
-from conformance.findings import Finding
 from vllm_integration.diff import ChangeGroup, Diff
 from vllm_integration.gate import Verdict
-from vllm_integration.rendering import print_finding, verdict_name
+from vllm_integration.rendering import named, print_finding, verdict_name
 
 _MOST_REASONS = 5
 
@@ -89,7 +88,7 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
             print_finding(finding, console)
         else:
             console.print(
-                f"brought, too: {finding.signature.divergence}: {_name(finding)}",
+                f"brought, too: {finding.signature.divergence}: {named(finding)}",
                 highlight=False,
                 markup=False,
             )
@@ -128,7 +127,7 @@ def markdown(diff: Diff) -> str:
     ):
         if findings:
             lines += [f"<details><summary>{title}: {len(findings)}</summary>", ""]
-            lines += [f"- **{f.signature.divergence}**, {_name(f)}: {f.sentence}" for f in findings]
+            lines += [f"- **{f.signature.divergence}**, {named(f)}: {f.sentence}" for f in findings]
             lines += ["", "</details>", ""]
     for reason in sorted({reason for _, reason in diff.unsettled}):
         lines.append(f"- inconclusive: {reason}")
@@ -158,7 +157,3 @@ def _row(group: ChangeGroup) -> str:
     given = "<br>".join(smallest.given)
     cells = (str(smallest.effect), where, models, given, smallest.base, smallest.head)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def _name(finding: Finding) -> str:
-    return f"{finding.signature.kind.replace('_', ' ')}: {finding.signature.pattern}"
