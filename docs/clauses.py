@@ -1,6 +1,7 @@
 """A page for each claim: sentence, picture, formula, code, theorem, check, vLLM symbols, faults."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from html import escape
 from textwrap import indent
 from typing import Any
@@ -127,8 +128,15 @@ def _theorem(claim: Claim) -> Iterator[str]:
         f"Proved without bounds, in {count} obligations; {mutants} deliberate errors in them are "
         f"refuted. `hitproof prove {claim.name}` does it again.\n"
     )
+    modules = {_module(each.state) for each in theorem.obligations}
+    yield f"It is stated in {', '.join(f'`{module}`' for module in sorted(modules))}.\n"
     told = "\n".join(f"- {each.sentence}" for each in theorem.obligations)
     yield _folded("What is proved", told)
+
+
+def _module(state: Callable[..., Any]) -> str:
+    """The file that states an obligation."""
+    return place(state.func if isinstance(state, partial) else state).partition(":")[0]
 
 
 def _check(claim: Claim) -> Iterator[str]:
