@@ -28,6 +28,8 @@ from vllm_integration.gate import Obligation, Report
 from vllm_integration.rendering import by_cause, coverage_in_words, verdict_name
 
 _HERE = Path(__file__).parent
+_PER_LINE = 8
+"""Blocks of a line: as many as a phone has room for."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Shown:
         """The finding, drawn and told."""
         drawn = figures(Evidence.from_json(finding.evidence))
         title = f"spec: {finding.spec}; vllm: {finding.actual}"
-        picture = Markup(inline_svg(title, drawn)) if drawn else Markup()  # escaped by ElementTree
+        picture = Markup(inline_svg(title, drawn, _PER_LINE)) if drawn else Markup()  # escaped by ElementTree
         return Shown(finding, picture, tell(ToldFinding.model_validate(finding.as_json())))
 
 
