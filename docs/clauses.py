@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from html import escape
-from textwrap import indent
 from typing import Any
 from urllib.parse import quote
 
 from conformance.checks import CHECKS
 from docs.notation import Line, formulas
 from docs.pictures import picture
-from docs.source import listing, place, rests_on
+from docs.source import folded, listing, place, rests_on
 from proofs.theorems import THEOREMS
 from spec.claims import CLAIMS, Claim
 from spec.terms import is_multiple
@@ -116,7 +115,7 @@ def _equations(
 def _code(claim: Claim) -> Iterator[str]:
     yield "\n## Code\n"
     for clause in claim.clauses:
-        yield _folded(f"`{clause.__name__}` ({place(clause)})", listing(clause))
+        yield folded(f"`{clause.__name__}` ({place(clause)})", listing(clause))
 
 
 def _theorem(claim: Claim) -> Iterator[str]:
@@ -131,7 +130,7 @@ def _theorem(claim: Claim) -> Iterator[str]:
     modules = {_module(each.state) for each in theorem.obligations}
     yield f"It is stated in {', '.join(f'`{module}`' for module in sorted(modules))}.\n"
     told = "\n".join(f"- {each.sentence}" for each in theorem.obligations)
-    yield _folded("What is proved", told)
+    yield folded("What is proved", told)
 
 
 def _module(state: Callable[..., Any]) -> str:
@@ -143,7 +142,7 @@ def _check(claim: Claim) -> Iterator[str]:
     check = CHECKS[claim.name]
     yield "\n## Check on real code\n"
     yield f"`hitproof check` judges it by `{check.__name__}`.\n"
-    yield _folded(f"`{check.__name__}` ({place(check)})", listing(check))
+    yield folded(f"`{check.__name__}` ({place(check)})", listing(check))
 
 
 def _faults(claim: Claim) -> Iterator[str]:
@@ -161,7 +160,3 @@ def _faults(claim: Claim) -> Iterator[str]:
         yield from broken
     else:
         yield "No release that was looked at breaks it."
-
-
-def _folded(title: str, text: str) -> str:
-    return f'??? note "{title}"\n\n{indent(text, "    ")}\n'

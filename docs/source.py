@@ -4,6 +4,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from textwrap import indent
 from types import FunctionType
 from typing import Any
 
@@ -44,6 +45,11 @@ def place(thing: Any) -> str:
 def listing(thing: Any) -> str:
     """Its source as a block of code in Markdown, under its place."""
     return f'```python title="{place(thing)}"\n{text(thing)}\n```\n'
+
+
+def folded(title: str, text: str) -> str:
+    """Markdown that is shown when its title is clicked."""
+    return f'??? note "{title}"\n\n{indent(text, "    ")}\n'
 
 
 def rests_on(clause: Callable[..., Any]) -> Iterator[Callable[..., Any]]:

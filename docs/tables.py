@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from docs.source import folded, listing, place
 from spec.policies import POLICIES
 from vllm_integration.faults import load
 from vllm_integration.survey import read
@@ -30,8 +31,10 @@ def policies() -> str:
     ]
     for policy in POLICIES.values():
         symbols = ", ".join(f"`{each}`" for each in policy.symbols)
-        lines += [f"## {policy.name.replace('_', ' ').capitalize()}", "", policy.sentence, ""]
+        title = policy.name.replace("_", " ").capitalize().replace("Eagle", "EAGLE")
+        lines += [f"## {title}", "", policy.sentence, ""]
         lines += [f"In vLLM: {symbols}.", "", "| value | releases |", "|---|---|"]
         lines += [f"| {era.value} | `{era.releases}` |" for era in policy.eras]
-        lines.append("")
+        values = type(policy.eras[0].value)
+        lines += ["", folded(f"What the values mean ({place(values)})", listing(values)), ""]
     return "\n".join(lines)

@@ -51,7 +51,8 @@ class Shown:
         """The finding, drawn and told."""
         drawn = figures(Evidence.from_json(finding.evidence))
         title = f"spec: {finding.spec}; vllm: {finding.actual}"
-        picture = Markup(inline_svg(title, drawn, _PER_LINE)) if drawn else Markup()  # escaped by ElementTree
+        # ElementTree escapes what is in it.
+        picture = Markup(inline_svg(title, drawn, _PER_LINE)) if drawn else Markup()
         return Shown(finding, picture, tell(ToldFinding.model_validate(finding.as_json())))
 
 
