@@ -5,7 +5,7 @@ from html import escape
 from conformance.explanation import Explanation
 from conformance.reasons import Reason, blocks_in_words
 from conformance.strips import Figure, Row, Strip, marks, numbers
-from docs.pictures import Picture, explained, strips
+from docs.drawing import Picture, explained, strips
 from spec.attention import attends, tail_blocks
 from spec.claims import CLAIMS
 from spec.groups import Group, GroupKind

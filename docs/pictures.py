@@ -1,55 +1,26 @@
 """A picture for each claim: a small case, computed by the spec, drawn as strips."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from html import escape
+from dataclasses import replace
 
-from conformance.configurations import LookedUp, single_group
-from conformance.explanation import Cache, Explanation, Question
+from conformance.configurations import single_group
 from conformance.finding_strips import mask_figure
-from conformance.layouts import Layout, hash_unit
-from conformance.strip_svg import inline_svg
 from conformance.strips import Figure, Row, Strip, marks, numbers, roles
+from docs import pool_pictures
+from docs.drawing import WIDE, Picture, explained, strips
 from spec.fine import block_of, is_held, longest_fine_hit
 from spec.groups import Group, GroupKind
 from spec.mask import in_mask
-from spec.pool import CACHE, FREE, GET, TOUCH, BlockState, Operation
-from spec.retention import LookaheadHorizon, in_retained_mask, junction_boundary, sibling_boundary
+from spec.retention import in_retained_mask, junction_boundary, sibling_boundary
 from spec.sharing import is_determined, vouched_tokens
-from spec.terms import INTEGERS
 
 FULL = Group(GroupKind.FULL_ATTENTION, 8)
 WINDOW = Group(GroupKind.SLIDING_WINDOW, 2, window=6)
 STATE = Group(GroupKind.MAMBA, 8)
-WIDE, NARROW = 16, 8
-"""Blocks of a line, on desktops and on phones."""
 
 
 class NoPicture(LookupError):
     """A claim without a picture; the message names it."""
-
-
-@dataclass(frozen=True)
-class Picture:
-    """Strips with a line that says what they show."""
-
-    caption: str
-    figures: tuple[Figure, ...]
-
-    def html(self, with_caption: bool = True) -> str:
-        """The picture for a page; a style sheet shows the one that fits.
-
-        Without the caption it is read out only, to those who do not see the picture.
-        """
-        said = f"<figcaption>{escape(self.caption)}</figcaption>" if with_caption else ""
-        widths = {"wide": WIDE, "narrow": NARROW}
-        if all(len(figure.strip.blocks) <= NARROW for figure in self.figures):
-            widths = {"any": NARROW}
-        drawn = "".join(
-            f'<div class="{name}">{inline_svg(self.caption, self.figures, per_line)}</div>'
-            for name, per_line in widths.items()
-        )
-        return f'<figure class="picture" data-search-exclude>{drawn}{said}</figure>'
 
 
 def picture(claim: str) -> Picture:
@@ -57,35 +28,6 @@ def picture(claim: str) -> Picture:
     if claim not in PICTURES:
         raise NoPicture(f"the claim {claim} has no picture; draw one in docs/pictures.py")
     return PICTURES[claim]()
-
-
-def explained(
-    groups: tuple[Group, ...],
-    num_tokens: int,
-    eagle: bool = False,
-    hit: int | None = None,
-    cache: Cache | None = None,
-    retention: int | None = None,
-) -> Explanation:
-    """What a hit needs of groups, under the newest policies."""
-    layout = Layout(groups, num_tokens, eagle, hash_unit(groups))
-    explanation = Explanation(Question(layout, LookaheadHorizon.HASHED, retention, hit, cache))
-    explanation.check()
-    return explanation
-
-
-def strips(explanation: Explanation, most: int = 2 * WIDE) -> tuple[Figure, ...]:
-    """The strips of every set of groups."""
-    return tuple(
-        Figure(_caption(each.looked_up), each.strip(each.cut(most))) for each in explanation.groups
-    )
-
-
-def _caption(looked_up: LookedUp) -> str:
-    group = looked_up.group
-    sizes = (("block size", group.block_size), ("window", group.window), ("chunk", group.chunk))
-    said = ", ".join(f"{what} {size}" for what, size in sizes if size is not None)
-    return f"{group.kind.replace('_', ' ')}, {said}"
 
 
 def _blocks_attention_reads() -> Picture:
@@ -280,76 +222,6 @@ def _determined() -> Picture:
     )
 
 
-def _pool() -> dict[str, BlockState]:
-    """Blocks of a pool, by what was done with them."""
-    fresh = BlockState(False, 0, 0, 1, 0, 0, 0)
-
-    def after(*operations: Operation) -> BlockState:
-        block = fresh
-        for operation in operations:
-            assert operation.possible(block, INTEGERS)
-            block = operation.after(block, INTEGERS)
-        return block
-
-    return {
-        "null": BlockState(True, 0, 0, 0, 0, 0, 0),
-        "fresh": fresh,
-        "taken": after(GET),
-        "cached": after(GET, CACHE),
-        "shared": after(GET, CACHE, TOUCH),
-        "freed": after(GET, CACHE, FREE),
-        "taken again": after(GET, CACHE, FREE, GET),
-    }
-
-
-def _of_pool(caption: str, **shown: Callable[[BlockState], int]) -> Picture:
-    states = _pool()
-    blocks = range(len(states))
-    rows = [Row("block", numbers(blocks))]
-    for label, count in shown.items():
-        cells = {i: str(count(state)) for i, state in enumerate(states.values())}
-        rows.append(Row(label.replace("_", " "), cells))
-    told = "; ".join(f"{number} {what}" for number, what in enumerate(states))
-    return Picture(f"{caption} Blocks: {told}.", (Figure("", Strip(tuple(rows), blocks, 99)),))
-
-
-def _in_use() -> Picture:
-    return _of_pool(
-        "The reference count is the number of table entries; a block with one is not in the queue.",
-        tables=lambda block: block.holders,
-        ref_cnt=lambda block: block.ref_count,
-        queued=lambda block: block.queued,
-    )
-
-
-def _free_count() -> Picture:
-    free = sum(block.queued for block in _pool().values())
-    return _of_pool(
-        f"Each unused block stands in the free queue once: {free} are free.",
-        ref_cnt=lambda block: block.ref_count,
-        queued=lambda block: block.queued,
-    )
-
-
-def _null_block() -> Picture:
-    return _of_pool(
-        "The null block is in no queue, carries no key, and no entry of the cache names it.",
-        queued=lambda block: block.queued,
-        keys=lambda block: block.keys,
-        named=lambda block: block.named,
-    )
-
-
-def _keys() -> Picture:
-    return _of_pool(
-        "A freed block keeps its key and can be hit again, until it is handed out anew.",
-        queued=lambda block: block.queued,
-        keys=lambda block: block.keys,
-        named=lambda block: block.named,
-        stale=lambda block: block.stale,
-    )
-
-
 PICTURES: dict[str, Callable[[], Picture]] = {
     "hit_has_every_block_attention_reads": _blocks_attention_reads,
     "eagle_needs_tail_plus_one": _tail_plus_one,
@@ -364,9 +236,9 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "retention_keeps_only_promised_blocks": _only_promised,
     "fine_grained_hit_is_vouched_for": _fine,
     "reused_content_is_determined_by_the_hit": _determined,
-    "block_in_use_is_never_evicted": _in_use,
-    "free_count_is_free_queue_length": _free_count,
-    "null_block_is_never_served": _null_block,
-    "cached_key_names_its_content": _keys,
+    "block_in_use_is_never_evicted": pool_pictures.in_use,
+    "free_count_is_free_queue_length": pool_pictures.free_count,
+    "null_block_is_never_served": pool_pictures.null_block,
+    "cached_key_names_its_content": pool_pictures.keys,
 }
 """The picture of each claim, by the claim's name."""

@@ -10,7 +10,8 @@ import pytest
 from conformance.explanation import Explanation
 from docs import explorer, figures
 from docs.notation import formulas
-from docs.pictures import PICTURES, _pool, picture
+from docs.pictures import PICTURES, picture
+from docs.pool_pictures import states
 from docs.source import NoSuchCode, find, listing, place, rests_on
 from spec.attention import attends, tail_blocks
 from spec.claims import CLAIMS
@@ -66,7 +67,7 @@ def test_every_claim_has_a_formula_and_a_picture() -> None:
 
 
 def test_the_pool_that_is_drawn_is_sound() -> None:
-    assert all(is_sound(block, INTEGERS) for block in _pool().values())
+    assert all(is_sound(block, INTEGERS) for block in states().values())
 
 
 def test_code_is_found_by_its_name_and_shown_as_it_stands() -> None:
