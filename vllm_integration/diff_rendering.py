@@ -12,6 +12,7 @@ from vllm_integration.gate import Verdict
 from vllm_integration.rendering import named, print_finding, verdict_name
 
 _MOST_REASONS = 5
+_MOST_CASES = 4
 
 
 def diff_json(diff: Diff) -> dict[str, Any]:
@@ -76,12 +77,13 @@ def as_sentence(diff: Diff) -> str:
 
 def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
     """The comparison for people: the worst first."""
-    for group in diff.groups:
+    for number, group in enumerate(diff.groups):
         style = "bold red" if group.smallest.effect in HARMFUL else "bold green"
         console.print(f"[{style}]{group.smallest.effect}[/]: {escape(about(group))}")
-        for line in witness(group):
-            console.print(f"  {escape(line)}", highlight=False)
-        console.print()
+        if verbose or number < _MOST_CASES:
+            for line in witness(group):
+                console.print(f"  {escape(line)}", highlight=False)
+            console.print()
     for number, finding in enumerate(diff.brought):
         if verbose or number == 0:
             console.print("[bold red]a fault that the head brings[/]", highlight=False)
@@ -99,7 +101,8 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
         ("faults of both", diff.shared),
     ):
         if findings:
-            console.print(f"{title}: {len(findings)}", highlight=False)
+            hint = "" if verbose else "; --verbose shows them"
+            console.print(f"{title}: {len(findings)}{hint}", highlight=False)
         for finding in findings if verbose else ():
             print_finding(finding, console)
     reasons = sorted({reason for _, reason in diff.unsettled})

@@ -6,14 +6,17 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from conformance.changes import Change, Effect
 from conformance.ledger import Judgement
 from conformance.strips import LEGEND
 from proofs.prover import ProofResult
 from spec.claims import CLAIMS, Divergence, Status
+from vllm_integration.diff import ChangeGroup, Diff
+from vllm_integration.diff_rendering import print_diff
 from vllm_integration.gate import Report
 from vllm_integration.proof_rendering import print_proofs
 from vllm_integration.rendering import print_report
-from vllm_integration.tests.reports import conforming, found
+from vllm_integration.tests.reports import CONFIGURATION, conforming, found
 
 
 def several(count: int) -> Report:
@@ -75,3 +78,13 @@ def test_proofs_are_a_line_a_claim_on_eighty_columns(verbose: bool) -> None:
         assert len(lines) <= 2 + 2 * len(CLAIMS)
         assert all(any(claim in line for line in lines) for claim in CLAIMS)
     assert lines[-1].startswith(f"{len(CLAIMS)} obligations: {len(CLAIMS)} proved; 0 mutants")
+
+
+def test_a_comparison_shows_the_cases_of_its_worst_changes() -> None:
+    change = Change(Effect.LOST, CONFIGURATION, ("given",), "hit", "no hit")
+    groups = [ChangeGroup(change, 1, (f"model {number}",)) for number in range(9)]
+    for verbose, cases in ((False, 4), (True, 9)):
+        file = StringIO()
+        print_diff(Diff(conforming(), conforming(), groups), Console(file=file), verbose)
+        assert file.getvalue().count("given : given") == cases
+        assert all(f"model {number}" in file.getvalue() for number in range(9))
