@@ -99,7 +99,8 @@
       held.has(block) ? "#" : ".",
       letters[block - start] || ".",
     ];
-    const perLine = Math.max(4, Math.floor((strips.clientWidth - LABEL) / CELL));
+    const room = Math.max(4, Math.floor((strips.clientWidth - LABEL) / CELL));
+    const perLine = room > group.segment ? room - (room % group.segment) : room;
     const lines = [];
     for (let first = 0; first < count; first += perLine) {
       const shown = blocks.slice(first, first + perLine);
