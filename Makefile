@@ -1,5 +1,5 @@
 # Two commands are the contract: `make check` runs the gate on a real vLLM release, `make test`
-# runs every test. Both set up what they need in .venv first.
+# runs every test. `make docs` renders the spec as a site. Each sets up what it needs in .venv first.
 #
 #   PYTHON=python3.12          the interpreter that .venv is made with (3.11.4 or later)
 #   TARGET_PYTHON=/path/python an interpreter that already has what vLLM imports; then nothing
@@ -14,13 +14,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready$(if $(TARGET_PYTHON),,-target)
 
-comma := ,
-
 ifneq ($(TARGET_PYTHON),)
 export HITPROOF_PYTHON := $(TARGET_PYTHON)
 endif
 
-.PHONY: check test lint clean
+.PHONY: check test lint docs clean
 
 check: $(STAMP)
 	$(BIN)/hitproof prove
@@ -29,16 +27,22 @@ check: $(STAMP)
 test: lint
 	$(BIN)/pytest --numprocesses auto --dist loadfile
 
+docs: $(VENV)/.ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "open site/index.html"
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-$(STAMP): pyproject.toml
+$(VENV)/.ready: extras := dev
+$(VENV)/.ready-target: extras := dev,target
+$(VENV)/.ready $(VENV)/.ready-target: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "hitproof needs Python 3.11.4 or later; name one with make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev$(if $(TARGET_PYTHON),,$(comma)target)]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(extras)]'
 	touch $@
 
 clean:

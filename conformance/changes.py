@@ -96,7 +96,7 @@ def _runs(judged: Configuration | Layout, fact: Fact, before: Outcome) -> Iterat
         lengths = _servable(judged, one, len(before)) - _servable(judged, other, len(before))
         if lengths:
             what = f"a hit of {min(lengths)} tokens is possible"
-            no = f"{what.replace('is possible', 'is not')}"
+            no = f"{what.replace('is possible', 'is not possible')}"
             yield change(effect, *((what, no) if effect is Effect.LOST else (no, what)))
     registered = (f"registers {_listed(sorted(held)) or 'no block'}" for held in (old, new))
     yield change(Effect.MORE if len(new) > len(old) else Effect.FEWER, *registered)

@@ -1,16 +1,16 @@
 """Findings: what diverged, in the form that people, the ledger and other tools read."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from conformance.configurations import Configuration
 from conformance.demonstration import Demonstration
+from conformance.finding_strips import hits_figure, lookup_figures, mask_figure, promise_figure
 from conformance.layouts import Layout, judged_from_json
-from conformance.strips import Row, Strip, block_role, marks, numbers, roles, with_legend
+from conformance.strips import Figure, draw
 from conformance.subjects import Prompt
 from spec.claims import CLAIMS, Divergence
-from spec.mask import in_mask, next_boundary
 
 SEVERITY = tuple(Divergence)
 
@@ -184,7 +184,6 @@ def finding(evidence: Evidence, source: str, demonstration: Demonstration | None
     given = [judged.describe()]
     if evidence.steps:
         given = list(evidence.steps)
-        strip = "\n".join(evidence.picture)
     elif evidence.shared is not None:
         assert isinstance(judged, Configuration)
         policy = "dense" if evidence.retention is None else f"interval {evidence.retention}"
@@ -192,17 +191,14 @@ def finding(evidence: Evidence, source: str, demonstration: Demonstration | None
             f"three prompts of {evidence.chunks[0]} tokens that share the first {evidence.shared}, "
             f"served one after another, retention {policy}"
         )
-        strip = _hits_strip(evidence, judged)
     elif evidence.fine:
         assert isinstance(judged, Configuration)
         given.append(
             f"a lookup of at most {evidence.max_length} tokens that may end on any hash block of "
             f"{judged.hash_block_size} tokens; entered hash blocks: {_listed(evidence.cached[0])}"
         )
-        strip = _lookup_strip(replace(evidence, configuration=judged.in_hash_units))
     elif evidence.max_length is not None:
         given += _given_lookup(evidence, judged, evidence.max_length)
-        strip = _lookup_strip(evidence)
     else:
         assert isinstance(judged, Configuration)  # masks are of one group
         after = ", ".join(map(str, evidence.chunks))
@@ -210,22 +206,38 @@ def finding(evidence: Evidence, source: str, demonstration: Demonstration | None
             given.append(
                 f"a request of {judged.num_blocks} blocks, registered after {after} tokens"
             )
-            strip = _mask_strip(evidence, judged)
         else:
             given.append(f"a prompt of {after} tokens, retention interval {evidence.retention}")
-            strip = _promise_strip(evidence, judged)
     return Finding(
         signature=evidence.signature,
         sentence=CLAIMS[evidence.signature.claim].sentence,
         given=tuple(given),
         spec=evidence.spec,
         actual=evidence.actual,
-        strip=strip,
+        strip="\n".join(evidence.picture) if evidence.steps else draw(figures(evidence)),
         source=source,
         configuration=judged.as_json(),
         demonstration=demonstration or Demonstration(),
         evidence=evidence.as_json(),
     )
+
+
+def figures(evidence: Evidence) -> tuple[Figure, ...]:
+    """The pictures of a finding; none where its steps led to one of their own."""
+    judged, hits = evidence.configuration, (evidence.spec_hit, evidence.actual_hit)
+    if evidence.steps:
+        return ()
+    if evidence.max_length is not None and not evidence.fine and evidence.shared is None:
+        return lookup_figures(judged, evidence.cached, *hits)
+    assert isinstance(judged, Configuration)  # all else is of one group
+    if evidence.shared is not None:
+        return (hits_figure(judged, *hits),)
+    if evidence.fine:
+        return lookup_figures(judged.in_hash_units, evidence.cached, *hits)
+    (registered,) = evidence.cached
+    if evidence.retention is None:
+        return (mask_figure(judged, registered),)
+    return (promise_figure(judged, registered, evidence.spec_hit),)
 
 
 def _given_lookup(
@@ -244,64 +256,3 @@ def _given_lookup(
 
 def _listed(blocks: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(blocks))) or "none"
-
-
-def _lookup_strip(evidence: Evidence) -> str:
-    judged = evidence.configuration
-    strips = []
-    for looked_up, cached in zip(judged.looked_up, evidence.cached, strict=True):
-        size = looked_up.group.block_size
-        blocks = range(max(judged.bound(looked_up), 1))
-        spec_end = evidence.spec_hit // size
-        actual_end = None if evidence.actual_hit is None else evidence.actual_hit // size
-        rows = (
-            Row("block", numbers(blocks)),
-            Row("cached", marks(blocks, cached)),
-            Row("spec hit", roles(looked_up, blocks, spec_end), spec_end),
-            Row("actual hit", roles(looked_up, blocks, actual_end or 0), actual_end),
-        )
-        if len(judged.looked_up) > 1:
-            strips.append(f"group {', '.join(map(str, looked_up.group_ids))}")
-        strips.append(Strip(rows, blocks, looked_up.shape.segment).draw())
-    return with_legend(*strips)
-
-
-def _hits_strip(evidence: Evidence, configuration: Configuration) -> str:
-    """The picture of two hits, when it is not known what is cached."""
-    (looked_up,) = configuration.looked_up
-    size = configuration.group.block_size
-    ends = [evidence.spec_hit // size, (evidence.actual_hit or 0) // size]
-    blocks = range(max(*ends, 1) + 1)
-    hits = (
-        Row(label, roles(looked_up, blocks, end), end)
-        for label, end in zip(("spec hit", "actual hit"), ends, strict=True)
-    )
-    rows = (Row("block", numbers(blocks)), *hits)
-    return with_legend(Strip(rows, blocks, configuration.shape.segment).draw())
-
-
-def _mask_strip(evidence: Evidence, configuration: Configuration) -> str:
-    shape, blocks = configuration.shape, range(configuration.num_blocks)
-    needed = {
-        block: block_role(configuration, block, next_boundary(shape, block))
-        if in_mask(shape, block)
-        else "."
-        for block in blocks
-    }
-    rows = (
-        Row("block", numbers(blocks)),
-        Row("reachable", needed),
-        Row("registered", marks(blocks, evidence.cached[0])),
-    )
-    return with_legend(Strip(rows, blocks, shape.segment).draw())
-
-
-def _promise_strip(evidence: Evidence, configuration: Configuration) -> str:
-    blocks = range(max(configuration.num_blocks, 1))
-    end = evidence.spec_hit // configuration.group.block_size
-    rows = (
-        Row("block", numbers(blocks)),
-        Row("hit needs", {b: block_role(configuration, b, end) for b in blocks}, end),
-        Row("registered", marks(blocks, evidence.cached[0])),
-    )
-    return with_legend(Strip(rows, blocks, configuration.shape.segment).draw())

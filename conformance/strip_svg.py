@@ -1,10 +1,10 @@
 """Strips as SVG: self-contained, readable in light and dark, and without telling colours apart."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from xml.etree import ElementTree
 
-from conformance.strips import HELD, LEGEND, ROLES, Strip
+from conformance.strips import HELD, LEGEND, ROLES, Figure, Strip
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 
@@ -26,34 +26,32 @@ _FILLS = {
 colour-blind tell apart. Letters say the same, and the lookahead block has a dashed edge."""
 
 _SHAPES = """
-.strip text { font: 13px ui-monospace, monospace; }
+.strip text { font: 13px ui-monospace, monospace; fill: var(--strip-ink); }
 .strip .title { font-weight: bold; }
 .strip .cell { stroke-width: 0.5; }
 .strip .number { fill: none; }
 .strip .L { stroke-dasharray: 3 2; stroke-width: 1.5; }
+.strip .cell, .strip .boundary, .strip .hit { stroke: var(--strip-ink); }
 .strip .boundary { stroke-width: 1.5; stroke-dasharray: 2 3; }
 .strip .hit { stroke-width: 4; }
 """
 
 
 def _colours(dark: bool) -> str:
-    fills = {of: shades[dark] for of, shades in _FILLS.items()}
-    ink = fills.pop("ink")
-    rules = [f".strip .{of} {{ fill: {fill}; }}" for of, fill in fills.items()]
-    lines = ".strip .boundary, .strip .hit, .strip .cell"
-    return "\n".join([*rules, f".strip text {{ fill: {ink}; }}", f"{lines} {{ stroke: {ink}; }}"])
+    shades = (f"--strip-{of}: {fill[dark]};" for of, fill in _FILLS.items())
+    return f".strip {{ {' '.join(shades)} }}"
 
 
-_DARK = f"@media (prefers-color-scheme: dark) {{\n{_colours(dark=True)}\n}}"
-_STYLE = f"\n{_colours(dark=False)}\n{_DARK}{_SHAPES}"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One strip with the line above it."""
-
-    caption: str
-    strip: Strip
+STYLE = "\n".join(
+    (
+        "",
+        _colours(dark=False),
+        f"@media (prefers-color-scheme: dark) {{ {_colours(dark=True)} }}",
+        *(f".strip .{of} {{ fill: var(--strip-{of}); }}" for of in _FILLS if of != "ink"),
+        _SHAPES.lstrip(),
+    )
+)
+"""The style sheet that strips need; a page that has it takes them from `inline_svg`."""
 
 
 def svg(title: str, description: str, figures: Sequence[Figure]) -> str:
@@ -61,36 +59,63 @@ def svg(title: str, description: str, figures: Sequence[Figure]) -> str:
 
     ``title`` and ``description`` are what a screen reader says.
     """
-    root = ElementTree.Element(
-        "svg",
-        {"xmlns": NAMESPACE, "class": "strip", "role": "img"},
-    )
-    ElementTree.SubElement(root, "title").text = title
+    root = _root(title)
     ElementTree.SubElement(root, "desc").text = description
-    ElementTree.SubElement(root, "style").text = _STYLE
+    ElementTree.SubElement(root, "style").text = STYLE
     ElementTree.SubElement(root, "rect", {"class": "paper", "width": "100%", "height": "100%"})
     top = _text(root, _MARGIN, _MARGIN, title, "title")
-    for figure in figures:
-        top = _text(root, _MARGIN, top + _LINE // 2, figure.caption)
-        for line in _lines(figure.strip):
-            top = _draw(root, line, top) + _LINE // 2
-    top = _text(root, _MARGIN, top, LEGEND)
-    across = max([len(f.strip.blocks) for f in figures] or [0])
-    texts = [title, LEGEND, *(figure.caption for figure in figures)]
-    width = max(
-        2 * _MARGIN + _LABEL + min(across, _PER_LINE) * _CELL,
-        2 * _MARGIN + 8 * max(map(len, texts)),
-    )
-    root.set("viewBox", f"0 0 {width} {top + _MARGIN}")
-    root.set("width", str(width))
+    top = _text(root, _MARGIN, _draw_all(root, figures, top, _PER_LINE), LEGEND)
+    _size(root, max(_width(figures, _PER_LINE), *map(_text_width, (title, LEGEND))), top + _MARGIN)
     root.set("style", "max-width: 100%; height: auto")
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _lines(strip: Strip) -> Iterator[Strip]:
-    for start in range(0, len(strip.blocks), _PER_LINE):
-        yield replace(strip, blocks=strip.blocks[start : start + _PER_LINE])
+def inline_svg(title: str, figures: Sequence[Figure], per_line: int = _PER_LINE) -> str:
+    """The strips alone, for a page that has `STYLE` and tells what the signs mean.
+
+    ``title`` is what a screen reader says; ``per_line`` the blocks of a line.
+    """
+    root = _root(title)
+    _size(root, _width(figures, per_line), _draw_all(root, figures, 0, per_line))
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _root(title: str) -> ElementTree.Element:
+    root = ElementTree.Element("svg", {"xmlns": NAMESPACE, "class": "strip", "role": "img"})
+    ElementTree.SubElement(root, "title").text = title
+    return root
+
+
+def _draw_all(root: ElementTree.Element, figures: Sequence[Figure], top: int, per_line: int) -> int:
+    """Draw the figures; returns where the next one starts."""
+    for figure in figures:
+        if figure.caption:
+            top = _text(root, _MARGIN, top + _LINE // 2, figure.caption)
+        for line in _lines(figure.strip, per_line):
+            top = _draw(root, line, top) + _LINE // 2
+    return top
+
+
+def _width(figures: Sequence[Figure], per_line: int) -> int:
+    across = max((len(figure.strip.blocks) for figure in figures), default=0)
+    cells = 2 * _MARGIN + _LABEL + min(across, per_line) * _CELL
+    return max([cells, *(_text_width(figure.caption) for figure in figures)])
+
+
+def _text_width(text: str) -> int:
+    return 2 * _MARGIN + 8 * len(text)
+
+
+def _size(root: ElementTree.Element, width: int, height: int) -> None:
+    root.set("viewBox", f"0 0 {width} {height}")
+    root.set("width", str(width))
+    root.set("height", str(height))
+
+
+def _lines(strip: Strip, per_line: int) -> Iterator[Strip]:
+    for start in range(0, len(strip.blocks), per_line):
+        yield replace(strip, blocks=strip.blocks[start : start + per_line])
 
 
 def _text(root: ElementTree.Element, x: int, top: int, said: str, of: str = "") -> int:

@@ -1,6 +1,6 @@
 """Strips: pictures of a group's blocks, one cell a block, which findings and explanations share."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from conformance.configurations import Configuration, LookedUp
@@ -22,10 +22,16 @@ _LETTERS = {
     GroupKind.MAMBA: "s",
 }
 
-LEGEND = (
-    "# block held   . not   p prefix   t tail   c chunk   s state   L lookahead   "
-    "| hit ends   : boundary"
-)
+SIGNS = {
+    HELD: "block held",
+    NOT_HELD: "not",
+    **{sign: ROLES[sign] for sign in "ptcsL"},
+    "|": "hit ends",
+    ":": "boundary",
+}
+"""What every sign of a strip means."""
+
+LEGEND = "   ".join(f"{sign} {meaning}" for sign, meaning in SIGNS.items())
 
 
 def block_role(of: Configuration | LookedUp, block: int, boundary: int) -> str:
@@ -114,6 +120,15 @@ LABEL_COLUMNS = 12
 """The characters that `Strip.draw` takes for the label of a row."""
 
 
-def with_legend(*strips: str) -> str:
-    """The strips with what their signs mean."""
-    return "\n".join([*strips, LEGEND])
+@dataclass(frozen=True)
+class Figure:
+    """One strip with the line above it, which may be empty."""
+
+    caption: str
+    strip: Strip
+
+
+def draw(figures: Sequence[Figure]) -> str:
+    """The figures in letters, with what their signs mean."""
+    parts = (part for figure in figures for part in (figure.caption, figure.strip.draw()) if part)
+    return "\n".join([*parts, LEGEND])

@@ -7,12 +7,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from conformance.changes import HARMFUL
-from conformance.findings import Finding
 from vllm_integration.diff import ChangeGroup, Diff
 from vllm_integration.gate import Verdict
-from vllm_integration.rendering import print_finding, verdict_name
+from vllm_integration.rendering import named, print_finding, verdict_name
 
 _MOST_REASONS = 5
+_MOST_CASES = 4
 
 
 def diff_json(diff: Diff) -> dict[str, Any]:
@@ -69,21 +69,28 @@ def summary(diff: Diff) -> str:
     return f"behaviour changes from {base} to {head}, and {harm}: {whole}"
 
 
+def as_sentence(diff: Diff) -> str:
+    """The summary with a capital letter; the names of targets keep theirs."""
+    said = summary(diff)
+    return said[0].upper() + said[1:]
+
+
 def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
     """The comparison for people: the worst first."""
-    for group in diff.groups:
+    for number, group in enumerate(diff.groups):
         style = "bold red" if group.smallest.effect in HARMFUL else "bold green"
         console.print(f"[{style}]{group.smallest.effect}[/]: {escape(about(group))}")
-        for line in witness(group):
-            console.print(f"  {escape(line)}", highlight=False)
-        console.print()
+        if verbose or number < _MOST_CASES:
+            for line in witness(group):
+                console.print(f"  {escape(line)}", highlight=False)
+            console.print()
     for number, finding in enumerate(diff.brought):
         if verbose or number == 0:
             console.print("[bold red]a fault that the head brings[/]", highlight=False)
             print_finding(finding, console)
         else:
             console.print(
-                f"brought, too: {finding.signature.divergence}: {_name(finding)}",
+                f"brought, too: {finding.signature.divergence}: {named(finding)}",
                 highlight=False,
                 markup=False,
             )
@@ -94,7 +101,8 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
         ("faults of both", diff.shared),
     ):
         if findings:
-            console.print(f"{title}: {len(findings)}", highlight=False)
+            hint = "" if verbose else "; --verbose shows them"
+            console.print(f"{title}: {len(findings)}{hint}", highlight=False)
         for finding in findings if verbose else ():
             print_finding(finding, console)
     reasons = sorted({reason for _, reason in diff.unsettled})
@@ -106,7 +114,7 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
 def markdown(diff: Diff) -> str:
     """The comparison as a comment on a pull request."""
     base, head = diff.base.target.name, diff.head.target.name
-    lines = [f"### Prefix cache: `{base}` → `{head}`", "", summary(diff).capitalize() + ".", ""]
+    lines = [f"### Prefix cache: `{base}` → `{head}`", "", as_sentence(diff) + ".", ""]
     if diff.groups:
         lines += ["| effect | where | models | smallest case | base | head |", "|" + "---|" * 6]
         lines += [_row(group) for group in diff.groups]
@@ -122,7 +130,7 @@ def markdown(diff: Diff) -> str:
     ):
         if findings:
             lines += [f"<details><summary>{title}: {len(findings)}</summary>", ""]
-            lines += [f"- **{f.signature.divergence}**, {_name(f)}: {f.sentence}" for f in findings]
+            lines += [f"- **{f.signature.divergence}**, {named(f)}: {f.sentence}" for f in findings]
             lines += ["", "</details>", ""]
     for reason in sorted({reason for _, reason in diff.unsettled}):
         lines.append(f"- inconclusive: {reason}")
@@ -152,7 +160,3 @@ def _row(group: ChangeGroup) -> str:
     given = "<br>".join(smallest.given)
     cells = (str(smallest.effect), where, models, given, smallest.base, smallest.head)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def _name(finding: Finding) -> str:
-    return f"{finding.signature.kind.replace('_', ' ')}: {finding.signature.pattern}"

@@ -10,8 +10,9 @@ from rich.text import Text
 from conformance.explanation import Explained, Explanation
 from conformance.reasons import Reason, in_ranges, in_words
 from conformance.story import Story
-from conformance.strip_svg import Figure, svg
-from conformance.strips import LABEL_COLUMNS, LEGEND, Strip
+from conformance.strip_svg import svg
+from conformance.strips import LABEL_COLUMNS, LEGEND, Figure, Strip
+from vllm_integration.rendering import print_whole
 
 _PIPE_WIDTH = 100
 _INDENT = 2
@@ -110,9 +111,7 @@ def _print_strip(explained: Explained, console: Console) -> None:
     room = _width(console) - _INDENT - LABEL_COLUMNS - 1
     shown = explained.cut(max(room // Strip.columns(explained.num_blocks - 1), 1))
     for line in explained.strip(shown).draw().splitlines():
-        console.print(
-            f"{' ' * _INDENT}{line}", markup=False, highlight=False, no_wrap=True, crop=False
-        )
+        print_whole(f"{' ' * _INDENT}{line}", console)
     if cut := what_is_cut(explained, shown):
         _line(f"{' ' * _INDENT}({cut})", console)
 
@@ -217,4 +216,4 @@ def print_story(story: Story, console: Console) -> None:
         for reason in chapter.reasons:
             _line("\n".join(_wrapped(reason.text, console)), console)
     for line in story.strip:
-        console.print(f"    {line}", markup=False, highlight=False, no_wrap=True, crop=False)
+        print_whole(f"    {line}", console)

@@ -1,7 +1,8 @@
 """Reports as people and as programs read them."""
 
+import textwrap
 from collections import Counter
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from typing import Any
 
 from rich.console import Console
@@ -12,7 +13,6 @@ from conformance.configurations import MODELS
 from conformance.demonstration import CaseOutcome, Demonstration
 from conformance.findings import SEVERITY, Finding
 from conformance.ledger import Entry
-from proofs.prover import ProofResult
 from spec.claims import Status
 from vllm_integration.gate import Report, Verdict
 from vllm_integration.policies import Standing
@@ -75,14 +75,16 @@ def report_json(report: Report) -> dict[str, Any]:
 
 def print_report(report: Report, console: Console, verbose: bool) -> None:
     """The report of `hitproof check` for people: short when all is well."""
-    for finding in report.judgement.new:
+    for finding in report.judgement.new if verbose else report.judgement.new[:1]:
         print_finding(finding, console)
+    if not verbose:
+        _print_others(report.judgement.new[1:], console)
     for standing in report.policy_changes:
         print_policy_change(standing, console)
     for entry in report.judgement.stale:
         print_stale(entry, console)
-    by_cause = _by_cause(report)
-    for known in by_cause.values() if verbose else ():
+    causes = by_cause(report)
+    for known in causes.values() if verbose else ():
         _print_known(known, console)
     _print_unsettled(report, console, verbose)
     if verbose:
@@ -95,21 +97,50 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
 def print_finding(finding: Finding, console: Console) -> None:
     """One finding in full: the claim, what was given, the spec, vLLM, and a picture."""
     signature = finding.signature
-    kind = signature.kind.replace("_", " ")
-    pattern = escape(f"{kind}: {signature.pattern}")
-    console.print(f"[bold red]{signature.divergence}[/]: {pattern}", highlight=False)
-    console.print(f"  claim : {signature.claim}", highlight=False)
-    console.print(f"          {finding.sentence}", highlight=False)
+    console.print(f"[bold red]{signature.divergence}[/]: {escape(named(finding))}", highlight=False)
+    _print_fact("claim", signature.claim, console)
+    _print_fact("", finding.sentence, console)
     for number, fact in enumerate(finding.given):
-        console.print(f"  {'' if number else 'given :':<7} {escape(fact)}", highlight=False)
-    console.print(f"  spec  : {escape(finding.spec)}", highlight=False)
-    console.print(f"  vllm  : {escape(finding.actual)}", highlight=False)
+        _print_fact("" if number else "given", fact, console)
+    _print_fact("spec", finding.spec, console)
+    _print_fact("vllm", finding.actual, console)
     for line in finding.strip.splitlines():
-        console.print(f"    {line}", highlight=False, markup=False, no_wrap=True, crop=False)
+        print_whole(f"    {line}", console)
     if finding.source:
         console.print(f"  {finding.source}", highlight=False, markup=False)
     print_demonstration(finding.demonstration, console)
     console.print()
+
+
+def named(finding: Finding) -> str:
+    """What is broken where, in a line."""
+    return f"{finding.signature.kind.replace('_', ' ')}: {finding.signature.pattern}"
+
+
+def print_whole(line: str, console: Console) -> None:
+    """A line of a picture, which is neither broken nor cut where the terminal is narrow."""
+    console.print(line, highlight=False, markup=False, no_wrap=True, crop=False, overflow="ignore")
+
+
+def _print_fact(label: str, text: str, console: Console) -> None:
+    """A fact under its label; on a terminal, what does not fit goes on below it."""
+    head = f"  {label:<6}{':' if label else ' '} "
+    room = max(console.width - len(head) - 1, 20)
+    lines = textwrap.wrap(text, room) if console.is_terminal else [text]
+    for line in lines or [""]:
+        console.print(f"{head}{line}", highlight=False, markup=False)
+        head = " " * len(head)
+
+
+def _print_others(findings: Sequence[Finding], console: Console) -> None:
+    """Findings in a line each, and how to see more of them."""
+    for finding in findings:
+        console.print(
+            f"[bold red]{finding.signature.divergence}[/]: {escape(named(finding))}",
+            highlight=False,
+        )
+    if findings:
+        console.print("--verbose shows these in full, too\n", highlight=False)
 
 
 def print_demonstration(shown: Demonstration, console: Console) -> None:
@@ -164,7 +195,7 @@ def _print_policies(report: Report, console: Console) -> None:
         console.print(f"policies: {shown}", highlight=False)
 
 
-def _by_cause(report: Report) -> dict[str, list[tuple[Finding, Entry]]]:
+def by_cause(report: Report) -> dict[str, list[tuple[Finding, Entry]]]:
     """The known divergences, those of one cause together."""
     causes: dict[str, list[tuple[Finding, Entry]]] = {}
     for finding, entry in report.judgement.known:
@@ -210,15 +241,18 @@ def _print_obligations(report: Report, console: Console) -> None:
 
 
 def _print_coverage(report: Report, console: Console) -> None:
+    console.print(f"{coverage_in_words(report)}; {report.seconds:.1f} s", highlight=False)
+
+
+def coverage_in_words(report: Report) -> str:
+    """How much was judged, and how it ended."""
     states = report.tasks_total(lambda o: o.states)
     counts = {s: sum(o.status is s for o in report.obligations) for s in Status}
-    console.print(
+    return (
         f"{report.num_configurations} configurations ({len(MODELS)} real models among them), "
         f"{_scientific(states)} cache states covered by "
         f"{report.tasks_total(lambda o: o.paths)} paths; obligations: "
         + ", ".join(f"{n} {status}" for status, n in counts.items() if n)
-        + f"; {report.seconds:.1f} s",
-        highlight=False,
     )
 
 
@@ -228,7 +262,7 @@ def print_verdict(report: Report, console: Console) -> None:
     words = {
         Verdict.CONFORMS: "[bold green]conforms[/]"
         + (
-            f", {count(known, 'known divergence')} of {count(_by_cause(report), 'cause')} "
+            f", {count(known, 'known divergence')} of {count(by_cause(report), 'cause')} "
             f"({_classes(report)})"
             if known
             else ""
@@ -295,74 +329,3 @@ def print_policies(standings: list[Standing], console: Console) -> None:
             table.add_row(name, era.value, era.releases, *([shown] if probed else []))
             name = ""
     console.print(table)
-
-
-def print_proofs(results: list[ProofResult], console: Console, verbose: bool) -> None:
-    """What `hitproof prove` prints: a line a claim, or with ``verbose`` a line an obligation."""
-    table = Table(
-        "claim", "obligations", "status", "mutants refuted", "cvc5", "resources", "seconds"
-    )
-    by_claim: dict[str, list[ProofResult]] = {}
-    for result in results:
-        by_claim.setdefault(result.claim, []).append(result)
-    for claim, parts in by_claim.items():
-        counts = Counter(part.status for part in parts)
-        table.add_row(
-            claim,
-            str(len(parts)),
-            ", ".join(f"{n} {_coloured(status)}" for status, n in counts.items()),
-            str(sum(len(part.mutants) for part in parts)),
-            _opinions(parts),
-            str(sum(part.resource_count for part in parts)),
-            f"{sum(part.seconds for part in parts):.2f}",
-        )
-        for part in parts if verbose else []:
-            table.add_row(
-                "",
-                escape(part.obligation),
-                _coloured(part.status),
-                str(len(part.mutants)),
-                _opinions([part]),
-                str(part.resource_count),
-                f"{part.seconds:.2f}",
-            )
-    console.print(table)
-    for result in results:
-        if result.status is not Status.PROVED:
-            console.print(
-                f"{_coloured(result.status)}: {result.claim}, {escape(result.obligation)}: "
-                f"{escape(result.detail)}",
-                highlight=False,
-            )
-
-
-def _opinions(results: list[ProofResult]) -> str:
-    """What the second solver says, each opinion with its count where there are several results."""
-    counts = Counter(str(result.second_opinion or "not asked") for result in results)
-    if len(results) == 1:
-        return next(iter(counts))
-    return ", ".join(f"{n} {opinion}" for opinion, n in counts.items())
-
-
-def _coloured(status: Status) -> str:
-    colours = {Status.PROVED: "green", Status.REFUTED: "red", Status.INCONCLUSIVE: "yellow"}
-    return f"[{colours[status]}]{status}[/]"
-
-
-def proofs_json(results: list[ProofResult]) -> list[dict[str, Any]]:
-    """What `hitproof prove --format json` prints."""
-    return [
-        {
-            "claim": result.claim,
-            "obligation": result.obligation,
-            "status": str(result.status),
-            "detail": result.detail,
-            "resources": result.resource_count,
-            "seconds": round(result.seconds, 3),
-            "premises": None if result.premises is None else str(result.premises),
-            "counterexample": None if result.counterexample is None else str(result.counterexample),
-            "mutants": {name: str(model) for name, model in result.mutants.items()},
-            "cvc5": None if result.second_opinion is None else str(result.second_opinion),
-        }
-        for result in results
-    ]

@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 import pytest
 
 from conformance.configurations import single_group
-from conformance.strip_svg import NAMESPACE, Figure, svg
-from conformance.strips import Row, Strip, marks, numbers, roles
+from conformance.strip_svg import NAMESPACE, inline_svg, svg
+from conformance.strips import Figure, Row, Strip, marks, numbers, roles
 from spec.groups import GroupKind
 
 IN = f"{{{NAMESPACE}}}"
@@ -69,3 +69,17 @@ def test_nothing_sticks_out() -> None:
         if cell.get("class") != "paper":
             assert int(cell.attrib["x"]) + int(cell.attrib["width"]) <= width
             assert int(cell.attrib["y"]) + int(cell.attrib["height"]) <= height
+
+
+def test_a_strip_within_a_page_is_the_same_picture_without_style_and_legend() -> None:
+    figures = [Figure("group 0", strip(9)), Figure("", strip(61))]
+    inline = ElementTree.fromstring(inline_svg("a < b & c", figures, per_line=8))
+    assert inline.findtext(f"{IN}title") == "a < b & c"
+    assert not list(inline.iter(f"{IN}style"))
+    named = [c.findtext(f"{IN}title") for c in inline.iter(f"{IN}rect")]
+    whole = [c.findtext(f"{IN}title") for c in document(*figures).iter(f"{IN}rect")]
+    assert sorted(map(str, named)) == sorted(name for name in whole if name)
+    _, _, width, height = map(int, inline.attrib["viewBox"].split())
+    for cell in inline.iter(f"{IN}rect"):
+        assert int(cell.attrib["x"]) + int(cell.attrib["width"]) <= width
+        assert int(cell.attrib["y"]) + int(cell.attrib["height"]) <= height

@@ -20,6 +20,7 @@ from vllm_integration.commands.options import (
     MEMORY,
     PACKAGE,
     PYTHON,
+    Html,
     Jobs,
     Ledger,
     Memory,
@@ -32,6 +33,7 @@ from vllm_integration.commands.options import (
     Write,
     in_bytes,
 )
+from vllm_integration.commands.report import wanted_report, write_report
 from vllm_integration.commands.running import (
     announce,
     as_document,
@@ -42,6 +44,7 @@ from vllm_integration.commands.running import (
 )
 from vllm_integration.driver import find_python
 from vllm_integration.gate import Verdict
+from vllm_integration.html_report.pages import check_page
 from vllm_integration.policies import chosen_values
 from vllm_integration.targets import resolve
 
@@ -59,6 +62,7 @@ class CheckFormat(StrEnum):
 
 
 def check(
+    context: typer.Context,
     target: TargetName,
     quick: Annotated[bool, typer.Option("--quick", help="Cover less, in seconds.")] = False,
     output: Annotated[
@@ -76,12 +80,14 @@ def check(
     memory: Memory = MEMORY,
     jobs: Jobs = JOBS,
     pytest: Pytest = None,
+    html: Html = None,
     verbose: Verbose = False,
     policy: Policy = None,
 ) -> None:
     """Judge vLLM's real prefix-cache code against the spec, for every cache state up to a bound."""
     started = time.monotonic()
     files = wanted_files(write or [], [f for f in CheckFormat if f is not CheckFormat.TEXT], output)
+    directory = wanted_report(html, output)
     with failures(output):
         try:
             policies = chosen_values(policy or [])
@@ -112,6 +118,7 @@ def check(
         "junit": lambda: junit.junit(report),
     }
     write_files(files, documents, output)
+    write_report(directory, lambda command: check_page(report, command), context, output)
     show_document(
         output, documents, lambda console: rendering.print_report(report, console, verbose)
     )

@@ -13,6 +13,7 @@ from vllm_integration.commands.options import (
     JOBS,
     MEMORY,
     PYTHON,
+    Html,
     Jobs,
     Memory,
     Python,
@@ -21,6 +22,7 @@ from vllm_integration.commands.options import (
     Write,
     in_bytes,
 )
+from vllm_integration.commands.report import wanted_report, write_report
 from vllm_integration.commands.running import (
     announce,
     as_document,
@@ -31,6 +33,7 @@ from vllm_integration.commands.running import (
 from vllm_integration.diff import compare
 from vllm_integration.diff_rendering import diff_json, markdown, print_diff
 from vllm_integration.driver import find_python
+from vllm_integration.html_report.pages import diff_page
 from vllm_integration.targets import resolve
 
 
@@ -44,6 +47,7 @@ class DiffFormat(StrEnum):
 
 
 def diff(
+    context: typer.Context,
     base: Annotated[
         str,
         typer.Argument(help="What it was: a release, checkout or path@ref, or 'installed'."),
@@ -58,6 +62,7 @@ def diff(
         ),
     ] = DiffFormat.TEXT,
     write: Write = None,
+    html: Html = None,
     python: Python = PYTHON,
     timeout: Timeout = 60.0,
     memory: Memory = MEMORY,
@@ -71,6 +76,7 @@ def diff(
     """
     started = time.monotonic()
     files = wanted_files(write or [], [f for f in DiffFormat if f is not DiffFormat.TEXT], output)
+    directory = wanted_report(html, output)
     with failures(output):
         interpreter = find_python(python)
         base_target, head_target = (resolve(name, announce=announce) for name in (base, head))
@@ -92,5 +98,6 @@ def diff(
         "github": lambda: diff_annotations(found),
     }
     write_files(files, documents, output)
+    write_report(directory, lambda command: diff_page(found, command), context, output)
     show_document(output, documents, lambda console: print_diff(found, console, verbose))
     raise typer.Exit(int(found.verdict))

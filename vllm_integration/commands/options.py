@@ -95,6 +95,16 @@ Write = Annotated[
         show_default=False,
     ),
 ]
+Html = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        metavar="DIR",
+        help="Write the result to DIR/index.html, too: one page with pictures, which needs no "
+        "network.",
+        show_default=False,
+    ),
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show also what is as it should be, or known.")
 ]

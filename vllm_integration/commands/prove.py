@@ -8,7 +8,7 @@ import typer
 from proofs.prover import DEFAULTS, chosen, prove_in_subprocess
 from proofs.second_solver import Opinion, write
 from spec.claims import Status
-from vllm_integration import rendering
+from vllm_integration import proof_rendering
 from vllm_integration.commands.options import Format, Output
 from vllm_integration.commands.running import fail, failures, show
 from vllm_integration.gate import Verdict
@@ -53,8 +53,8 @@ def prove(
         results = prove_in_subprocess(claim or None, timeout_seconds=timeout)
     show(
         output,
-        lambda: rendering.proofs_json(results),
-        lambda console: rendering.print_proofs(results, console, verbose),
+        lambda: proof_rendering.proofs_json(results),
+        lambda console: proof_rendering.print_proofs(results, console, verbose),
     )
     disputed = [r.obligation for r in results if r.second_opinion is Opinion.DISAGREES]
     if disputed:

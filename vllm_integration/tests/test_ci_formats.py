@@ -9,123 +9,29 @@ from typing import Any, Literal
 from xml.etree import ElementTree
 
 import pytest
-from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ConfigDict, Field
 from typer.testing import CliRunner
 
-from conformance.checks import CHECKS
-from conformance.configurations import Profile, single_group
-from conformance.findings import Finding, finding
-from conformance.layouts import judged_from_json
-from conformance.ledger import Entry, Judgement
 from conformance.mask_check import check_mask
-from conformance.outcomes import CheckResult
 from conformance.reference_subject import ReferenceSubject
-from conformance.tests.subjects_for_tests import BrokenSubject, no_lookahead
-from spec.claims import CLAIMS, Status
-from spec.groups import GroupKind
-from spec.policies import POLICIES
+from spec.claims import CLAIMS
 from vllm_integration import cli
 from vllm_integration.ci_formats import github, junit, sarif
 from vllm_integration.ci_formats.problems import place
 from vllm_integration.diff import Diff
 from vllm_integration.gate import Report, Verdict
-from vllm_integration.obligations import Obligation
-from vllm_integration.policies import Standing
-from vllm_integration.targets import Target
+from vllm_integration.tests.reports import (
+    CONFIGURATION,
+    REPORTS,
+    SOURCE,
+    conforming,
+    diverging,
+    inconclusive,
+    known,
+    obligations,
+)
 
-CONFIGURATION = single_group(GroupKind.SLIDING_WINDOW, 1, 2, 2, True, 3)
-SOURCE = "vllm/v1/core/single_type_kv_cache_manager.py:641"
 FORMATS = ["github", "sarif", "junit"]
-
-
-def obligations(result: CheckResult) -> list[Obligation]:
-    return [
-        Obligation(
-            claim,
-            CONFIGURATION,
-            status,
-            result.paths,
-            result.states,
-            result.detail,
-            tuple(e.signature for e in result.evidence if e.signature.claim == claim),
-        )
-        for claim, status in result.statuses.items()
-    ]
-
-
-def conforming() -> Report:
-    proved = [Obligation(c, CONFIGURATION, Status.PROVED, 1, 1, "") for c in CLAIMS]
-    return Report(Target("fork", Path("/fork"), None), Profile.QUICK, proved)
-
-
-def found(source: str = SOURCE) -> tuple[list[Obligation], list[Finding]]:
-    result = check_mask(BrokenSubject(mask=no_lookahead), CONFIGURATION)
-    assert result.evidence
-    return obligations(result), [finding(evidence, source) for evidence in result.evidence]
-
-
-def diverging(source: str = SOURCE) -> Report:
-    broken, findings = found(source)
-    report = conforming()
-    others = [o for o in report.obligations if CHECKS[o.claim] is not check_mask]
-    judgement = Judgement(new=tuple(findings), known=(), stale=())
-    return replace(report, obligations=[*broken, *others], judgement=judgement)
-
-
-def known() -> Report:
-    report = diverging()
-    entries = tuple((f, entry(f)) for f in report.judgement.new)
-    return replace(report, judgement=Judgement((), entries, ()))
-
-
-def entry(of: Finding) -> Entry:
-    reason = "tolerated, 100 % sure"
-    configuration = judged_from_json(of.configuration)
-    return Entry(of.signature, configuration, SpecifierSet(""), reason, "", reason)
-
-
-def stale() -> Report:
-    (shown, *_) = found()[1]
-    return replace(conforming(), judgement=Judgement((), (), (entry(shown),)))
-
-
-def changed_policy() -> Report:
-    policy = next(iter(POLICIES.values()))
-    expected, other = policy.eras[-1].value, policy.eras[0].value
-    return replace(conforming(), policies=[Standing(policy, expected, other)])
-
-
-def inconclusive() -> Report:
-    report = conforming()
-    (first, second, *others) = report.obligations
-    crashed = replace(first, status=Status.INCONCLUSIVE, detail="it said \x1b[31m\x00, ::error::")
-    absent = replace(second, status=Status.NOT_APPLICABLE, detail="the code is older")
-    return replace(report, obligations=[crashed, absent, *others])
-
-
-def unprobed() -> Report:
-    return replace(conforming(), policies_detail="the policies cannot be found out: it hangs")
-
-
-def nothing() -> Report:
-    return replace(conforming(), obligations=[])
-
-
-REPORTS = {
-    make.__name__: make
-    for make in (
-        conforming,
-        diverging,
-        known,
-        stale,
-        changed_policy,
-        inconclusive,
-        unprobed,
-        nothing,
-    )
-}
-
 
 all_reports = pytest.mark.parametrize("make", REPORTS.values(), ids=REPORTS)
 

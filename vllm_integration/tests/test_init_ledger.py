@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from conformance.ledger import Entry, judge, load
 from vllm_integration import cli
 from vllm_integration.gate import Report, Verdict
-from vllm_integration.tests.test_ci_formats import (
+from vllm_integration.tests.reports import (
     changed_policy,
     conforming,
     diverging,

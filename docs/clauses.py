@@ -1,0 +1,162 @@
+"""A page for each claim: sentence, picture, formula, code, theorem, check, vLLM symbols, faults."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from html import escape
+from typing import Any
+from urllib.parse import quote
+
+from conformance.checks import CHECKS
+from docs.notation import Line, formulas
+from docs.pictures import picture
+from docs.source import folded, listing, place, rests_on
+from proofs.theorems import THEOREMS
+from spec.claims import CLAIMS, Claim
+from spec.terms import is_multiple
+from vllm_integration.faults import load
+from vllm_integration.survey import read
+
+_SEARCH = "https://github.com/search?type=code&q="
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """File and Markdown of the page of each claim, and of the list of them."""
+    yield "clauses.md", _overview()
+    for claim in CLAIMS.values():
+        yield f"{claim.name}.md", "\n".join(_page(claim))
+
+
+def _overview() -> str:
+    rows = (
+        f"| [{title(claim.name)}]({claim.name}.md) | {claim.sentence} | {claim.divergence} |"
+        for claim in CLAIMS.values()
+    )
+    return "\n".join(
+        [
+            "# The clauses",
+            "",
+            "Each claim is one sentence under a stable name. It is stated by functions of "
+            "`spec/`, proved as a theorem of the same name, and judged on vLLM's real code by a "
+            "check of the same name.",
+            "",
+            "| claim | sentence | broken, it is |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def title(claim: str) -> str:
+    """A claim's name as words."""
+    words = claim.replace("_", " ").replace("eagle", "EAGLE")
+    return words[0].upper() + words[1:]
+
+
+def _page(claim: Claim) -> Iterator[str]:
+    yield f"# {title(claim.name)}"
+    yield f"\n`{claim.name}`\n{{ .claim }}\n"
+    yield f"**{claim.sentence}**\n"
+    yield f"Where real code breaks it, that is *{claim.divergence}*.\n"
+    yield "## Picture\n"
+    yield picture(claim.name).html()
+    yield '\n{% include "legend.html" %}\n'
+    yield from _formulas(claim)
+    yield from _code(claim)
+    yield from _theorem(claim)
+    yield from _check(claim)
+    yield "\n## What it judges in vLLM\n"
+    for symbol in claim.symbols:
+        wanted = quote(f"repo:vllm-project/vllm {symbol.rpartition('.')[2]}")
+        yield f"- [`{symbol}`]({_SEARCH}{wanted})"
+    yield from _faults(claim)
+    yield ""
+
+
+def _formulas(claim: Claim) -> Iterator[str]:
+    yield "\n## Formula\n"
+    stated = [(each, formulas(each)) for each in claim.clauses]
+    beneath = {each for clause in claim.clauses for each in rests_on(clause)} - set(claim.clauses)
+    below = [(each, formulas(each)) for each in beneath if each is not is_multiple]
+    below.sort(key=lambda pair: pair[0].__name__)
+    yield "The clauses below, run on symbols instead of ints.\n"
+    if any(lines for _, lines in stated):
+        yield from _equations(stated)
+    if any(lines for _, lines in below):
+        yield "\nThey rest on:\n"
+        yield from _equations(below)
+    by_values = [each.__name__ for each, lines in stated if not lines]
+    if by_values:
+        names = ", ".join(f"`{name}`" for name in by_values)
+        yield f"\nNo formulas, but functions of a whole configuration, are {names}; see the code."
+
+
+def _equations(
+    clauses: list[tuple[Callable[..., Any], tuple[Line, ...]]],
+) -> Iterator[str]:
+    yield '<div class="formulas" data-search-exclude>'
+    letters: dict[str, str] = {}
+    for _, lines in clauses:
+        for line in lines:
+            letters |= line.symbols
+            case = f"<p>{escape(line.case)}</p>" if line.case else ""
+            yield (
+                f'{case}<div class="scroll" tabindex="0" role="region" aria-label="formula">'
+                f'<math display="block"><mrow>{line.mathml}</mrow></math></div>'
+            )
+    if letters:
+        told = ", ".join(
+            f"<i>{letter}</i> {escape(name)}" for letter, name in sorted(letters.items())
+        )
+        yield f"<p>{told}</p>"
+    yield "</div>"
+
+
+def _code(claim: Claim) -> Iterator[str]:
+    yield "\n## Code\n"
+    for clause in claim.clauses:
+        yield folded(f"`{clause.__name__}` ({place(clause)})", listing(clause))
+
+
+def _theorem(claim: Claim) -> Iterator[str]:
+    theorem = THEOREMS[claim.name]
+    yield "\n## Theorem\n"
+    count = len(theorem.obligations)
+    mutants = sum(len(each.mutants) for each in theorem.obligations)
+    yield (
+        f"Proved without bounds, in {count} obligations; {mutants} deliberate errors in them are "
+        f"refuted. `hitproof prove {claim.name}` does it again.\n"
+    )
+    modules = {_module(each.state) for each in theorem.obligations}
+    yield f"It is stated in {', '.join(f'`{module}`' for module in sorted(modules))}.\n"
+    told = "\n".join(f"- {each.sentence}" for each in theorem.obligations)
+    yield folded("What is proved", told)
+
+
+def _module(state: Callable[..., Any]) -> str:
+    """The file that states an obligation."""
+    return place(state.func if isinstance(state, partial) else state).partition(":")[0]
+
+
+def _check(claim: Claim) -> Iterator[str]:
+    check = CHECKS[claim.name]
+    yield "\n## Check on real code\n"
+    yield f"`hitproof check` judges it by `{check.__name__}`.\n"
+    yield folded(f"`{check.__name__}` ({place(check)})", listing(check))
+
+
+def _faults(claim: Claim) -> Iterator[str]:
+    broken = [
+        f"- [{number}. {fault.title}](faults.md#{number})"
+        for number, fault in enumerate(load(), 1)
+        if any(
+            sighting.signature.claim == claim.name and fault.explains(sighting.signature, r.version)
+            for r in read()
+            for sighting in r.sightings
+        )
+    ]
+    yield "\n## Faults found\n"
+    if broken:
+        yield from broken
+    else:
+        yield "No release that was looked at breaks it."

@@ -1,0 +1,97 @@
+"""What MkDocs calls: generated pages, and what handwritten ones ask for in double braces."""
+
+from functools import cache
+from typing import Any
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from conformance.strip_svg import STYLE
+from conformance.strips import ROLES, SIGNS
+from docs import clauses, explorer, figures, source, tables
+from docs.notation import NotWritable
+from docs.pictures import NoPicture
+from spec.claims import CLAIMS
+
+_LEGEND = """\
+<ul class="legend strip" aria-label="what the signs of the pictures mean">
+{%- for sign, meaning in signs.items() %}
+<li><b class="{{ sign if sign in roles else ('held' if sign == '#' else '') }}">{{ sign }}</b> \
+{{ meaning }}</li>
+{%- endfor %}
+</ul>
+"""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the page of each claim into the navigation."""
+    for section in config.nav or []:
+        if "The clauses" in section:
+            section["The clauses"] = [
+                "clauses.md",
+                *({clauses.title(name): f"{name}.md"} for name in CLAIMS),
+            ]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages and assets that are generated."""
+    made = {"assets/strips.css": STYLE, "assets/explorer-data.js": explorer.script()}
+    try:
+        made |= dict(clauses.pages()) | dict(tables.pages())
+    except (NoPicture, source.NoSuchCode, NotWritable) as error:
+        raise PluginError(str(error)) from error
+    for path, text in made.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Fill in what a page asks for."""
+    del config, files
+    try:
+        return _environment().from_string(markdown).render()
+    except Exception as error:
+        raise PluginError(f"{page.file.src_uri}: {error}") from error
+
+
+def _code(name: str) -> str:
+    """The source of what a dotted name stands for."""
+    return source.listing(source.find(name))
+
+
+def _ref(name: str) -> str:
+    """A dotted name in the text, which must be in the source."""
+    source.find(name)
+    return f"`{name}`"
+
+
+def _claim(name: str) -> str:
+    """A link to the page of a claim, which must be there."""
+    return f"[{clauses.title(CLAIMS[name].name)}]({name}.md)"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=DictLoader({"legend.html": _LEGEND}), undefined=StrictUndefined, autoescape=False
+    )
+    shared: dict[str, Any] = {
+        "code": _code,
+        "ref": _ref,
+        "claim": _claim,
+        "claims": CLAIMS,
+        "example": figures.example,
+        "window_reach": figures.window_reach,
+        "draft_entries": figures.draft_entries,
+        "releases": tables.releases,
+        "readme": source.readme,
+        "signs": SIGNS,
+        "roles": ROLES,
+        "explorer_form": explorer.form,
+    }
+    environment.globals.update(shared)
+    return environment

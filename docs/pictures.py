@@ -1,0 +1,244 @@
+"""A picture for each claim: a small case, computed by the spec, drawn as strips."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from conformance.configurations import single_group
+from conformance.finding_strips import mask_figure
+from conformance.strips import Figure, Row, Strip, marks, numbers, roles
+from docs import pool_pictures
+from docs.drawing import WIDE, Picture, explained, strips
+from spec.fine import block_of, is_held, longest_fine_hit
+from spec.groups import Group, GroupKind
+from spec.mask import in_mask
+from spec.retention import in_retained_mask, junction_boundary, sibling_boundary
+from spec.sharing import is_determined, vouched_tokens
+
+FULL = Group(GroupKind.FULL_ATTENTION, 8)
+WINDOW = Group(GroupKind.SLIDING_WINDOW, 2, window=6)
+STATE = Group(GroupKind.MAMBA, 8)
+
+
+class NoPicture(LookupError):
+    """A claim without a picture; the message names it."""
+
+
+def picture(claim: str) -> Picture:
+    """The picture of a claim. Raises `NoPicture`."""
+    if claim not in PICTURES:
+        raise NoPicture(f"the claim {claim} has no picture; draw one in docs/pictures.py")
+    return PICTURES[claim]()
+
+
+def _blocks_attention_reads() -> Picture:
+    chunk = Group(GroupKind.CHUNKED_LOCAL, 8, chunk=16)
+    windows = strips(explained((FULL, WINDOW, STATE), 25, hit=24))
+    chunks = strips(explained((FULL, chunk), 25, hit=24))[1:]
+    return Picture(
+        "A hit of 24 tokens: full attention reads every block before it, a window its tail, a "
+        "chunk the blocks of its own chunk, Mamba one state.",
+        (*windows, *chunks),
+    )
+
+
+def _tail_plus_one() -> Picture:
+    without, with_it = (
+        strips(explained((FULL, WINDOW), 33, eagle, hit=24))[1] for eagle in (False, True)
+    )
+    return Picture(
+        "The same hit of 24 tokens without EAGLE and with it: the tail, and the block just past "
+        "the hit.",
+        (
+            replace(without, caption=f"{without.caption}, EAGLE off"),
+            replace(with_it, caption=f"{with_it.caption}, EAGLE on"),
+        ),
+    )
+
+
+def _longest_of_one() -> Picture:
+    cached = frozenset(range(16)) - {10}
+    found = explained((FULL, WINDOW), 33, cache=(None, cached))
+    return Picture(
+        "Block 10 is not cached. The hit of 24 tokens would need it, a longer one does not: the "
+        f"longest is of {found.longest} tokens.",
+        strips(found)[1:],
+    )
+
+
+def _valid_for_all() -> Picture:
+    cached = frozenset({0, 1, 2, 3, 5, 6, 7})
+    found = explained((FULL, WINDOW), 33, cache=(frozenset({0, 1, 2}), cached))
+    return Picture(
+        "Full attention alone could serve 24 tokens, the window does not hold what that hit "
+        f"needs. At {found.longest} tokens both have their whole runs.",
+        strips(found),
+    )
+
+
+def _longest_of_all() -> Picture:
+    found = explained((FULL, WINDOW, STATE), 33, True, cache=(None, None, None))
+    return Picture(
+        "With EAGLE and a prompt of 33 tokens, all that the producer registers being cached: "
+        f"{found.longest} tokens are the longest hit that is valid for every group at once.",
+        strips(found),
+    )
+
+
+def _mask() -> tuple[Figure, ...]:
+    judged = single_group(GroupKind.SLIDING_WINDOW, 2, 8, 6, True, WIDE)
+    shape = judged.shape
+    kept = frozenset(block for block in range(judged.num_blocks) if in_mask(shape, block))
+    return (mask_figure(judged, kept),)
+
+
+def _every_reachable() -> Picture:
+    return Picture(
+        "Blocks of 2 tokens, boundaries every 16, a window of 6, EAGLE: each boundary's tail and "
+        "its lookahead block are reachable and so registered.",
+        _mask(),
+    )
+
+
+def _only_reachable() -> Picture:
+    return Picture(
+        "The same mask: a block in no boundary's run, marked with a dot, is not registered.",
+        _mask(),
+    )
+
+
+def _retained(**rows: int) -> tuple[Figure, ...]:
+    """What promised boundaries, in tokens, need of a window; what retention keeps of it."""
+    judged = single_group(GroupKind.SLIDING_WINDOW, 2, 4, 6, False, WIDE)
+    (looked_up,) = judged.looked_up
+    blocks = range(judged.num_blocks)
+    ends = {label.replace("_", " "): tokens // 2 for label, tokens in rows.items()}
+    kept = {b for b in blocks if in_retained_mask(looked_up.shape, b, list(ends.values()))}
+    return (
+        Figure(
+            "",
+            Strip(
+                (
+                    Row("block", numbers(blocks)),
+                    *(Row(name, roles(looked_up, blocks, end), end) for name, end in ends.items()),
+                    Row("registered", marks(blocks, kept)),
+                ),
+                blocks,
+                looked_up.shape.segment,
+            ),
+        ),
+    )
+
+
+def _resends() -> Picture:
+    promised = explained((FULL, WINDOW), 32)
+    return Picture(
+        f"A prompt of 32 tokens, the latest boundary only: its resend hits {promised.resend} "
+        f"tokens, an extension of it {promised.extension}. What these need is registered.",
+        _retained(resend=promised.resend, extension=promised.extension),
+    )
+
+
+def _siblings() -> Picture:
+    judged = single_group(GroupKind.SLIDING_WINDOW, 2, 4, 6, False, WIDE)
+    (looked_up,) = judged.looked_up
+    shape, interval = looked_up.shape, 8
+    blocks = range(judged.num_blocks)
+    kept = {b for b in blocks if in_retained_mask(shape, b, [0], interval)}
+    edges = sorted({int(sibling_boundary(shape, block, interval)) for block in blocks})
+    needs = [Row(f"hit of {2 * end}", roles(looked_up, blocks, end), end) for end in edges]
+    rows = (Row("block", numbers(blocks)), *needs, Row("registered", marks(blocks, kept)))
+    return Picture(
+        "An interval of 16 tokens: a sibling is served any multiple of 16, and what those hits "
+        "need is registered; of the boundary at 8 and that at 24 it is not.",
+        (Figure("", Strip(rows, blocks, shape.segment)),),
+    )
+
+
+def _junctions() -> Picture:
+    shared = int(junction_boundary(20, 0, 8))
+    return Picture(
+        f"Two prompts have shared 20 tokens. A third one that shares them hits {shared}, which is "
+        "kept beside what the prompt's own end needs.",
+        _retained(junction=shared, extension=32),
+    )
+
+
+def _only_promised() -> Picture:
+    promised = explained((FULL, WINDOW), 29)
+    return Picture(
+        f"A prompt of 29 tokens: its resend hits {promised.resend} tokens, an extension of it "
+        f"{promised.extension}, and no other block is kept.",
+        _retained(resend=promised.resend, extension=promised.extension),
+    )
+
+
+def _fine() -> Picture:
+    unit, tokens = 2, 24
+    full, state = Group(GroupKind.FULL_ATTENTION, 8), Group(GroupKind.MAMBA, 8)
+    entered = {0: {3, 7, 9}, 1: {3, 8, 9}}
+    found = longest_fine_hit((full, state), unit, tokens, tokens, lambda g, i: i in entered[g])
+    units = range(tokens // unit)
+    figures = []
+    for index, group in enumerate((full, state)):
+        has = entered[index].__contains__
+        held = {i for i in units if is_held(group, unit, i, tokens, has)}
+        rows = (
+            Row("hash unit", numbers(units)),
+            Row("of block", {i: str(block_of(i, group.block_size // unit)) for i in units}),
+            Row("entered at", marks(units, entered[index])),
+            Row("vouched for", marks(units, held), found // unit),
+        )
+        said = f"{group.kind.replace('_', ' ')}, blocks of 8 tokens, hash units of 2"
+        figures.append(Figure(said, Strip(rows, units, group.block_size // unit)))
+    return Picture(
+        f"The longest hit is one of {found} tokens, inside block 2 of both groups: full attention "
+        "is entered there or later in each block, Mamba has the state as of exactly that token.",
+        tuple(figures),
+    )
+
+
+def _determined() -> Picture:
+    tokens, size = range(8), 4
+    vouched = int(vouched_tokens(1, size))
+    rows = (
+        Row("token", numbers(tokens)),
+        *(
+            Row(
+                label,
+                marks(tokens, {k for k in tokens if is_determined(k, lookahead, agreed)}),
+                vouched,
+            )
+            for label, lookahead, agreed in (
+                ("target", 0, vouched),
+                ("draft", 1, vouched),
+                ("draft+block", 1, int(vouched_tokens(2, size))),
+            )
+        ),
+    )
+    return Picture(
+        "Two blocks of 4 tokens are matched. Their hashes settle every entry of a target layer, "
+        "and all but the last entry of a draft layer; a third matched block settles that one.",
+        (Figure("", Strip(rows, tokens, size)),),
+    )
+
+
+PICTURES: dict[str, Callable[[], Picture]] = {
+    "hit_has_every_block_attention_reads": _blocks_attention_reads,
+    "eagle_needs_tail_plus_one": _tail_plus_one,
+    "lookup_returns_longest_valid_hit": _longest_of_one,
+    "common_hit_is_valid_for_every_group": _valid_for_all,
+    "common_hit_is_the_longest": _longest_of_all,
+    "mask_keeps_every_reachable_block": _every_reachable,
+    "mask_keeps_only_reachable_blocks": _only_reachable,
+    "retention_keeps_resends_and_extensions": _resends,
+    "retention_keeps_siblings": _siblings,
+    "retention_keeps_junctions": _junctions,
+    "retention_keeps_only_promised_blocks": _only_promised,
+    "fine_grained_hit_is_vouched_for": _fine,
+    "reused_content_is_determined_by_the_hit": _determined,
+    "block_in_use_is_never_evicted": pool_pictures.in_use,
+    "free_count_is_free_queue_length": pool_pictures.free_count,
+    "null_block_is_never_served": pool_pictures.null_block,
+    "cached_key_names_its_content": pool_pictures.keys,
+}
+"""The picture of each claim, by the claim's name."""

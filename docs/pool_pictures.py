@@ -1,0 +1,82 @@
+"""Pictures of a block pool: a row of blocks, each with what was done with it."""
+
+from collections.abc import Callable
+
+from conformance.strips import Figure, Row, Strip, numbers
+from docs.drawing import Picture
+from spec.pool import CACHE, FREE, GET, TOUCH, BlockState, Operation
+from spec.terms import INTEGERS
+
+
+def states() -> dict[str, BlockState]:
+    """Blocks of a pool, by what was done with them."""
+    fresh = BlockState(False, 0, 0, 1, 0, 0, 0)
+
+    def after(*operations: Operation) -> BlockState:
+        block = fresh
+        for operation in operations:
+            assert operation.possible(block, INTEGERS)
+            block = operation.after(block, INTEGERS)
+        return block
+
+    return {
+        "null": BlockState(True, 0, 0, 0, 0, 0, 0),
+        "fresh": fresh,
+        "taken": after(GET),
+        "cached": after(GET, CACHE),
+        "shared": after(GET, CACHE, TOUCH),
+        "freed": after(GET, CACHE, FREE),
+        "taken again": after(GET, CACHE, FREE, GET),
+    }
+
+
+def _of_pool(caption: str, **shown: Callable[[BlockState], int]) -> Picture:
+    shown_states = states()
+    blocks = range(len(shown_states))
+    rows = [Row("block", numbers(blocks))]
+    for label, count in shown.items():
+        cells = {i: str(count(state)) for i, state in enumerate(shown_states.values())}
+        rows.append(Row(label.replace("_", " "), cells))
+    told = "; ".join(f"{number} {what}" for number, what in enumerate(shown_states))
+    return Picture(f"{caption} Blocks: {told}.", (Figure("", Strip(tuple(rows), blocks, 99)),))
+
+
+def in_use() -> Picture:
+    """Reference counts."""
+    return _of_pool(
+        "The reference count is the number of table entries; a block with one is not in the queue.",
+        tables=lambda block: block.holders,
+        ref_cnt=lambda block: block.ref_count,
+        queued=lambda block: block.queued,
+    )
+
+
+def free_count() -> Picture:
+    """Which blocks are free."""
+    free = sum(block.queued for block in states().values())
+    return _of_pool(
+        f"Each unused block stands in the free queue once: {free} are free.",
+        ref_cnt=lambda block: block.ref_count,
+        queued=lambda block: block.queued,
+    )
+
+
+def null_block() -> Picture:
+    """Where the null block is not."""
+    return _of_pool(
+        "The null block is in no queue, carries no key, and no entry of the cache names it.",
+        queued=lambda block: block.queued,
+        keys=lambda block: block.keys,
+        named=lambda block: block.named,
+    )
+
+
+def keys() -> Picture:
+    """Which blocks a key finds."""
+    return _of_pool(
+        "A freed block keeps its key and can be hit again, until it is handed out anew.",
+        queued=lambda block: block.queued,
+        keys=lambda block: block.keys,
+        named=lambda block: block.named,
+        stale=lambda block: block.stale,
+    )

@@ -1,0 +1,83 @@
+"""Code, as it stands in the source itself: what pages show and refer to is looked up, by name."""
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import indent
+from types import FunctionType
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+class NoSuchCode(LookupError):
+    """A name that is not in the source; the message names it."""
+
+
+def find(name: str) -> Any:
+    """What a dotted name stands for, a module, a class or a function. Raises `NoSuchCode`."""
+    module, _, rest = name.partition(".")
+    try:
+        thing: Any = importlib.import_module(module)
+        for part in filter(None, rest.split(".")):
+            module = f"{module}.{part}"
+            thing = getattr(thing, part, None) or importlib.import_module(module)
+    except ImportError:
+        raise NoSuchCode(f"{name} is not in the source (there is no {module})") from None
+    return thing
+
+
+def text(thing: Any) -> str:
+    """Its source text. Raises `NoSuchCode` where it has none."""
+    try:
+        return inspect.getsource(thing).rstrip()
+    except (TypeError, OSError) as error:
+        raise NoSuchCode(f"{thing!r} has no source text ({error})") from None
+
+
+def place(thing: Any) -> str:
+    """The file and line where it starts, from the root of the repository."""
+    file = Path(inspect.getsourcefile(thing) or "").relative_to(ROOT)
+    return f"{file}:{inspect.getsourcelines(thing)[1] or 1}"
+
+
+def listing(thing: Any) -> str:
+    """Its source as a block of code in Markdown, under its place."""
+    return f'```python title="{place(thing)}"\n{text(thing)}\n```\n'
+
+
+def folded(title: str, text: str) -> str:
+    """Markdown that is shown when its title is clicked."""
+    return f'??? note "{title}"\n\n{indent(text, "    ")}\n'
+
+
+def readme(title: str) -> str:
+    """A section of README, without its heading. Raises `NoSuchCode`."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    _, heading, after = text.partition(f"\n## {title}\n")
+    if not heading:
+        raise NoSuchCode(f"README has no section {title!r}")
+    return after.partition("\n## ")[0].strip()
+
+
+def rests_on(clause: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """The functions of the spec that a clause calls, and those that they call, once each."""
+    seen = {clause}
+    waiting = [clause]
+    while waiting:
+        current = waiting.pop(0)
+        for other in _called(current):
+            if other not in seen:
+                seen.add(other)
+                waiting.append(other)
+                yield other
+
+
+def _called(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    assert isinstance(function, FunctionType)
+    for code in (function.__code__, *filter(inspect.iscode, function.__code__.co_consts)):
+        for name in code.co_names:
+            other = function.__globals__.get(name)
+            if isinstance(other, FunctionType) and other.__module__.startswith("spec."):
+                yield other

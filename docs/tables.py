@@ -1,0 +1,40 @@
+"""Tables that pages share with the command: the releases and their faults, and the policies."""
+
+from collections.abc import Iterator
+
+from docs.source import folded, listing, place
+from spec.policies import POLICIES
+from vllm_integration.faults import load
+from vllm_integration.survey import read
+from vllm_integration.survey_rendering import document, table
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """File and Markdown of the pages that hold them."""
+    yield "faults.md", document(read(), load())
+    yield "policies.md", policies()
+
+
+def releases() -> str:
+    """Which release has which fault."""
+    return table(read(), load()).replace("(BUGS.md#", "(faults.md#")
+
+
+def policies() -> str:
+    """What releases differ in on purpose."""
+    lines = [
+        "# Policies",
+        "",
+        "Releases differ on purpose, too. Where they do the spec has a parameter with a name, and "
+        "`hitproof check` judges a target by the values that it shows.",
+        "",
+    ]
+    for policy in POLICIES.values():
+        symbols = ", ".join(f"`{each}`" for each in policy.symbols)
+        title = policy.name.replace("_", " ").capitalize().replace("Eagle", "EAGLE")
+        lines += [f"## {title}", "", policy.sentence, ""]
+        lines += [f"In vLLM: {symbols}.", "", "| value | releases |", "|---|---|"]
+        lines += [f"| {era.value} | `{era.releases}` |" for era in policy.eras]
+        values = type(policy.eras[0].value)
+        lines += ["", folded(f"What the values mean ({place(values)})", listing(values)), ""]
+    return "\n".join(lines)

@@ -1,0 +1,291 @@
+"""The report and the explorer in a real browser: clicked through, with nothing said on the console.
+
+`HITPROOF_SCREENSHOTS=DIR` keeps what was seen.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+
+from conformance.demonstration import Demonstration
+from docs import explorer
+from docs.tests.building import REQUIRED, SCREENSHOTS, chromium
+from vllm_integration.diff import Diff
+from vllm_integration.gate import Report
+from vllm_integration.html_report import writing
+from vllm_integration.html_report.pages import check_page, diff_page
+from vllm_integration.tests.reports import conforming, diverging, known
+
+Scheme = Literal["light", "dark"]
+PHONE, DESKTOP = (360, 740), (1280, 900)
+everywhere = pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")])
+
+
+@contextmanager
+def seen(
+    browser: Browser,
+    path: Path,
+    size: tuple[int, int] = DESKTOP,
+    scheme: Scheme = "light",
+    fragment: str = "",
+) -> Iterator[Page]:
+    """A page that is opened from disk; fails on what the console says and what goes elsewhere."""
+    context = browser.new_context(
+        viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, offline=True
+    )
+    page, trouble = context.new_page(), list[str]()
+
+    def console(message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            trouble.append(message.text)
+
+    def request(asked: Request) -> None:
+        if not asked.url.startswith(("file:", "data:", "about:", "blob:")):
+            trouble.append(f"asked for {asked.url}")
+
+    page.on("console", console)
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("request", request)
+    page.on("requestfailed", lambda failed: trouble.append(f"{failed.url} cannot be loaded"))
+    page.set_default_timeout(10_000)
+    try:
+        page.goto(path.as_uri() + fragment)
+        yield page
+        shot = os.environ.get(SCREENSHOTS)
+        if shot:
+            name = f"{path.parent.name}-{path.stem}-{size[0]}-{scheme}.png"
+            page.screenshot(path=Path(shot) / name, full_page=True)
+        assert trouble == []
+    finally:
+        context.close()
+
+
+def assert_fits(page: Page) -> None:
+    """The page itself does not scroll sideways."""
+    across = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    scroll, client = page.evaluate(across)
+    assert scroll <= client
+
+
+def shown_with_test(report: Report) -> Report:
+    """The report with a demonstration of its findings."""
+    played = Demonstration("t", True, pytest="def test_t():\n    assert 1 < 2\n", vector={"a": 1})
+    judgement = report.judgement
+    new = tuple(replace(finding, demonstration=played) for finding in judgement.new)
+    return replace(report, judgement=replace(judgement, new=new))
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str, str], Path]:
+    """A page in a directory of its own."""
+
+    def write(name: str, page: str) -> Path:
+        directory = tmp_path / name
+        writing.prepare(directory)
+        writing.write(directory, page)
+        return directory / writing.PAGE
+
+    return write
+
+
+# --- the report
+
+
+@everywhere
+def test_the_report_is_clicked_through(
+    browser: Browser, written: Callable[[str, str], Path], size: tuple[int, int], scheme: Scheme
+) -> None:
+    path = written("report", check_page(shown_with_test(diverging()), "hitproof check fork"))
+    with seen(browser, path, size, scheme) as page:
+        assert page.locator(".verdict").inner_text().startswith("diverges")
+        assert page.locator("article svg").is_visible()
+        assert not page.get_by_text("assert 1 < 2").is_visible()
+        for summary in page.locator("#new-1 summary").all():
+            summary.click()
+        assert page.get_by_text("assert 1 < 2").is_visible()
+        assert page.get_by_text("the hit that decides on block 2").is_visible()
+        page.get_by_text("Every obligation, with its bound").click()
+        for summary in page.locator("details details summary").all():
+            summary.click()
+        assert page.get_by_text("3 blocks").first.is_visible()
+        for link in page.locator("nav a").all():
+            link.click()
+        assert page.url.endswith("#reproduce")
+        assert_fits(page)
+
+
+def test_the_report_is_used_by_keyboard(
+    browser: Browser, written: Callable[[str, str], Path]
+) -> None:
+    path = written("keyboard", check_page(known(), "hitproof check fork"))
+    with seen(browser, path) as page:
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "To the findings"
+        for _ in range(30):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.tagName") == "SUMMARY":
+                break
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        assert page.evaluate(outline) == "solid"
+        assert not page.locator("article").is_visible()
+        page.keyboard.press("Enter")
+        assert page.locator("article").is_visible()
+
+
+def test_dark_and_light_differ_and_both_can_be_read(
+    browser: Browser, written: Callable[[str, str], Path]
+) -> None:
+    path = written("schemes", check_page(diverging(), "c"))
+    colours = "(e => { const s = getComputedStyle(e); return [s.color, s.backgroundColor] })"
+    found = []
+    for scheme in ("light", "dark"):
+        with seen(browser, path, scheme=scheme) as page:
+            ink, paper = page.evaluate(f"{colours}(document.body)")
+            lookahead = page.evaluate("getComputedStyle(document.querySelector('.cell.L')).fill")
+            found.append((ink, paper, lookahead))
+            assert ink != paper
+    assert all(one != other for one, other in zip(*found, strict=True))
+
+
+@everywhere
+def test_the_comparison_is_clicked_through(
+    browser: Browser, written: Callable[[str, str], Path], size: tuple[int, int], scheme: Scheme
+) -> None:
+    before, after = conforming(), diverging()
+    diff = Diff(before, after, brought=list(after.judgement.new), shared=list(after.judgement.new))
+    with seen(browser, written("diff", diff_page(diff, "hitproof diff a b")), size, scheme) as page:
+        for summary in page.locator("main > details > summary").all():
+            summary.click()
+        assert page.locator("#fault-3-1 svg").is_visible()
+        assert_fits(page)
+
+
+# --- the site
+
+
+@everywhere
+def test_the_explorer_is_clicked_through(
+    browser: Browser, site: Path, size: tuple[int, int], scheme: Scheme
+) -> None:
+    with seen(browser, site / "explorer.html", size, scheme) as page:
+        strips, said = page.locator("#explorer-strips"), page.locator("#explorer-said")
+        assert "hits 512 tokens" in said.inner_text()
+        assert "blocks 25 to 32" in strips.inner_text()
+        assert strips.locator("td.t").count() == 7
+        page.get_by_label("EAGLE", exact=True).select_option("off")
+        assert "blocks 25 to 31" in strips.inner_text()
+        assert strips.locator("td.L").count() == 0
+        held = strips.locator("td.held").count()
+        page.get_by_label("retention", exact=True).select_option("latest boundary only")
+        assert strips.locator("td.held").count() < held
+        page.get_by_label("window", exact=True).select_option("33")
+        assert "blocks 30 to 31" in strips.inner_text()
+        page.get_by_label("prompt", exact=True).select_option("64")
+        assert "hits 0 tokens" in said.inner_text()
+        for name in explorer.LAYOUTS:
+            page.get_by_label("groups", exact=True).select_option(name)
+            for label in explorer.LAYOUTS[name]:
+                control = page.get_by_label(label, exact=True)
+                for value in control.locator("option").all_inner_texts():
+                    control.select_option(value)
+            page.get_by_label("prompt", exact=True).select_option("641")
+            assert strips.locator("td.p").count() > 0
+        assert_fits(page)
+
+
+def test_the_explorer_opens_what_a_link_names(browser: Browser, site: Path) -> None:
+    fragment = "#groups=full+attention&full+attention+block+size=32&EAGLE=on&prompt=129&hit=96"
+    with seen(browser, site / "explorer.html", fragment=fragment) as page:
+        assert page.locator("#explorer-strips section").count() == 1
+        assert page.locator("td.p").count() == 3
+        assert page.locator("td.L").count() == 1
+
+
+@everywhere
+def test_a_clause_is_read(
+    browser: Browser, site: Path, size: tuple[int, int], scheme: Scheme
+) -> None:
+    with seen(browser, site / "eagle_needs_tail_plus_one.html", size, scheme) as page:
+        fitting, other = ("narrow", "wide") if size == PHONE else ("wide", "narrow")
+        assert page.locator(f"figure .{fitting} svg.strip").is_visible()
+        assert not page.locator(f"figure .{other} svg.strip").is_visible()
+        assert page.locator("math").first.is_visible()
+        for summary in page.locator("details summary").all():
+            summary.click()
+        assert page.get_by_text("def in_required_run").count()
+        assert page.evaluate("document.body.dataset.mdColorScheme") == (
+            "slate" if scheme == "dark" else "default"
+        )
+        assert_fits(page)
+
+
+@pytest.mark.parametrize("name", ["index", "example", "tail", "eagle", "assurance", "faults"])
+def test_pages_open_from_disk(browser: Browser, site: Path, name: str) -> None:
+    for size in (PHONE, DESKTOP):
+        with seen(browser, site / f"{name}.html", size) as page:
+            assert page.locator("h1").first.is_visible()
+            assert_fits(page)
+
+
+def test_search_works_from_disk(browser: Browser, site: Path) -> None:
+    with seen(browser, site / "index.html") as page:
+        page.get_by_placeholder("Search").click()
+        page.get_by_placeholder("Search").press_sequentially("lookahead horizon")
+        result = page.locator(".md-search-result__link").first
+        result.wait_for()
+        assert "policies" in " ".join(
+            str(link.get_attribute("href"))
+            for link in page.locator(".md-search-result__link").all()
+        )
+
+
+# --- broken pages are noticed
+
+
+@pytest.mark.parametrize(
+    "breakage",
+    [
+        ("assets/explorer-data.js", "assets/no-such-file.js"),
+        ('id="explorer-said"', 'id="other"'),
+        ("</body>", "<script>console.error('broken')</script></body>"),
+        ("</body>", "<img src='https://example.invalid/x.png'></body>"),
+    ],
+)
+def test_a_broken_explorer_is_noticed(
+    browser: Browser, site: Path, breakage: tuple[str, str]
+) -> None:
+    page, copy = site / "explorer.html", site / "broken.html"
+    text = page.read_text()
+    assert breakage[0] in text
+    copy.write_text(text.replace(*breakage))
+    try:
+        with pytest.raises(AssertionError), seen(browser, copy) as opened:
+            opened.wait_for_timeout(200)
+    finally:
+        copy.unlink()
+
+
+def test_a_report_that_runs_a_script_is_noticed(
+    browser: Browser, written: Callable[[str, str], Path]
+) -> None:
+    text = check_page(diverging(), "c").replace("</body>", "<script>1</script></body>")
+    with pytest.raises(AssertionError), seen(browser, written("script", text)) as page:
+        page.wait_for_timeout(100)
+
+
+def test_without_a_browser_tests_are_skipped_unless_one_is_required(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv(REQUIRED, raising=False)
+    with pytest.raises(pytest.skip.Exception, match="package chromium"):
+        chromium()
+    monkeypatch.setenv(REQUIRED, "1")
+    with pytest.raises(pytest.fail.Exception, match="package chromium"):
+        chromium()

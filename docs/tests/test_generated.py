@@ -1,0 +1,148 @@
+"""What pages are made of: formulas, pictures, code, the explorer's data."""
+
+import json
+from html import unescape
+from re import sub
+from typing import Any
+
+import pytest
+
+from conformance.explanation import Explanation
+from docs import explorer, figures
+from docs.notation import formulas
+from docs.pictures import PICTURES, picture
+from docs.pool_pictures import states
+from docs.source import NoSuchCode, find, listing, place, rests_on
+from spec.attention import attends, tail_blocks
+from spec.claims import CLAIMS
+from spec.fine import proving_unit
+from spec.hits import Cached, in_required_run, longest_valid_hit, run_start, valid_hit
+from spec.pool import is_sound, touched
+from spec.retention import horizon
+from spec.terms import INTEGERS, Arithmetic, Formula, Term
+
+
+def plain(mathml: str) -> str:
+    """A formula in one line."""
+    fractions = sub(r"<mfrac><mrow>(.*?)</mrow><mrow>(.*?)</mrow></mfrac>", r"(\1)/(\2)", mathml)
+    return unescape(sub(r"<[^>]*>", "", fractions)).translate(
+        {0x2212: "-", 0x2228: "|", 0x2227: "&"}
+    )
+
+
+def written(clause: Any) -> list[tuple[str, str]]:
+    return [(line.case, plain(line.mathml)) for line in formulas(clause)]
+
+
+def test_formulas_are_the_clauses_run_on_symbols() -> None:
+    assert written(tail_blocks) == [("", "tail blocks(w,b)=⌈(w-1)/(b)⌉")]
+    assert ("sliding window", "run start(L)=L-t") in written(run_start)
+    assert ("window given", "attends(q,k,w)⇔k≤q&q-k<w") in written(attends)
+    assert ("mamba", "in required run(i,L)⇔0≤i&L-1≤i&i<L") in written(in_required_run)
+    assert ("mamba", "proving unit(i,units)=i·units+units-1") in written(proving_unit)
+    assert ("", "touched:queued←queued-max(1-ref count,0)") in written(touched)
+
+
+def test_what_decides_by_values_has_no_formula() -> None:
+    assert formulas(valid_hit) == ()
+    assert formulas(horizon) == ()  # it asks which policy, which no symbol can answer
+
+
+def test_parentheses_say_what_is_computed() -> None:
+    def tangled(token: Term, window: Term, arithmetic: Arithmetic = INTEGERS) -> Formula:
+        either = (token < 1) | ((window < 2) & (token == window))
+        both = either & (token - (window - 1) <= 2)
+        return arithmetic.implies(both, arithmetic.negation(either))
+
+    assert written(tangled) == [("", "tangled(k,w)⇔(k<1|(w<2&k=w))&k-(w-1)≤2⇒¬(k<1|(w<2&k=w))")]
+
+
+def test_every_claim_has_a_formula_and_a_picture() -> None:
+    assert PICTURES.keys() == CLAIMS.keys()
+    for claim in CLAIMS.values():
+        beneath = {*claim.clauses, *(each for c in claim.clauses for each in rests_on(c))}
+        assert any(formulas(each) for each in beneath), claim.name
+        assert picture(claim.name).figures
+        assert picture(claim.name).caption
+
+
+def test_the_pool_that_is_drawn_is_sound() -> None:
+    assert all(is_sound(block, INTEGERS) for block in states().values())
+
+
+def test_code_is_found_by_its_name_and_shown_as_it_stands() -> None:
+    assert find("spec.attention.tail_blocks") is tail_blocks
+    assert place(tail_blocks).startswith("spec/attention.py:")
+    assert "arithmetic.ceil_div(window - 1, block_size)" in listing(tail_blocks)
+    for name in ("spec.attention.no_such", "no_such.module", "spec.hits.Cached.no_such"):
+        with pytest.raises(NoSuchCode, match=r"no.such"):
+            find(name)
+
+
+def test_figures_are_computed() -> None:
+    assert "in 2 blocks, the tail" in figures.window_reach(6, 4, 3)
+    assert "in 1 block, the tail" in figures.window_reach(5, 4, 3)
+    assert "token 7 in a draft layer hangs on token 8" in figures.draft_entries(4, 2)
+
+
+# --- the explorer
+
+
+def data() -> dict[str, Any]:
+    text = explorer.script().removeprefix("var HITPROOF = ").rstrip(";\n")
+    read: dict[str, Any] = json.loads(text)
+    return read
+
+
+def test_what_is_shown_first_is_in_the_grid() -> None:
+    held = data()
+    start = held["start"]
+    sizes = held["sizes"][start["groups"]]
+    key = "|".join(str(start[name]) for name in ("groups", *sizes, "EAGLE"))
+    case = held["cases"][key]
+    assert case["alignment"] == 64
+    assert case["hits"]["512"][1][:2] == [25, "tttttttL"]
+    assert case["prompts"]["576"]["dense"][:2] == [512, 512]
+    assert start["retention"] in held["retentions"]
+
+
+def blocks(ranges: list[list[int]]) -> set[int]:
+    return {block for first, last in ranges for block in range(first, last + 1)}
+
+
+def with_cached(case: explorer.Case, held: list[set[int]]) -> Cached:
+    """What is cached of each group, given the blocks of each set of groups."""
+    owner = {g: at for at, each in enumerate(case.layout.looked_up) for g in each.group_ids}
+    return lambda group_id, block: block in held[owner[group_id]]
+
+
+@pytest.mark.parametrize("case", list(explorer.cases()), ids=lambda case: case.key)
+def test_the_data_is_what_the_spec_says(case: explorer.Case) -> None:
+    held = explorer.of_case(case)
+    groups, align, far = case.layout.shared, held["alignment"], 2 * max(explorer.PROMPTS)
+    runs = {
+        int(hit): [set(range(start, start + len(letters))) for start, letters, _ in drawn]
+        for hit, drawn in held["hits"].items()
+    }
+    for hit, run in runs.items():
+        assert valid_hit(groups, align, hit, far, far, with_cached(case, run))
+        for at, needed in enumerate(run):
+            if not needed:
+                continue  # a chunk starts at the boundary
+            less = [*run[:at], needed - {min(needed)}, *run[at + 1 :]]
+            assert not valid_hit(groups, align, hit, far, far, with_cached(case, less))
+    for tokens in explorer.PROMPTS[5::12]:
+        for retention, (resend, extension, registered) in held["prompts"][str(tokens)].items():
+            kept = [blocks(ranges) for ranges in registered]
+            reach = explorer.explained(case, tokens, retention).reach
+            assert resend == longest_valid_hit(groups, align, *reach, with_cached(case, kept))
+            assert resend <= extension
+            for hit in {resend, extension} - {0}:
+                assert all(run <= have for run, have in zip(runs[hit], kept, strict=True))
+
+
+def test_explanations_of_the_grid_have_answers() -> None:
+    for case in explorer.cases():
+        for retention in explorer.RETENTIONS:
+            explanation: Explanation = explorer.explained(case, max(explorer.PROMPTS), retention)
+            explanation.check()

@@ -1,0 +1,90 @@
+"""What people read on a terminal: the worst first, one screen, and no picture cut in two."""
+
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from conformance.changes import Change, Effect
+from conformance.ledger import Judgement
+from conformance.strips import LEGEND
+from proofs.prover import ProofResult
+from spec.claims import CLAIMS, Divergence, Status
+from vllm_integration.diff import ChangeGroup, Diff
+from vllm_integration.diff_rendering import print_diff
+from vllm_integration.gate import Report
+from vllm_integration.proof_rendering import print_proofs
+from vllm_integration.rendering import print_report
+from vllm_integration.tests.reports import CONFIGURATION, conforming, found
+
+
+def several(count: int) -> Report:
+    (shown,) = found()[1]
+    worst = replace(shown, signature=replace(shown.signature, divergence=Divergence.UNSOUND))
+    others = [
+        replace(shown, signature=replace(shown.signature, pattern=f"pattern {number}"))
+        for number in range(1, count)
+    ]
+    return replace(conforming(), judgement=Judgement((worst, *others), (), ()))
+
+
+def printed(report: Report, width: int = 100, verbose: bool = False) -> str:
+    file = StringIO()
+    console = Console(file=file, width=width, force_terminal=True, color_system=None)
+    print_report(report, console, verbose)
+    return file.getvalue()
+
+
+def test_many_findings_fit_on_a_screen_the_worst_in_full() -> None:
+    text = printed(several(12))
+    assert len(text.splitlines()) < 40
+    assert text.startswith("unsound: ")
+    assert text.count("claim :") == 1
+    assert all(f"lost hit: sliding window: pattern {number}\n" in text for number in range(1, 12))
+    assert "--verbose shows these in full" in text
+    assert "12 new findings" in text.splitlines()[-1]
+
+
+def test_verbose_shows_each_finding_in_full() -> None:
+    text = printed(several(12), verbose=True)
+    assert text.count("claim :") == 12
+    assert "--verbose" not in text
+
+
+def test_one_finding_needs_no_hint() -> None:
+    assert "--verbose" not in printed(several(1))
+
+
+def test_pictures_are_whole_and_facts_stay_under_their_label_where_it_is_narrow() -> None:
+    lines = printed(several(1), width=60).splitlines()
+    assert f"    {LEGEND}" in lines
+    sentence = CLAIMS[found()[1][0].signature.claim].sentence
+    at = next(number for number, line in enumerate(lines) if line.strip().startswith(sentence[:20]))
+    indent = len(lines[at]) - len(lines[at].lstrip())
+    assert len(lines[at]) < 60
+    assert lines[at + 1].startswith(" " * indent)
+    assert sentence.startswith(f"{lines[at].strip()} {lines[at + 1].strip()}")
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_proofs_are_a_line_a_claim_on_eighty_columns(verbose: bool) -> None:
+    results = [ProofResult(claim, "o", Status.PROVED, seconds=1.5) for claim in CLAIMS]
+    file = StringIO()
+    print_proofs(results, Console(file=file, width=80), verbose)
+    lines = file.getvalue().splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    if not verbose:
+        assert len(lines) <= 2 + 2 * len(CLAIMS)
+        assert all(any(claim in line for line in lines) for claim in CLAIMS)
+    assert lines[-1].startswith(f"{len(CLAIMS)} obligations: {len(CLAIMS)} proved; 0 mutants")
+
+
+def test_a_comparison_shows_the_cases_of_its_worst_changes() -> None:
+    change = Change(Effect.LOST, CONFIGURATION, ("given",), "hit", "no hit")
+    groups = [ChangeGroup(change, 1, (f"model {number}",)) for number in range(9)]
+    for verbose, cases in ((False, 4), (True, 9)):
+        file = StringIO()
+        print_diff(Diff(conforming(), conforming(), groups), Console(file=file), verbose)
+        assert file.getvalue().count("given : given") == cases
+        assert all(f"model {number}" in file.getvalue() for number in range(9))
