@@ -248,6 +248,7 @@ class Profile(StrEnum):
 
     QUICK = "quick"
     DEFAULT = "default"
+    THOROUGH = "thorough"
 
 
 @dataclass(frozen=True)
@@ -262,6 +263,13 @@ class _Grid:
 _GRIDS = {
     Profile.QUICK: _Grid((4,), (1, 2, 3), (1, 2, 4), (1, 5, 30), 24),
     Profile.DEFAULT: _Grid((2, 16), (1, 2, 3, 4), (1, 2, 3, 4, 6, 9), (1, 2, 3, 5, 8, 30), 24),
+    Profile.THOROUGH: _Grid(
+        (1, 2, 3, 16),
+        (1, 2, 3, 4, 5, 6, 8),
+        (1, 2, 3, 4, 5, 6, 7, 9, 12, 17, 31),
+        (1, 2, 3, 4, 5, 7, 8, 12, 16, 30),
+        48,
+    ),
 }
 
 
@@ -299,12 +307,13 @@ def grid(profile: Profile) -> Iterator[Configuration]:
                             sizes.num_blocks,
                             members,
                         )
-                        unit = block_size // 2 if segment == 2 else block_size
+                        halved = segment == 2 and block_size % 2 == 0
+                        unit = block_size // 2 if halved else block_size
                         yield replace(configuration, hash_block_size=unit)
     yield single_group(GroupKind.SLIDING_WINDOW, 16, 1, 17, False, sizes.num_blocks)
 
 
-LONGEST_TAIL = {Profile.QUICK: 8, Profile.DEFAULT: 64}
+LONGEST_TAIL = {Profile.QUICK: 8, Profile.DEFAULT: 64, Profile.THOROUGH: 64}
 """Longer windows of real models are cut to so many blocks where a group's own lookup is judged."""
 
 

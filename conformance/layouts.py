@@ -260,13 +260,22 @@ def hash_unit(groups: Sequence[Group]) -> int:
     return math.gcd(*(group.block_size for group in groups if group.prefix_cacheable))
 
 
+_NUM_TOKENS = {
+    Profile.QUICK: (4, 4, 3, 0),
+    Profile.DEFAULT: (8, 8, 5, 0),
+    Profile.THOROUGH: (16, 10, 7, 6),
+}
+"""Tokens of the requests: of one group, of two, of the longer list, and of any three."""
+
+
 def grid(profile: Profile) -> Iterator[Layout]:
     """The grid of layouts."""
-    quick = profile is Profile.QUICK
+    alone, pairs, more, triples = _NUM_TOKENS[profile]
     for several, num_tokens in (
-        (((group,) for group in _PAIRED), 4 if quick else 8),
-        (combinations(_PAIRED, 2), 4 if quick else 8),
-        (_MORE, 3 if quick else 5),
+        (((group,) for group in _PAIRED), alone),
+        (combinations(_PAIRED, 2), pairs),
+        (_MORE, more),
+        (combinations(_PAIRED, 3) if triples else (), triples),
     ):
         for unflagged in several:
             for groups, use_eagle in _flagged(tuple(unflagged)):

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from conformance.configurations import Profile
 from conformance.findings import Finding
 from conformance.ledger import Judgement, load
 from vllm_integration import gate, rendering
@@ -27,7 +26,9 @@ from vllm_integration.commands.options import (
     Policy,
     Pytest,
     Python,
+    Quick,
     TargetName,
+    Thorough,
     Timeout,
     Verbose,
     Write,
@@ -41,6 +42,7 @@ from vllm_integration.commands.running import (
     failures,
     progress,
     show_document,
+    wanted_profile,
 )
 from vllm_integration.driver import find_python
 from vllm_integration.gate import Verdict
@@ -64,7 +66,8 @@ class CheckFormat(StrEnum):
 def check(
     context: typer.Context,
     target: TargetName,
-    quick: Annotated[bool, typer.Option("--quick", help="Cover less, in seconds.")] = False,
+    quick: Quick = False,
+    thorough: Thorough = False,
     output: Annotated[
         CheckFormat,
         typer.Option(
@@ -88,6 +91,7 @@ def check(
     started = time.monotonic()
     files = wanted_files(write or [], [f for f in CheckFormat if f is not CheckFormat.TEXT], output)
     directory = wanted_report(html, output)
+    profile = wanted_profile(quick, thorough, output)
     with failures(output):
         try:
             policies = chosen_values(policy or [])
@@ -99,7 +103,7 @@ def check(
         with progress(f"judging vLLM {resolved.name}") as done:
             report = gate.check(
                 resolved,
-                Profile.QUICK if quick else Profile.DEFAULT,
+                profile,
                 entries,
                 python=interpreter,
                 timeout=timeout,

@@ -4,16 +4,18 @@ from typing import Annotated
 
 import typer
 
-from conformance.configurations import Profile
 from vllm_integration.commands.options import Format, Output
-from vllm_integration.commands.running import show
+from vllm_integration.commands.running import show, wanted_profile
 from vllm_integration.configs_rendering import configs_json, print_configs
 
 
 def configs(
     quick: Annotated[bool, typer.Option("--quick", help="What `check --quick` covers.")] = False,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="What `check --thorough` covers.")
+    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """List what `check` covers: the groups and layouts it generates, and those of real models."""
-    profile = Profile.QUICK if quick else Profile.DEFAULT
+    profile = wanted_profile(quick, thorough, output)
     show(output, lambda: configs_json(profile), lambda console: print_configs(profile, console))

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from conformance.configurations import Profile
 from vllm_integration.ci_formats.github import diff_annotations
 from vllm_integration.commands.files import wanted_files, write_files
 from vllm_integration.commands.options import (
@@ -17,6 +16,8 @@ from vllm_integration.commands.options import (
     Jobs,
     Memory,
     Python,
+    Quick,
+    Thorough,
     Timeout,
     Verbose,
     Write,
@@ -29,6 +30,7 @@ from vllm_integration.commands.running import (
     failures,
     progress,
     show_document,
+    wanted_profile,
 )
 from vllm_integration.diff import compare
 from vllm_integration.diff_rendering import diff_json, markdown, print_diff
@@ -53,7 +55,8 @@ def diff(
         typer.Argument(help="What it was: a release, checkout or path@ref, or 'installed'."),
     ],
     head: Annotated[str, typer.Argument(help="What it becomes, named in the same way.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Cover less, in seconds.")] = False,
+    quick: Quick = False,
+    thorough: Thorough = False,
     output: Annotated[
         DiffFormat,
         typer.Option(
@@ -75,6 +78,7 @@ def diff(
     unsound or a crash. What BASE has, too, is listed apart and does not count.
     """
     started = time.monotonic()
+    profile = wanted_profile(quick, thorough, output)
     files = wanted_files(write or [], [f for f in DiffFormat if f is not DiffFormat.TEXT], output)
     directory = wanted_report(html, output)
     with failures(output):
@@ -84,7 +88,7 @@ def diff(
             found = compare(
                 base_target,
                 head_target,
-                Profile.QUICK if quick else Profile.DEFAULT,
+                profile,
                 python=interpreter,
                 timeout=timeout,
                 memory=in_bytes(memory),

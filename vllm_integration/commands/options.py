@@ -49,6 +49,11 @@ Ledger = Annotated[
 Timeout = Annotated[
     float, typer.Option("--timeout", min=0.1, help="Seconds that the target may take to answer.")
 ]
+Quick = Annotated[bool, typer.Option("--quick", help="Cover less, in seconds.")]
+Thorough = Annotated[
+    bool,
+    typer.Option("--thorough", help="Cover more: larger groups, and any three of them."),
+]
 JOBS = len(os.sched_getaffinity(0))
 Jobs = Annotated[
     int,

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from conformance.configurations import Profile
 from conformance.exploration import ExplorationError
 from conformance.ledger import LedgerError
 from proofs.prover import ReplayError
@@ -62,6 +63,13 @@ def fail(verdict: Verdict, sentence: str, output: StrEnum) -> NoReturn:
         typer.echo(_REFUSALS[output](verdict, sentence), nl=False)
     typer.echo(f"hitproof: {sentence}", err=True)
     raise typer.Exit(int(verdict))
+
+
+def wanted_profile(quick: bool, thorough: bool, output: StrEnum) -> Profile:
+    """The profile that the options ask for."""
+    if quick and thorough:
+        fail(Verdict.USAGE, "--quick and --thorough cannot both be; leave one out", output)
+    return Profile.QUICK if quick else Profile.THOROUGH if thorough else Profile.DEFAULT
 
 
 def announce(text: str) -> None:

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from conformance.configurations import Profile
 from vllm_integration.commands.options import (
     JOBS,
     MEMORY,
@@ -15,10 +14,12 @@ from vllm_integration.commands.options import (
     Jobs,
     Memory,
     Python,
+    Quick,
+    Thorough,
     Timeout,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, failures, progress, show
+from vllm_integration.commands.running import announce, failures, progress, show, wanted_profile
 from vllm_integration.driver import find_python
 from vllm_integration.faults import load
 from vllm_integration.survey import SURVEY, read, to_json, verdict
@@ -42,7 +43,8 @@ def survey(
             help="Releases to judge now, oldest first; without any, the survey that hitproof keeps."
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Cover less, in seconds.")] = False,
+    quick: Quick = False,
+    thorough: Thorough = False,
     kept: Annotated[
         Path,
         typer.Option("--from", help="A survey in JSON to show. [default: hitproof's own]"),
@@ -61,6 +63,7 @@ def survey(
     The exit code is 1 when a release has a fault that is not told in BUGS.md yet.
     """
     plain = Format.JSON if output is SurveyFormat.JSON else Format.TEXT
+    profile = wanted_profile(quick, thorough, plain)
     with failures(plain):
         faults = load()
         found = [] if releases else read(kept)
@@ -71,7 +74,7 @@ def survey(
                 found.append(
                     judge(
                         target,
-                        Profile.QUICK if quick else Profile.DEFAULT,
+                        profile,
                         python=interpreter,
                         timeout=timeout,
                         memory=in_bytes(memory),

@@ -63,6 +63,8 @@ def test_help_documents_the_exit_codes(command: list[str]) -> None:
         ["check", "0.33.0", "--policy", "no_such_policy=1"],
         ["check", "0.33.0", "--policy", "junctions"],
         ["check", "0.33.0", "--policy", "junctions=lost"],
+        ["check", "0.33.0", "--quick", "--thorough"],
+        ["check", "0.33.0", "--jobs", "0"],
         ["selftest", "0.33.0", "--jobs", "0"],
         ["no-such-command"],
     ],
@@ -164,7 +166,7 @@ def test_a_policy_that_is_not_there_is_told_with_those_that_are() -> None:
     assert "'junctions=kept'" in one_sentence(result)
 
 
-@pytest.mark.parametrize("profile", [["--quick"], []])
+@pytest.mark.parametrize("profile", [["--quick"], [], ["--thorough"]])
 def test_configs_lists_models_and_misses_no_pair(profile: list[str]) -> None:
     result = hitproof("configs", "--format", "json", *profile)
     assert result.returncode == 0
