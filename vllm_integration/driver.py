@@ -111,6 +111,8 @@ class Worker:
                 root=root,
                 memory=memory,
                 policies=dict(policies or {}),
+                managers=target.managers,
+                coordinators=target.coordinators,
                 predates=[
                     feature
                     for feature, first in _FIRST_WITH.items()
@@ -121,7 +123,7 @@ class Worker:
             last = self.last_words()
             self.close()
             raise EnvironmentFailure(
-                f"importing vLLM {target.name} with {python} did not succeed: {gone}"
+                f"importing vLLM {target.label} with {python} did not succeed: {gone}"
                 f"{f' ({last})' if last else ''}"
             ) from gone
         except BaseException:

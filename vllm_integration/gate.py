@@ -14,7 +14,7 @@ from conformance.findings import Evidence, Finding, Signature, finding, smallest
 from conformance.layouts import Layout, layouts
 from conformance.ledger import Entry, Judgement, judge
 from spec.claims import CLAIMS, Status
-from vllm_integration.driver import Worker, WorkerGone
+from vllm_integration.driver import EnvironmentFailure, Worker, WorkerGone
 from vllm_integration.policies import Standing, held_against
 from vllm_integration.targets import Target
 
@@ -191,6 +191,7 @@ class _Session:
         self._start: Callable[[], Worker] = lambda: Worker(target, python, memory, policies)
         self._timeout = timeout
         self._worker: Worker | None = self._start()
+        self._cannot_start = ""
         self._fatal: dict[tuple[str, str], str] = {}
         self._evidence: list[Evidence] = []
 
@@ -265,8 +266,14 @@ class _Session:
         return Demonstration(name, **{key: value for key, value in answer.items() if key != "ok"})
 
     def _ask(self, **message: Any) -> dict[str, Any]:
-        if self._worker is None:
-            self._worker = self._start()
+        if self._cannot_start:
+            raise WorkerGone(self._cannot_start)
+        try:
+            if self._worker is None:
+                self._worker = self._start()
+        except EnvironmentFailure as failure:  # it could be imported before
+            self._cannot_start = str(failure)
+            raise WorkerGone(self._cannot_start) from failure
         try:
             return self._worker.ask(self._timeout, **message)
         except WorkerGone:

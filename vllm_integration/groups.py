@@ -98,6 +98,6 @@ def kv_cache_config(
 
 
 def check_taken_up(coordinator: Any, interval: int | None) -> None:
-    """Refuse a coordinator that does not work with the interval that it was given."""
+    """Refuse a coordinator that does not work with what it was given."""
     if getattr(coordinator, "retention_interval", None) != interval:
         raise CannotJudge("the coordinator does not take up the retention interval")

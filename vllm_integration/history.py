@@ -9,6 +9,7 @@ from conformance.configurations import Configuration
 from conformance.subjects import CannotJudge
 from vllm_integration.groups import Configured, check_taken_up
 from vllm_integration.inspection import attribute, call
+from vllm_integration.overrides import check_in_place
 
 _JUNCTION = "shared_prefix_boundary"
 
@@ -83,7 +84,9 @@ class History:
                 },
                 "KVCacheManager",
             )
-        check_taken_up(attribute(manager, "coordinator"), interval)
+        coordinator = attribute(manager, "coordinator")
+        check_taken_up(coordinator, interval)
+        check_in_place(coordinator)
         return manager
 
 

@@ -11,6 +11,7 @@ from spec.groups import Group, GroupKind
 from spec.retention import LookaheadHorizon
 from vllm_integration.groups import Configured, check_taken_up
 from vllm_integration.inspection import attribute, call
+from vllm_integration.overrides import check_in_place
 
 
 class Producer:
@@ -116,6 +117,7 @@ class Producer:
                 "get_kv_cache_coordinator",
             )
         check_taken_up(coordinator, interval)
+        check_in_place(coordinator)
         return coordinator
 
 

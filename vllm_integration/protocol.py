@@ -1,10 +1,11 @@
 """The protocol between the gate and its worker: one JSON object a line, each way.
 
 The gate asks, the worker answers, in order. Requests carry ``op``: ``hello`` (``text``, ``root``,
-``memory``, ``policies``, ``predates``), ``check`` and ``behave`` (``claim``, ``configuration``),
-``shrink`` (``evidence``), ``reproduce`` (``evidence``, ``name``), ``policies``, ``judge_history``
-(``history``), or one of `vllm_integration.lockstep_worker` and `vllm_integration.selftest_worker`;
-and ``token``, which no other request has, and ``within``, the seconds that the gate will wait.
+``memory``, ``policies``, ``predates``, and the classes ``managers`` and ``coordinators``),
+``check`` and ``behave`` (``claim``, ``configuration``), ``shrink`` (``evidence``), ``reproduce``
+(``evidence``, ``name``), ``policies``, ``judge_history`` (``history``), or one of
+`vllm_integration.lockstep_worker` and `vllm_integration.selftest_worker`; and ``token``, which no
+other request has, and ``within``, the seconds that the gate will wait.
 Answers carry that ``token``, and ``ok``: true with the result, or false with ``kind`` (a `Failure`)
 and ``message``.
 """

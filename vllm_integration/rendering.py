@@ -33,7 +33,7 @@ def report_json(report: Report) -> dict[str, Any]:
     return {
         "verdict": verdict_name(report.verdict),
         "exit_code": int(report.verdict),
-        "target": {"name": report.target.name, "version": report.target.version},
+        "target": report.target.as_json(),
         "profile": str(report.profile),
         "seconds": round(report.seconds, 1),
         "policies": [
@@ -115,9 +115,8 @@ def print_finding(finding: Finding, console: Console) -> None:
 def print_demonstration(shown: Demonstration, console: Console) -> None:
     """Whether a whole manager shows a finding, and how its test ended if it was run."""
     if shown.reproduced:
-        console.print(
-            "  reproduced on a whole manager; --pytest DIR writes the test", highlight=False
-        )
+        about = escape(shown.detail) or "--pytest DIR writes the test"
+        console.print(f"  reproduced on a whole manager; {about}", highlight=False)
     elif shown.detail:
         whether = "not reproduced on" if shown.reproduced is False else "not played on"
         console.print(f"  {whether} a whole manager: {escape(shown.detail)}", highlight=False)
@@ -239,7 +238,7 @@ def print_verdict(report: Report, console: Console) -> None:
         Verdict.INCONCLUSIVE: "[bold yellow]inconclusive[/], "
         f"{count(report.unsettled, 'obligation')} not settled",
     }
-    console.print(f"vLLM {escape(report.target.name)}: {words[report.verdict]}", highlight=False)
+    console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
 
 
 def _classes(report: Report) -> str:

@@ -63,8 +63,9 @@ class Seal:
         ours = [name for name in sys.modules if name.split(".")[0] in packages]
         self._modules = {name: sys.modules[name] for name in (*ours, *_BESIDE)}
         self._parts = [
-            *(part for name in ours for part in _of_ours(name, vars(sys.modules[name]))),
-            *(part for name in _BESIDE for part in _parts(name, vars(sys.modules[name]))),
+            part
+            for name, module in self._modules.items()
+            for part in _of_module(name, vars(module))
         ]
 
     def broken(self) -> str:
@@ -75,7 +76,7 @@ class Seal:
         return next((part.name for part in self._parts if not part.is_as_it_was()), "")
 
 
-def _of_ours(where: str, namespace: Mapping[Any, Any]) -> Iterator[_Part]:
+def _of_module(where: str, namespace: Mapping[Any, Any]) -> Iterator[_Part]:
     """A module's names, those of its classes, and what its tables hold."""
     yield from _parts(where, namespace)
     for name, value in list(namespace.items()):

@@ -29,6 +29,7 @@ from spec.policies import EagleGroups
 from spec.retention import LookaheadHorizon
 from vllm_integration import case_worker, lockstep_worker, replay_worker, selftest_worker
 from vllm_integration.adapter import VllmSubject
+from vllm_integration.overrides import OverrideError, put_in_place
 from vllm_integration.protocol import PACKAGES, TEXT, Failure, decode, encode
 from vllm_integration.seal import Seal
 
@@ -150,6 +151,10 @@ def _import_target(message: dict[str, Any]) -> VllmSubject:
             f"{sys.executable} imports vllm from {found}, not from {root}; name an interpreter "
             f"without an installed vllm with --python",
         )
+    try:
+        put_in_place(message["managers"], message["coordinators"])
+    except OverrideError as error:
+        raise _Refused(Failure.ENVIRONMENT, str(error)) from error
     for name, value in message["policies"].items():
         if name in _JUDGED_BY:  # a cached property, which is not found out any more
             vars(subject)[name] = _JUDGED_BY[name](value)

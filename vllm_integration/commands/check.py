@@ -19,7 +19,9 @@ from vllm_integration.commands.options import (
     MEMORY,
     PACKAGE,
     PYTHON,
+    Coordinators,
     Ledger,
+    Managers,
     Memory,
     Policy,
     Pytest,
@@ -37,6 +39,7 @@ from vllm_integration.commands.running import (
     failures,
     progress,
     show_document,
+    with_classes,
 )
 from vllm_integration.driver import find_python
 from vllm_integration.gate import Verdict
@@ -75,6 +78,8 @@ def check(
     pytest: Pytest = None,
     verbose: Verbose = False,
     policy: Policy = None,
+    manager: Managers = None,
+    coordinator: Coordinators = None,
 ) -> None:
     """Judge vLLM's real prefix-cache code against the spec, for every cache state up to a bound."""
     started = time.monotonic()
@@ -86,7 +91,7 @@ def check(
             fail(Verdict.USAGE, str(unknown), output)
         entries = load(ledger)
         interpreter = find_python(python)
-        resolved = resolve(target, announce=announce)
+        resolved = with_classes(resolve(target, announce=announce), manager, coordinator)
         with progress(f"judging vLLM {resolved.name}") as done:
             report = gate.check(
                 resolved,

@@ -16,8 +16,10 @@ from vllm_integration.commands.check import LEDGER
 from vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
+    Coordinators,
     Format,
     Ledger,
+    Managers,
     Memory,
     Policy,
     Python,
@@ -25,7 +27,7 @@ from vllm_integration.commands.options import (
     Timeout,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, fail, failures, progress
+from vllm_integration.commands.running import announce, fail, failures, progress, with_classes
 from vllm_integration.driver import find_python
 from vllm_integration.gate import Report, Verdict
 from vllm_integration.policies import chosen_values
@@ -49,6 +51,8 @@ def init_ledger(
     timeout: Timeout = 60.0,
     memory: Memory = MEMORY,
     policy: Policy = None,
+    manager: Managers = None,
+    coordinator: Coordinators = None,
 ) -> None:
     """Write a ledger with which `hitproof check --ledger FILE` of this target conforms.
 
@@ -67,7 +71,7 @@ def init_ledger(
             fail(Verdict.USAGE, f"{output} {where}; name another file with --output", Format.TEXT)
         entries: Sequence[Entry] = load(ledger)
         interpreter = find_python(python)
-        resolved = resolve(target, announce=announce)
+        resolved = with_classes(resolve(target, announce=announce), manager, coordinator)
         for _ in range(_MOST_CHECKS):
             with progress(f"judging vLLM {resolved.name}") as done:
                 report = gate.check(
