@@ -193,6 +193,18 @@ def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
         )
     if len(reasons) > len(shown):
         console.print(f"... and {len(reasons) - len(shown)} more reasons; --verbose shows them")
+    if report.unsettled:
+        _print_settled(report, console)
+
+
+def _print_settled(report: Report, console: Console) -> None:
+    """Which claims could be checked, and how much of the others."""
+    every = Counter(o.claim for o in report.obligations)
+    open_ones = Counter(o.claim for o in report.unsettled)
+    settled = [claim for claim in every if claim not in open_ones]
+    parts = [f"{claim} ({n} of {every[claim]} obligations)" for claim, n in open_ones.items()]
+    console.print(f"  not checked: {', '.join(parts)}", highlight=False)
+    console.print(f"  checked    : {', '.join(settled) or 'no claim in full'}", highlight=False)
 
 
 def _print_obligations(report: Report, console: Console) -> None:
