@@ -22,9 +22,9 @@ from conformance.managers import (
     Tables,
 )
 from conformance.subjects import CannotJudge
-from vllm_integration.groups import check_taken_up, kv_cache_config, kv_cache_spec
+from vllm_integration.groups import kv_cache_config, kv_cache_spec
 from vllm_integration.inspection import arguments, attribute, call
-from vllm_integration.overrides import check_in_place
+from vllm_integration.overrides import check_taken_up
 
 _STATS = (
     "requests",
@@ -90,9 +90,7 @@ class VllmManagers:
                 },
                 "KVCacheManager",
             )
-        coordinator = attribute(manager, "coordinator")
-        check_taken_up(coordinator, interval)
-        check_in_place(coordinator)
+        check_taken_up(attribute(manager, "coordinator"), interval)
         admits = "full_sequence_must_fit" in self.allocation_parameters
         if engine.full_sequence_must_fit and not (
             admits or hasattr(manager, "can_fit_full_sequence")

@@ -86,7 +86,7 @@ def _have_kinds_built(managers: ModuleType) -> None:
         return
     try:
         from vllm.v1.kv_cache_spec_registry import KVCacheSpecRegistry
-    except ImportError:  # `check_in_place` tells whether the classes are built
+    except ImportError:  # `check_taken_up` tells whether the classes are built
         return
     found = attribute(KVCacheSpecRegistry, "get_manager_class")
 
@@ -97,8 +97,10 @@ def _have_kinds_built(managers: ModuleType) -> None:
     KVCacheSpecRegistry.get_manager_class = get_manager_class
 
 
-def check_in_place(coordinator: Any) -> None:
-    """Refuse a coordinator that is, or has built, what should have been replaced."""
+def check_taken_up(coordinator: Any, interval: int | None) -> None:
+    """Refuse a coordinator that is not what was asked for, in its interval or its classes."""
+    if getattr(coordinator, "retention_interval", None) != interval:
+        raise CannotJudge("the coordinator does not take up the retention interval")
     for built in (coordinator, *attribute(coordinator, "single_type_managers")):
         chosen = _replaced.get(type(built))
         if chosen is not None:

@@ -81,7 +81,7 @@ def test_a_fault_is_found_all_the_same(hostile: Hostile, judge: Judge, tmp_path:
 @pytest.mark.parametrize(
     ("act", "sentence"),
     [
-        ("while True: pass", "it did not return within 3 seconds"),
+        ("while True: pass", "it did not return within 15 seconds"),
         ("import os; os._exit(0)", "ended with exit code 0"),
         ("raise SystemExit(0)", "ended with exit code 0"),
         ("x = [bytes(1 << 28) for _ in range(100)]", ""),
@@ -105,7 +105,8 @@ def test_an_act_in_a_lookup(
     )
     called = "        if max_length > 9:\n            from vllm import note, writable; note()\n"
     called += f"            import os; b = {FORGED}\n            {act}\n"
-    code, report = judge("--timeout", "3", "--memory", "8", hostile(helpers, called + LOST))
+    timeout = "15" if act.startswith("while") else "120"
+    code, report = judge("--timeout", timeout, "--memory", "8", hostile(helpers, called + LOST))
     assert done.read_text().startswith("here")
     reasons = unsettled(report)
     assert code in ((3,) if sentence else (1, 3)), reasons
