@@ -31,7 +31,10 @@ _BOOTSTRAP = (
     "import sys\n"
     "if sys.version_info < (3, 11): sys.exit('needs Python 3.11 or later')\n"
     "sys.path.insert(0, sys.argv[1])\n"
-    "from vllm_integration.worker import main\n"
+    "try: from vllm_integration.worker import main\n"
+    "except ModuleNotFoundError as error: sys.exit(f'{sys.executable} lacks the module '\n"
+    "    f'{error.name!r}; install hitproof[target] there, or name another interpreter with '\n"
+    "    '--python')\n"
     "main(int(sys.argv[2]), int(sys.argv[3]))\n"
 )
 _LOG_TAIL = 1 << 16  # bytes

@@ -1,8 +1,8 @@
 """The worker: imports the target under the chosen interpreter and runs the checks there.
 
-It is the only process that imports vLLM. Started by `vllm_integration.driver` with the standard
-library, ``spec``, ``reference``, ``conformance`` and this package on its path, and nothing else
-of ours.
+It is the only process that imports vLLM. Started by `vllm_integration.driver` with ``spec``,
+``reference``, ``conformance`` and this package on its path, and nothing else of ours. All of ours
+is imported before the target is, so that what the target does to the path changes nothing.
 """
 
 import fcntl
@@ -29,6 +29,7 @@ from spec.policies import EagleGroups
 from spec.retention import LookaheadHorizon
 from vllm_integration import case_worker, lockstep_worker, replay_worker, selftest_worker
 from vllm_integration.adapter import VllmSubject
+from vllm_integration.forks import end_copies_of_others
 from vllm_integration.overrides import OverrideError, put_in_place
 from vllm_integration.protocol import PACKAGES, TEXT, Failure, decode, encode
 from vllm_integration.seal import Seal
@@ -68,6 +69,7 @@ def main(requests: int, answers: int) -> None:
             if message["op"] == "hello":
                 subject = _import_target(message)
                 result = {"python": sys.version.split()[0]}
+                end_copies_of_others()
             else:
                 assert subject is not None
                 result = _OPERATIONS[message["op"]](subject, message)
