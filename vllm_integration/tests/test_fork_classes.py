@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from spec.claims import Status
+from vllm_integration import cli
+from vllm_integration.driver import WorkerGone
 from vllm_integration.targets import Target
 from vllm_integration.tests.conftest import Copy, Judge, fake_checkout, hitproof, one_sentence
 
@@ -146,7 +149,7 @@ def test_the_other_commands_build_them_too(fork: Any) -> None:
     assert result.returncode == 1, result.stderr
     report = json.loads(result.stdout)
     assert report["target"]["coordinators"] == ["vllm_fork.whole:Broken"]
-    assert "common_hit_is_the_longest" in str(report["findings"])
+    assert {f["what"]["divergence"] for f in report["findings"]} == {"lost hit"}
 
 
 REFUSED = [
@@ -197,3 +200,23 @@ def test_the_label_names_them(tmp_path: Path) -> None:
     (tmp_path / "a/b.py").touch()
     assert target.has("a.b:C")
     assert Target("fork", tmp_path, None).label == "fork"
+
+
+def test_a_comparison_builds_in_the_base_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, head = (fake_checkout(tmp_path / name, "") for name in ("base", "head"))
+    for root, module in ((base, "both"), (head, "both"), (head, "new")):
+        (root / f"{module}.py").touch()
+    compared: list[Target] = []
+
+    def compare(*targets: Target, **_: object) -> None:
+        compared.extend(targets)
+        raise WorkerGone("that is all")
+
+    monkeypatch.setattr("vllm_integration.commands.diff.compare", compare)
+    words = ["diff", base, head, "--manager", "both:A", "--manager", "new:B"]
+    words += ["--coordinator", "elsewhere:C"]
+    assert CliRunner().invoke(cli.app, [str(word) for word in words]).exit_code == 3
+    assert [target.managers for target in compared] == [("both:A",), ("both:A", "new:B")]
+    assert [target.coordinators for target in compared] == [("elsewhere:C",)] * 2

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from vllm_integration.tests.conftest import (
+    Judge,
     check_json,
     fake_checkout,
     hitproof,
@@ -91,7 +92,7 @@ def test_an_old_interpreter_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.release
-def test_installed_means_the_interpreters_own_vllm(tmp_path: Path) -> None:
+def test_installed_means_the_interpreters_own_vllm(tmp_path: Path, judge: Judge) -> None:
     venv.create(tmp_path / "env", with_pip=False, system_site_packages=True)
     python = tmp_path / "env/bin/python"
     result = hitproof("check", "--quick", "--python", python, "installed")
@@ -105,5 +106,5 @@ def test_installed_means_the_interpreters_own_vllm(tmp_path: Path) -> None:
     ).stdout.strip()
     ours = [path for path in sys.path if path.endswith("site-packages")]
     Path(purelib, "links.pth").write_text("\n".join([*ours, str(release("0.33.0"))]))
-    result = hitproof("check", "--quick", "--python", python, "installed")
-    assert result.returncode == 0, result.stdout + result.stderr
+    code, report = judge("--python", python, "installed")
+    assert (code, report["verdict"]) == (0, "conforms"), report
