@@ -7,6 +7,8 @@ Imported in the worker process only, where the target is the ``vllm`` that gets 
 
 import inspect
 import itertools
+import os
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -23,7 +25,7 @@ from spec.retention import SPARSE_KINDS, LookaheadHorizon
 from vllm_integration.blocks import BlockHashes, VllmPool, VllmPools
 from vllm_integration.groups import NAMES, kv_cache_config, kv_cache_spec
 from vllm_integration.history import History
-from vllm_integration.inspection import arguments, attribute, call, probed
+from vllm_integration.inspection import arguments, attribute, call, definitions, probed
 from vllm_integration.producer import Producer
 
 _MASKS = ("reachable_block_mask", "_cache_block_mask")
@@ -156,7 +158,10 @@ class VllmSubject:
         manager = self._manager_class(configuration.group.kind)
         function = attribute(manager, "find_longest_cache_hit")
         # Newer lookups make their own view of the hashes; before, the caller did.
-        resolves = "resolve_block_hashes" in function.__func__.__code__.co_names
+        resolves = any(
+            "resolve_block_hashes" in inspect.unwrap(each).__code__.co_names
+            for each in definitions(function)
+        )
         values = {
             "block_hashes": hashes if resolves else view,
             "kv_cache_group_ids": list(range(configuration.members)),
@@ -281,7 +286,8 @@ class VllmSubject:
             self._lacks("retention")
         manager = self._manager_class(kind)
         self._find_mask(manager)
-        return _MASKS[0] in vars(manager)
+        above = manager.__mro__[: manager.__mro__.index(base)]
+        return any(_MASKS[0] in vars(each) for each in above)
 
     def pool(self, num_blocks: int) -> VllmPool:
         """A real ``BlockPool``."""
@@ -413,8 +419,12 @@ def _default_retention() -> DefaultRetention:
 def _location(function: Any) -> str:
     function = inspect.unwrap(getattr(function, "__func__", function))
     file = inspect.getsourcefile(function) or "?"
-    _, found, tail = file.rpartition("/vllm/v1/")
-    return f"{'vllm/v1/' + tail if found else file}:{inspect.getsourcelines(function)[1]}"
+    root = os.path.dirname(os.path.dirname(sys.modules["vllm"].__file__ or "")) + os.sep
+    try:
+        line = inspect.getsourcelines(function)[1]
+    except OSError:  # the target has deleted it
+        line = inspect.unwrap(function).__code__.co_firstlineno
+    return f"{file.removeprefix(root)}:{line}"
 
 
 def _stand_in_hashes(count: int) -> list[bytes]:

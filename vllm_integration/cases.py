@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -11,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from conformance.demonstration import CaseOutcome, Demonstration
-from vllm_integration.driver import EnvironmentFailure, environment
+from vllm_integration.driver import EnvironmentFailure
+from vllm_integration.processes import end, environment
 from vllm_integration.targets import Target
 
 _SCRIPT = Path(__file__).parent / "run_cases.py"
@@ -57,8 +56,9 @@ def _judged(case: Demonstration, ending: list[str] | None) -> Demonstration:
 
 def _run(files: list[str], target: Target, python: str, timeout: float) -> dict[str, list[str]]:
     """What each file's test ended with; files that did not come to an end are left out."""
-    with tempfile.TemporaryDirectory(prefix="hitproof-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="hitproof-", ignore_cleanup_errors=True) as scratch:
         report = Path(scratch) / "report.json"
+        variables = environment(target, Path(scratch)) | {"PYTHONDONTWRITEBYTECODE": "1"}
         root = "" if target.root is None else str(target.root)
         process = subprocess.Popen(
             [python, "-P", str(_SCRIPT), root, str(report), *files],
@@ -66,14 +66,12 @@ def _run(files: list[str], target: Target, python: str, timeout: float) -> dict[
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=scratch,
-            env=environment(target) | {"PYTHONDONTWRITEBYTECODE": "1"},
+            env=variables,
             start_new_session=True,
         )
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        end(process, variables)
         try:
             endings: dict[str, list[str]] = json.loads(report.read_text())
         except (OSError, ValueError):

@@ -20,8 +20,8 @@ def diff_json(diff: Diff) -> dict[str, Any]:
     return {
         "verdict": verdict_name(diff.verdict),
         "exit_code": int(diff.verdict),
-        "base": {"name": diff.base.target.name, "version": diff.base.target.version},
-        "head": {"name": diff.head.target.name, "version": diff.head.target.version},
+        "base": diff.base.target.as_json(),
+        "head": diff.head.target.as_json(),
         "profile": str(diff.head.profile),
         "seconds": round(diff.seconds, 1),
         "changed": diff.changed,
@@ -53,7 +53,7 @@ def diff_json(diff: Diff) -> dict[str, Any]:
 
 def summary(diff: Diff) -> str:
     """One sentence."""
-    base, head = diff.base.target.name, diff.head.target.name
+    base, head = diff.base.target.label, diff.head.target.label
     whole = (
         f"{diff.proved} obligations proved on both, so that both do the same there; {diff.covered} "
         "refuted on one or both, and compared run by run for requests of few blocks"
@@ -113,7 +113,7 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
 
 def markdown(diff: Diff) -> str:
     """The comparison as a comment on a pull request."""
-    base, head = diff.base.target.name, diff.head.target.name
+    base, head = diff.base.target.label, diff.head.target.label
     lines = [f"### Prefix cache: `{base}` → `{head}`", "", as_sentence(diff) + ".", ""]
     if diff.groups:
         lines += ["| effect | where | models | smallest case | base | head |", "|" + "---|" * 6]

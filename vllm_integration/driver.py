@@ -1,22 +1,21 @@
 """The driver: starts a worker under the chosen interpreter, talks to it, and outlives it."""
 
-import contextlib
 import os
-import queue
+import secrets
 import shutil
-import signal
 import subprocess
 import tempfile
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from packaging.version import Version
 
-from vllm_integration.protocol import VERSION, Failure, decode, encode
-from vllm_integration.targets import Target, cache_directory
+from vllm_integration.channel import Channel
+from vllm_integration.processes import end, environment
+from vllm_integration.protocol import PACKAGES, TEXT, Failure, decode, encode
+from vllm_integration.targets import Target
 
 _IMPORT_SECONDS = 120.0
 _FIRST_WITH = {
@@ -28,15 +27,17 @@ _FIRST_WITH = {
     "hashes that look ahead": Version("0.33.dev0"),
 }
 """The first releases that can have what older ones lack, by its name."""
-_OURS = ("spec", "reference", "conformance", "vllm_integration")
 _BOOTSTRAP = (
     "import sys\n"
     "if sys.version_info < (3, 11): sys.exit('needs Python 3.11 or later')\n"
     "sys.path.insert(0, sys.argv[1])\n"
-    "from vllm_integration.worker import main\n"
-    "main()\n"
+    "try: from vllm_integration.worker import main\n"
+    "except ModuleNotFoundError as error: sys.exit(f'{sys.executable} lacks the module '\n"
+    "    f'{error.name!r}; install hitproof[target] there, or name another interpreter with '\n"
+    "    '--python')\n"
+    "main(int(sys.argv[2]), int(sys.argv[3]))\n"
 )
-_KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "TMPDIR")
+_LOG_TAIL = 1 << 16  # bytes
 
 
 class EnvironmentFailure(Exception):
@@ -66,45 +67,55 @@ class Worker:
         memory: int,
         policies: Mapping[str, str] | None = None,
     ) -> None:
-        self._scratch = tempfile.TemporaryDirectory(prefix="hitproof-")
+        # The target may have deleted it.
+        self._scratch = tempfile.TemporaryDirectory(prefix="hitproof-", ignore_cleanup_errors=True)
         scratch = Path(self._scratch.name)
         home = Path(__file__).resolve().parent.parent
         # Links, so that the worker sees our packages without the rest of our environment.
         (scratch / "path").mkdir()
-        for package in _OURS:
+        for package in PACKAGES:
             (scratch / "path" / package).symlink_to(home / package, target_is_directory=True)
         (scratch / "work").mkdir()
         self._log = (scratch / "log").open("w+b")
+        self._environment = environment(target, scratch / "work")
+        # Pipes of their own: what the target prints is no answer, also before it is imported.
+        asked, requests = os.pipe()
+        answers, answered = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [python, "-c", _BOOTSTRAP, str(scratch / "path")],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                [python, "-c", _BOOTSTRAP, str(scratch / "path"), str(asked), str(answered)],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
                 stderr=self._log,
                 cwd=scratch / "work",
-                env=environment(target),
+                env=self._environment,
+                pass_fds=(asked, answered),
                 start_new_session=True,
             )
         except OSError as error:
+            for unused in (requests, answers):
+                os.close(unused)
+            self._log.close()
             self._scratch.cleanup()
             raise EnvironmentFailure(
                 f"{python} cannot be run ({error.strerror}); name a Python interpreter with "
                 f"--python"
             ) from error
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._requests: IO[bytes] = self._process.stdin
-        self._lines: queue.Queue[bytes] = queue.Queue()
-        threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
+        finally:
+            for theirs in (asked, answered):
+                os.close(theirs)
+        self._channel = Channel(requests, answers, lambda: self._process.poll() is None)
         root = None if target.root is None else str(target.root)
         try:
             self.ask(
                 _IMPORT_SECONDS,
                 op="hello",
-                protocol=VERSION,
+                text=TEXT,
                 root=root,
                 memory=memory,
                 policies=dict(policies or {}),
+                managers=target.managers,
+                coordinators=target.coordinators,
                 predates=[
                     feature
                     for feature, first in _FIRST_WITH.items()
@@ -115,7 +126,7 @@ class Worker:
             last = self.last_words()
             self.close()
             raise EnvironmentFailure(
-                f"importing vLLM {target.name} with {python} did not succeed: {gone}"
+                f"importing vLLM {target.label} with {python} did not succeed: {gone}"
                 f"{f' ({last})' if last else ''}"
             ) from gone
         except BaseException:
@@ -135,47 +146,40 @@ class Worker:
 
     def close(self) -> None:
         """End the worker and whatever it started, and delete its scratch directory."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        with contextlib.suppress(BrokenPipeError):  # a request that the worker never read
-            self._requests.close()
+        end(self._process, self._environment)
+        self._channel.close()
         self._log.close()
         self._scratch.cleanup()
 
     def ask(self, timeout: float, **message: Any) -> dict[str, Any]:
         """Send one request and wait at most ``timeout`` seconds for its result."""
+        token = secrets.token_hex(16)
         try:
-            self._requests.write(encode(message))
-            self._requests.flush()
-        except OSError:
-            raise WorkerGone(self._ending()) from None
-        try:
-            line = self._lines.get(timeout=timeout)
-        except queue.Empty:
-            raise WorkerGone(f"it did not return within {timeout:g} seconds") from None
-        if not line:
-            raise WorkerGone(self._ending())
-        try:
+            line = self._channel.exchange(
+                encode({"token": token, "within": timeout, **message}), timeout
+            )
             answer = decode(line)
+            if answer.pop("token", None) != token:
+                raise ValueError("it is none to what was asked")
             if answer["ok"]:
                 return answer
             kind, text = Failure(answer["kind"]), str(answer["message"])
+        except TimeoutError:
+            raise WorkerGone(f"it did not return within {timeout:g} seconds") from None
+        except EOFError:
+            raise WorkerGone(self._ending()) from None
         except (ValueError, KeyError) as error:
             raise WorkerGone(f"its answer cannot be read ({error})") from error
+        if kind is Failure.TAMPERED:
+            raise WorkerGone(text)
         raise (EnvironmentFailure if kind is Failure.ENVIRONMENT else InternalFailure)(text)
 
     def last_words(self) -> str:
         """The last line that the target printed, for error messages."""
-        self._log.flush()
-        self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").split("\n")
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _LOG_TAIL))
+        lines = self._log.read(_LOG_TAIL).decode(errors="replace").split("\n")
         return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
-
-    def _read(self, pipe: IO[bytes]) -> None:
-        for line in pipe:
-            self._lines.put(line)
-        self._lines.put(b"")
 
     def _ending(self) -> str:
         try:
@@ -194,16 +198,3 @@ def find_python(python: str) -> str:
             f"{python} is no executable; name a Python interpreter with --python"
         )
     return os.path.abspath(found)
-
-
-def environment(target: Target) -> dict[str, str]:
-    """What a target's process may know: no secrets, no network, no bytecode in what is not ours."""
-    kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
-    if target.root is None or not target.root.is_relative_to(cache_directory()):
-        kept["PYTHONDONTWRITEBYTECODE"] = "1"
-    return kept | {
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-        "CUDA_VISIBLE_DEVICES": "",
-    }

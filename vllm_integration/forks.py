@@ -15,6 +15,19 @@ MORE_MEMORY = 1 << 30
 """Bytes that a copy may map beyond what it inherits."""
 
 
+_making_one = False
+"""Whether the copy that is about to be made is one of ours."""
+
+
+def end_copies_of_others() -> None:
+    """From here on, let a copy of this process that a target makes end at once.
+
+    It would go on with the check, and make more copies of itself.
+    """
+    leave = os._exit
+    os.register_at_fork(after_in_child=lambda: None if _making_one else leave(1))
+
+
 @dataclass
 class _Fork:
     number: int
@@ -58,9 +71,12 @@ class Forks:
                     yield fork.number, json.loads(fork.answer) if fork.answer else 0
 
     def _fill(self) -> None:
+        global _making_one
         while len(self._running) < self._jobs and (number := next(self._waiting, None)) is not None:
             read, write = os.pipe()
+            _making_one = True
             process = os.fork()
+            _making_one = False
             if process == 0:
                 self._be_the_copy(number, write)
             os.close(write)

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from conformance.subjects import CannotJudge
 from spec.groups import Group, GroupKind
 from vllm_integration.inspection import attribute, call
 
@@ -95,9 +94,3 @@ def kv_cache_config(
         yield config
     finally:
         del os.environ[_INTERVAL]
-
-
-def check_taken_up(coordinator: Any, interval: int | None) -> None:
-    """Refuse a coordinator that does not work with the interval that it was given."""
-    if getattr(coordinator, "retention_interval", None) != interval:
-        raise CannotJudge("the coordinator does not take up the retention interval")

@@ -7,8 +7,9 @@ from typing import Any
 
 from conformance.configurations import Configuration
 from conformance.subjects import CannotJudge
-from vllm_integration.groups import Configured, check_taken_up
+from vllm_integration.groups import Configured
 from vllm_integration.inspection import attribute, call
+from vllm_integration.overrides import check_taken_up
 
 _JUNCTION = "shared_prefix_boundary"
 

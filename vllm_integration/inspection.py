@@ -23,6 +23,7 @@ class Made:
 _MADE: ContextVar[dict[int, Made] | None] = ContextVar("made", default=None)
 T = TypeVar("T")
 _signature = lru_cache(maxsize=None)(inspect.signature)
+_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def attribute(owner: Any, name: str) -> Any:
@@ -34,17 +35,45 @@ def attribute(owner: Any, name: str) -> Any:
     return found
 
 
+def definitions(function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """The function behind a method, and those that it overrides; for a class its ``__init__``."""
+    owner: Any = function
+    name = "__init__"
+    if inspect.ismethod(function):
+        owner, name = function.__self__, function.__name__
+        owner = owner if inspect.isclass(owner) else type(owner)
+    elif not inspect.isclass(function):
+        return [function]
+    found = [vars(each)[name] for each in owner.__mro__[:-1] if name in vars(each)]
+    return [getattr(each, "__func__", each) for each in found]
+
+
+def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """What a function takes by name.
+
+    One that takes any keyword passes it on to what it overrides, as subclasses in forks do.
+    """
+    plain = inspect.isclass(function) or inspect.isfunction(function)
+    found = dict((_signature if plain else inspect.signature)(function).parameters)
+    for overridden in definitions(function)[1:]:
+        if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in found.values()):
+            break
+        named = {name: each for name, each in found.items() if each.kind not in _ANY}
+        _, *inherited = _signature(overridden).parameters.items()  # but for self or cls
+        found = dict(inherited) | named
+    return found
+
+
 def arguments(
     function: Callable[..., Any], values: dict[str, Any], where: str, given: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The values that ``function`` has parameters for; a required one must be known."""
-    plain = inspect.isclass(function) or inspect.isfunction(function)
-    parameters = (_signature if plain else inspect.signature)(function).parameters
+    parameters = parameters_of(function)
     unknown = [
         parameter.name
         for parameter in parameters.values()
         if parameter.default is inspect.Parameter.empty
-        and parameter.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        and parameter.kind not in _ANY
         and parameter.name not in values
         and parameter.name not in given
     ]

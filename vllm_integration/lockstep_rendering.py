@@ -18,7 +18,7 @@ def lockstep_json(report: LockstepReport) -> dict[str, Any]:
     return {
         "verdict": verdict_name(report.verdict),
         "exit_code": int(report.verdict),
-        "target": {"name": report.target.name, "version": report.target.version},
+        "target": report.target.as_json(),
         "seed": report.seed,
         "histories": report.histories,
         "steps": report.steps,
@@ -74,7 +74,7 @@ def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> N
         Verdict.INTERNAL: "[bold red]the reference breaks the spec[/]; "
         "hitproof is wrong, please report it",
     }
-    console.print(f"vLLM {escape(report.target.name)}: {words[report.verdict]}", highlight=False)
+    console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
 
 
 def _histories(found: Found) -> str:

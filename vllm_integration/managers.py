@@ -22,8 +22,9 @@ from conformance.managers import (
     Tables,
 )
 from conformance.subjects import CannotJudge
-from vllm_integration.groups import check_taken_up, kv_cache_config, kv_cache_spec
+from vllm_integration.groups import kv_cache_config, kv_cache_spec
 from vllm_integration.inspection import arguments, attribute, call
+from vllm_integration.overrides import check_taken_up
 
 _STATS = (
     "requests",
@@ -45,9 +46,10 @@ class VllmManagers:
         from vllm.v1.core import block_pool, kv_cache_utils
 
         self.manager_class = attribute(kv_cache_manager, "KVCacheManager")
-        self.allocation_parameters = inspect.signature(
-            attribute(self.manager_class, "allocate_slots")
-        ).parameters
+        owners = [each for each in self.manager_class.__mro__ if "allocate_slots" in vars(each)]
+        self.allocation_parameters = {
+            name for each in owners for name in inspect.signature(each.allocate_slots).parameters
+        }
         self.blocks_class = attribute(kv_cache_manager, "KVCacheBlocks")
         self.interface = kv_cache_interface
         self.utils = kv_cache_utils

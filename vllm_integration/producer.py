@@ -9,8 +9,9 @@ from conformance.configurations import Configuration
 from conformance.layouts import Layout
 from spec.groups import Group, GroupKind
 from spec.retention import LookaheadHorizon
-from vllm_integration.groups import Configured, check_taken_up
+from vllm_integration.groups import Configured
 from vllm_integration.inspection import attribute, call
+from vllm_integration.overrides import check_taken_up
 
 
 class Producer:

@@ -1,19 +1,23 @@
 """The protocol between the gate and its worker: one JSON object a line, each way.
 
-The gate asks, the worker answers, in order. Requests carry ``op``: ``hello`` (``protocol``,
-``root``, ``memory``, ``policies``, ``predates``), ``check`` and ``behave`` (``claim``,
-``configuration``), ``shrink`` (``evidence``), ``reproduce`` (``evidence``, ``name``), ``policies``,
-``judge_history`` (``history``), or one of `vllm_integration.lockstep_worker` and
-`vllm_integration.selftest_worker`.
-Answers carry ``ok``: true with the result, or false with ``kind`` (a `Failure`) and ``message``.
+The gate asks, the worker answers, in order. Requests carry ``op``: ``hello`` (``text``, ``root``,
+``memory``, ``policies``, ``predates``, and the classes ``managers`` and ``coordinators``),
+``check`` and ``behave`` (``claim``, ``configuration``), ``shrink`` (``evidence``), ``reproduce``
+(``evidence``, ``name``), ``policies``, ``judge_history`` (``history``), or one of
+`vllm_integration.lockstep_worker` and `vllm_integration.selftest_worker`; and ``token``, which no
+other request has, and ``within``, the seconds that the gate will wait.
+Answers carry that ``token``, and ``ok``: true with the result, or false with ``kind`` (a `Failure`)
+and ``message``.
 """
 
-import json
 from enum import StrEnum
+from hashlib import sha256
+from json import dumps, loads
+from pathlib import Path
 from typing import Any
 
-VERSION = 1
-"""Raised whenever a message changes its meaning."""
+PACKAGES = ("spec", "reference", "conformance", "vllm_integration")
+"""Our packages that the worker sees."""
 
 
 class Failure(StrEnum):
@@ -21,18 +25,38 @@ class Failure(StrEnum):
 
     ENVIRONMENT = "environment"
     """The target does not import under this interpreter."""
+    TAMPERED = "tampered"
+    """The target changed the code that judges it."""
     INTERNAL = "internal"
     """Hitproof itself is wrong."""
 
 
+def _digest(home: Path) -> str:
+    digest = sha256()
+    for package in PACKAGES:
+        for file in sorted((home / package).rglob("*.py")):
+            digest.update(file.read_bytes() if "tests" not in file.parts else b"")
+    return digest.hexdigest()
+
+
+TEXT = _digest(Path(__file__).parent.parent)
+"""A digest of our own text. The gate and its worker must have the same: messages have no version.
+
+They differ where hitproof is installed anew while it runs.
+"""
+
+
 def encode(message: dict[str, Any]) -> bytes:
     """One message as a line."""
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    return dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
 def decode(line: bytes) -> dict[str, Any]:
     """The message in a line; raises ValueError on anything else."""
-    message = json.loads(line)
+    try:
+        message = loads(line)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     if not isinstance(message, dict):
         raise ValueError("a message is an object")
     return message

@@ -33,7 +33,7 @@ def report_json(report: Report) -> dict[str, Any]:
     return {
         "verdict": verdict_name(report.verdict),
         "exit_code": int(report.verdict),
-        "target": {"name": report.target.name, "version": report.target.version},
+        "target": report.target.as_json(),
         "profile": str(report.profile),
         "seconds": round(report.seconds, 1),
         "policies": [
@@ -146,9 +146,8 @@ def _print_others(findings: Sequence[Finding], console: Console) -> None:
 def print_demonstration(shown: Demonstration, console: Console) -> None:
     """Whether a whole manager shows a finding, and how its test ended if it was run."""
     if shown.reproduced:
-        console.print(
-            "  reproduced on a whole manager; --pytest DIR writes the test", highlight=False
-        )
+        about = escape(shown.detail) or "--pytest DIR writes the test"
+        console.print(f"  reproduced on a whole manager; {about}", highlight=False)
     elif shown.detail:
         whether = "not reproduced on" if shown.reproduced is False else "not played on"
         console.print(f"  {whether} a whole manager: {escape(shown.detail)}", highlight=False)
@@ -225,6 +224,18 @@ def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
         )
     if len(reasons) > len(shown):
         console.print(f"... and {len(reasons) - len(shown)} more reasons; --verbose shows them")
+    if report.unsettled:
+        _print_settled(report, console)
+
+
+def _print_settled(report: Report, console: Console) -> None:
+    """Which claims could be checked, and how much of the others."""
+    every = Counter(o.claim for o in report.obligations)
+    open_ones = Counter(o.claim for o in report.unsettled)
+    settled = [claim for claim in every if claim not in open_ones]
+    parts = [f"{claim} ({n} of {every[claim]} obligations)" for claim, n in open_ones.items()]
+    console.print(f"  not checked: {', '.join(parts)}", highlight=False)
+    console.print(f"  checked    : {', '.join(settled) or 'no claim in full'}", highlight=False)
 
 
 def _print_obligations(report: Report, console: Console) -> None:
@@ -273,7 +284,7 @@ def print_verdict(report: Report, console: Console) -> None:
         Verdict.INCONCLUSIVE: "[bold yellow]inconclusive[/], "
         f"{count(report.unsettled, 'obligation')} not settled",
     }
-    console.print(f"vLLM {escape(report.target.name)}: {words[report.verdict]}", highlight=False)
+    console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
 
 
 def _classes(report: Report) -> str:

@@ -19,7 +19,7 @@ def replay_json(report: ReplayReport) -> dict[str, Any]:
     return {
         "verdict": verdict_name(report.verdict),
         "exit_code": int(report.verdict),
-        "target": {"name": report.target.name, "version": report.target.version},
+        "target": report.target.as_json(),
         "policies": report.policies,
         "steps": report.told,
         "lookups": report.lookups,
@@ -69,7 +69,7 @@ def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
         Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.findings, 'finding')}",
         Verdict.INCONCLUSIVE: f"[bold yellow]inconclusive[/]: {escape(report.unsettled)}",
     }
-    console.print(f"vLLM {escape(report.target.name)}: {words[report.verdict]}", highlight=False)
+    console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
 
 
 def _print_finding(report: ReplayReport, found: Found, console: Console) -> None:

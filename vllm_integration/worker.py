@@ -1,15 +1,19 @@
 """The worker: imports the target under the chosen interpreter and runs the checks there.
 
-It is the only process that imports vLLM. Started by `vllm_integration.driver` with the standard
-library, ``spec``, ``reference``, ``conformance`` and this package on its path, and nothing else
-of ours.
+It is the only process that imports vLLM. Started by `vllm_integration.driver` with ``spec``,
+``reference``, ``conformance`` and this package on its path, and nothing else of ours. All of ours
+is imported before the target is, so that what the target does to the path changes nothing.
 """
 
+import fcntl
 import os
 import resource
 import sys
+import time
+from collections.abc import Callable
 from copy import copy
 from enum import StrEnum
+from pathlib import Path
 from typing import IO, Any
 
 from conformance.behaviour import behaviour
@@ -23,8 +27,12 @@ from conformance.subjects import CannotJudge
 from spec.fine import HitGranularity
 from spec.policies import EagleGroups
 from spec.retention import LookaheadHorizon
+from vllm_integration import case_worker, lockstep_worker, replay_worker, selftest_worker
 from vllm_integration.adapter import VllmSubject
-from vllm_integration.protocol import VERSION, Failure, decode, encode
+from vllm_integration.forks import end_copies_of_others
+from vllm_integration.overrides import OverrideError, put_in_place
+from vllm_integration.protocol import PACKAGES, TEXT, Failure, decode, encode
+from vllm_integration.seal import Seal
 
 _JUDGED_BY: dict[str, type[StrEnum]] = {
     "lookahead_horizon": LookaheadHorizon,
@@ -40,16 +48,28 @@ class _Refused(Exception):
         self.kind = kind
 
 
-def main() -> None:
-    """Serve requests until the gate closes the pipe."""
-    requests, answers = _private_pipes()
+_FIRST_DESCRIPTOR = 1000
+"""Where the pipes of the protocol go, far from what a target opens or closes by its number."""
+
+_FILE_BYTES = 1 << 28
+_MORE_TASKS = 1024
+_MORE_SECONDS = 60
+
+
+def main(requests: int, answers: int) -> None:
+    """Serve the requests from one pipe into the other until the gate closes them."""
+    asked, answered = _out_of_the_way(requests, "rb"), _out_of_the_way(answers, "wb")
+    us, pid, leave = os.getpid, os.getpid(), os._exit
+    seal = Seal(PACKAGES)
     subject: VllmSubject | None = None
-    for line in requests:
+    for line in asked:
         message = decode(line)
+        _limit_processor_time(message["within"])
         try:
             if message["op"] == "hello":
                 subject = _import_target(message)
                 result = {"python": sys.version.split()[0]}
+                end_copies_of_others()
             else:
                 assert subject is not None
                 result = _OPERATIONS[message["op"]](subject, message)
@@ -58,24 +78,59 @@ def main() -> None:
             answer = {"ok": False, "kind": refusal.kind, "message": str(refusal)}
         except ExplorationError as error:
             answer = {"ok": False, "kind": Failure.INTERNAL, "message": str(error)}
-        answers.write(encode(answer))
-        answers.flush()
+        if us() != pid:  # a copy that the target made of this process
+            leave(1)
+        if changed := seal.broken():
+            told = f"the target changes {changed}, with which it is judged"
+            answer = {"ok": False, "kind": Failure.TAMPERED, "message": told}
+        answered.write(encode(answer | {"token": message["token"]}))
+        answered.flush()
 
 
-def _private_pipes() -> tuple[IO[bytes], IO[bytes]]:
-    """Keep the protocol's pipes away from whatever the target prints or reads."""
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)
-    return requests, answers
+def _out_of_the_way(pipe: int, mode: str) -> IO[bytes]:
+    """Keep a pipe of the protocol away from the target and from what it starts."""
+    moved = fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
+    os.close(pipe)
+    return os.fdopen(moved, mode)
+
+
+def _limit(memory: int) -> None:
+    """Limits for the whole process: bytes that it maps, bytes in a file, and what it starts."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))
+    if tasks := _tasks_of_the_user():  # the limit counts them all
+        _, most = resource.getrlimit(resource.RLIMIT_NPROC)
+        wanted = tasks + _MORE_TASKS
+        most = wanted if most == resource.RLIM_INFINITY else min(most, wanted)
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+
+
+def _tasks_of_the_user() -> int:
+    tasks = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if process.stat().st_uid == os.getuid():
+                tasks += len(os.listdir(process / "task"))
+        except OSError:  # it has ended
+            continue
+    return tasks
+
+
+def _limit_processor_time(within: float) -> None:
+    """So that a worker ends by itself, should there be no gate any more to end it."""
+    used, most = time.process_time(), resource.getrlimit(resource.RLIMIT_CPU)[1]
+    wanted = int(used + within * (os.cpu_count() or 1)) + _MORE_SECONDS
+    soft = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, most))
 
 
 def _import_target(message: dict[str, Any]) -> VllmSubject:
-    if message["protocol"] != VERSION:
-        raise _Refused(Failure.INTERNAL, f"the gate speaks protocol {message['protocol']}")
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (message["memory"], message["memory"]))
+    if message["text"] != TEXT:
+        raise _Refused(
+            Failure.ENVIRONMENT, "hitproof was installed anew while it runs; run it again"
+        )
+    _limit(message["memory"])
     root = message["root"]
     if root is not None:
         sys.path.insert(0, root)
@@ -98,6 +153,10 @@ def _import_target(message: dict[str, Any]) -> VllmSubject:
             f"{sys.executable} imports vllm from {found}, not from {root}; name an interpreter "
             f"without an installed vllm with --python",
         )
+    try:
+        put_in_place(message["managers"], message["coordinators"])
+    except OverrideError as error:
+        raise _Refused(Failure.ENVIRONMENT, str(error)) from error
     for name, value in message["policies"].items():
         if name in _JUDGED_BY:  # a cached property, which is not found out any more
             vars(subject)[name] = _JUDGED_BY[name](value)
@@ -162,46 +221,17 @@ def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         return {"policies": {}, "detail": f"it raises {crash!r:.200}"}
 
 
-def _reproduce(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Show a divergence on a whole manager; the modules for it are loaded with the first one."""
-    from vllm_integration import case_worker
-
-    return case_worker.reproduce(subject, message)
-
-
-def _lockstep(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Play histories; the modules for it are loaded when they are first needed."""
-    from vllm_integration import lockstep_worker
-
-    operation = getattr(lockstep_worker, message["op"])
-    return operation(subject, message)  # type: ignore[no-any-return]
-
-
-def _selftest(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Judge mutants of the target; the modules for it are loaded when they are first needed."""
-    from vllm_integration import selftest_worker
-
-    return selftest_worker.operation(subject, message)
-
-
-def _judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Replay a history; the modules for it are loaded when they are first needed."""
-    from vllm_integration.replay_worker import judge_history
-
-    return judge_history(subject, message)
-
-
-_OPERATIONS = {
-    "judge_history": _judge_history,
+_OPERATIONS: dict[str, Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]] = {
+    "judge_history": replay_worker.judge_history,
     "check": _check,
     "behave": _behave,
     "shrink": _shrink,
-    "reproduce": _reproduce,
+    "reproduce": case_worker.reproduce,
     "policies": _policies,
-    "lockstep": _lockstep,
-    "replay": _lockstep,
-    "shrink_history": _lockstep,
-    "selftest": _selftest,
-    "selftest_baseline": _selftest,
-    "selftest_judge": _selftest,
+    "lockstep": lockstep_worker.lockstep,
+    "replay": lockstep_worker.replay,
+    "shrink_history": lockstep_worker.shrink_history,
+    "selftest": selftest_worker.operation,
+    "selftest_baseline": selftest_worker.operation,
+    "selftest_judge": selftest_worker.operation,
 }

@@ -19,9 +19,11 @@ from vllm_integration.commands.options import (
     MEMORY,
     PACKAGE,
     PYTHON,
+    Coordinators,
     Html,
     Jobs,
     Ledger,
+    Managers,
     Memory,
     Policy,
     Pytest,
@@ -43,6 +45,7 @@ from vllm_integration.commands.running import (
     progress,
     show_document,
     wanted_profile,
+    with_classes,
 )
 from vllm_integration.driver import find_python
 from vllm_integration.gate import Verdict
@@ -86,6 +89,8 @@ def check(
     html: Html = None,
     verbose: Verbose = False,
     policy: Policy = None,
+    manager: Managers = None,
+    coordinator: Coordinators = None,
 ) -> None:
     """Judge vLLM's real prefix-cache code against the spec, for every cache state up to a bound."""
     started = time.monotonic()
@@ -99,7 +104,7 @@ def check(
             fail(Verdict.USAGE, str(unknown), output)
         entries = load(ledger)
         interpreter = find_python(python)
-        resolved = resolve(target, announce=announce)
+        resolved = with_classes(resolve(target, announce=announce), manager, coordinator)
         with progress(f"judging vLLM {resolved.name}") as done:
             report = gate.check(
                 resolved,

@@ -12,8 +12,10 @@ from vllm_integration.commands.options import (
     JOBS,
     MEMORY,
     PYTHON,
+    Coordinators,
     Html,
     Jobs,
+    Managers,
     Memory,
     Python,
     Quick,
@@ -31,6 +33,7 @@ from vllm_integration.commands.running import (
     progress,
     show_document,
     wanted_profile,
+    with_classes,
 )
 from vllm_integration.diff import compare
 from vllm_integration.diff_rendering import diff_json, markdown, print_diff
@@ -70,12 +73,15 @@ def diff(
     timeout: Timeout = 60.0,
     memory: Memory = MEMORY,
     jobs: Jobs = JOBS,
+    manager: Managers = None,
+    coordinator: Coordinators = None,
     verbose: Verbose = False,
 ) -> None:
     """Compare two targets: hits gained, lost or made unsound, crashes, blocks cached.
 
     The exit code is 1 when HEAD does harm: a fault that BASE does not have, a hit lost, a hit made
-    unsound or a crash. What BASE has, too, is listed apart and does not count.
+    unsound or a crash. What BASE has, too, is listed apart and does not count. Classes of --manager
+    and --coordinator that only HEAD's tree has are built there only.
     """
     started = time.monotonic()
     profile = wanted_profile(quick, thorough, output)
@@ -83,7 +89,14 @@ def diff(
     directory = wanted_report(html, output)
     with failures(output):
         interpreter = find_python(python)
-        base_target, head_target = (resolve(name, announce=announce) for name in (base, head))
+        base_target = resolve(base, announce=announce)
+        head_target = with_classes(resolve(head, announce=announce), manager, coordinator)
+        # What only the head's tree has is new there.
+        managers, coordinators = (
+            [text for text in texts or () if base_target.has(text) or not head_target.has(text)]
+            for texts in (manager, coordinator)
+        )
+        base_target = with_classes(base_target, managers, coordinators)
         with progress(f"comparing vLLM {base} and {head}") as done:
             found = compare(
                 base_target,

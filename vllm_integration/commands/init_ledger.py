@@ -17,9 +17,11 @@ from vllm_integration.commands.options import (
     JOBS,
     MEMORY,
     PYTHON,
+    Coordinators,
     Format,
     Jobs,
     Ledger,
+    Managers,
     Memory,
     Policy,
     Python,
@@ -27,7 +29,7 @@ from vllm_integration.commands.options import (
     Timeout,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, fail, failures, progress
+from vllm_integration.commands.running import announce, fail, failures, progress, with_classes
 from vllm_integration.driver import find_python
 from vllm_integration.gate import Report, Verdict
 from vllm_integration.policies import chosen_values
@@ -52,6 +54,8 @@ def init_ledger(
     memory: Memory = MEMORY,
     jobs: Jobs = JOBS,
     policy: Policy = None,
+    manager: Managers = None,
+    coordinator: Coordinators = None,
 ) -> None:
     """Write a ledger with which `hitproof check --ledger FILE` of this target conforms.
 
@@ -70,7 +74,7 @@ def init_ledger(
             fail(Verdict.USAGE, f"{output} {where}; name another file with --output", Format.TEXT)
         entries: Sequence[Entry] = load(ledger)
         interpreter = find_python(python)
-        resolved = resolve(target, announce=announce)
+        resolved = with_classes(resolve(target, announce=announce), manager, coordinator)
         for _ in range(_MOST_CHECKS):
             with progress(f"judging vLLM {resolved.name}") as done:
                 report = gate.check(

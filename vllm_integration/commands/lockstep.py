@@ -11,8 +11,10 @@ from vllm_integration.commands.options import (
     MEMORY,
     PACKAGE,
     PYTHON,
+    Coordinators,
     Format,
     Ledger,
+    Managers,
     Memory,
     Output,
     Pytest,
@@ -22,7 +24,7 @@ from vllm_integration.commands.options import (
     Verbose,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, failures, progress, show
+from vllm_integration.commands.running import announce, failures, progress, show, with_classes
 from vllm_integration.driver import find_python
 from vllm_integration.lockstep import run
 from vllm_integration.lockstep_rendering import lockstep_json, print_lockstep
@@ -49,6 +51,8 @@ def lockstep(
     timeout: Timeout = 120.0,
     memory: Memory = MEMORY,
     pytest: Pytest = None,
+    manager: Managers = None,
+    coordinator: Coordinators = None,
     verbose: Verbose = False,
 ) -> None:
     """Play generated histories on vLLM's real manager and on the reference, step by step.
@@ -60,7 +64,7 @@ def lockstep(
     with failures(output):
         entries = load(ledger)
         interpreter = find_python(python)
-        resolved = resolve(target, announce=announce)
+        resolved = with_classes(resolve(target, announce=announce), manager, coordinator)
         with progress(f"playing vLLM {resolved.name}") as done:
             report = run(
                 resolved,

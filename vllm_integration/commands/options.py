@@ -81,6 +81,25 @@ Policy = Annotated[
         show_default=False,
     ),
 ]
+Managers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--manager",
+        metavar="MODULE:CLASS",
+        help="Build this class of the target instead of vLLM's manager that it subclasses: "
+        "KVCacheManager, or that of a kind of groups; repeatable.",
+        show_default=False,
+    ),
+]
+Coordinators = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--coordinator",
+        metavar="MODULE:CLASS",
+        help="Build this class instead of vLLM's coordinator that it subclasses; repeatable.",
+        show_default=False,
+    ),
+]
 Pytest = Annotated[
     Path | None,
     typer.Option(

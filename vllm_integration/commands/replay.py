@@ -12,7 +12,9 @@ from conformance.history_json import read, schema
 from vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
+    Coordinators,
     Format,
+    Managers,
     Memory,
     Output,
     Python,
@@ -21,7 +23,7 @@ from vllm_integration.commands.options import (
     Verbose,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, fail, failures, show
+from vllm_integration.commands.running import announce, fail, failures, show, with_classes
 from vllm_integration.driver import find_python
 from vllm_integration.gate import Verdict
 from vllm_integration.replay import run
@@ -44,6 +46,8 @@ def replay(
     python: Python = PYTHON,
     timeout: Timeout = 120.0,
     memory: Memory = MEMORY,
+    manager: Managers = None,
+    coordinator: Coordinators = None,
     verbose: Verbose = False,
     print_schema: Annotated[
         bool,
@@ -71,7 +75,7 @@ def replay(
         except HistoryError as error:
             fail(Verdict.USAGE, str(error), output)
         interpreter = find_python(python)
-        resolved = resolve(target, announce=announce)
+        resolved = with_classes(resolve(target, announce=announce), manager, coordinator)
         report = run(resolved, played, python=interpreter, timeout=timeout, memory=in_bytes(memory))
     report.seconds = time.monotonic() - started
     show(

@@ -3,8 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NoReturn
 
@@ -22,7 +23,7 @@ from vllm_integration.driver import EnvironmentFailure, InternalFailure, WorkerG
 from vllm_integration.gate import Verdict
 from vllm_integration.policies import CannotProbe
 from vllm_integration.rendering import verdict_name
-from vllm_integration.targets import TargetError
+from vllm_integration.targets import Target, TargetError
 
 
 def as_document(data: Any) -> str:
@@ -70,6 +71,21 @@ def wanted_profile(quick: bool, thorough: bool, output: StrEnum) -> Profile:
     if quick and thorough:
         fail(Verdict.USAGE, "--quick and --thorough cannot both be; leave one out", output)
     return Profile.QUICK if quick else Profile.THOROUGH if thorough else Profile.DEFAULT
+
+
+def with_classes(
+    target: Target, managers: Sequence[str] | None, coordinators: Sequence[str] | None
+) -> Target:
+    """The target with classes built instead of vLLM's own. Raises `TargetError`."""
+    for option, texts in (("--manager", managers), ("--coordinator", coordinators)):
+        for text in texts or ():
+            module, colon, class_name = text.partition(":")
+            parts = [*module.split("."), *class_name.split(".")]
+            if not (colon and all(part.isidentifier() for part in parts)):
+                raise TargetError(
+                    f"{text!r} names no class; write it as module:Class with {option}"
+                )
+    return replace(target, managers=tuple(managers or ()), coordinators=tuple(coordinators or ()))
 
 
 def announce(text: str) -> None:

@@ -100,7 +100,7 @@ def check_page(report: Report, command: str) -> str:
     return _page(
         "check.html",
         command,
-        title=f"vLLM {report.target.name}: {verdict_name(report.verdict)}",
+        title=f"vLLM {report.target.label}: {verdict_name(report.verdict)}",
         report=report,
         new=[Shown.of(finding) for finding in judgement.new],
         causes=[_cause(known) for known in by_cause(report).values()],
@@ -119,7 +119,7 @@ def diff_page(diff: Diff, command: str) -> str:
     return _page(
         "diff.html",
         command,
-        title=f"vLLM {diff.base.target.name} to {diff.head.target.name}: "
+        title=f"vLLM {diff.base.target.label} to {diff.head.target.label}: "
         f"{verdict_name(diff.verdict)}",
         diff=diff,
         summary=diff_rendering.as_sentence(diff),

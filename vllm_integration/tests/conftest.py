@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from conformance.checks import CHECKS
+from conformance.configurations import Profile
+from spec.claims import CLAIMS
+from spec.groups import GroupKind
+from vllm_integration import cli, gate
+from vllm_integration.obligations import tasks
 from vllm_integration.targets import resolve
 
 CORE = "vllm/v1/core/"
@@ -30,8 +37,12 @@ EDITED = tuple(
 # Tests run side by side already.
 os.environ.setdefault("HITPROOF_JOBS", "1")
 
+LOOKUP = "        # The number of contiguous blocks needed for a prefix cache hit.\n"
+"""A line in the lookup of a sliding window of 0.33.0."""
+
 Edits = dict[str, str]
 Copy = Callable[[str, Edits], Path]
+Judge = Callable[..., tuple[int, dict[str, Any]]]
 
 
 @cache
@@ -87,3 +98,43 @@ def one_sentence(result: subprocess.CompletedProcess[str]) -> str:
     assert len(lines) == 1, result.stderr
     assert "Traceback" not in result.stdout + result.stderr
     return lines[0].removeprefix("hitproof: ")
+
+
+def fake_checkout(root: Path, text: str) -> Path:
+    """A checkout whose package does one thing on import."""
+    (root / "vllm/v1/core").mkdir(parents=True)
+    (root / "vllm/__init__.py").write_text(text)
+    return root
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Judge:
+    """Runs `hitproof check` in this process on a few tasks.
+
+    They settle every claim but those on retention and EAGLE.
+    0.33.0 has no divergence there, so a target may conform. One task, the last, looks up a sliding
+    window of more than nine tokens; but for it and the policies, that lookup is left alone.
+    """
+    by_entry = {task.entry: task for task in reversed(tasks(Profile.QUICK, ()))}
+    wanted = [
+        ("check_common_hit", GroupKind.FULL_ATTENTION),
+        ("check_mask", GroupKind.FULL_ATTENTION),
+        ("check_sharing", GroupKind.FULL_ATTENTION),
+        ("check_pool", GroupKind.FULL_ATTENTION),
+        ("check_junctions", GroupKind.MAMBA),
+        ("check_fine", GroupKind.MAMBA),
+        ("check_lookup", GroupKind.SLIDING_WINDOW),
+    ]
+    settled = {c for c, check in CHECKS.items() if check.__name__ in dict(wanted)}
+    settled.remove("eagle_needs_tail_plus_one")  # EAGLE is off in all of them
+    monkeypatch.setattr(gate, "CLAIMS", {claim: CLAIMS[claim] for claim in settled})
+    monkeypatch.setattr(gate, "tasks", lambda *_: [by_entry[entry] for entry in wanted])
+    ledger = tmp_path / "empty.toml"
+    ledger.touch()
+
+    def run(*arguments: object) -> tuple[int, dict[str, Any]]:
+        words = ["check", "--quick", "--format", "json", "--ledger", ledger, *arguments]
+        result = CliRunner().invoke(cli.app, [str(word) for word in words])
+        return result.exit_code, json.loads(result.stdout)
+
+    return run

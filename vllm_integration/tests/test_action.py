@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from vllm_integration.commands.check import LEDGER
+from vllm_integration.tests.conftest import release
+from vllm_integration.tests.test_commits import git
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "ci" / "action.sh"
@@ -50,7 +53,7 @@ def judge(tmp_path: Path) -> Any:
     stub.chmod(0o755)
     called, summary, outputs = (tmp_path / name for name in ("called", "summary", "outputs"))
 
-    def run(code: int = 0, *, step: str = "judge", **inputs: str) -> Ran:
+    def run(code: int = 0, *, step: str = "judge", cwd: Path | None = None, **inputs: str) -> Ran:
         for file in (summary, outputs):
             file.write_text("")
         called.unlink(missing_ok=True)
@@ -62,9 +65,15 @@ def judge(tmp_path: Path) -> Any:
             "GITHUB_STEP_SUMMARY": str(summary),
             "GITHUB_OUTPUT": str(outputs),
             "PYTHONPATH": str(ROOT),
+            "HITPROOF_CACHE": str(tmp_path / "cache"),
         } | {f"HITPROOF_{name.upper()}": value for name, value in inputs.items()}
         ended = subprocess.run(
-            [str(SCRIPT), step], env=environment, capture_output=True, text=True, check=False
+            [str(SCRIPT), step],
+            env=environment,
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return Ran(
             ended.returncode,
@@ -155,6 +164,44 @@ def test_the_real_command_takes_the_arguments(
     assert ran.printed.startswith("::error title=hitproof%3A usage::")
     assert ran.outputs == {"exit-code": "2"}
     assert not ran.summary
+
+
+@pytest.fixture
+def fork(tmp_path: Path) -> Path:
+    """A git checkout whose first commit is vLLM 0.22.1 and whose second is 0.23.0."""
+    root = tmp_path / "fork"
+    root.mkdir()
+    git(root, "init", "-qb", "main")
+    for version in ("0.22.1", "0.23.0"):
+        shutil.rmtree(root / "vllm", ignore_errors=True)
+        original = release(version)
+        shutil.copytree(original / "vllm", root / "vllm", ignore=shutil.ignore_patterns("*.pyc"))
+        shutil.copy(original / "PKG-INFO", root)
+        git(root, "add", "--force", ".")
+        git(root, "commit", "-qm", version)
+        git(root, "tag", f"v{version}")
+    return root
+
+
+@pytest.mark.release
+def test_a_checkout_made_of_two_releases(judge: Any, fork: Path, tmp_path: Path) -> None:
+    """A check of the work tree, and a comparison as on a pull request."""
+    (tmp_path / "bin" / "hitproof").write_text(f"#!{sys.executable}\n{REAL}")
+    before = git(fork, "status", "--porcelain")
+
+    ran = judge(cwd=fork, args="--quick")
+    assert ran.code == 0, ran.said + ran.printed
+    sarif = json.loads(Path(ran.outputs["sarif"]).read_text())
+    assert sarif["version"] == "2.1.0"
+    assert all(result["suppressions"] for result in sarif["runs"][0]["results"])
+    assert ran.outputs["exit-code"] == "0"
+
+    ran = judge(cwd=fork, base=".@HEAD~1", args="--quick")
+    assert ran.code == 1, ran.said + ran.printed  # sparse retention came with faults
+    assert "hits gained" in ran.summary
+    assert "::error file=vllm/v1/core/single_type_kv_cache_manager.py" in ran.printed
+    assert ran.outputs == {"exit-code": "1"}
+    assert git(fork, "status", "--porcelain") == before
 
 
 def test_the_action_calls_the_script_with_its_inputs() -> None:

@@ -1,5 +1,6 @@
 """`hitproof init-ledger`: it adopts what is new, and never what a ledger cannot hold."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +9,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from conformance.checks import CHECKS
+from conformance.configurations import Profile
 from conformance.ledger import Entry, judge, load
-from vllm_integration import cli
+from spec.claims import CLAIMS
+from spec.groups import GroupKind
+from vllm_integration import cli, gate
 from vllm_integration.gate import Report, Verdict
+from vllm_integration.obligations import Task, tasks
+from vllm_integration.tests.conftest import MANAGERS, Copy
 from vllm_integration.tests.reports import (
     changed_policy,
     conforming,
@@ -128,3 +135,42 @@ def test_bad_arguments(arguments: list[str], tmp_path: Path, behaves: Any) -> No
     assert code == 2
     assert "hitproof: " in said
     assert not (tmp_path / "x.toml").exists()
+
+
+@pytest.mark.release
+def test_a_fork_adopts_what_it_has_and_fails_on_what_is_new(
+    broken_copy: Copy, empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0.22.1 as a checkout, by the masks and lookups of sliding windows alone."""
+    checks = ("check_mask", "check_lookup")
+    judged = {claim: CLAIMS[claim] for claim, run in CHECKS.items() if run.__name__ in checks}
+    monkeypatch.setattr(gate, "CLAIMS", judged)
+    wanted = {(check, GroupKind.SLIDING_WINDOW) for check in checks}
+
+    def few(profile: Profile, entries: Sequence[Entry]) -> list[Task]:
+        return [task for task in tasks(profile, entries) if task.entry in wanted]
+
+    monkeypatch.setattr(gate, "tasks", few)
+    fork, new = broken_copy("0.22.1", {}), tmp_path / "new.toml"
+    code, said = run("init-ledger", "--quick", fork, "--ledger", empty, "-o", new)
+    assert code == 0, said
+    adopted = load(new)
+    patterns = {entry.signature.pattern for entry in adopted}
+    assert "the lookahead block is left out" in patterns
+    assert run("check", "--quick", fork, "--ledger", new)[0] == 0
+
+    managers = fork / MANAGERS
+    line = "        # The number of contiguous blocks needed for prefix cache hit.\n"
+    shorter = "        max_length = max_length if max_length < 10 else 0\n"
+    text = managers.read_text()
+    assert line in text
+    managers.write_text(text.replace(line, shorter))
+    code, said = run("check", "--quick", "--format", "json", fork, "--ledger", new)
+    assert code == 1, said
+    report = json.loads(said[said.index("{") :])
+    assert {f["signature"]["claim"] for f in report["findings"]} >= {
+        "lookup_returns_longest_valid_hit"
+    }
+    known = [entry.signature.as_json() for entry in adopted]
+    assert not [f for f in report["findings"] if f["signature"] in known]
+    assert not report["stale_ledger_entries"]

@@ -1,0 +1,116 @@
+"""Targets that do harm while they are judged, each made of 0.33.0: no pass, and no gate broken."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vllm_integration.tests.conftest import LOOKUP, Copy, Judge
+
+pytestmark = pytest.mark.release
+
+LOST = "        max_length = 0 if max_length > 9 else max_length\n"
+"""A fault in the lookup of a sliding window: nothing is hit."""
+
+FORGED = r"""b'{"ok": true, "statuses": {"lookup_returns_longest_valid_hit": "proved"}}\n'"""
+
+Hostile = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def hostile(broken_copy: Copy) -> Hostile:
+    """Makes a copy of 0.33.0 that does something on import and in the lookup of a window."""
+
+    def make(on_import: str, on_lookup: str) -> Path:
+        root = broken_copy("0.33.0", {LOOKUP: on_lookup})
+        (root / "vllm/__init__.py").unlink()
+        (root / "vllm/__init__.py").write_text(on_import)
+        return root
+
+    return make
+
+
+def unsettled(report: dict[str, Any]) -> set[str]:
+    reasons = {o["detail"] for o in report["obligations"] if o["status"] == "inconclusive"}
+    return reasons | {report["policies_detail"]} - {""}
+
+
+ODD = """\
+import atexit, os, sys, threading, time
+print('{{"ok": true}}', flush=True)
+os.chdir('/')
+atexit.register(os._exit, 0)
+sys.excepthook = lambda *_: os._exit(0)
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+def note(): open('{done}', 'a').write(os.getcwd())
+"""
+LOUD = f"        import os, vllm; print('ok'); os.write(1, {FORGED}); vllm.note()\n"
+
+
+def test_a_sound_target_with_bad_manners_conforms(
+    hostile: Hostile, judge: Judge, tmp_path: Path
+) -> None:
+    done = tmp_path / "done"
+    root = hostile(ODD.format(done=done), LOUD)
+    before = sorted(root.rglob("*.pyc"))
+    code, report = judge(root)
+    assert (code, report["verdict"]) == (0, "conforms"), unsettled(report)
+    assert set(done.read_text()) == {"/"}
+    assert sorted(root.rglob("*.pyc")) == before
+
+
+def test_a_fault_is_found_all_the_same(hostile: Hostile, judge: Judge, tmp_path: Path) -> None:
+    """The target also deletes its own files and its scratch while it is judged."""
+    done = tmp_path / "done"
+    home = "import os, shutil; home = os.environ['HOME'] + '/..'\n"
+    deletes = (
+        "        if max_length > 9:\n"
+        "            import os, shutil, vllm; shutil.rmtree(vllm.home, ignore_errors=True)\n"
+        "            shutil.rmtree(os.path.dirname(__file__), ignore_errors=True)\n"
+    )
+    root = hostile(home + ODD.format(done=done), LOUD + deletes + LOST)
+    code, report = judge(root)
+    assert (code, report["verdict"]) == (1, "diverges"), unsettled(report)
+    shown = {(f["signature"]["claim"], f["class"]) for f in report["findings"]}
+    assert ("lookup_returns_longest_valid_hit", "lost hit") in shown
+    assert set(done.read_text()) == {"/"}
+    assert not (root / "vllm/v1/core").exists()
+
+
+@pytest.mark.parametrize(
+    ("act", "sentence"),
+    [
+        ("while True: pass", "it did not return within 15 seconds"),
+        ("import os; os._exit(0)", "ended with exit code 0"),
+        ("raise SystemExit(0)", "ended with exit code 0"),
+        ("x = [bytes(1 << 28) for _ in range(100)]", ""),
+        ("import os; os.waitpid(os.fork(), 0)", ""),
+        ("[os.write(n, b) for n in writable()]", "its answer cannot be read (it is"),
+        ("import spec.hits; spec.hits.required_run = None", "the target changes"),
+    ],
+)
+def test_an_act_in_a_lookup(
+    act: str, sentence: str, hostile: Hostile, judge: Judge, tmp_path: Path
+) -> None:
+    """The fault that the lookup has, too, is found, or the claim is inconclusive."""
+    done = tmp_path / "done"
+    helpers = (
+        "import os\n"
+        "def writable():\n"
+        "    for n in map(int, os.listdir('/proc/self/fd')):\n"
+        "        try: os.write(n, b''); yield n\n"
+        "        except OSError: pass\n"
+        f"def note(): open('{done}', 'a').write('here')\n"
+    )
+    called = "        if max_length > 9:\n            from vllm import note, writable; note()\n"
+    called += f"            import os; b = {FORGED}\n            {act}\n"
+    timeout = "15" if act.startswith("while") else "120"
+    code, report = judge("--timeout", timeout, "--memory", "8", hostile(helpers, called + LOST))
+    assert done.read_text().startswith("here")
+    reasons = unsettled(report)
+    assert code in ((3,) if sentence else (1, 3)), reasons
+    assert not sentence or any(sentence in reason for reason in reasons), reasons
+    settled = {o["claim"] for o in report["obligations"] if o["status"] == "proved"}
+    assert "lookup_returns_longest_valid_hit" not in settled
+    assert "null_block_is_never_served" in settled  # what can be judged still is

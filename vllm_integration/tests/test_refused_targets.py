@@ -1,0 +1,110 @@
+"""Targets that cannot be had or imported: one clear sentence, the right exit code, never 0."""
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from vllm_integration.tests.conftest import (
+    Judge,
+    check_json,
+    fake_checkout,
+    hitproof,
+    one_sentence,
+    release,
+)
+
+
+def test_a_path_that_is_not_vllm(tmp_path: Path) -> None:
+    result = hitproof("check", tmp_path)
+    assert result.returncode == 2
+    assert "is not a vLLM checkout" in one_sentence(result)
+
+
+def test_no_network(tmp_path: Path) -> None:
+    result = hitproof(
+        "check",
+        "0.33.0",
+        HITPROOF_CACHE=str(tmp_path),
+        HITPROOF_INDEX_URL="http://127.0.0.1:9/simple/",
+    )
+    assert result.returncode == 2
+    assert "could not be reached" in one_sentence(result)
+
+
+@pytest.mark.release
+def test_an_unknown_release() -> None:
+    result = hitproof("check", "9.9.9")
+    assert result.returncode == 2
+    assert "vLLM 9.9.9 is not on the package index" in one_sentence(result)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("raise RuntimeError('broken on purpose')", "RuntimeError: broken on purpose"),
+        ("import sys; sys.exit(0)", "SystemExit: 0"),
+        ("import os; os._exit(0)", "its process ended with exit code 0"),
+        ("import os; os.abort()", "its process was killed by signal 6"),
+        ("import no_such_module_anywhere", "lacks the module 'no_such_module_anywhere'"),
+        ("x = [0] * 10**12", "MemoryError"),
+        ("def", "SyntaxError"),
+    ],
+)
+def test_a_target_that_does_not_import(tmp_path: Path, text: str, sentence: str) -> None:
+    result = hitproof("check", fake_checkout(tmp_path, text))
+    assert result.returncode == 2
+    assert sentence in one_sentence(result)
+
+
+def test_the_failure_is_in_the_json_too(tmp_path: Path) -> None:
+    code, report = check_json(fake_checkout(tmp_path, "raise RuntimeError('broken on purpose')"))
+    assert code == report["exit_code"] == 2
+    assert report["verdict"] == "usage"
+    assert "broken on purpose" in report["error"]
+
+
+def test_an_interpreter_without_what_vllm_imports(tmp_path: Path) -> None:
+    root = fake_checkout(tmp_path / "checkout", "import torch_is_not_installed_here")
+    venv.create(tmp_path / "bare", with_pip=False)
+    python = tmp_path / "bare/bin/python"
+    result = hitproof("check", "--python", python, root)
+    assert result.returncode == 2
+    assert f"{python} lacks the module" in one_sentence(result)
+
+
+@pytest.mark.parametrize("python", ["no-such-python", "/dev/null"])
+def test_no_interpreter(python: str, tmp_path: Path) -> None:
+    result = hitproof("check", "--python", python, fake_checkout(tmp_path, ""))
+    assert result.returncode == 2
+    assert "--python" in one_sentence(result)
+
+
+def test_an_old_interpreter_is_refused(tmp_path: Path) -> None:
+    old = tmp_path / "old-python"
+    old.write_text("#!/bin/sh\necho needs Python 3.11 or later >&2; exit 1\n")
+    old.chmod(0o755)
+    result = hitproof("check", "--python", old, fake_checkout(tmp_path / "checkout", ""))
+    assert result.returncode == 2
+    assert "needs Python 3.11 or later" in one_sentence(result)
+
+
+@pytest.mark.release
+def test_installed_means_the_interpreters_own_vllm(tmp_path: Path, judge: Judge) -> None:
+    venv.create(tmp_path / "env", with_pip=False, system_site_packages=True)
+    python = tmp_path / "env/bin/python"
+    result = hitproof("check", "--quick", "--python", python, "installed")
+    assert result.returncode == 2
+    assert "vllm" in one_sentence(result)
+    purelib = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    ours = [path for path in sys.path if path.endswith("site-packages")]
+    Path(purelib, "links.pth").write_text("\n".join([*ours, str(release("0.33.0"))]))
+    code, report = judge("--python", python, "installed")
+    assert (code, report["verdict"]) == (0, "conforms"), report

@@ -1,0 +1,116 @@
+"""Targets with other names and parameters than 0.33.0: judged rightly, or told what was not."""
+
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from spec.claims import Status
+from vllm_integration.rendering import print_report
+from vllm_integration.tests.conftest import Copy, Edits, Judge
+from vllm_integration.tests.reports import inconclusive
+
+HEADER = "@classmethod\n    def {}("
+LOOKUPS = "        alignment_tokens: int,\n"
+CALLS = ("alignment_tokens=self._cache_hit_alignment_tokens,", "alignment_tokens=self.block_size,")
+HASHER = "def get_request_block_hasher("
+WHOLE = "        hash_block_size: int,\n        max_in_flight_tokens: int | None = None,\n"
+REQUIRED: Edits = {
+    LOOKUPS: f"{LOOKUPS}        cache_level: int,\n",
+    **{call: f"{call} cache_level=0," for call in CALLS},
+}
+
+LOOKUP, FINE = "lookup_returns_longest_valid_hit", "fine_grained_hit_is_vouched_for"
+MASK, COMMON = "mask_keeps_every_reachable_block", "common_hit_is_the_longest"
+SHARING, JUNCTIONS = "reused_content_is_determined_by_the_hit", "retention_keeps_junctions"
+POOL = "null_block_is_never_served"
+EVERY = {LOOKUP, FINE, MASK, COMMON, SHARING, JUNCTIONS, POOL}
+
+
+def with_status(report: dict[str, Any], status: Status) -> set[str]:
+    """Those of the claims above whose obligations have the status, all of them."""
+    statuses: dict[str, set[str]] = {claim: set() for claim in EVERY}
+    for obligation in report["obligations"]:
+        if obligation["claim"] in EVERY:
+            statuses[obligation["claim"]].add(obligation["status"])
+    return {claim for claim, found in statuses.items() if found == {status}}
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("version", "edits", "sentence", "unsettled"),
+    [
+        (
+            "0.33.0",
+            {"reachable_block_mask": "needed_block_mask"},
+            "the mask cannot be found",
+            {MASK, JUNCTIONS},
+        ),
+        ("0.22.1", {"_cache_block_mask": "_mask"}, "the mask cannot be found", {MASK}),
+        (
+            "0.33.0",
+            {"find_longest_cache_hit": "find_the_hit"},
+            "has no find_longest_cache_hit",
+            {LOOKUP, FINE, COMMON},
+        ),
+        ("0.33.0", {"alignment_tokens": "hit_grid"}, "requires hit_grid", {LOOKUP, FINE}),
+        ("0.33.0", REQUIRED, "requires cache_level, which hitproof does not", {LOOKUP, FINE}),
+        (
+            "0.33.0",
+            {HASHER: "def make_block_hasher("},
+            "has no get_request_block_hasher",
+            {SHARING},
+        ),
+        (
+            "0.33.0",
+            {WHOLE: f"        admission: str,\n{WHOLE}"},
+            "KVCacheManager requires admission",
+            {JUNCTIONS},
+        ),
+    ],
+    ids=["mask", "old mask", "lookup", "renamed", "required", "moved", "manager"],
+)
+def test_what_cannot_be_checked_is_told_with_what_was(
+    version: str,
+    edits: Edits,
+    sentence: str,
+    unsettled: set[str],
+    broken_copy: Copy,
+    judge: Judge,
+) -> None:
+    code, report = judge(broken_copy(version, edits))
+    faults = {f["signature"]["claim"] for f in report["findings"]}
+    assert code == (1 if faults else 3), report.get("error")
+    assert not faults or version == "0.22.1"  # which has some
+    reasons = {o["detail"] for o in report["obligations"] if o["status"] == "inconclusive"}
+    assert any(sentence in reason for reason in reasons), reasons
+    assert with_status(report, Status.INCONCLUSIVE) == unsettled, reasons
+    done = {status for status in Status if status is not Status.INCONCLUSIVE}
+    assert set().union(*(with_status(report, each) for each in done)) == EVERY - unsettled
+
+
+@pytest.mark.release
+def test_a_parameter_that_may_be_left_out_changes_nothing(broken_copy: Copy, judge: Judge) -> None:
+    edits = {old: new.replace("level: int,", "level: int = 0,") for old, new in REQUIRED.items()}
+    code, report = judge(broken_copy("0.33.0", edits))
+    assert (code, report["verdict"]) == (0, "conforms"), json.dumps(report["obligations"])
+
+
+@pytest.mark.release
+def test_an_entry_point_renamed_in_one_place_only(broken_copy: Copy, judge: Judge) -> None:
+    """The target's own coordinator still calls it by its old name, and crashes."""
+    edits = {HEADER.format("find_longest_cache_hit"): HEADER.format("find_the_hit")}
+    code, report = judge(broken_copy("0.33.0", edits))
+    assert code == 1
+    assert {f["signature"]["divergence"] for f in report["findings"]} == {"crash"}
+
+
+def test_the_text_says_what_was_checked() -> None:
+    report = inconclusive()
+    console = Console(width=1000, record=True, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
+    print_report(report, console, verbose=False)
+    text = console.export_text()
+    (claim,) = {o.claim for o in report.unsettled}
+    assert f"not checked: {claim} (" in text
+    assert "checked    : " in text
