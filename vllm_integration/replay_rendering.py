@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from conformance.histories import EngineConfiguration
 from conformance.history_json import as_json
 from spec.claims import CLAIMS
 from spec.groups import Group
@@ -98,16 +99,19 @@ def _sentence(found: Found) -> str:
 
 def _given(report: ReplayReport, found: Found) -> list[str]:
     """The configuration, and the step at which the finding was first seen."""
-    engine = report.history.engine
-    given = ["; ".join(map(_group, engine.groups))]
-    given.append(
-        f"a pool of {engine.num_gpu_blocks} blocks, alignment {engine.alignment}, EAGLE "
-        f"{'on' if engine.use_eagle else 'off'}, retention "
-        + ("dense" if engine.retention_interval is None else f"{engine.retention_interval}")
-    )
     after = "after the step" if found.call == "step" else f"at {found.call}"
     again = f", {count(range(found.times), 'time')} in all" if found.times > 1 else ""
-    return [*given, f"{_step(report, found.step)}, {after}{again}"]
+    return [*describe(report.history.engine), f"{_step(report, found.step)}, {after}{again}"]
+
+
+def describe(engine: EngineConfiguration) -> tuple[str, ...]:
+    """A configuration in words, one fact a line."""
+    retention = "dense" if engine.retention_interval is None else f"{engine.retention_interval}"
+    return (
+        "; ".join(map(_group, engine.groups)),
+        f"a pool of {engine.num_gpu_blocks} blocks, alignment {engine.alignment}, EAGLE "
+        f"{'on' if engine.use_eagle else 'off'}, retention {retention}",
+    )
 
 
 def _group(group: Group) -> str:

@@ -1,0 +1,147 @@
+"""The watcher: a shadow for each manager that is made, and errors of our own kept to ourselves."""
+
+import weakref
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from types import ModuleType
+from typing import Any
+
+from conformance.promises import JudgedPolicies
+from conformance.subjects import CannotJudge
+from vllm_integration.shadow.hooks import Given, Method
+from vllm_integration.shadow.lookups import Lookups
+from vllm_integration.shadow.report import Report
+from vllm_integration.shadow.scope import scope_of
+from vllm_integration.shadow.shadow import KNOWN_METHODS, Call, Shadow
+
+_TOLERATED = 10
+
+
+class Watch:
+    """`vllm_integration.shadow.hooks.Watcher` for a process.
+
+    Arguments:
+        report: where what is seen goes.
+        policies: the release's policies.
+        thorough: see `Shadow`.
+        judges: which requests are judged, by their ids.
+        on_off: is told when the watch gives up, after too many errors of its own; None if it
+            never does.
+    """
+
+    def __init__(
+        self,
+        report: Report,
+        policies: JudgedPolicies,
+        *,
+        thorough: bool,
+        judges: Callable[[str], bool] = lambda request_id: True,
+        on_off: Callable[[str], None] | None = None,
+    ) -> None:
+        from vllm.v1.core import kv_cache_utils
+
+        self.report = report
+        self.on = True
+        self._policies = policies
+        self._thorough = thorough
+        self._judges = judges
+        self._on_off = on_off
+        self._utils: ModuleType = kv_cache_utils
+        self._shadows: weakref.WeakKeyDictionary[Any, Shadow] = weakref.WeakKeyDictionary()
+        self._lookups = Lookups(report, policies, kv_cache_utils)
+        self._busy: list[str] = []
+
+    def made(self, manager: Any, overridden: list[str]) -> None:
+        """See `vllm_integration.shadow.hooks.Watcher`."""
+        if not self.on:
+            return
+        with _Guard(self, "making a shadow"):
+            self.report.managers += 1
+            try:
+                if overridden:
+                    raise CannotJudge(
+                        f"{type(manager).__name__} overrides {', '.join(overridden)}"
+                    )
+                use_eagle = bool(getattr(manager, "use_eagle", False))
+                scope = scope_of(
+                    manager.coordinator, manager.max_model_len, use_eagle, self._policies
+                )
+                self._shadows[manager] = Shadow(
+                    manager,
+                    scope,
+                    self._policies,
+                    self._utils,
+                    self.report,
+                    self._thorough,
+                    self._judges,
+                    f"manager {self.report.managers}",
+                )
+            except CannotJudge as reason:
+                self.report.not_judged[f"a manager: {reason}"] += 1
+
+    def around(self, manager: Any, name: str, method: Method, given: Given) -> Any:
+        """See `vllm_integration.shadow.hooks.Watcher`."""
+        shadow = self._shadows.get(manager) if self.on else None
+        inner = any(outer in KNOWN_METHODS for outer in self._busy)
+        if shadow is None or inner:
+            return self._inside(name, method, given)
+        call: Call | None = None
+        with _Guard(self, name):
+            call = Call(name, given.values())
+            shadow.before(call)
+        began = perf_counter()
+        try:
+            result = self._inside(name, method, given)
+        except BaseException as error:
+            if call is not None:
+                with _Guard(self, name):
+                    shadow.raised(call, error)
+            raise
+        if call is not None:
+            with _Guard(self, name):
+                shadow.after(call, result, perf_counter() - began)
+        return result
+
+    def around_lookup(
+        self, owner: Any, method: Method, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+    ) -> Any:
+        """See `vllm_integration.shadow.hooks.Watcher`."""
+        result = method(owner, *arguments, **keywords)
+        if self.on and not self._busy:
+            with _Guard(self, "find_longest_cache_hit"):
+                self._lookups.judge(owner, method, arguments, keywords, result)
+        return result
+
+    def _inside(self, name: str, method: Method, given: Given) -> Any:
+        self._busy.append(name)
+        try:
+            return method(*given.arguments, **given.keywords)
+        finally:
+            self._busy.pop()
+
+    def failed(self, what: str, error: Exception) -> None:
+        """An error of our own; too many of them end the watch where that was asked for."""
+        self.report.errors[f"{what}: {error!r:.200}"] += 1
+        if self._on_off is not None and self.report.errors.total() >= _TOLERATED:
+            self.on = False
+            self._shadows.clear()
+            self._on_off(f"{_TOLERATED} errors of its own, the last of them {error!r:.200}")
+
+
+class _Guard:
+    """Keeps our own errors from whoever calls the manager."""
+
+    __slots__ = ("_watch", "_what")
+
+    def __init__(self, watch: Watch, what: str) -> None:
+        self._watch = watch
+        self._what = what
+
+    def __enter__(self) -> None:
+        """Nothing to set up."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._watch.failed(self._what, error)
+        return True
