@@ -88,7 +88,7 @@ def compare(vllm: Vllm, layout: str, num_tokens: int, repetitions: int) -> list[
     try:
         for _ in range(repetitions):
             for side, taken in zip(sides, times, strict=True):
-                _round(side, _timed(taken))
+                play(side, timed(taken))
     finally:
         gc.enable()
     rows = []
@@ -109,7 +109,7 @@ def compare(vllm: Vllm, layout: str, num_tokens: int, repetitions: int) -> list[
     return rows
 
 
-def _round(side: Side, measure: Measure) -> list[int]:
+def play(side: Side, measure: Measure) -> list[int]:
     """Every operation once, from an empty cache to an empty cache; the lengths of the hits."""
     manager, request = side
     num_tokens = request.num_tokens
@@ -132,7 +132,7 @@ def _round(side: Side, measure: Measure) -> list[int]:
     return hits
 
 
-def _timed(taken: dict[str, list[float]]) -> Measure:
+def timed(taken: dict[str, list[float]]) -> Measure:
     def measure(operation: str, call: Callable[[], Any]) -> Any:
         start = perf_counter()
         result = call()
@@ -160,7 +160,7 @@ def _count_probes(side: Side) -> tuple[dict[str, int], list[int]]:
         return result
 
     pool.get_cached_block = counting
-    hits = _round(side, measure)
+    hits = play(side, measure)
     del pool.get_cached_block
     return probes, hits
 

@@ -82,7 +82,7 @@ class Lookups:
         configuration = Configuration(len(ids), num_blocks, align, group, unit)
         self._report.lookups += 1
         self._report.hits += bool(length)
-        found: Any = LookupPool(cache, keys, max(ids) + 1)
+        found: Any = LookupPool(cache, keys)
         units: Any = range(num_blocks)
         limit = min(values["max_length"] // size, num_blocks)
         due = find_longest_cache_hit(units, limit, ids, found, configuration.shape)

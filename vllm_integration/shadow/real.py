@@ -7,6 +7,7 @@ from typing import Any
 
 from conformance.managers import Observation, Tables
 from conformance.naming import Name
+from conformance.subjects import CannotJudge
 from vllm_integration.inspection import attribute
 
 Entries = Mapping[Any, Any]
@@ -53,7 +54,12 @@ class RealCache:
     def __init__(self, pool: Any, utils: ModuleType, block_sizes: Sequence[int], unit: int) -> None:
         self.pool = pool
         self.null_block = attribute(pool, "null_block")
-        self._key = attribute(utils, "make_block_hash_with_group_id")
+        key = attribute(utils, "make_block_hash_with_group_id")
+        # Called once a block it would take most of the time, and it only appends the group.
+        self._suffixes = [key(b"", group) for group in range(len(block_sizes))]
+        appends = all(key(b"?", g) == b"?" + suffix for g, suffix in enumerate(self._suffixes))
+        if not appends:
+            raise CannotJudge("its keys are not block hashes with a group's number behind")
         self._view = getattr(utils, "BlockHashListWithBlockSize", None)
         self._sizes = block_sizes
         self._unit = unit
@@ -75,7 +81,18 @@ class RealCache:
 
     def key(self, group: int, block_hash: Any) -> Any:
         """What the hash map has a block of the group under."""
-        return self._key(block_hash, group)
+        return block_hash + self._suffixes[group]
+
+    def suffix(self, group: int) -> bytes:
+        """What `key` appends to a hash of the group."""
+        return self._suffixes[group]
+
+    def keys(self, block_hashes: Sequence[Any]) -> list[tuple[Sequence[Any], bytes, int]]:
+        """For each group the request's hashes, what its keys append, and units in a block."""
+        return [
+            (self.hashes(block_hashes, group), suffix, size // self._unit)
+            for group, (suffix, size) in enumerate(zip(self._suffixes, self._sizes, strict=True))
+        ]
 
     def ids(self, group: int, name: Name) -> tuple[int, ...]:
         """The blocks registered under the named prefix, in the order of service."""
@@ -119,12 +136,10 @@ class LookupPool:
     key of a larger block joins the hashes of its units.
     """
 
-    def __init__(self, cache: RealCache, block_hashes: Sequence[Any], groups: int) -> None:
+    def __init__(self, cache: RealCache, block_hashes: Sequence[Any]) -> None:
         self.null_block = cache.null_block
-        self._entries = cache.entries
-        self._key = cache.key
-        self._hashes = [cache.hashes(block_hashes, group) for group in range(groups)]
-        self._units = [size // cache._unit for size in cache._sizes]
+        self._get = cache.entries.get
+        self._keys = cache.keys(block_hashes)
 
     def get_cached_block(
         self, block_hash: Any, kv_cache_group_ids: Sequence[int]
@@ -132,11 +147,12 @@ class LookupPool:
         """The block of each group whose last hash unit is that one, or None if any lacks it."""
         found = []
         for group in kv_cache_group_ids:
-            block = (block_hash + 1) // self._units[group] - 1
-            held = self._entries.get(self._key(group, self._hashes[group][block]))
+            hashes, suffix, units = self._keys[group]
+            block = block_hash if units == 1 else (block_hash + 1) // units - 1
+            held = self._get(hashes[block] + suffix)
             if held is None:
                 return None
-            if isinstance(held, dict):
+            if type(held) is dict:
                 held = next(iter(held.values()))
             found.append(held)
         return found
@@ -168,6 +184,13 @@ def observation_of(state: State, cache: RealCache, usage: float) -> Observation:
     """The state as the books are judged by; events and statistics are left where they are."""
     null = cache.null_block.block_id
     requests = dict.fromkeys(name for tables in state.tables for name in tables)
+    # From 0.26 on the tail of a prompt that ends inside a block is registered, too, as a further
+    # key of the block; the spec has no clause on that where hits are aligned.
+    further = getattr(cache.pool, "cached_block_hashes_by_block", {})
+
+    def primary(key: Any, held: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(block for block in held if key not in further.get(block, ()))
+
     held: dict[str, Tables] = {
         name: tuple(
             tuple(0 if block == null else block for block in tables.get(name, ()))
@@ -180,7 +203,7 @@ def observation_of(state: State, cache: RealCache, usage: float) -> Observation:
         ref_counts={
             block: count for block, count in enumerate(state.ref_counts) if count and block != null
         },
-        cached={(0, key): ids for key, ids in state.cached.items()},
+        cached={(0, key): ids for key, held in state.cached.items() if (ids := primary(key, held))},
         free_queue=tuple(state.free),
         num_free_blocks=cache.pool.get_num_free_blocks(),
         usage=usage,

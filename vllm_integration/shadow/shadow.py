@@ -12,6 +12,7 @@ somebody changed in between, past the manager, ends what it makes impossible to 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from time import perf_counter
 from types import ModuleType
 from typing import Any
@@ -163,21 +164,20 @@ class Shadow:
         if now == known:
             return
         assert known is not None
-        self.not_judged_from_here("somebody changed the cache past the manager", books=False)
         if (now.ref_counts, now.free, now.tables) != (known.ref_counts, known.free, known.tables):
             self.not_judged_from_here("somebody changed blocks or tables past the manager")
         self._state = now
 
-    def not_judged_from_here(self, why: str, *, books: bool = True) -> None:
-        """Note what cannot be judged of this manager any more."""
-        what = "the pool's books" if books else "the lockstep with the reference"
-        if books:
-            if self._books:
-                return
-            self._books = why
-            self._lives.clear()
-            what = "the pool's books and the registered blocks of running requests"
-            self.report.not_judged[f"from there on, {what}: {why}"] += 1
+    def not_judged_from_here(self, why: str) -> None:
+        """Note that what blocks hold and who holds them cannot be judged of this manager any more.
+
+        Hits still are: they are judged on the cache as it is.
+        """
+        if self._books:
+            return
+        self._books = why
+        self._lives.clear()
+        self.report.not_judged[f"from there on, blocks of a manager, but its hits are: {why}"] += 1
 
     def after(self, call: Call, result: Any, seconds: float) -> None:
         """Judge what a call has done and returned; it took so long."""
@@ -245,7 +245,7 @@ class Shadow:
         hashes = request.block_hashes
         hashed = min(num_tokens, len(hashes) * engine.hash_block_size)
         units: Any = range(len(hashes))
-        pool: Any = LookupPool(self._cache, hashes, len(self._groups))
+        pool: Any = LookupPool(self._cache, hashes)
         due = find_hit(
             self._spec_groups,
             len(self._groups),
@@ -329,7 +329,9 @@ class Shadow:
             first = max(num_skipped_tokens(group, start), 0) // size
             if group.kind is GroupKind.MAMBA:
                 first = last - 1
-            if end > start and (len(table) < last or null in table[first:last]):
+            if end > start and (
+                len(table) < last or any(block is null for block in table[first:last])
+            ):
                 shown = self._numbers([table])[0]
                 self._add(self._judge.freed(name, number, first, shown), call)
 
@@ -371,17 +373,15 @@ class Shadow:
         if last > first:
             life.frontier[number] = last
             mask: Mask = self._registration.mask(group, request)
-            new, keys = table[first:last], hashes[first:last]
+            new, suffix = table[first:last], self._cache.suffix(number)
             self.report.blocks += len(new)
-            key = self._cache.key
-            for position, (block, due, block_hash) in enumerate(
-                zip(new, mask(first, last), keys, strict=False), first
-            ):
-                if block.block_hash is None:
-                    if due and not block.is_null:
-                        judged.append(position)
-                elif not due or block.block_hash != key(number, block_hash):
-                    judged.append(position)
+            judged += [
+                position
+                for position, block, due, block_hash in zip(
+                    count(first), new, mask(first, last), hashes[first:last], strict=False
+                )
+                if block.block_hash != (block_hash + suffix if due else None)
+            ]
         ahead = max(first, last)
         judged += [p for p, b in enumerate(table[ahead:], ahead) if b.block_hash is not None]
         for position in judged:
