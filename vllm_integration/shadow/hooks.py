@@ -87,9 +87,9 @@ class Hooks:
         watcher, signature = self._watcher, inspect.signature(method)
 
         @functools.wraps(method)
-        def wrapper(*arguments: Any, **keywords: Any) -> Any:
-            given = Given(signature, arguments, keywords)
-            return watcher.around(arguments[0], name, method, given)
+        def wrapper(manager: Any, /, *arguments: Any, **keywords: Any) -> Any:
+            given = Given(signature, (manager, *arguments), keywords)
+            return watcher.around(manager, name, method, given)
 
         return wrapper
 

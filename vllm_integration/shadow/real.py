@@ -56,7 +56,7 @@ class RealCache:
         self.null_block = attribute(pool, "null_block")
         key = attribute(utils, "make_block_hash_with_group_id")
         # Called once a block it would take most of the time, and it only appends the group.
-        self._suffixes = [key(b"", group) for group in range(len(block_sizes))]
+        self._suffixes: list[bytes] = [key(b"", group) for group in range(len(block_sizes))]
         appends = all(key(b"?", g) == b"?" + suffix for g, suffix in enumerate(self._suffixes))
         if not appends:
             raise CannotJudge("its keys are not block hashes with a group's number behind")

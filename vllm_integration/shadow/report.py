@@ -106,7 +106,7 @@ class Report:
         times: how often each signature was found.
         not_judged: what was not judged, by the reason.
         errors: errors of the shadow's own, by their text.
-        on_new: is told each new finding.
+        on_first: is told the first finding of each signature, known or new.
     """
 
     known: Mapping[Signature, str] = field(default_factory=dict)
@@ -121,19 +121,17 @@ class Report:
     times: Counter[Signature] = field(default_factory=Counter)
     not_judged: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
-    on_new: Callable[[Finding], None] | None = None
+    on_first: Callable[[Finding], None] | None = None
 
     def add(self, violation: Violation, given: tuple[str, ...], call: str) -> None:
         """Record a finding."""
         signature = violation.signature
         finding = Finding(violation, given, call, self.known.get(signature, ""))
         self.times[signature] += 1
-        if finding.known:
-            return
-        if self.times[signature] <= _PER_SIGNATURE:
+        if self.times[signature] <= _PER_SIGNATURE and not finding.known:
             self.new.append(finding)
-        if self.on_new is not None:
-            self.on_new(finding)
+        if self.times[signature] == 1 and self.on_first is not None:
+            self.on_first(finding)
 
     @property
     def num_known(self) -> dict[Signature, int]:

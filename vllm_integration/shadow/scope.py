@@ -50,7 +50,9 @@ def policies_of(version: str | None, chosen: Mapping[str, str]) -> JudgedPolicie
     )
 
 
-def scope_of(coordinator: Any, max_model_len: int, use_eagle: bool, policies: JudgedPolicies) -> Scope:
+def scope_of(
+    coordinator: Any, max_model_len: int, use_eagle: bool, policies: JudgedPolicies
+) -> Scope:
     """What of the manager around ``coordinator`` is judged.
 
     Raises `CannotJudge` when the spec does not speak of such a manager; the message says why.
@@ -98,10 +100,10 @@ def scope_of(coordinator: Any, max_model_len: int, use_eagle: bool, policies: Ju
         for spec, group in zip(specs, groups, strict=True)
         if group.kind is GroupKind.MAMBA
     }
-    reason = ""
+    why = ""
     if getattr(coordinator, "num_reprefillable_tokens", 0):
-        reason = "its draft layers compute tokens again (multi-module MTP)"
-    return Scope(engine, bool(pool.enable_caching), reason, modes <= {"align"})
+        why = "its draft layers compute tokens again (multi-module MTP)"
+    return Scope(engine, bool(pool.enable_caching), why, modes <= {"align"})
 
 
 def _group(manager: Any, spec: Any, use_eagle: bool) -> Group:
@@ -120,8 +122,6 @@ def _group(manager: Any, spec: Any, use_eagle: bool) -> Group:
         block_size=manager.block_size,
         window=spec.kv_cache_spec.sliding_window if kind is GroupKind.SLIDING_WINDOW else None,
         eagle=bool(use_eagle and getattr(spec, "is_eagle_group", False)),
-        chunk=spec.kv_cache_spec.attention_chunk_size
-        if kind is GroupKind.CHUNKED_LOCAL
-        else None,
+        chunk=spec.kv_cache_spec.attention_chunk_size if kind is GroupKind.CHUNKED_LOCAL else None,
         prefix_cacheable=cacheable,
     )

@@ -1,5 +1,6 @@
 """The shadow of one process from its start to its end."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -8,6 +9,7 @@ from conformance.ledger import LedgerError
 from conformance.subjects import CannotJudge
 from vllm_integration.policies import chosen_values
 from vllm_integration.shadow.hooks import Hooks
+from vllm_integration.shadow.recorder import write_histories
 from vllm_integration.shadow.report import LEDGERS, Report, load_known
 from vllm_integration.shadow.scope import policies_of
 from vllm_integration.shadow.watch import Watch
@@ -41,22 +43,37 @@ class Session:
             in_force = policies_of(self.version, chosen_values(policies))
             self.report = Report(known)
             self.watch = Watch(
-                self.report, in_force, thorough=thorough, judges=judges, on_off=on_off
+                self.report,
+                in_force,
+                thorough=thorough,
+                records=record is not None,
+                judges=judges,
+                on_off=on_off,
             )
             self._hooks = Hooks(self.watch)
         except ImportError as error:
             raise SessionError(f"vLLM cannot be imported ({error}); put it on the path") from error
         except (LedgerError, ValueError, CannotJudge) as error:
             raise SessionError(str(error)) from error
-        del record
+        self._record = record
+        self._recorded: list[str] = []
 
     def close(self) -> None:
-        """Take the hooks off."""
+        """Take the hooks off, and write what was recorded."""
         self._hooks.remove()
+        if self._record is None:
+            return
+        try:
+            written, ended = write_histories(self._record, self.watch.transcripts)
+        except OSError as error:
+            self._recorded = [f"{self._record} cannot be written ({error.strerror})"]
+            return
+        self._recorded = [f"{self._record} has {written} histories, {len(ended)} lives are cut:"]
+        self._recorded += [f"  {n} times: {why}" for why, n in Counter(ended).most_common(10)]
 
     def lines(self) -> list[str]:
         """The report as people read it."""
-        return self.report.lines()
+        return [*self.report.lines(), *self._recorded]
 
 
 def imported_version() -> str | None:

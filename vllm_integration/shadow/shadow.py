@@ -21,6 +21,7 @@ from conformance.histories import RequestInput
 from conformance.judging import Judge, Violation
 from conformance.managers import Hit, Tables
 from conformance.promises import NOTHING_SHARED, JudgedPolicies, Shared
+from conformance.transcript import Asked
 from reference.groups import num_skipped_tokens
 from reference.policies import Policies
 from reference.registration import Mask, Registration
@@ -41,13 +42,15 @@ from vllm_integration.shadow.real import (
     state_of,
     tables_of,
 )
+from vllm_integration.shadow.recorder import Recorder
 from vllm_integration.shadow.report import Report
 from vllm_integration.shadow.scope import Scope
 
-_FOUND = 1_000
+_FOUND = 256
 """Lookups whose answers are remembered until the request is admitted."""
-_AUDIT_SHARE = 0.1
-"""Of the manager's own time, what audits of the whole pool may take when not thorough."""
+_AUDIT_SHARE, _AUDIT_BLOCKS = 0.1, 10_000
+"""When not thorough: the share of the manager's own time that audits of the whole pool may take, and
+the largest pool, in blocks, that is audited at all: an audit looks at every block at once."""
 
 
 @dataclass
@@ -104,6 +107,8 @@ class Shadow:
     thorough: bool = True
     judges: Callable[[str], bool] = lambda request_id: True
     label: str = "a manager"
+    recorder: Recorder | None = None
+    _asked: Asked | None = None
     _lives: dict[str, _Life] = field(default_factory=dict)
     _found: "OrderedDict[str, tuple[Any, int, Shared]]" = field(default_factory=OrderedDict)
     _requests: dict[str, RequestInput] = field(default_factory=dict)
@@ -157,13 +162,18 @@ class Shadow:
 
     def before(self, call: Call) -> None:
         """A call begins; find out whether somebody changed what only calls should."""
-        del call
-        if not self.thorough:
-            return
+        if self.thorough:
+            self._compare()
+        if self.recorder is not None and call.method in KNOWN_METHODS:
+            self._asked = self.recorder.before(call.method, call.values, self._managers)
+
+    def _compare(self) -> None:
         now, known = state_of(self._cache, self._managers), self._state
         if now == known:
             return
         assert known is not None
+        if self.recorder is not None:
+            self.recorder.end("somebody changed the cache past the manager")
         if (now.ref_counts, now.free, now.tables) != (known.ref_counts, known.free, known.tables):
             self.not_judged_from_here("somebody changed blocks or tables past the manager")
         self._state = now
@@ -187,6 +197,8 @@ class Shadow:
             self._unknown(call)
             return
         self.report.operations += 1
+        if self._asked is not None and self.recorder is not None:
+            self.recorder.after(self._asked, result)
         handler(self, call, result)
         if call.method not in _READS:
             self._audit(call)
@@ -194,7 +206,10 @@ class Shadow:
 
     def raised(self, call: Call, error: BaseException) -> None:
         """A call raised: whoever made it sees that; how far it got is not known."""
-        self.not_judged_from_here(f"{call.method} raised {type(error).__name__}")
+        why = f"{call.method} raised {type(error).__name__}"
+        if self.recorder is not None:
+            self.recorder.end(why)
+        self.not_judged_from_here(why)
         self.learn()
 
     def _unknown(self, call: Call) -> None:
@@ -204,7 +219,10 @@ class Shadow:
         before = self._state
         self.learn()
         if before != self._state:
-            self.not_judged_from_here(f"{call.method} is not known to hitproof")
+            why = f"{call.method} is not known to hitproof"
+            self.not_judged_from_here(why)
+            if self.recorder is not None:
+                self.recorder.end(why)
 
     # --- the calls -------------------------------------------------------------------------
 
@@ -512,8 +530,12 @@ class Shadow:
         """Judge the pool's books."""
         if self._books:
             return
-        if not self.thorough and self._audited > _AUDIT_SHARE * self._spent:
-            return
+        if not self.thorough:
+            if self.scope.engine.num_gpu_blocks > _AUDIT_BLOCKS:
+                self.report.not_judged[f"the books of a pool of over {_AUDIT_BLOCKS} blocks"] += 1
+                return
+            if self._audited > _AUDIT_SHARE * self._spent:
+                return
         began = perf_counter()
         state = state_of(self._cache, self._managers)
         holders = {name for tables in state.tables for name, held in tables.items() if held}
@@ -523,8 +545,8 @@ class Shadow:
         self.report.audits += 1
         seen = observation_of(state, self._cache, self.manager.usage)
         engine = self.scope.engine
-        hashed = {
-            name: RequestInput((0,) * max(1, len(self._real[name].block_hashes) * self._unit))
+        hashed: dict[str, RequestInput] = {
+            name: _Sized(max(1, len(self._real[name].block_hashes) * self._unit))
             for name in seen.tables
         }
         self._add(Judge(engine, hashed, self._names, self.policies).pool(seen), call)
@@ -543,13 +565,8 @@ class Shadow:
         known = self._requests.get(name)
         if known is None or len(known.prompt) + len(known.output) != total:
             prompt = request.num_prompt_tokens
-            self._requests[name] = RequestInput(
-                (0,) * max(1, prompt),
-                (0,) * max(0, total - prompt),
-                skip_reading_prefix_cache=bool(
-                    not self.scope.caches or request.skip_reading_prefix_cache
-                ),
-            )
+            skips = not self.scope.caches or request.skip_reading_prefix_cache
+            self._requests[name] = _Sized(max(1, prompt), max(0, total - prompt), bool(skips))
 
     @staticmethod
     def _numbers(tables: Sequence[Sequence[Any]]) -> Tables:
@@ -560,6 +577,19 @@ class Shadow:
     def _add(self, violation: Violation | None, call: Call) -> None:
         if violation is not None:
             self.report.add(violation, self._given, f"{self.label}, {call.describe()}")
+
+
+class _Sized(RequestInput):
+    """A request of which the judge need not know the tokens, only how many there are."""
+
+    def __init__(self, prompt: int, output: int = 0, skips: bool = False) -> None:
+        sized: Any = {"prompt": range(prompt), "output": range(output)}
+        super().__init__(**sized, skip_reading_prefix_cache=skips)
+
+    @property
+    def token_ids(self) -> Any:
+        """As many as there are."""
+        return range(len(self.prompt) + len(self.output))
 
 
 class _Names:

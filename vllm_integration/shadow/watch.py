@@ -8,8 +8,10 @@ from typing import Any
 
 from conformance.promises import JudgedPolicies
 from conformance.subjects import CannotJudge
+from conformance.transcript import Transcript
 from vllm_integration.shadow.hooks import Given, Method
 from vllm_integration.shadow.lookups import Lookups
+from vllm_integration.shadow.recorder import Recorder
 from vllm_integration.shadow.report import Report
 from vllm_integration.shadow.scope import scope_of
 from vllm_integration.shadow.shadow import KNOWN_METHODS, Call, Shadow
@@ -24,6 +26,7 @@ class Watch:
         report: where what is seen goes.
         policies: the release's policies.
         thorough: see `Shadow`.
+        records: whether ``transcripts`` has what is asked of each manager.
         judges: which requests are judged, by their ids.
         on_off: is told when the watch gives up, after too many errors of its own; None if it
             never does.
@@ -35,6 +38,7 @@ class Watch:
         policies: JudgedPolicies,
         *,
         thorough: bool,
+        records: bool = False,
         judges: Callable[[str], bool] = lambda request_id: True,
         on_off: Callable[[str], None] | None = None,
     ) -> None:
@@ -42,6 +46,8 @@ class Watch:
 
         self.report = report
         self.on = True
+        self.transcripts: list[Transcript] = []
+        self._records = records
         self._policies = policies
         self._thorough = thorough
         self._judges = judges
@@ -59,13 +65,14 @@ class Watch:
             self.report.managers += 1
             try:
                 if overridden:
-                    raise CannotJudge(
-                        f"{type(manager).__name__} overrides {', '.join(overridden)}"
-                    )
+                    raise CannotJudge(f"{type(manager).__name__} overrides {', '.join(overridden)}")
                 use_eagle = bool(getattr(manager, "use_eagle", False))
                 scope = scope_of(
                     manager.coordinator, manager.max_model_len, use_eagle, self._policies
                 )
+                recorder = Recorder(scope.engine) if self._records and scope.caches else None
+                if recorder is not None:
+                    self.transcripts.append(recorder.transcript)
                 self._shadows[manager] = Shadow(
                     manager,
                     scope,
@@ -75,6 +82,7 @@ class Watch:
                     self._thorough,
                     self._judges,
                     f"manager {self.report.managers}",
+                    recorder,
                 )
             except CannotJudge as reason:
                 self.report.not_judged[f"a manager: {reason}"] += 1
