@@ -133,6 +133,8 @@ def play(side: Side, measure: Measure) -> list[int]:
 
 
 def timed(taken: dict[str, list[float]]) -> Measure:
+    """Appends the seconds of each operation to its list."""
+
     def measure(operation: str, call: Callable[[], Any]) -> Any:
         start = perf_counter()
         result = call()

@@ -1,4 +1,4 @@
-"""What the spec can say of a manager that somebody else has made: its configuration, read off it."""
+"""What the spec can say of a manager that somebody else has made: its configuration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -34,7 +34,7 @@ class Session:
         record: Path | None = None,
         *,
         thorough: bool = True,
-        judges: Callable[[str], bool] = lambda request_id: True,
+        judges: Callable[[str], bool] = lambda _: True,
         on_off: Callable[[str], None] | None = None,
     ) -> None:
         try:

@@ -10,11 +10,12 @@ from conformance.promises import JudgedPolicies
 from conformance.subjects import CannotJudge
 from conformance.transcript import Transcript
 from vllm_integration.shadow.hooks import Given, Method
+from vllm_integration.shadow.judged import Call, Judged
 from vllm_integration.shadow.lookups import Lookups
 from vllm_integration.shadow.recorder import Recorder
 from vllm_integration.shadow.report import Report
 from vllm_integration.shadow.scope import scope_of
-from vllm_integration.shadow.shadow import KNOWN_METHODS, Call, Shadow
+from vllm_integration.shadow.shadow import KNOWN_METHODS, Shadow
 
 _TOLERATED = 10
 
@@ -39,7 +40,7 @@ class Watch:
         *,
         thorough: bool,
         records: bool = False,
-        judges: Callable[[str], bool] = lambda request_id: True,
+        judges: Callable[[str], bool] = lambda _: True,
         on_off: Callable[[str], None] | None = None,
     ) -> None:
         from vllm.v1.core import kv_cache_utils
@@ -73,17 +74,10 @@ class Watch:
                 recorder = Recorder(scope.engine) if self._records and scope.caches else None
                 if recorder is not None:
                     self.transcripts.append(recorder.transcript)
-                self._shadows[manager] = Shadow(
-                    manager,
-                    scope,
-                    self._policies,
-                    self._utils,
-                    self.report,
-                    self._thorough,
-                    self._judges,
-                    f"manager {self.report.managers}",
-                    recorder,
-                )
+                label = f"manager {self.report.managers}"
+                judged = Judged(manager, scope, self._policies, self._utils, self.report, label)
+                shadow = Shadow(judged, self._thorough, self._judges, recorder)
+                self._shadows[manager] = shadow
             except CannotJudge as reason:
                 self.report.not_judged[f"a manager: {reason}"] += 1
 

@@ -1,0 +1,439 @@
+"""The shadow under pytest and in an engine: on upstream's own tests, and on broken managers."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import dedent
+from xml.etree import ElementTree
+
+import pytest
+
+from conformance.history_json import read_lines
+from vllm_integration.tests.conftest import hitproof, release
+
+HOME = Path(__file__).resolve().parents[2]
+PLUGIN = "vllm_integration.pytest_shadow"
+UPSTREAM = (
+    "tests/v1/core/test_prefix_caching.py",
+    "tests/v1/core/test_single_type_kv_cache_manager.py",
+)
+NEW = "divergences: 0 new"
+
+
+def run(
+    version: str, *arguments: object, path: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python where the release is the vLLM that gets imported, in its directory."""
+    root = release(version)
+    paths = [root, HOME, *([] if path is None else [path])]
+    settings = {
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    return subprocess.run(
+        [sys.executable, "-P", *map(str, arguments)],
+        cwd=root,
+        env=os.environ | settings | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def shadowed(
+    version: str, *arguments: object, path: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run pytest on the release under the shadow."""
+    plain = ("--noconftest", "-p", "no:cacheprovider", "-q", "-W", "ignore", "-rf")
+    return run(version, "-m", "pytest", *plain, "-p", PLUGIN, *arguments, path=path)
+
+
+@pytest.mark.release
+def test_upstreams_tests_of_0_23_conform_and_their_record_replays(tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    result = shadowed("0.23.0", *UPSTREAM, "--hitproof-record", record)
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert NEW in result.stdout
+    assert "83 passed" in result.stdout
+    # Their hits and tables were judged, and what was not is told.
+    assert "somebody changed blocks or tables past the manager" in result.stdout
+    histories = read_lines(record.read_bytes(), record.name)
+    assert sum(len(history.steps) for history in histories) > 100
+    replayed = hitproof("replay", record, "0.23.0", "--format", "json")
+    told = json.loads(replayed.stdout)
+    # What the shadow knows from the ledger: the extension that sparse retention forgets.
+    found = {f["claim"] for each in told["histories"] for f in each["findings"]}
+    assert (replayed.returncode, found) == (1, {"retention_keeps_resends_and_extensions"})
+    assert not any(each["unsettled"] for each in told["histories"])
+
+
+@pytest.mark.release
+def test_upstreams_tests_of_0_33_conform() -> None:
+    # The other file imports einops, which the managers do not; a hisparse connector asks a server.
+    files = UPSTREAM if find_spec("einops") else UPSTREAM[1:]
+    result = shadowed("0.33.0", *files, "-k", "not hisparse")
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert NEW in result.stdout
+
+
+@pytest.mark.release
+def test_a_broken_lookup_fails_upstreams_tests(tmp_path: Path) -> None:
+    (tmp_path / "one_block_less.py").write_text(
+        dedent("""
+        import vllm.v1.core.kv_cache_manager
+        from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
+
+        def less(cls, *arguments, **keywords):
+            found = original.__func__(cls, *arguments, **keywords)
+            return tuple(table[:-1] for table in found)
+
+        original = FullAttentionManager.__dict__["find_longest_cache_hit"]
+        FullAttentionManager.find_longest_cache_hit = classmethod(less)
+        """)
+    )
+    # A test that asserts nothing about hits fails all the same.
+    chosen = f"{UPSTREAM[0]}::test_prefill_not_enough_free_blocks_with_computed_blocks"
+    events = f"{UPSTREAM[0]}::test_kv_cache_events"
+    result = shadowed("0.23.0", "-p", "one_block_less", chosen, events, path=tmp_path)
+    assert result.returncode == 1
+    assert "lost hit: full attention: whole run, one boundary short" in result.stdout
+    assert "  spec  : hit of 48 tokens" in result.stdout
+    assert "  vllm  : hit of 32 tokens" in result.stdout
+
+
+SCENARIOS = """
+import pytest
+import vllm.v1.core.kv_cache_manager as kv_cache_manager
+from vllm.v1.core.block_pool import BlockPool
+from vllm.v1.core import single_type_kv_cache_manager as managers
+
+from conformance.histories import EngineConfiguration, RequestInput
+from conformance.managers import Allocation, Hit
+from conformance.player import Player
+from conformance.history_json import read
+from vllm_integration.managers import VllmManagers
+
+GROUPS = {
+    "full": '[{"kind": "full_attention", "block_size": 4}]',
+    "window": '[{"kind": "full_attention", "block_size": 4},'
+              ' {"kind": "sliding_window", "block_size": 4, "window": 9}]',
+}
+
+
+def player(groups="full", steps="[]"):
+    history = read('''{"engine": {"groups": %s, "num_gpu_blocks": 60, "hash_block_size": 4,
+        "max_model_len": 100},
+        "requests": {"a": {"prompt": [[1, 33]], "output": [90, 91]},
+                     "b": {"prompt": [[1, 20], [60, 72]]}, "c": {"prompt": [[1, 40]]}},
+        "steps": %s}''' % (GROUPS[groups], steps))
+    return Player(history, VllmManagers().start(history.engine))
+
+
+def play(groups="full", extra=""):
+    steps = '''[{"do": "schedule", "request": "a", "tokens": 16},
+                {"do": "schedule", "request": "a"}, {"do": "schedule", "request": "a"}, {"do": "schedule", "request": "b"},
+                {"do": "finish", "request": "a"}, {"do": "schedule", "request": "c"}%s]''' % extra
+    played = player(groups, steps)
+    for step in played.history.steps:
+        played.play(step)
+    return played
+
+
+def test_sound():
+    play("full")
+    play("window")
+
+
+def shorter(monkeypatch, owner, change):
+    original = vars(owner)["find_longest_cache_hit"].__func__
+    monkeypatch.setattr(owner, "find_longest_cache_hit", classmethod(
+        lambda cls, *a, **k: change(original(cls, *a, **k))))
+
+
+def test_a_block_less(monkeypatch):
+    shorter(monkeypatch, managers.FullAttentionManager, lambda f: tuple(t[:-1] for t in f))
+    play()
+
+
+@pytest.mark.xfail(strict=True)
+def test_expected_to_fail(monkeypatch):
+    shorter(monkeypatch, managers.FullAttentionManager, lambda f: tuple(t[:-1] for t in f))
+    play()
+
+
+def test_a_hole_in_the_window(monkeypatch):
+    def hole(tables):
+        for table in tables:
+            if len(table) > 2:
+                table[-1] = table[0] if table[0].is_null else table[-2]
+        return tables
+    shorter(monkeypatch, managers.SlidingWindowManager, hole)
+    play("window")
+
+
+def test_a_hit_that_nobody_computed(monkeypatch):
+    # The second block of a table is served twice: the right length, the wrong content.
+    def twice(tables):
+        for table in tables:
+            if len(table) > 1:
+                table[1] = table[0]
+        return tables
+    shorter(monkeypatch, managers.FullAttentionManager, twice)
+    play()
+
+
+def test_a_block_left_out(monkeypatch):
+    original = BlockPool.cache_full_blocks
+    def leave_out(self, request, blocks, num_cached_blocks, num_full_blocks, *a, **k):
+        if num_full_blocks > num_cached_blocks + 1:
+            original(self, request, blocks, num_cached_blocks + 1, num_full_blocks, *a, **k)
+    monkeypatch.setattr(BlockPool, "cache_full_blocks", lambda self, **k: leave_out(
+        self, k.pop("request"), k.pop("blocks"), k.pop("num_cached_blocks"),
+        k.pop("num_full_blocks"), **(k | {"block_mask": None})))
+    play()
+
+
+def test_wrong_keys(monkeypatch):
+    original = BlockPool.cache_full_blocks
+    def swapped(self, **k):
+        hashes, blocks = k["request"].block_hashes, k["blocks"]
+        k["request"].block_hashes = [hashes[1], hashes[0], *hashes[2:]]
+        original(self, **k)
+        k["request"].block_hashes = hashes
+    monkeypatch.setattr(BlockPool, "cache_full_blocks", swapped)
+    play()
+
+
+def test_a_leak(monkeypatch):
+    original = BlockPool.free_blocks
+    monkeypatch.setattr(BlockPool, "free_blocks", lambda self, blocks, *a, **k: original(
+        self, list(blocks)[1:], *a, **k))
+    play()
+
+
+def test_a_reset_that_keeps_keys(monkeypatch):
+    def keep(self):
+        return True
+    monkeypatch.setattr(BlockPool, "reset_prefix_cache", keep)
+    play(extra=', {"do": "finish", "request": "b"}, {"do": "finish", "request": "c"},'
+               ' {"do": "reset"}')
+
+
+def test_a_window_freed_too_early(monkeypatch):
+    original = managers.SlidingWindowManager.get_num_skipped_tokens
+    monkeypatch.setattr(managers.SlidingWindowManager, "get_num_skipped_tokens",
+                        lambda self, n: original(self, n) + 4)
+    play("window")
+
+
+def test_somebody_edits_the_cache():
+    played = play()
+    pool = played.manager._pool
+    cache = pool.cached_block_hash_to_block._cache
+    del cache[next(iter(cache))]
+    played.play(read_step("b"))
+    assert played.manager._manager.get_computed_blocks(played.manager._requests["a"])[1] == 0
+
+
+def read_step(name):
+    from conformance.histories import Finish
+    return Finish(name)
+
+
+def test_somebody_takes_blocks():
+    played = play()
+    taken = played.manager._pool.get_new_blocks(3)
+    played.play(read_step("b"))
+    played.manager._pool.free_blocks(taken)
+
+
+def test_a_refusal_is_expected():
+    played = play()
+    with pytest.raises(ValueError):
+        played.manager._manager.allocate_slots(played.manager._requests["b"], 0)
+"""
+BROKEN = {
+    "test_a_block_less": "lost hit: full attention: whole run, one boundary short",
+    "test_a_hole_in_the_window": "block table holds another block",
+    "test_a_hit_that_nobody_computed": "block table holds another block",
+    "test_a_block_left_out": "the prefix block is left out",
+    "test_wrong_keys": "a key is registered over other content",
+    "test_a_leak": "a reference count is the number of tables' entries",
+    "test_a_reset_that_keeps_keys": "a key finds a block after reset_prefix_cache",
+    "test_a_window_freed_too_early": "a block that is read was freed, though nothing was loaded",
+}
+SOUND = {
+    "test_sound",
+    "test_somebody_edits_the_cache",
+    "test_somebody_takes_blocks",
+    "test_a_refusal_is_expected",
+}
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("version", ["0.23.0"])
+def test_broken_managers_fail_their_tests_and_sound_ones_do_not(
+    version: str, tmp_path: Path
+) -> None:
+    file, report = tmp_path / "test_scenarios.py", tmp_path / "report.xml"
+    file.write_text(SCENARIOS)
+    result = shadowed(version, file, f"--junitxml={report}", "-o", "junit_family=xunit1")
+    failed = {
+        case.get("name"): failure.text or failure.get("message") or ""
+        for case in _cases(report)
+        for failure in case.findall("failure")
+    }
+    assert failed.keys() == BROKEN.keys(), result.stdout[-4000:]
+    for name, pattern in BROKEN.items():
+        assert pattern in failed[name], failed[name]
+    assert "1 xfailed" in result.stdout
+    assert result.returncode == 1
+    assert "somebody changed blocks or tables past the manager" in result.stdout
+    assert "allocate_slots raised ValueError" in result.stdout
+    only = shadowed(version, f"{file}::test_expected_to_fail")
+    # The test is expected to fail, the divergence is not.
+    assert ("1 xfailed" in only.stdout, only.returncode) == (True, 1)
+
+
+def _cases(report: Path) -> list[ElementTree.Element]:
+    return list(ElementTree.parse(report).iter("testcase"))
+
+
+def test_a_shadow_that_saw_nothing_says_so_and_fails(tmp_path: Path) -> None:
+    file = tmp_path / "test_nothing.py"
+    file.write_text("def test_nothing(): pass\n")
+    result = shadowed("0.23.0", file)
+    assert result.returncode == 1
+    assert "no KVCacheManager was shadowed and no lookup judged" in result.stdout
+    allowed = shadowed("0.23.0", file, "--no-hitproof-shadow-require")
+    assert allowed.returncode == 0
+    assert "no KVCacheManager was shadowed and no lookup judged" in allowed.stdout
+
+
+ENGINE = """
+import json, os, sys, logging
+from importlib.metadata import entry_points
+import vllm.plugins
+vllm.plugins.load_general_plugins()
+vllm.plugins.plugins_loaded = False
+vllm.plugins.load_general_plugins()  # vLLM may load them more than once
+import vllm.v1.core.kv_cache_manager as kv_cache_manager
+from vllm.v1.core import single_type_kv_cache_manager as managers
+from conformance.player import Player
+from conformance.history_json import read
+from vllm_integration.managers import VllmManagers
+from vllm_integration.shadow import live, shadow
+
+history = read(open(sys.argv[1]).read())
+case = sys.argv[2]
+vllm = VllmManagers()
+
+def answers():
+    player = Player(history, vllm.start(history.engine))
+    told, hits = [player.play(step) for step in history.steps], dict(player.hits)
+    return told, {name: hit.length for name, hit in hits.items()}, player.manager.observe().tables
+
+if case == "broken lookup":
+    owner = managers.FullAttentionManager
+    original = vars(owner)["find_longest_cache_hit"].__func__
+    owner.find_longest_cache_hit = classmethod(
+        lambda cls, *a, **k: tuple(t[:-1] for t in original(cls, *a, **k)))
+if case == "broken shadow":
+    def wrong(*arguments):
+        raise KeyError("of our own")
+    shadow.Shadow._as_reference = wrong
+if case == "broken before":
+    def wrong(*arguments):
+        raise KeyError("of our own")
+    shadow.Shadow.before = wrong
+for _ in range(6):
+    beside = answers()
+running = len(live._running)
+live.stop()
+alone = answers()
+print(json.dumps([beside == alone, running, repr(beside[1])]))
+"""
+
+
+def engine(
+    case: str, tmp_path: Path, **environment: str
+) -> tuple[list[object], list[dict[str, object]], str]:
+    """Load the plugin as vLLM does and drive a manager; its answers, what was written, the log."""
+    metadata = tmp_path / "hitproof-0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: hitproof\nVersion: 0\n")
+    plugins = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]["entry-points"]
+    lines = ["[vllm.general_plugins]"]
+    lines += [f"{name} = {value}" for name, value in plugins["vllm.general_plugins"].items()]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+    script, written = tmp_path / "engine.py", tmp_path / "findings.jsonl"
+    script.write_text(ENGINE)
+    vector = HOME / "conformance/vectors/full_and_sliding_window.json"
+    settings = {"HITPROOF_SHADOW": "1", "HITPROOF_SHADOW_FILE": str(written), **environment}
+    settings["VLLM_PLUGINS"] = "hitproof_shadow"
+    result = run("0.23.0", script, vector, case, path=tmp_path, **settings)
+    assert result.returncode == 0, result.stderr[-3000:]
+    told = json.loads(result.stdout.splitlines()[-1])
+    found = written.read_text().splitlines() if written.exists() else []
+    return told, [json.loads(line) for line in found], result.stdout + result.stderr
+
+
+@pytest.mark.release
+def test_an_engine_is_judged_and_left_as_it_is(tmp_path: Path) -> None:
+    (same, running, _), written, _ = engine("sound", tmp_path)
+    assert (same, running) == (True, 1)
+    (summary,) = written
+    seen = summary["summary"]
+    assert isinstance(seen, dict)
+    assert (seen["managers"], seen["found"], seen["errors"]) == (6, [], {})
+    assert seen["lookups"] > 6
+    assert seen["audits"] > 0
+
+
+@pytest.mark.release
+def test_a_fault_in_an_engine_is_written_once(tmp_path: Path) -> None:
+    (same, _, _), written, log = engine("broken lookup", tmp_path)
+    assert same  # the fault is vLLM's, and stays
+    *found, summary = written
+    assert len({json.dumps(each["signature"]) for each in found}) == len(found)
+    assert any("lost hit" in str(each["signature"]) for each in found)
+    assert "summary" in summary
+    assert "hitproof: lost hit: full attention + sliding window" in log
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("case", ["broken shadow", "broken before"])
+def test_errors_of_the_shadow_reach_nobody_and_end_it(case: str, tmp_path: Path) -> None:
+    (same, _, hits), written, log = engine(case, tmp_path)
+    assert same
+    assert "0" not in str(hits).split(": ")[1:2]
+    assert "the shadow switches itself off" in log
+    (summary,) = written
+    assert "KeyError" in str(summary)
+
+
+@pytest.mark.release
+def test_a_sample_judges_a_share_of_the_requests(tmp_path: Path) -> None:
+    _, written, _ = engine("sound", tmp_path, HITPROOF_SHADOW_SAMPLE="0.0001")
+    (summary,) = written
+    seen = summary["summary"]
+    assert isinstance(seen, dict)
+    assert (seen["managers"], seen["lookups"], seen["not_judged"]) == (6, 0, {})
+
+
+@pytest.mark.release
+def test_an_engine_without_the_switch_is_not_touched(tmp_path: Path) -> None:
+    (same, running, _), written, _ = engine("sound", tmp_path, HITPROOF_SHADOW="0")
+    assert (same, running, written) == (True, 0, [])
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (same, running, _), written, log = engine("sound", bad, HITPROOF_SHADOW_SAMPLE="2")
+    assert (same, running, written) == (True, 0, [])
+    assert "HITPROOF_SHADOW_SAMPLE is a share of the lookups such as 0.1, not '2'" in log
