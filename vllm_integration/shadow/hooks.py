@@ -81,7 +81,12 @@ class Hooks:
     def _replace(self, owner: Any, name: str, wrapper: Any) -> None:
         original = vars(owner)[name]
         setattr(owner, name, wrapper)
-        self._undo.append(lambda: setattr(owner, name, original))
+
+        def undo() -> None:
+            if vars(owner).get(name) is wrapper:  # else somebody has put theirs over it
+                setattr(owner, name, original)
+
+        self._undo.append(undo)
 
     def _wrapper(self, name: str, method: Method) -> Method:
         watcher, signature = self._watcher, inspect.signature(method)

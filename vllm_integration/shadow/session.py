@@ -60,6 +60,7 @@ class Session:
 
     def close(self) -> None:
         """Take the hooks off, and write what was recorded."""
+        self.watch.on = False
         self._hooks.remove()
         if self._record is None:
             return

@@ -8,6 +8,7 @@ import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -138,7 +139,8 @@ def player(groups="full", steps="[]"):
 
 def play(groups="full", extra=""):
     steps = '''[{"do": "schedule", "request": "a", "tokens": 16},
-                {"do": "schedule", "request": "a"}, {"do": "schedule", "request": "a"}, {"do": "schedule", "request": "b"},
+                {"do": "schedule", "request": "a"}, {"do": "schedule", "request": "a"},
+                {"do": "schedule", "request": "b"},
                 {"do": "finish", "request": "a"}, {"do": "schedule", "request": "c"}%s]''' % extra
     played = player(groups, steps)
     for step in played.history.steps:
@@ -297,143 +299,159 @@ def test_broken_managers_fail_their_tests_and_sound_ones_do_not(
     assert result.returncode == 1
     assert "somebody changed blocks or tables past the manager" in result.stdout
     assert "allocate_slots raised ValueError" in result.stdout
-    only = shadowed(version, f"{file}::test_expected_to_fail")
-    # The test is expected to fail, the divergence is not.
-    assert ("1 xfailed" in only.stdout, only.returncode) == (True, 1)
 
 
 def _cases(report: Path) -> list[ElementTree.Element]:
     return list(ElementTree.parse(report).iter("testcase"))
 
 
-def test_a_shadow_that_saw_nothing_says_so_and_fails(tmp_path: Path) -> None:
-    file = tmp_path / "test_nothing.py"
-    file.write_text("def test_nothing(): pass\n")
-    result = shadowed("0.23.0", file)
-    assert result.returncode == 1
-    assert "no KVCacheManager was shadowed and no lookup judged" in result.stdout
-    allowed = shadowed("0.23.0", file, "--no-hitproof-shadow-require")
-    assert allowed.returncode == 0
-    assert "no KVCacheManager was shadowed and no lookup judged" in allowed.stdout
+RUNS = """
+import sys, pytest
+plain = ["--noconftest", "-p", "no:cacheprovider", "-q", "-W", "ignore"]
+for number, arguments in enumerate(sys.argv[1:]):
+    print("RUN", number)
+    print("EXIT", int(pytest.main([*plain, *arguments.split()])))
+"""
+
+
+@pytest.mark.release
+def test_what_fails_a_run_though_no_test_fails(tmp_path: Path) -> None:
+    nothing, scenarios = tmp_path / "test_nothing.py", tmp_path / "test_scenarios.py"
+    nothing.write_text("def test_nothing(): pass\n")
+    scenarios.write_text(SCENARIOS)
+    shadow, expected = f"-p {PLUGIN}", f"{scenarios}::test_expected_to_fail"
+    runs = [
+        f"{shadow} {nothing}",
+        f"{shadow} {nothing} --no-hitproof-shadow-require",
+        f"{shadow} {expected}",
+        f"{shadow} {scenarios}::test_sound --hitproof-policy lookahead_horizon=far",
+        f"{shadow} {scenarios}::test_sound --hitproof-ledger {tmp_path / 'none.toml'}",
+    ]
+    (tmp_path / "runs.py").write_text(RUNS)
+    result = run("0.23.0", tmp_path / "runs.py", *runs)
+    out = result.stdout.split("RUN ")[1:]
+    codes = [int(text.split("EXIT ")[1]) for text in out]
+    # Nothing was judged; that was allowed; a divergence where the test is expected to fail; usage.
+    assert codes == [1, 0, 1, 4, 4], result.stdout[-3000:] + result.stderr[-3000:]
+    for text in out[:2]:
+        assert "no KVCacheManager was shadowed and no lookup judged" in text
+    assert "1 xfailed" in out[2]
+    assert "the policy lookahead_horizon has no value 'far'" in result.stderr
+    assert "none.toml cannot be read" in result.stderr
 
 
 ENGINE = """
-import json, os, sys, logging
-from importlib.metadata import entry_points
+import json, logging, os, pathlib, sys
 import vllm.plugins
 vllm.plugins.load_general_plugins()
 vllm.plugins.plugins_loaded = False
 vllm.plugins.load_general_plugins()  # vLLM may load them more than once
-import vllm.v1.core.kv_cache_manager as kv_cache_manager
-from vllm.v1.core import single_type_kv_cache_manager as managers
-from conformance.player import Player
+from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
 from conformance.history_json import read
+from conformance.player import Player
 from vllm_integration.managers import VllmManagers
 from vllm_integration.shadow import live, shadow
 
 history = read(open(sys.argv[1]).read())
-case = sys.argv[2]
+written = pathlib.Path(os.environ["HITPROOF_SHADOW_FILE"])
 vllm = VllmManagers()
+logging.getLogger("vllm").setLevel("INFO")
+lookup = vars(FullAttentionManager)["find_longest_cache_hit"]
+
 
 def answers():
-    player = Player(history, vllm.start(history.engine))
-    told, hits = [player.play(step) for step in history.steps], dict(player.hits)
-    return told, {name: hit.length for name, hit in hits.items()}, player.manager.observe().tables
-
-if case == "broken lookup":
-    owner = managers.FullAttentionManager
-    original = vars(owner)["find_longest_cache_hit"].__func__
-    owner.find_longest_cache_hit = classmethod(
-        lambda cls, *a, **k: tuple(t[:-1] for t in original(cls, *a, **k)))
-if case == "broken shadow":
-    def wrong(*arguments):
-        raise KeyError("of our own")
-    shadow.Shadow._as_reference = wrong
-if case == "broken before":
-    def wrong(*arguments):
-        raise KeyError("of our own")
-    shadow.Shadow.before = wrong
-for _ in range(6):
-    beside = answers()
-running = len(live._running)
-live.stop()
-alone = answers()
-print(json.dumps([beside == alone, running, repr(beside[1])]))
-"""
+    manager = vllm.start(history.engine)
+    player = Player(history, manager)
+    told = [player.play(step) for step in history.steps]
+    return told, dict(player.hits), manager.observe()
 
 
-def engine(
-    case: str, tmp_path: Path, **environment: str
-) -> tuple[list[object], list[dict[str, object]], str]:
-    """Load the plugin as vLLM does and drive a manager; its answers, what was written, the log."""
-    metadata = tmp_path / "hitproof-0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: hitproof\nVersion: 0\n")
-    plugins = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]["entry-points"]
-    lines = ["[vllm.general_plugins]"]
-    lines += [f"{name} = {value}" for name, value in plugins["vllm.general_plugins"].items()]
-    (metadata / "entry_points.txt").write_text("\n".join(lines))
-    script, written = tmp_path / "engine.py", tmp_path / "findings.jsonl"
-    script.write_text(ENGINE)
-    vector = HOME / "conformance/vectors/full_and_sliding_window.json"
-    settings = {"HITPROOF_SHADOW": "1", "HITPROOF_SHADOW_FILE": str(written), **environment}
-    settings["VLLM_PLUGINS"] = "hitproof_shadow"
-    result = run("0.23.0", script, vector, case, path=tmp_path, **settings)
-    assert result.returncode == 0, result.stderr[-3000:]
-    told = json.loads(result.stdout.splitlines()[-1])
+def wrong(*arguments):
+    raise KeyError("of our own")
+
+
+def less(cls, *arguments, **keywords):
+    return tuple(table[:-1] for table in lookup.__func__(cls, *arguments, **keywords))
+
+
+def told(case):
+    running = len(live._running)
+    beside = [answers() for _ in range(6)]
+    live.stop()
     found = written.read_text().splitlines() if written.exists() else []
-    return told, [json.loads(line) for line in found], result.stdout + result.stderr
+    written.unlink(missing_ok=True)
+    same = all(each == answers() for each in beside)
+    print("TOLD", json.dumps([case, same, running, [json.loads(line) for line in found]]))
+
+
+told("sound")
+for name in ("_as_reference", "before", "after"):
+    live.register()
+    original = getattr(shadow.Shadow, name)
+    setattr(shadow.Shadow, name, wrong)
+    told("broken " + name)
+    setattr(shadow.Shadow, name, original)
+os.environ["HITPROOF_SHADOW_SAMPLE"] = "0.0001"
+live.register()
+told("sample")
+os.environ["HITPROOF_SHADOW_SAMPLE"] = "2"
+live.register()
+told("bad sample")
+os.environ.update(HITPROOF_SHADOW_SAMPLE="1", HITPROOF_SHADOW="0")
+live.register()
+told("off")
+os.environ["HITPROOF_SHADOW"] = "1"
+live.register()
+FullAttentionManager.find_longest_cache_hit = classmethod(less)
+told("broken lookup")
+"""
 
 
 @pytest.mark.release
 def test_an_engine_is_judged_and_left_as_it_is(tmp_path: Path) -> None:
-    (same, running, _), written, _ = engine("sound", tmp_path)
-    assert (same, running) == (True, 1)
-    (summary,) = written
-    seen = summary["summary"]
-    assert isinstance(seen, dict)
-    assert (seen["managers"], seen["found"], seen["errors"]) == (6, [], {})
-    assert seen["lookups"] > 6
-    assert seen["audits"] > 0
-
-
-@pytest.mark.release
-def test_a_fault_in_an_engine_is_written_once(tmp_path: Path) -> None:
-    (same, _, _), written, log = engine("broken lookup", tmp_path)
-    assert same  # the fault is vLLM's, and stays
-    *found, summary = written
-    assert len({json.dumps(each["signature"]) for each in found}) == len(found)
-    assert any("lost hit" in str(each["signature"]) for each in found)
-    assert "summary" in summary
-    assert "hitproof: lost hit: full attention + sliding window" in log
-
-
-@pytest.mark.release
-@pytest.mark.parametrize("case", ["broken shadow", "broken before"])
-def test_errors_of_the_shadow_reach_nobody_and_end_it(case: str, tmp_path: Path) -> None:
-    (same, _, hits), written, log = engine(case, tmp_path)
-    assert same
-    assert "0" not in str(hits).split(": ")[1:2]
-    assert "the shadow switches itself off" in log
-    (summary,) = written
-    assert "KeyError" in str(summary)
-
-
-@pytest.mark.release
-def test_a_sample_judges_a_share_of_the_requests(tmp_path: Path) -> None:
-    _, written, _ = engine("sound", tmp_path, HITPROOF_SHADOW_SAMPLE="0.0001")
-    (summary,) = written
-    seen = summary["summary"]
-    assert isinstance(seen, dict)
-    assert (seen["managers"], seen["lookups"], seen["not_judged"]) == (6, 0, {})
-
-
-@pytest.mark.release
-def test_an_engine_without_the_switch_is_not_touched(tmp_path: Path) -> None:
-    (same, running, _), written, _ = engine("sound", tmp_path, HITPROOF_SHADOW="0")
-    assert (same, running, written) == (True, 0, [])
-    bad = tmp_path / "bad"
-    bad.mkdir()
-    (same, running, _), written, log = engine("sound", bad, HITPROOF_SHADOW_SAMPLE="2")
-    assert (same, running, written) == (True, 0, [])
+    metadata = tmp_path / "hitproof-0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: hitproof\nVersion: 0\n")
+    plugins = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]["entry-points"]
+    lines = [f"{name} = {value}" for name, value in plugins["vllm.general_plugins"].items()]
+    entry_points = "\n".join(["[vllm.general_plugins]", *lines])
+    (metadata / "entry_points.txt").write_text(entry_points)
+    (tmp_path / "engine.py").write_text(ENGINE)
+    vector = HOME / "conformance/vectors/full_and_sliding_window.json"
+    settings = {
+        "HITPROOF_SHADOW": "1",
+        "HITPROOF_SHADOW_FILE": str(tmp_path / "findings.jsonl"),
+        "VLLM_PLUGINS": "hitproof_shadow",
+    }
+    result = run("0.23.0", tmp_path / "engine.py", vector, path=tmp_path, **settings)
+    assert result.returncode == 0, result.stderr[-3000:]
+    log = result.stdout + result.stderr
+    told: dict[str, tuple[bool, int, list[dict[str, Any]]]] = {
+        case: (same, running, written)
+        for line in result.stdout.splitlines()
+        if line.startswith("TOLD ")
+        for case, same, running, written in [json.loads(line.removeprefix("TOLD "))]
+    }
+    assert all(same for same, _, _ in told.values())
+    seen = {case: written[-1]["summary"] for case, (_, _, written) in told.items() if written}
+    # It is loaded once, sees every manager, and finds nothing where there is nothing.
+    assert told["sound"][1] == 1
+    assert len(told["sound"][2]) == 1
+    assert (seen["sound"]["managers"], seen["sound"]["errors"]) == (6, {})
+    assert min(seen["sound"][what] for what in ("lookups", "hits", "blocks", "audits")) > 0
+    # Its own errors reach nobody, and end it.
+    for broken in ("broken _as_reference", "broken before", "broken after"):
+        assert sum(seen[broken]["errors"].values()) == 10
+    assert log.count("the shadow switches itself off") == 3
+    # A sample judges a share of the requests, and audits all the same.
+    assert (seen["sample"]["lookups"], seen["sample"]["not_judged"]) == (0, {})
+    assert seen["sample"]["audits"] > 0
+    # It is off without the switch, and with a setting that it cannot use.
+    assert told["bad sample"][1:] == told["off"][1:] == (0, [])
     assert "HITPROOF_SHADOW_SAMPLE is a share of the lookups such as 0.1, not '2'" in log
+    # A fault is written once, and logged.
+    *found, _ = told["broken lookup"][2]
+    signatures = [json.dumps(each["signature"]) for each in found]
+    assert len(set(signatures)) == len(signatures)
+    assert any("lost hit" in signature for signature in signatures)
+    assert "hitproof: lost hit: full attention + sliding window" in log
