@@ -95,7 +95,7 @@ class Recorder:
             while name in self.transcript.requests:
                 name, number = f"{request.request_id}~{number}", number + 1
             try:
-                made = _input(request)
+                made = input_of(request)
             except HistoryError as error:
                 self.end(str(error))
                 return ""
@@ -151,7 +151,7 @@ def write_histories(path: Path, transcripts: Iterable[Transcript]) -> tuple[int,
     return written, ended
 
 
-def _input(request: Any) -> RequestInput:
+def input_of(request: Any) -> RequestInput:
     """A real request as a history has it. Raises `HistoryError` where it cannot."""
     if request.prompt_token_ids is None or getattr(request, "prompt_embeds", None) is not None:
         raise HistoryError("a prompt has no token ids")

@@ -9,6 +9,7 @@ from conformance.ledger import LedgerError
 from conformance.subjects import CannotJudge
 from vllm_integration.policies import chosen_values
 from vllm_integration.shadow.hooks import Hooks
+from vllm_integration.shadow.lockstep import policies_of as policies_of_reference
 from vllm_integration.shadow.recorder import write_histories
 from vllm_integration.shadow.report import LEDGERS, Report, load_known
 from vllm_integration.shadow.scope import policies_of
@@ -45,6 +46,7 @@ class Session:
             self.watch = Watch(
                 self.report,
                 in_force,
+                reference=policies_of_reference(self.version),
                 thorough=thorough,
                 records=record is not None,
                 judges=judges,

@@ -22,6 +22,7 @@ from reference.spec_groups import find_hit, spec_groups
 from spec.retention import LookaheadHorizon, horizon
 from vllm_integration.shadow.judged import Call, Judged, Sized, numbers
 from vllm_integration.shadow.lives import Found, Lives
+from vllm_integration.shadow.lockstep import Lockstep
 from vllm_integration.shadow.real import (
     LookupPool,
     State,
@@ -47,11 +48,13 @@ class Shadow:
         thorough: bool,
         judges: Callable[[str], bool],
         recorder: Recorder | None = None,
+        lockstep: Lockstep | None = None,
     ) -> None:
         self._judged = judged
         self._thorough = thorough
         self._judges = judges
         self._recorder = recorder
+        self._lockstep = lockstep
         self._lives = Lives(judged)
         self._spec_groups = spec_groups(judged.groups, judged.scope.engine.alignment)
         self._found: OrderedDict[str, Found] = OrderedDict()
@@ -84,6 +87,7 @@ class Shadow:
         assert known is not None
         if self._recorder is not None:
             self._recorder.end("somebody changed the cache past the manager")
+        self._leave("somebody changed the cache past the manager")
         if (now.ref_counts, now.free, now.tables) != (known.ref_counts, known.free, known.tables):
             self._give_up("somebody changed blocks or tables past the manager")
         self._state = now
@@ -93,6 +97,7 @@ class Shadow:
 
         Hits still are: they are judged on the cache as it is.
         """
+        self._leave(why)
         if self._lost:
             return
         self._lost = why
@@ -111,10 +116,23 @@ class Shadow:
         self._judged.report.operations += 1
         if self._asked is not None and self._recorder is not None:
             self._recorder.after(self._asked, result)
+        found = self._judged.report.times.total()
         handler(self, call, result)
         if call.method not in _READS:
             self._audit(call)
         self._learn()
+        if self._lockstep is None or self._state is None:
+            return
+        if self._judged.report.times.total() > found:
+            self._leave("after a finding")
+        elif not self._lockstep.follow(call, result, self._state):
+            self._lockstep = None
+
+    def _leave(self, why: str) -> None:
+        """The lockstep ends."""
+        if self._lockstep is not None:
+            self._judged.report.not_judged[f"from there on, lockstep: {why}"] += 1
+            self._lockstep = None
 
     def raised(self, call: Call, error: BaseException) -> None:
         """A call raised: whoever made it sees that; how far it got is not known."""

@@ -9,8 +9,10 @@ from typing import Any
 from conformance.promises import JudgedPolicies
 from conformance.subjects import CannotJudge
 from conformance.transcript import Transcript
+from reference.policies import Policies
 from vllm_integration.shadow.hooks import Given, Method
 from vllm_integration.shadow.judged import Call, Judged
+from vllm_integration.shadow.lockstep import Lockstep
 from vllm_integration.shadow.lookups import Lookups
 from vllm_integration.shadow.recorder import Recorder
 from vllm_integration.shadow.report import Report
@@ -26,6 +28,7 @@ class Watch:
     Arguments:
         report: where what is seen goes.
         policies: the release's policies.
+        reference: those of the reference; None where it does not follow the release.
         thorough: see `Shadow`.
         records: whether ``transcripts`` has what is asked of each manager.
         judges: which requests are judged, by their ids.
@@ -38,6 +41,7 @@ class Watch:
         report: Report,
         policies: JudgedPolicies,
         *,
+        reference: Policies | None = None,
         thorough: bool,
         records: bool = False,
         judges: Callable[[str], bool] = lambda _: True,
@@ -50,6 +54,7 @@ class Watch:
         self.transcripts: list[Transcript] = []
         self._records = records
         self._policies = policies
+        self._reference = reference
         self._thorough = thorough
         self._judges = judges
         self._on_off = on_off
@@ -76,10 +81,18 @@ class Watch:
                     self.transcripts.append(recorder.transcript)
                 label = f"manager {self.report.managers}"
                 judged = Judged(manager, scope, self._policies, self._utils, self.report, label)
-                shadow = Shadow(judged, self._thorough, self._judges, recorder)
+                lockstep = self._in_lockstep(judged) if self._thorough else None
+                shadow = Shadow(judged, self._thorough, self._judges, recorder, lockstep)
                 self._shadows[manager] = shadow
             except CannotJudge as reason:
                 self.report.not_judged[f"a manager: {reason}"] += 1
+
+    def _in_lockstep(self, judged: Judged) -> Lockstep | None:
+        try:
+            return Lockstep(judged, self._reference)
+        except CannotJudge as reason:
+            self.report.not_judged[f"lockstep of a manager: {reason}"] += 1
+            return None
 
     def around(self, manager: Any, name: str, method: Method, given: Given) -> Any:
         """See `vllm_integration.shadow.hooks.Watcher`."""
