@@ -57,6 +57,9 @@ class Lockstep:
                 hasattr(judged.cache.pool, "cache_partial_block")
                 and any(group.block_size != engine.hash_block_size for group in engine.groups)
             ),
+            "block hashes look ahead": bool(
+                getattr(judged.cache.pool, "num_hash_lookahead_tokens", 0)
+            ),
             "a group opts out of prefix caching": not all(
                 g.prefix_cacheable for g in engine.groups
             ),
@@ -71,6 +74,7 @@ class Lockstep:
         # By the request's id: the object, its name in the reference, and its tokens there.
         self._known: dict[str, tuple[Any, str, int]] = {}
         self._names = 0
+        self._served: set[str] = set()
 
     def follow(self, call: Call, result: Any, state: State) -> bool:
         """Ask the reference the same and compare; False where the lockstep ends here."""
@@ -135,7 +139,9 @@ class Lockstep:
         return name
 
     def _looked_up(self, call: Call, result: Any) -> tuple[Any, Any]:
-        hit = self._reference.get_computed_blocks(self._name(call))
+        name = self._name(call)
+        hit = self._reference.get_computed_blocks(name)
+        self._served.add(name)
         tables = numbers(result[0].blocks)
         return (int(result[1]), tables), (hit.length, hit.tables)
 
@@ -144,11 +150,13 @@ class Lockstep:
             if call.values.get(name):
                 raise CannotJudge(f"{name} is given")
         blocks = call.values.get("new_computed_blocks")
-        hit = None
-        if blocks is not None:
+        hit, name = None, self._name(call)
+        if blocks is not None and any(map(len, blocks.blocks)):
+            if name not in self._served:
+                raise CannotJudge("a hit is given that no lookup of the manager returned")
             hit = Hit(call.number("num_new_computed_tokens"), numbers(blocks.blocks))
         new = self._reference.allocate_slots(
-            self._name(call),
+            name,
             Allocation(
                 call.number("num_new_tokens"),
                 hit,

@@ -125,8 +125,11 @@ class Shadow:
             return
         if self._judged.report.times.total() > found:
             self._leave("after a finding")
-        elif not self._lockstep.follow(call, result, self._state):
-            self._lockstep = None
+            return
+        # An error of ours would leave the two apart.
+        lockstep, self._lockstep = self._lockstep, None
+        if lockstep.follow(call, result, self._state):
+            self._lockstep = lockstep
 
     def _leave(self, why: str) -> None:
         """The lockstep ends."""
