@@ -58,7 +58,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--hitproof-record",
         type=Path,
         metavar="FILE",
-        help="Write each manager's life as a history, JSON lines for hitproof replay.",
+        help="Write each manager's life as a history, JSON lines for hitproof replay; with "
+        "pytest-xdist, a file for each worker.",
     )
 
 
@@ -75,11 +76,20 @@ def pytest_configure(config: pytest.Config) -> None:
         session = Session(
             ledgers=config.getoption("--hitproof-ledger"),
             policies=config.getoption("--hitproof-policy"),
-            record=config.getoption("--hitproof-record"),
+            record=_record_of(config),
         )
     except SessionError as error:
         raise pytest.UsageError(f"hitproof: {error}") from error
     config.pluginmanager.register(_Run(config, session), "hitproof_shadow_run")
+
+
+def _record_of(config: pytest.Config) -> Path | None:
+    """Where this process records: workers of pytest-xdist have a file of their own each."""
+    record: Path | None = config.getoption("--hitproof-record")
+    if record is None or config.getoption("numprocesses", default=None):
+        return None
+    worker = getattr(config, "workerinput", {}).get("workerid")
+    return record if worker is None else record.with_name(f"{record.stem}-{worker}{record.suffix}")
 
 
 class _Run:

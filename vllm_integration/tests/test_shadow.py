@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -17,6 +18,7 @@ from conformance.history_json import read_lines
 from vllm_integration.tests.conftest import hitproof, release
 
 HOME = Path(__file__).resolve().parents[2]
+README = HOME / "README.md"
 PLUGIN = "vllm_integration.pytest_shadow"
 UPSTREAM = (
     "tests/v1/core/test_prefix_caching.py",
@@ -63,7 +65,12 @@ def test_upstreams_tests_of_0_23_conform_and_their_record_replays(tmp_path: Path
     assert result.returncode == 0, result.stdout[-3000:]
     assert NEW in result.stdout
     assert "83 passed" in result.stdout
-    # Their hits and tables were judged, and what was not is told.
+    # Their hits and tables were judged, and what was not is told: as README shows it.
+    shown = re.search(
+        r"test_single_type_kv_cache_manager.py\n(.*?)\.\.\.", README.read_text(), re.S
+    )
+    assert shown is not None
+    assert shown[1] in result.stdout
     assert "somebody changed blocks or tables past the manager" in result.stdout
     histories = read_lines(record.read_bytes(), record.name)
     assert sum(len(history.steps) for history in histories) > 100
@@ -220,6 +227,13 @@ def test_a_leak(monkeypatch):
     play()
 
 
+def test_another_free_order(monkeypatch):
+    original = BlockPool.free_blocks
+    monkeypatch.setattr(BlockPool, "free_blocks", lambda self, blocks, *a, **k: original(
+        self, list(blocks)[::-1], *a, **k))
+    play()
+
+
 def test_a_reset_that_keeps_keys(monkeypatch):
     def keep(self):
         return True
@@ -268,6 +282,7 @@ BROKEN = {
     "test_a_block_left_out": "the prefix block is left out",
     "test_wrong_keys": "a key is registered over other content",
     "test_a_leak": "a reference count is the number of tables' entries",
+    "test_another_free_order": "policy change: full attention: free_queue after free",
     "test_a_reset_that_keeps_keys": "a key finds a block after reset_prefix_cache",
     "test_a_window_freed_too_early": "a block that is read was freed, though nothing was loaded",
 }
