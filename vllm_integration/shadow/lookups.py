@@ -10,7 +10,6 @@ from conformance.exploration import Question, SymbolicBlock, SymbolicNullBlock
 from conformance.findings import finding
 from conformance.judging import Violation
 from conformance.lookup_check import judge_answer
-from conformance.promises import JudgedPolicies
 from conformance.subjects import CannotJudge, LookupAnswer
 from reference.lookup import find_longest_cache_hit
 from spec.groups import ConfigurationError, Group, GroupKind
@@ -37,10 +36,12 @@ class _Keys:
 
 
 class Lookups:
-    """Judges them one by one; ``utils`` is the target's module ``kv_cache_utils``."""
+    """Judges them one by one; ``utils`` is the target's module ``kv_cache_utils``.
 
-    def __init__(self, report: Report, policies: JudgedPolicies, utils: ModuleType) -> None:
-        del policies  # a group's own lookup peeks no further than what it may serve
+    Policies do not matter: a group's own lookup peeks no further than what it may serve.
+    """
+
+    def __init__(self, report: Report, utils: ModuleType) -> None:
         self._report = report
         self._utils = utils
 
@@ -81,6 +82,7 @@ class Lookups:
         num_blocks = len(keys)
         configuration = Configuration(len(ids), num_blocks, align, group, unit)
         self._report.lookups += 1
+        self._report.alone += 1
         self._report.hits += bool(length)
         found: Any = LookupPool(cache, keys)
         units: Any = range(num_blocks)

@@ -99,6 +99,7 @@ class Report:
         operations: calls of them that were judged.
         lookups: lookups that were judged, those of managers and of single groups.
         hits: those of them that served tokens.
+        alone: those of them that were made on single groups, without a manager.
         blocks: blocks that were judged to be registered, or rightly not.
         audits: how often the whole pool was judged.
         compared: calls after which manager and reference were compared.
@@ -114,6 +115,7 @@ class Report:
     operations: int = 0
     lookups: int = 0
     hits: int = 0
+    alone: int = 0
     blocks: int = 0
     audits: int = 0
     compared: int = 0
@@ -153,7 +155,8 @@ class Report:
             ]
         told = [
             f"{_count(self.managers, 'manager')} shadowed, {_count(self.operations, 'operation')}, "
-            f"{_count(self.lookups, 'lookup')} judged ({self.hits} with a hit), "
+            f"{_count(self.lookups, 'lookup')} judged ({self.hits} with a hit, "
+            f"{self.alone} without a manager), "
             f"{_count(self.blocks, 'registered block')}, {_count(self.audits, 'audit')} of pools"
             + (f", {self.compared} compared with the reference" if self.compared else ""),
             f"divergences: {sum(self.num_new.values())} new, "
@@ -176,6 +179,7 @@ class Report:
             "operations": self.operations,
             "lookups": self.lookups,
             "hits": self.hits,
+            "alone": self.alone,
             "blocks": self.blocks,
             "audits": self.audits,
             "compared": self.compared,
@@ -191,6 +195,7 @@ class Report:
             "operations",
             "lookups",
             "hits",
+            "alone",
             "blocks",
             "audits",
             "compared",

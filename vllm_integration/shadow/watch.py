@@ -60,7 +60,7 @@ class Watch:
         self._on_off = on_off
         self._utils: ModuleType = kv_cache_utils
         self._shadows: weakref.WeakKeyDictionary[Any, Shadow] = weakref.WeakKeyDictionary()
-        self._lookups = Lookups(report, policies, kv_cache_utils)
+        self._lookups = Lookups(report, kv_cache_utils)
         self._busy: list[str] = []
 
     def made(self, manager: Any, overridden: list[str]) -> None:

@@ -320,6 +320,69 @@ def _cases(report: Path) -> list[ElementTree.Element]:
     return list(ElementTree.parse(report).iter("testcase"))
 
 
+HISTORIES = """
+import json, pathlib, sys
+import vllm.v1.core.kv_cache_manager
+from conformance.history_generator import history
+from conformance.history_json import read
+from conformance.player import Player
+from conformance.replay import replay
+from conformance.subjects import CannotJudge
+from vllm_integration.managers import VllmManagers
+from vllm_integration.shadow.scope import policies_of
+from vllm_integration.shadow.session import Session, imported_version
+
+home = pathlib.Path(sys.argv[1])
+vllm = VllmManagers()
+played = {path.stem: read(path.read_bytes())
+          for place in ("conformance/vectors", "vllm_integration/known")
+          for path in sorted((home / place).glob("*.json"))}
+played |= {f"seed {seed}": history(seed, vllm.registers_tails) for seed in range(25)}
+told = {}
+for name, each in played.items():
+    try:
+        wanted = replay(each, vllm, policies_of(imported_version(), {})).findings
+        manager = None
+        session = Session(ledgers=())
+        manager = vllm.start(each.engine)
+        player = Player(each, manager)
+        for step in each.steps:
+            player.play(step)
+    except CannotJudge:
+        continue
+    except Exception:
+        if manager is None:
+            raise
+    finally:
+        session.close()
+    assert not session.report.errors, session.report.errors
+    told[name] = [sorted({" ".join((s.claim, s.divergence, s.pattern)) for s in found})
+                  for found in ((w.signature for w in wanted), session.report.times)]
+print("TOLD " + json.dumps(told))
+"""
+PAGES = ("holds something else", "hangs on another", "registered over other", "that computes it")
+"""What only a model of the pages can see; the shadow has none."""
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("version", ["0.23.0", "0.33.0"])
+def test_the_shadow_sees_what_replay_sees(version: str, tmp_path: Path) -> None:
+    (tmp_path / "histories.py").write_text(HISTORIES)
+    result = run(version, tmp_path / "histories.py", HOME)
+    assert result.returncode == 0, result.stderr[-3000:]
+    line = next(line for line in result.stdout.splitlines() if line.startswith("TOLD "))
+    told = json.loads(line.removeprefix("TOLD "))
+    assert len(told) > 60
+    some = 0
+    for name, (replayed, seen) in told.items():
+        # A test may mean to be refused, so what the manager raises is the test's affair.
+        wanted = [f for f in replayed if " crash " not in f and not any(p in f for p in PAGES)]
+        found = [f.removesuffix(", though nothing was loaded") for f in seen]
+        assert (name, found) == (name, wanted)
+        some += bool(found)
+    assert some > 10
+
+
 RUNS = """
 import sys, pytest
 plain = ["--noconftest", "-p", "no:cacheprovider", "-q", "-W", "ignore"]
