@@ -22,7 +22,8 @@ _NOTED = (
     "reset_prefix_cache",
     "new_step_starts",
 )
-_SILENT = ("take_events",)
+_SILENT = ("take_events", "remove_skipped_blocks")
+"""Calls that change nothing that the next allocation of the request does not change, too."""
 
 
 class Recorder:
@@ -46,6 +47,8 @@ class Recorder:
         """What a call asks, as long as nothing is changed by it; None when it is not noted."""
         if self.transcript.ended or method in _SILENT:
             return None
+        if method == "pop_blocks_for_free":  # they are freed when nobody writes them any more
+            method = "free"
         if method not in _NOTED:
             self.end(f"{method} is called, for which histories have no step")
             return None

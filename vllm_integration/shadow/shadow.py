@@ -60,8 +60,8 @@ class Shadow:
         self._found: OrderedDict[str, Found] = OrderedDict()
         self._asked: Asked | None = None
         self._state: State | None = None
-        # Why blocks are not judged any more.
-        self._lost = ""
+        # Whether what requests hold is not judged any more, nor the pool's books.
+        self._lost = self._lost_books = False
         # Seconds in the manager, and in audits of it.
         self._spent = self._audited = 0.0
         self._learn()
@@ -88,7 +88,8 @@ class Shadow:
         if self._recorder is not None:
             self._recorder.end("somebody changed the cache past the manager")
         self._leave("somebody changed the cache past the manager")
-        if (now.ref_counts, now.free, now.tables) != (known.ref_counts, known.free, known.tables):
+        books = (now.ref_counts, now.free) != (known.ref_counts, known.free)
+        if now.tables != known.tables or (books and not self._lost_books):
             self._give_up("somebody changed blocks or tables past the manager")
         self._state = now
 
@@ -100,7 +101,7 @@ class Shadow:
         self._leave(why)
         if self._lost:
             return
-        self._lost = why
+        self._lost = self._lost_books = True
         self._lives.clear()
         self._judged.report.not_judged[
             f"from there on, blocks of a manager, but its hits are: {why}"
@@ -289,8 +290,14 @@ class Shadow:
 
     def _popped(self, call: Call, result: Any) -> None:
         del result
-        self._lives.end(call.values["request"].request_id)
-        self._give_up("blocks were taken out of tables to be freed later")
+        name = call.values["request"].request_id
+        self._lives.end(name)
+        self._judged.forget(name)
+        why = "blocks are taken out of tables, to be freed later"
+        self._leave(why)
+        if not self._lost_books:
+            self._lost_books = True
+            self._judged.report.not_judged[f"from there on, the books of a pool: {why}"] += 1
 
     def _passed(self, call: Call, result: Any) -> None:
         """A call with nothing to judge but what it leaves behind."""
@@ -299,7 +306,7 @@ class Shadow:
 
     def _audit(self, call: Call) -> None:
         """Judge the pool's books."""
-        if self._lost:
+        if self._lost_books:
             return
         if not self._thorough:
             if self._judged.scope.engine.num_gpu_blocks > _AUDIT_BLOCKS:

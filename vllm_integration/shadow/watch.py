@@ -61,6 +61,7 @@ class Watch:
         self._utils: ModuleType = kv_cache_utils
         self._shadows: weakref.WeakKeyDictionary[Any, Shadow] = weakref.WeakKeyDictionary()
         self._lookups = Lookups(report, kv_cache_utils)
+        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
         self._busy: list[str] = []
 
     def made(self, manager: Any, overridden: list[str]) -> None:
@@ -69,6 +70,7 @@ class Watch:
             return
         with _Guard(self, "making a shadow"):
             self.report.managers += 1
+            self._made.add(manager)
             try:
                 if overridden:
                     raise CannotJudge(f"{type(manager).__name__} overrides {', '.join(overridden)}")
@@ -99,6 +101,8 @@ class Watch:
         shadow = self._shadows.get(manager) if self.on else None
         inner = any(outer in KNOWN_METHODS for outer in self._busy)
         if shadow is None or inner:
+            if self.on and not inner and manager not in self._made:
+                self.report.not_judged["calls of a manager that nobody saw being made"] += 1
             return self._inside(name, method, given)
         call: Call | None = None
         with _Guard(self, name):
