@@ -26,6 +26,24 @@ UPSTREAM = (
 )
 NEW = "divergences: 0 new"
 
+pytestmark = pytest.mark.skipif(
+    find_spec("torch") is None, reason="this interpreter lacks what vLLM imports"
+)
+
+
+def installed(path: Path) -> None:
+    """Have hitproof's entry points found, as where it is installed."""
+    metadata = path / "hitproof-0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: hitproof\nVersion: 0\n")
+    groups = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]["entry-points"]
+    lines = [
+        line
+        for group, names in groups.items()
+        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in names.items()))
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+
 
 def run(
     version: str, *arguments: object, path: Path | None = None, **environment: str
@@ -404,16 +422,22 @@ def test_what_fails_a_run_though_no_test_fails(tmp_path: Path) -> None:
         f"{shadow} {expected}",
         f"{shadow} {scenarios}::test_sound --hitproof-policy lookahead_horizon=far",
         f"{shadow} {scenarios}::test_sound --hitproof-ledger {tmp_path / 'none.toml'}",
+        # By its entry point it is off, until it is switched on.
+        f"{scenarios}::test_sound",
+        f"{scenarios}::test_sound --hitproof-shadow",
     ]
+    installed(tmp_path)
     (tmp_path / "runs.py").write_text(RUNS)
-    result = run("0.23.0", tmp_path / "runs.py", *runs)
+    result = run("0.23.0", tmp_path / "runs.py", *runs, path=tmp_path)
     out = result.stdout.split("RUN ")[1:]
     codes = [int(text.split("EXIT ")[1]) for text in out]
     # Nothing was judged; that was allowed; a divergence where the test is expected to fail; usage.
-    assert codes == [1, 0, 1, 4, 4], result.stdout[-3000:] + result.stderr[-3000:]
+    assert codes == [1, 0, 1, 4, 4, 0, 0], result.stdout[-3000:] + result.stderr[-3000:]
     for text in out[:2]:
         assert "no KVCacheManager was shadowed and no lookup judged" in text
     assert "1 xfailed" in out[2]
+    assert ["hitproof shadow of vLLM 0.23.0" in text for text in out[5:]] == [False, True]
+    assert "2 managers shadowed" in out[6]
     assert "the policy lookahead_horizon has no value 'far'" in result.stderr
     assert "none.toml cannot be read" in result.stderr
 
@@ -487,13 +511,7 @@ told("broken lookup")
 
 @pytest.mark.release
 def test_an_engine_is_judged_and_left_as_it_is(tmp_path: Path) -> None:
-    metadata = tmp_path / "hitproof-0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: hitproof\nVersion: 0\n")
-    plugins = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]["entry-points"]
-    lines = [f"{name} = {value}" for name, value in plugins["vllm.general_plugins"].items()]
-    entry_points = "\n".join(["[vllm.general_plugins]", *lines])
-    (metadata / "entry_points.txt").write_text(entry_points)
+    installed(tmp_path)
     (tmp_path / "engine.py").write_text(ENGINE)
     vector = HOME / "conformance/vectors/full_and_sliding_window.json"
     settings = {
