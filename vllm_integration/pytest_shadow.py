@@ -99,8 +99,14 @@ class _Run:
         self._config = config
         self._session = session
         self._is_worker = hasattr(config, "workerinput")
-        self._told = 0
+        # What was found and not told of yet, by signature: the first, and how often.
+        self._found: dict[Any, tuple[Any, int]] = {}
         self._errors = 0
+        session.report.on_new = self._note
+
+    def _note(self, finding: Any) -> None:
+        first, times = self._found.get(finding.signature, (finding, 0))
+        self._found[finding.signature] = first, times + 1
 
     # --- each test ---------------------------------------------------------------------------
 
@@ -121,8 +127,11 @@ class _Run:
 
     def _judge(self, outcome: Any) -> None:
         report = self._session.report
-        texts = [finding.text() for finding in report.new[self._told :]]
-        self._told = len(report.new)
+        texts = [
+            finding.text() + (f"\n  {times} times in this test" if times > 1 else "")
+            for finding, times in self._found.values()
+        ]
+        self._found.clear()
         if report.errors.total() > self._errors:
             self._errors = report.errors.total()
             texts.append(f"hitproof is wrong, please report it: {list(report.errors)[-1]}")
@@ -142,9 +151,8 @@ class _Run:
         """New findings fail the run, also where a test was expected to fail; so does no judging."""
         self._session.close()
         if self._is_worker:
-            told = {**self._session.report.as_json()}
-            told["new"] = [finding.text() for finding in self._session.report.new]
-            session.config.workeroutput[_WORKER] = json.dumps(told)  # type: ignore[attr-defined]
+            told = json.dumps(self._session.report.as_json())
+            session.config.workeroutput[_WORKER] = told  # type: ignore[attr-defined]
             return
         report = self._session.report
         wrong = bool(report.num_new) or bool(report.errors) or self._saw_nothing()
@@ -167,6 +175,8 @@ class _Run:
         terminalreporter.section(f"hitproof shadow of vLLM {self._session.version or 'unknown'}")
         for line in self._session.lines():
             terminalreporter.write_line(line)
+        for finding, _ in self._found.values():  # after the last test
+            terminalreporter.write_line(finding.text())
         if self._saw_nothing():
             terminalreporter.write_line(
                 "that fails the run; --no-hitproof-shadow-require allows it"

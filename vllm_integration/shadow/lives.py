@@ -199,21 +199,22 @@ class Lives:
             life.frontier[number] = last
             mask: Mask = self._registration.mask(group, request)
             new, suffix = table[first:last], self._judged.cache.suffix(number)
+            find = self._judged.cache.entries.get
             self._judged.report.blocks += len(new)
             judged += [
                 position
                 for position, block, due, block_hash in zip(
                     count(first), new, mask(first, last), hashes[first:last], strict=False
                 )
-                if block.block_hash != (block_hash + suffix if due else None)
+                if (find(block_hash + suffix) is not block if due else block.block_hash is not None)
             ]
         ahead = max(first, last)
         judged += [p for p, b in enumerate(table[ahead:], ahead) if b.block_hash is not None]
         for position in judged:
             self._judge_block(call, request, life, number, position, computed, end)
 
-    def _ends_inside(self, request: Any, number: int, position: int, key: Any) -> bool:
-        """Whether a block is under no key, or under that of a prefix that ends inside it.
+    def _carries_its_own(self, request: Any, number: int, position: int, key: Any) -> bool:
+        """Whether a block carries no key, its own, or that of a prefix that ends inside it.
 
         From 0.26 on the tail of a prompt is registered so; the spec has no clause on that where
         hits are aligned.
@@ -222,7 +223,8 @@ class Lives:
             return True
         units = self._judged.groups[number].block_size // self._judged.scope.engine.hash_block_size
         inside = request.block_hashes[position * units : (position + 1) * units - 1]
-        return any(key == self._judged.cache.key(number, each) for each in inside)
+        own = self._judged.cache.hashes(request.block_hashes, number)[position : position + 1]
+        return any(key == self._judged.cache.key(number, each) for each in (*inside, *own))
 
     def _judge_block(
         self,
@@ -244,7 +246,9 @@ class Lives:
         if block.is_null:
             return
         is_registered = block.block_id in ids
-        if not (is_registered or self._ends_inside(request, number, position, block.block_hash)):
+        if not (
+            is_registered or self._carries_its_own(request, number, position, block.block_hash)
+        ):
             self._judged.add(
                 self._judged.judge.pool_claim(
                     "cached_key_names_its_content",

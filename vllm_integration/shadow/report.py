@@ -13,7 +13,6 @@ from spec.claims import CLAIMS
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 LEDGERS = (_PACKAGE / "ledger.toml", _PACKAGE / "known" / "lockstep.toml")
-_PER_SIGNATURE = 3
 
 
 @dataclass(frozen=True)
@@ -103,10 +102,11 @@ class Report:
         blocks: blocks that were judged to be registered, or rightly not.
         audits: how often the whole pool was judged.
         compared: calls after which manager and reference were compared.
-        new: findings that the ledger does not have; the first few of each signature.
+        new: findings that the ledger does not have; the first of each signature.
         times: how often each signature was found.
         not_judged: what was not judged, by the reason.
         errors: errors of the shadow's own, by their text.
+        on_new: is told each finding that the ledger does not have.
         on_first: is told the first finding of each signature, known or new.
     """
 
@@ -123,6 +123,7 @@ class Report:
     times: Counter[Signature] = field(default_factory=Counter)
     not_judged: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
+    on_new: Callable[[Finding], None] | None = None
     on_first: Callable[[Finding], None] | None = None
 
     def add(self, violation: Violation, given: tuple[str, ...], call: str) -> None:
@@ -130,10 +131,13 @@ class Report:
         signature = violation.signature
         finding = Finding(violation, given, call, self.known.get(signature, ""))
         self.times[signature] += 1
-        if self.times[signature] <= _PER_SIGNATURE and not finding.known:
+        first = self.times[signature] == 1
+        if first and not finding.known:
             self.new.append(finding)
-        if self.times[signature] == 1 and self.on_first is not None:
+        if first and self.on_first is not None:
             self.on_first(finding)
+        if self.on_new is not None and not finding.known:
+            self.on_new(finding)
 
     @property
     def num_known(self) -> dict[Signature, int]:

@@ -62,6 +62,8 @@ class Shadow:
         self._state: State | None = None
         # Whether what requests hold is not judged any more, nor the pool's books.
         self._lost = self._lost_books = False
+        # Whether somebody else put keys into the cache, or took them out.
+        self._edited = False
         # Seconds in the manager, and in audits of it.
         self._spent = self._audited = 0.0
         self._learn()
@@ -88,6 +90,7 @@ class Shadow:
         if self._recorder is not None:
             self._recorder.end("somebody changed the cache past the manager")
         self._leave("somebody changed the cache past the manager")
+        self._edited = self._edited or now.cached != known.cached
         books = (now.ref_counts, now.free) != (known.ref_counts, known.free)
         if now.tables != known.tables or (books and not self._lost_books):
             self._give_up("somebody changed blocks or tables past the manager")
@@ -304,6 +307,27 @@ class Shadow:
 
     # --- the whole pool --------------------------------------------------------------------
 
+    def _judge_keys(self, call: Call, state: State) -> None:
+        """The keys that blocks carry are those that find them."""
+        pool = self._judged.cache.pool
+        further = getattr(pool, "cached_block_hashes_by_block", {})
+        carried = {
+            (key, block.block_id)
+            for block in pool.blocks
+            if block.block_hash is not None
+            for key in (block.block_hash, *further.get(block.block_id, ()))
+        }
+        finding = {(key, block) for key, blocks in state.cached.items() for block in blocks}
+        for wrong, pattern in (
+            (finding - carried, "a key finds a block that does not carry it"),
+            (carried - finding, "a block carries a key that does not find it"),
+        ):
+            if wrong:
+                blocks = f"blocks {sorted({block for _, block in wrong})}"
+                claim, spec = "cached_key_names_its_content", "keys find the blocks that carry them"
+                wrong_keys = self._judged.judge.pool_claim(claim, pattern, spec, blocks)
+                self._judged.add(wrong_keys, call)
+
     def _audit(self, call: Call) -> None:
         """Judge the pool's books."""
         if self._lost_books:
@@ -330,6 +354,8 @@ class Shadow:
             for name in seen.tables
         }
         self._judged.add(self._judged.judge_of(hashed).pool(seen), call)
+        if not self._edited:
+            self._judge_keys(call, state)
         self._audited += perf_counter() - began
 
     # --- the means -------------------------------------------------------------------------
