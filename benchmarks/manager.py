@@ -91,7 +91,7 @@ def compare(vllm: Vllm, layout: str, num_tokens: int, repetitions: int) -> list[
     try:
         for _ in range(repetitions):
             for side, taken in zip(sides, times, strict=True):
-                _round(side, _timed(taken))
+                play(side, timed(taken))
     finally:
         gc.enable()
     rows = []
@@ -112,7 +112,7 @@ def compare(vllm: Vllm, layout: str, num_tokens: int, repetitions: int) -> list[
     return rows
 
 
-def _round(side: Side, measure: Measure) -> list[int]:
+def play(side: Side, measure: Measure) -> list[int]:
     """Every operation once, from an empty cache to an empty cache; the lengths of the hits."""
     manager, request = side
     num_tokens = request.num_tokens
@@ -135,7 +135,9 @@ def _round(side: Side, measure: Measure) -> list[int]:
     return hits
 
 
-def _timed(taken: dict[str, list[float]]) -> Measure:
+def timed(taken: dict[str, list[float]]) -> Measure:
+    """Appends the seconds of each operation to its list."""
+
     def measure(operation: str, call: Callable[[], Any]) -> Any:
         calls = LOOKUPS if operation.startswith("lookup") else 1
         start = perf_counter()
@@ -165,7 +167,7 @@ def _count_probes(side: Side) -> tuple[dict[str, int], list[int]]:
         return result
 
     pool.get_cached_block = counting
-    hits = _round(side, measure)
+    hits = play(side, measure)
     del pool.get_cached_block
     return probes, hits
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 
 from conformance.histories import EngineConfiguration, RequestInput
 from conformance.managers import Observation
-from conformance.naming import Name, Prefixes
+from conformance.naming import Name, Naming
 
 
 def wrong_books(
     engine: EngineConfiguration,
     requests: Mapping[str, RequestInput],
-    prefixes: Prefixes,
+    prefixes: Naming,
     seen: Observation,
 ) -> Iterator[tuple[str, str]]:
     """What must hold of the pool and does not, each with what is seen instead."""
@@ -56,7 +56,7 @@ def wrong_books(
 def _contents(
     engine: EngineConfiguration,
     requests: Mapping[str, RequestInput],
-    prefixes: Prefixes,
+    prefixes: Naming,
     seen: Observation,
 ) -> Iterator[tuple[int, int, Name]]:
     """Each block in a table: its group, the block, and the prefix that it ends."""

@@ -96,7 +96,9 @@ class SymbolicBlock:
         raise CannotJudge(f"lookup reads KVCacheBlock.{name}, which hitproof does not model")
 
 
-class _NullBlock(SymbolicBlock):
+class SymbolicNullBlock(SymbolicBlock):
+    """The null block as lookup receives it."""
+
     is_null_block = True
 
 
@@ -159,7 +161,7 @@ class SymbolicPool:
         self._decide = decide
         self._suspend = suspend
         self._merging = merging
-        self.null_block = _NullBlock((-1, -1), -1, self._recall)
+        self.null_block = SymbolicNullBlock((-1, -1), -1, self._recall)
 
     def _recall(self) -> None:
         if self._merging:
@@ -247,7 +249,7 @@ class _Canonical:
                 owner = owner or (block.question[0], block.group_id)
                 if block.index != position or (block.question[0], block.group_id) != owner:
                     misplaced.append((position, block.question, block.group_id))
-            elif type(block) is not _NullBlock:
+            elif type(block) is not SymbolicNullBlock:
                 return None
         self.stored.append(frozenset(stored))
         return ("table", len(entries), tuple(misplaced))

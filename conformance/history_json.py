@@ -32,6 +32,18 @@ def read(text: str | bytes, where: str = "the history") -> History:
         raise HistoryError(f"{where} is not JSON ({invalid}); mend it there") from invalid
 
 
+def read_lines(text: bytes, where: str) -> list[History]:
+    """The histories in ``text``, one a line, at least one. Raises `HistoryError`; see `read`."""
+    histories = [
+        read(line, f"{where} line {number}")
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip()
+    ]
+    if not histories:
+        raise HistoryError(f"{where} has no history; a .jsonl file has one a line")
+    return histories
+
+
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     for name in names:

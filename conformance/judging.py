@@ -5,7 +5,7 @@ happens and not again in all that follows from it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from conformance.books import wrong_books
@@ -23,7 +23,7 @@ from conformance.findings import Signature
 from conformance.histories import EngineConfiguration, RequestInput
 from conformance.managers import Hit, Observation
 from conformance.mask_check import unreachable_place
-from conformance.naming import Name, Prefixes
+from conformance.naming import Name, Naming
 from conformance.pages import WrongPage
 from conformance.promises import NOTHING_SHARED, JudgedPolicies, Promises, Shared
 from conformance.strips import ROLES, block_role
@@ -78,7 +78,7 @@ class Judge:
         self,
         engine: EngineConfiguration,
         requests: Mapping[str, RequestInput],
-        prefixes: Prefixes,
+        prefixes: Naming,
         policies: JudgedPolicies,
     ) -> None:
         self._engine = engine
@@ -292,15 +292,20 @@ class Judge:
             for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):
                 first = self._first_block_read(group, computed.get(request, 0))
                 if group.kind is not GroupKind.MAMBA and 0 in table[first:]:
-                    kinds, eagle = self._kinds()
-                    pattern = f"{group.kind.replace('_', ' ')}: a block that is read was freed"
-                    return Violation(
-                        Signature(_TABLE, Divergence.UNSOUND, kinds, eagle, pattern),
-                        f"request {request}, group {number}: blocks from {first} on are read",
-                        f"its table is {table}",
-                        Held(request, number, first),
-                    )
+                    return self.freed(request, number, first, table)
         return None
+
+    def freed(self, request: str, number: int, first: int, table: Sequence[int]) -> Violation:
+        """A request's table in a group lacks a block from ``first`` on, all of which are read."""
+        kinds, eagle = self._kinds()
+        kind = self._groups[number].kind.replace("_", " ")
+        pattern = f"{kind}: a block that is read was freed"
+        return Violation(
+            Signature(_TABLE, Divergence.UNSOUND, kinds, eagle, pattern),
+            f"request {request}, group {number}: blocks from {first} on are read",
+            f"its table is {table}",
+            Held(request, number, first),
+        )
 
     @staticmethod
     def _first_block_read(group: Group, query: int) -> int:

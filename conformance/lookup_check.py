@@ -58,6 +58,29 @@ def check_common_hit(subject: Subject, layout: Layout) -> CheckResult:
     return finished(claims, partial(_cases, subject, layout))
 
 
+def judge_answer(
+    judged: Configuration | Layout,
+    lookup: Lookup,
+    max_length: int,
+    policy: LookaheadHorizon,
+    cached: frozenset[Question],
+    answer: LookupAnswer | Exception,
+) -> Evidence | None:
+    """What is wrong with one answer of a lookup when exactly ``cached`` is cached, if anything.
+
+    The blocks in the answer's tables are `SymbolicBlock`s. Of ``lookup`` only the keys are asked.
+    """
+    space = space_of(judged, lookup, max_length, policy)
+    request = _Request(judged, lookup, max_length, policy, space)
+    if _malformed(request, answer) is None:
+        assert isinstance(answer, LookupAnswer)
+        hit = request.hit(answer.hit_length)
+        assert hit is not None
+        if hit.required <= cached and hit.length == request.expected(cached):
+            return None
+    return _evidence(request, cached, answer)
+
+
 def space_of(
     judged: Configuration | Layout, lookup: Lookup, max_length: int, policy: LookaheadHorizon
 ) -> Space:

@@ -6,13 +6,20 @@ these are.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from conformance.histories import RequestInput
 from spec.claims import Divergence
 
 Name = str
 """A prefix by a request that has it: ``a[0:32]`` is the first 32 tokens of request a."""
+
+
+class Naming(Protocol):
+    """Names prefixes of requests, equal ones alike; see `Prefixes`."""
+
+    def name(self, request: str, end: int) -> Name:
+        """The name of the request's first ``end`` tokens."""
 
 
 class Prefixes:

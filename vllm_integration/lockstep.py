@@ -88,14 +88,21 @@ class LockstepReport:
 
 def policies_of(target: Target) -> str:
     """The name of the target's policies in `reference.policies`. Raises `TargetError`."""
-    if target.version is None:
-        return _POLICIES[0][1]
-    for since, name in _POLICIES:
-        if Version(target.version) >= since:
-            return name
-    raise TargetError(
-        f"lockstep follows vLLM from 0.23 on, and {target.name} is older; name a later release"
-    )
+    name = policies_name(None if target.version is None else Version(target.version))
+    if name is None:
+        raise TargetError(
+            f"lockstep follows vLLM from 0.23 on, and {target.name} is older; name a later release"
+        )
+    return name
+
+
+def policies_name(version: Version | None) -> str | None:
+    """The name of a release's policies in `reference.policies`; None when it is too old.
+
+    ``version`` None is newer than any.
+    """
+    known = (name for since, name in _POLICIES if version is None or version >= since)
+    return next(known, None)
 
 
 def run(

@@ -1,5 +1,6 @@
-"""Replay of a history on a target: played and judged in a worker."""
+"""Replay of histories on a target: played and judged in a worker."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +45,7 @@ class ReplayReport:
         lookups: every lookup: the step, the request, the hit that is due, the hit served.
         findings: in the order of their first time; what comes later may follow from it.
         unsettled: why the history could not be judged, "" when it could.
+        gone: whether that is because the worker is gone.
         seconds: wall clock, filled in by the caller.
     """
 
@@ -54,6 +56,7 @@ class ReplayReport:
     lookups: list[dict[str, Any]] = field(default_factory=list)
     findings: list[Found] = field(default_factory=list)
     unsettled: str = ""
+    gone: bool = False
     seconds: float = 0.0
 
     @property
@@ -65,15 +68,21 @@ class ReplayReport:
 
 
 def run(
-    target: Target, history: History, *, python: str, timeout: float, memory: int
-) -> ReplayReport:
-    """Play ``history`` on the target and judge every step.
+    target: Target, histories: Sequence[History], *, python: str, timeout: float, memory: int
+) -> list[ReplayReport]:
+    """Play each of ``histories`` on a manager of its own of the target, and judge every step.
 
-    ``timeout`` (seconds) bounds the whole history, ``memory`` (bytes) what the worker maps. Raises
-    the exceptions of `Worker` when the target cannot be imported or hitproof itself is wrong.
+    ``timeout`` (seconds) bounds one history, ``memory`` (bytes) what the worker maps. Raises the
+    exceptions of `Worker` when the target cannot be imported or hitproof itself is wrong.
     """
-    with Worker(target, python, memory) as worker:
-        return judge(worker, target, history, timeout)
+    reports: list[ReplayReport] = []
+    while len(reports) < len(histories):
+        with Worker(target, python, memory) as worker:
+            for history in histories[len(reports) :]:
+                reports.append(judge(worker, target, history, timeout))
+                if reports[-1].gone:
+                    break  # the others get a new worker
+    return reports
 
 
 def judge(worker: Worker, target: Target, history: History, timeout: float) -> ReplayReport:
@@ -82,7 +91,7 @@ def judge(worker: Worker, target: Target, history: History, timeout: float) -> R
     try:
         answer = worker.ask(timeout, op="judge_history", history=write(history))
     except WorkerGone as gone:
-        report.unsettled = str(gone)
+        report.unsettled, report.gone = str(gone), True
         return report
     if "cannot" in answer:
         report.unsettled = answer["cannot"]
@@ -94,3 +103,10 @@ def judge(worker: Worker, target: Target, history: History, timeout: float) -> R
         for found in answer["findings"]
     ]
     return report
+
+
+def worst(reports: Sequence[ReplayReport]) -> Verdict:
+    """The verdict on all of them: one that diverges outweighs one that is not settled."""
+    verdicts = {report.verdict for report in reports}
+    order = Verdict.DIVERGES, Verdict.INCONCLUSIVE, Verdict.CONFORMS
+    return next(verdict for verdict in order if verdict in verdicts)

@@ -1,17 +1,19 @@
 """Reports of replay as people and as programs read them."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
+from conformance.histories import EngineConfiguration
 from conformance.history_json import as_json
 from spec.claims import CLAIMS
 from spec.groups import Group
 from vllm_integration.gate import Verdict
 from vllm_integration.rendering import count, verdict_name
-from vllm_integration.replay import Found, ReplayReport
+from vllm_integration.replay import Found, ReplayReport, worst
 
 
 def replay_json(report: ReplayReport) -> dict[str, Any]:
@@ -64,12 +66,50 @@ def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
             f"{count(report.lookups, 'lookup')} judged; {report.seconds:.1f} s",
             highlight=False,
         )
-    words = {
-        Verdict.CONFORMS: "[bold green]conforms[/] on this history",
-        Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.findings, 'finding')}",
-        Verdict.INCONCLUSIVE: f"[bold yellow]inconclusive[/]: {escape(report.unsettled)}",
+    _print_verdict(report.verdict, [report], "on this history", console)
+
+
+def replays_json(reports: Sequence[ReplayReport], seconds: float) -> dict[str, Any]:
+    """The reports of several histories as JSON."""
+    verdict = worst(reports)
+    return {
+        "verdict": verdict_name(verdict),
+        "exit_code": int(verdict),
+        "histories": [replay_json(report) for report in reports],
+        "seconds": round(seconds, 1),
     }
-    console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
+
+
+def print_replays(
+    reports: Sequence[ReplayReport], console: Console, verbose: bool, seconds: float
+) -> None:
+    """What `hitproof replay` prints of several histories: first those that tell something."""
+    for number, report in enumerate(reports, 1):
+        if report.verdict is not Verdict.CONFORMS or verbose:
+            console.print(f"history {number} of {len(reports)}", highlight=False)
+            print_replay(report, console, verbose)
+            console.print()
+    lookups = sum(len(report.lookups) for report in reports)
+    steps = sum(len(report.told) for report in reports)
+    console.print(
+        f"{len(reports)} histories, {count(range(steps), 'step')} played, "
+        f"{count(range(lookups), 'lookup')} judged; {seconds:.1f} s",
+        highlight=False,
+    )
+    _print_verdict(worst(reports), reports, "on these histories", console)
+
+
+def _print_verdict(
+    verdict: Verdict, reports: Sequence[ReplayReport], where: str, console: Console
+) -> None:
+    findings = [found for report in reports for found in report.findings]
+    unsettled = next((report.unsettled for report in reports if report.unsettled), "")
+    words = {
+        Verdict.CONFORMS: f"[bold green]conforms[/] {where}",
+        Verdict.DIVERGES: f"[bold red]diverges[/], {count(findings, 'finding')}",
+        Verdict.INCONCLUSIVE: f"[bold yellow]inconclusive[/]: {escape(unsettled)}",
+    }
+    console.print(f"vLLM {escape(reports[0].target.label)}: {words[verdict]}", highlight=False)
 
 
 def _print_finding(report: ReplayReport, found: Found, console: Console) -> None:
@@ -98,16 +138,19 @@ def _sentence(found: Found) -> str:
 
 def _given(report: ReplayReport, found: Found) -> list[str]:
     """The configuration, and the step at which the finding was first seen."""
-    engine = report.history.engine
-    given = ["; ".join(map(_group, engine.groups))]
-    given.append(
-        f"a pool of {engine.num_gpu_blocks} blocks, alignment {engine.alignment}, EAGLE "
-        f"{'on' if engine.use_eagle else 'off'}, retention "
-        + ("dense" if engine.retention_interval is None else f"{engine.retention_interval}")
-    )
     after = "after the step" if found.call == "step" else f"at {found.call}"
     again = f", {count(range(found.times), 'time')} in all" if found.times > 1 else ""
-    return [*given, f"{_step(report, found.step)}, {after}{again}"]
+    return [*describe(report.history.engine), f"{_step(report, found.step)}, {after}{again}"]
+
+
+def describe(engine: EngineConfiguration) -> tuple[str, ...]:
+    """A configuration in words, one fact a line."""
+    retention = "dense" if engine.retention_interval is None else f"{engine.retention_interval}"
+    return (
+        "; ".join(map(_group, engine.groups)),
+        f"a pool of {engine.num_gpu_blocks} blocks, alignment {engine.alignment}, EAGLE "
+        f"{'on' if engine.use_eagle else 'off'}, retention {retention}",
+    )
 
 
 def _group(group: Group) -> str:

@@ -110,7 +110,7 @@ def resolve(text: str, *, announce: Callable[[str], None] = _silent) -> Target:
         return _commit(text, repository or ".", ref, announce)
     if os.sep in text or os.path.isdir(text):
         root = _checkout(text, text)
-        return Target(text, root, _stated_version(root))
+        return Target(text, root, stated_version(root))
     try:
         version = Version(text)
     except ValueError:
@@ -139,7 +139,7 @@ def _checkout(path: str, text: str) -> Path:
     return root
 
 
-def _stated_version(root: Path) -> str | None:
+def stated_version(root: Path) -> str | None:
     """The version that PKG-INFO states; only an sdist has one."""
     try:
         stated = HeaderParser().parsestr((root / "PKG-INFO").read_text("utf-8"))["Version"]

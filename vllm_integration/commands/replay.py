@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from conformance.histories import HistoryError
-from conformance.history_json import read, schema
+from conformance.history_json import read, read_lines, schema
 from vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
@@ -26,8 +26,13 @@ from vllm_integration.commands.options import (
 from vllm_integration.commands.running import announce, fail, failures, show, with_classes
 from vllm_integration.driver import find_python
 from vllm_integration.gate import Verdict
-from vllm_integration.replay import run
-from vllm_integration.replay_rendering import print_replay, replay_json
+from vllm_integration.replay import run, worst
+from vllm_integration.replay_rendering import (
+    print_replay,
+    print_replays,
+    replay_json,
+    replays_json,
+)
 from vllm_integration.targets import resolve
 
 
@@ -39,7 +44,11 @@ def _print_schema(wanted: bool) -> None:
 
 def replay(
     history: Annotated[
-        Path, typer.Argument(metavar="HISTORY", help="A history as JSON; '-' reads it from stdin.")
+        Path,
+        typer.Argument(
+            metavar="HISTORY",
+            help="A history as JSON, '-' for stdin; or a .jsonl file with one history a line.",
+        ),
     ],
     target: TargetName,
     output: Output = Format.TEXT,
@@ -61,7 +70,7 @@ def replay(
 ) -> None:
     """Play a history on vLLM's real manager and judge every step by the spec.
 
-    Every finding counts: there is no ledger.
+    Every finding counts: there is no ledger. Of several histories the worst verdict is that of all.
     """
     del print_schema
     started = time.monotonic()
@@ -69,18 +78,30 @@ def replay(
         where = "standard input" if str(history) == "-" else str(history)
         try:
             text = typer.get_binary_stream("stdin").read() if where != str(history) else None
-            played = read(history.read_bytes() if text is None else text, where)
+            text = history.read_bytes() if text is None else text
+            several = history.suffix == ".jsonl"
+            played = read_lines(text, where) if several else [read(text, where)]
         except OSError as error:
             fail(Verdict.USAGE, f"{where} cannot be read ({error.strerror})", output)
         except HistoryError as error:
             fail(Verdict.USAGE, str(error), output)
         interpreter = find_python(python)
         resolved = with_classes(resolve(target, announce=announce), manager, coordinator)
-        report = run(resolved, played, python=interpreter, timeout=timeout, memory=in_bytes(memory))
-    report.seconds = time.monotonic() - started
-    show(
-        output,
-        lambda: replay_json(report),
-        lambda console: print_replay(report, console, verbose),
-    )
-    raise typer.Exit(int(report.verdict))
+        reports = run(
+            resolved, played, python=interpreter, timeout=timeout, memory=in_bytes(memory)
+        )
+    seconds = time.monotonic() - started
+    if several:
+        show(
+            output,
+            lambda: replays_json(reports, seconds),
+            lambda console: print_replays(reports, console, verbose, seconds),
+        )
+    else:
+        reports[0].seconds = seconds
+        show(
+            output,
+            lambda: replay_json(reports[0]),
+            lambda console: print_replay(reports[0], console, verbose),
+        )
+    raise typer.Exit(int(worst(reports)))

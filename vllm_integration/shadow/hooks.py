@@ -1,0 +1,123 @@
+"""The calls of every ``KVCacheManager`` in a process, shown to a watcher; what they return stays.
+
+`install` replaces the public methods of the imported class by wrappers. Each wrapper calls the
+method with the very arguments it was given and returns the very object it returned, or lets pass
+what it raised.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol
+
+Method = Callable[..., Any]
+
+
+class Watcher(Protocol):
+    """What is told of the calls. What it raises is its own affair: see `Guard`."""
+
+    def made(self, manager: Any, overridden: list[str]) -> None:
+        """A manager was made; ``overridden`` names the methods that its class has of its own."""
+
+    def around(self, manager: Any, name: str, method: Method, given: Any) -> Any:
+        """Call ``method`` and return what it returns; ``given`` binds the arguments on demand."""
+
+    def around_lookup(self, owner: Any, method: Method, arguments: Any, keywords: Any) -> Any:
+        """The same for a single-type manager's ``find_longest_cache_hit``."""
+
+
+class Given:
+    """The arguments of a call."""
+
+    __slots__ = ("_signature", "arguments", "keywords")
+
+    def __init__(
+        self, signature: inspect.Signature, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> None:
+        self._signature = signature
+        self.arguments = arguments
+        self.keywords = keywords
+
+    def values(self) -> dict[str, Any]:
+        """The arguments by name, those left out by their defaults; without the manager."""
+        bound = self._signature.bind(*self.arguments, **self.keywords)
+        bound.apply_defaults()
+        return dict(list(bound.arguments.items())[1:])
+
+
+class Hooks:
+    """The wrappers in the imported vLLM; `remove` takes them off again."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        # The whole manager first: imported alone, its parts run into circular imports.
+        import vllm.v1.core.kv_cache_manager as kv_cache_manager
+        from vllm.v1.core import single_type_kv_cache_manager
+
+        self._watcher = watcher
+        self._undo: list[Callable[[], None]] = []
+        manager_class = kv_cache_manager.KVCacheManager
+        wrapped = [
+            name
+            for name, found in vars(manager_class).items()
+            if inspect.isfunction(found) and not name.startswith("_")
+        ]
+        for name in wrapped:
+            self._replace(manager_class, name, self._wrapper(name, vars(manager_class)[name]))
+        self._replace(
+            manager_class, "__init__", self._maker(manager_class, manager_class.__init__, wrapped)
+        )
+        for found in vars(single_type_kv_cache_manager).values():
+            if inspect.isclass(found) and found.__module__ == single_type_kv_cache_manager.__name__:
+                lookup = vars(found).get("find_longest_cache_hit")
+                if isinstance(lookup, classmethod):
+                    wrapper: Any = classmethod(self._lookup_wrapper(lookup.__func__))
+                    self._replace(found, "find_longest_cache_hit", wrapper)
+
+    def remove(self) -> None:
+        """Put the original methods back."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _replace(self, owner: Any, name: str, wrapper: Any) -> None:
+        original = vars(owner)[name]
+        setattr(owner, name, wrapper)
+
+        def undo() -> None:
+            if vars(owner).get(name) is wrapper:  # else somebody has put theirs over it
+                setattr(owner, name, original)
+
+        self._undo.append(undo)
+
+    def _wrapper(self, name: str, method: Method) -> Method:
+        watcher, signature = self._watcher, inspect.signature(method)
+
+        @functools.wraps(method)
+        def wrapper(manager: Any, /, *arguments: Any, **keywords: Any) -> Any:
+            given = Given(signature, (manager, *arguments), keywords)
+            return watcher.around(manager, name, method, given)
+
+        return wrapper
+
+    def _maker(self, manager_class: Any, make: Method, wrapped: list[str]) -> Method:
+        watcher = self._watcher
+
+        @functools.wraps(make)
+        def wrapper(self: Any, *arguments: Any, **keywords: Any) -> None:
+            make(self, *arguments, **keywords)
+            own = [
+                name
+                for name in wrapped
+                if getattr(type(self), name, None) is not getattr(manager_class, name)
+            ]
+            watcher.made(self, own)
+
+        return wrapper
+
+    def _lookup_wrapper(self, method: Method) -> Method:
+        watcher = self._watcher
+
+        @functools.wraps(method)
+        def wrapper(cls: Any, *arguments: Any, **keywords: Any) -> Any:
+            return watcher.around_lookup(cls, method, arguments, keywords)
+
+        return wrapper

@@ -1,0 +1,222 @@
+"""What a shadow saw: how much was judged, what diverges, and what was not judged and why."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance import ledger, lockstep_ledger
+from conformance.findings import Signature
+from conformance.judging import Violation
+from spec.claims import CLAIMS
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+LEDGERS = (_PACKAGE / "ledger.toml", _PACKAGE / "known" / "lockstep.toml")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Where a manager breaks the spec while somebody else drives it.
+
+    Attributes:
+        violation: how.
+        given: the configuration, one fact a line.
+        call: what was asked of it.
+        known: the ledger's reason; "" when the ledger does not have it.
+    """
+
+    violation: Violation
+    given: tuple[str, ...]
+    call: str
+    known: str = ""
+
+    @property
+    def signature(self) -> Signature:
+        """What it is a case of."""
+        return self.violation.signature
+
+    def text(self) -> str:
+        """The finding as people read it."""
+        signature = self.signature
+        claim = CLAIMS.get(signature.claim)
+        kind = signature.kind.replace("_", " ")
+        lines = [
+            f"{signature.divergence}: {kind}: {signature.pattern}",
+            f"  claim : {signature.claim}",
+        ]
+        if claim is not None:
+            lines.append(f"          {claim.sentence}")
+        facts = (*self.given, self.call)
+        lines += [f"  {'' if n else 'given :':<7} {fact}" for n, fact in enumerate(facts)]
+        lines += [f"  spec  : {self.violation.spec}", f"  vllm  : {self.violation.actual}"]
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding as JSON."""
+        return {
+            "signature": self.signature.as_json(),
+            "given": list(self.given),
+            "call": self.call,
+            "spec": self.violation.spec,
+            "actual": self.violation.actual,
+            "known": self.known,
+        }
+
+
+def load_known(version: str | None, paths: Iterable[Path] = LEDGERS) -> dict[Signature, str]:
+    """The known divergences of a release with their reasons; None is newer than any.
+
+    A ledger is that of `hitproof check` or of `hitproof lockstep`, told apart by its tables.
+    Raises `conformance.ledger.LedgerError`.
+    """
+    known: dict[Signature, str] = {}
+    for path in paths:
+        for entry in _entries(path):
+            if entry.applies_to(version):
+                known.setdefault(entry.signature, entry.reason.strip())
+    return known
+
+
+def _entries(
+    path: Path,
+) -> tuple[ledger.Entry, ...] | tuple[lockstep_ledger.LockstepEntry, ...]:
+    try:
+        of_lockstep = "\n[[finding]]" in "\n" + path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        of_lockstep = False  # the reader says what is wrong
+    return lockstep_ledger.load(path) if of_lockstep else ledger.load(path)
+
+
+@dataclass
+class Report:
+    """What the shadow of one process saw.
+
+    Attributes:
+        known: the ledger's divergences, by signature.
+        managers: managers that were shadowed.
+        operations: calls of them that were judged.
+        lookups: lookups that were judged, those of managers and of single groups.
+        hits: those of them that served tokens.
+        alone: those of them that were made on single groups, without a manager.
+        blocks: blocks that were judged to be registered, or rightly not.
+        audits: how often the whole pool was judged.
+        compared: calls after which manager and reference were compared.
+        new: findings that the ledger does not have; the first of each signature.
+        times: how often each signature was found.
+        not_judged: what was not judged, by the reason.
+        errors: errors of the shadow's own, by their text.
+        on_new: is told each finding that the ledger does not have.
+        on_first: is told the first finding of each signature, known or new.
+    """
+
+    known: Mapping[Signature, str] = field(default_factory=dict)
+    managers: int = 0
+    operations: int = 0
+    lookups: int = 0
+    hits: int = 0
+    alone: int = 0
+    blocks: int = 0
+    audits: int = 0
+    compared: int = 0
+    new: list[Finding] = field(default_factory=list)
+    times: Counter[Signature] = field(default_factory=Counter)
+    not_judged: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    on_new: Callable[[Finding], None] | None = None
+    on_first: Callable[[Finding], None] | None = None
+
+    def add(self, violation: Violation, given: tuple[str, ...], call: str) -> None:
+        """Record a finding."""
+        signature = violation.signature
+        finding = Finding(violation, given, call, self.known.get(signature, ""))
+        self.times[signature] += 1
+        first = self.times[signature] == 1
+        if first and not finding.known:
+            self.new.append(finding)
+        if first and self.on_first is not None:
+            self.on_first(finding)
+        if self.on_new is not None and not finding.known:
+            self.on_new(finding)
+
+    @property
+    def num_known(self) -> dict[Signature, int]:
+        """How often each known divergence was found."""
+        return {s: times for s, times in self.times.items() if s in self.known}
+
+    @property
+    def num_new(self) -> dict[Signature, int]:
+        """How often each other divergence was found."""
+        return {s: times for s, times in self.times.items() if s not in self.known}
+
+    def lines(self) -> list[str]:
+        """The report as people read it."""
+        if not self.managers and not self.lookups:
+            return [
+                "no KVCacheManager was shadowed and no lookup judged: this run says nothing about "
+                "vLLM's prefix cache",
+                *self._not_judged(),
+            ]
+        told = [
+            f"{_count(self.managers, 'manager')} shadowed, {_count(self.operations, 'operation')}, "
+            f"{_count(self.lookups, 'lookup')} judged ({self.hits} with a hit, "
+            f"{self.alone} without a manager), "
+            f"{_count(self.blocks, 'registered block')}, {_count(self.audits, 'audit')} of pools"
+            + (f", {self.compared} compared with the reference" if self.compared else ""),
+            f"divergences: {sum(self.num_new.values())} new, "
+            f"{sum(self.num_known.values())} known of {_count(len(self.num_known), 'signature')}",
+        ]
+        for signature, times in self.num_new.items():
+            told.append(f"  new, {times} times: {_line(signature)}")
+        for signature, times in self.num_known.items():
+            told.append(f"  known, {times} times: {_line(signature)}")
+        return told + self._not_judged()
+
+    def _not_judged(self) -> list[str]:
+        told = [f"not judged, {times} times: {why}" for why, times in self.not_judged.most_common()]
+        return told + [f"hitproof is wrong, {n} times: {what}" for what, n in self.errors.items()]
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts as JSON; findings apart."""
+        return {
+            "managers": self.managers,
+            "operations": self.operations,
+            "lookups": self.lookups,
+            "hits": self.hits,
+            "alone": self.alone,
+            "blocks": self.blocks,
+            "audits": self.audits,
+            "compared": self.compared,
+            "found": [{**s.as_json(), "times": n} for s, n in self.times.items()],
+            "not_judged": dict(self.not_judged),
+            "errors": dict(self.errors),
+        }
+
+    def merge(self, data: Mapping[str, Any]) -> None:
+        """Add what another process saw, as `as_json` gives it."""
+        for name in (
+            "managers",
+            "operations",
+            "lookups",
+            "hits",
+            "alone",
+            "blocks",
+            "audits",
+            "compared",
+        ):
+            setattr(self, name, getattr(self, name) + data[name])
+        for found in data["found"]:
+            times = found["times"]
+            self.times[Signature(**{k: v for k, v in found.items() if k != "times"})] += times
+        self.not_judged.update(data["not_judged"])
+        self.errors.update(data["errors"])
+
+
+def _line(signature: Signature) -> str:
+    eagle = ", EAGLE" if signature.eagle else ""
+    kind = signature.kind.replace("_", " ")
+    return f"{signature.divergence}: {kind}{eagle}: {signature.pattern} ({signature.claim})"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,127 @@
+"""What the spec can say of a manager that somebody else has made: its configuration."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.histories import EngineConfiguration, HistoryError
+from conformance.promises import JudgedPolicies
+from conformance.subjects import CannotJudge
+from spec.fine import HitGranularity, is_fine_grained
+from spec.groups import ConfigurationError, Group, GroupKind
+from spec.policies import POLICIES, EagleGroups, Junctions, SparseRetention
+from spec.retention import LookaheadHorizon
+from vllm_integration.groups import NAMES
+from vllm_integration.inspection import attribute
+from vllm_integration.policies import expected_value
+
+_KINDS = {manager: kind for kind, (manager, _) in NAMES.items()}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What of a manager is judged.
+
+    Attributes:
+        engine: the configuration.
+        caches: whether prefix caching is on.
+        registrations: why registered blocks are not judged; "" when they are.
+        states_at_ends: whether Mamba blocks have the state of a step's end only (align mode).
+    """
+
+    engine: EngineConfiguration
+    caches: bool
+    registrations: str
+    states_at_ends: bool
+
+
+def policies_of(version: str | None, chosen: Mapping[str, str]) -> JudgedPolicies:
+    """The policies of a release, by the table of `spec.policies`; None is newer than any.
+
+    ``chosen`` has the values that the user asks for instead, by the policies' names.
+    """
+    found = {name: chosen.get(name, expected_value(p, version)) for name, p in POLICIES.items()}
+    return JudgedPolicies(
+        horizon=LookaheadHorizon(found["lookahead_horizon"]),
+        eagle_groups=EagleGroups(found["eagle_groups"]),
+        sparse_retention=SparseRetention(found["sparse_retention"]),
+        junctions=Junctions(found["junctions"]),
+        granularity=HitGranularity(found["hit_granularity"]),
+    )
+
+
+def scope_of(
+    coordinator: Any, max_model_len: int, use_eagle: bool, policies: JudgedPolicies
+) -> Scope:
+    """What of the manager around ``coordinator`` is judged.
+
+    Raises `CannotJudge` when the spec does not speak of such a manager; the message says why.
+    """
+    pool = attribute(coordinator, "block_pool")
+    managers = attribute(coordinator, "single_type_managers")
+    specs = attribute(coordinator, "kv_cache_config").kv_cache_groups
+    if any(getattr(manager, "block_pool", pool) is not pool for manager in managers):
+        raise CannotJudge("its groups have pools of their own")
+    if any(getattr(manager, "retains_longer_hit", False) for manager in managers):
+        raise CannotJudge("it keeps longer hits than it serves, to replay them")
+    # Before 0.33 flagged groups dropped a block whether EAGLE was on or not.
+    drops = getattr(coordinator, "drop_eagle_group_ids", None)
+    flagged = any(getattr(spec, "is_eagle_group", False) for spec in specs)
+    use_eagle = bool(use_eagle or (flagged and drops is None))
+    groups = tuple(
+        _group(manager, spec, use_eagle) for manager, spec in zip(managers, specs, strict=True)
+    )
+    interval = getattr(coordinator, "retention_interval", None)
+    drafts = [getattr(spec.kv_cache_spec, "num_speculative_blocks", 0) for spec in specs]
+    try:
+        engine = EngineConfiguration(
+            groups=groups,
+            num_gpu_blocks=pool.num_gpu_blocks,
+            hash_block_size=getattr(pool, "hash_block_size", groups[0].block_size),
+            max_model_len=max_model_len,
+            use_eagle=use_eagle,
+            num_speculative_tokens=max(drafts) if use_eagle else 0,
+            retention_interval=interval,
+        )
+    except (HistoryError, ConfigurationError) as reason:
+        raise CannotJudge(str(reason)) from reason
+    requested = getattr(coordinator, "scheduler_block_size", engine.alignment)
+    if requested != engine.alignment:
+        raise CannotJudge(
+            f"its scheduler block size ({requested} tokens) is not the least common multiple of "
+            f"the block sizes ({engine.alignment} tokens)"
+        )
+    if policies.granularity is HitGranularity.FINE and is_fine_grained(
+        groups, engine.hash_block_size
+    ):
+        raise CannotJudge("hits of this layout may end inside blocks")
+    modes = {
+        getattr(spec.kv_cache_spec, "mamba_cache_mode", "align")
+        for spec, group in zip(specs, groups, strict=True)
+        if group.kind is GroupKind.MAMBA
+    }
+    why = ""
+    if getattr(coordinator, "num_reprefillable_tokens", 0):
+        why = "its draft layers compute tokens again (multi-module MTP)"
+    return Scope(engine, bool(pool.enable_caching), why, modes <= {"align"})
+
+
+def _group(manager: Any, spec: Any, use_eagle: bool) -> Group:
+    """The group of a single-type manager. Raises `CannotJudge` where the spec has no such kind."""
+    name = type(manager).__name__
+    cacheable = getattr(spec.kv_cache_spec, "prefix_cacheable", True)
+    kind = _KINDS.get(name)
+    if not cacheable:
+        kind = GroupKind.FULL_ATTENTION
+    if kind is None:
+        raise CannotJudge(f"the spec does not speak of a {name}")
+    if max(getattr(manager, "dcp_world_size", 1), getattr(manager, "pcp_world_size", 1)) > 1:
+        raise CannotJudge("its blocks are spread over ranks (context parallelism)")
+    return Group(
+        kind=kind,
+        block_size=manager.block_size,
+        window=spec.kv_cache_spec.sliding_window if kind is GroupKind.SLIDING_WINDOW else None,
+        eagle=bool(use_eagle and getattr(spec, "is_eagle_group", False)),
+        chunk=spec.kv_cache_spec.attention_chunk_size if kind is GroupKind.CHUNKED_LOCAL else None,
+        prefix_cacheable=cacheable,
+    )

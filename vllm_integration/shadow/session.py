@@ -1,0 +1,98 @@
+"""The shadow of one process from its start to its end."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from conformance.ledger import LedgerError
+from conformance.subjects import CannotJudge
+from vllm_integration.policies import chosen_values
+from vllm_integration.shadow.hooks import Hooks
+from vllm_integration.shadow.lockstep import policies_of as policies_of_reference
+from vllm_integration.shadow.recorder import write_histories
+from vllm_integration.shadow.report import LEDGERS, Report, load_known
+from vllm_integration.shadow.scope import policies_of
+from vllm_integration.shadow.watch import Watch
+from vllm_integration.targets import stated_version
+
+
+class SessionError(Exception):
+    """The shadow cannot start; the message names the mend."""
+
+
+class Session:
+    """Shadows every manager of the process until `close`.
+
+    ``ledgers`` are files of known divergences, hitproof's own where None; ``policies`` are written
+    NAME=VALUE; ``record`` is where lives are written. Raises `SessionError`.
+    """
+
+    def __init__(
+        self,
+        ledgers: Sequence[Path] | None = None,
+        policies: Sequence[str] = (),
+        record: Path | None = None,
+        *,
+        thorough: bool = True,
+        judges: Callable[[str], bool] = lambda _: True,
+        on_off: Callable[[str], None] | None = None,
+    ) -> None:
+        try:
+            self.version = imported_version()
+            known = load_known(self.version, LEDGERS if ledgers is None else ledgers)
+            in_force = policies_of(self.version, chosen_values(policies))
+            self.report = Report(known)
+            self.watch = Watch(
+                self.report,
+                in_force,
+                reference=policies_of_reference(self.version),
+                thorough=thorough,
+                records=record is not None,
+                judges=judges,
+                on_off=on_off,
+            )
+            self._hooks = Hooks(self.watch)
+        except ImportError as error:
+            raise SessionError(f"vLLM cannot be imported ({error}); put it on the path") from error
+        except (LedgerError, ValueError, CannotJudge) as error:
+            raise SessionError(str(error)) from error
+        self._record = record
+        self._recorded: list[str] = []
+
+    def close(self) -> None:
+        """Take the hooks off, and write what was recorded."""
+        self.watch.on = False
+        self._hooks.remove()
+        if self._record is None:
+            return
+        try:
+            written, ended = write_histories(self._record, self.watch.transcripts)
+        except OSError as error:
+            self._recorded = [f"{self._record} cannot be written ({error.strerror})"]
+            return
+        self._recorded = [f"{self._record} has {written} histories, {len(ended)} lives are cut:"]
+        self._recorded += [f"  {n} times: {why}" for why, n in Counter(ended).most_common(10)]
+
+    def lines(self) -> list[str]:
+        """The report as people read it."""
+        return [*self.report.lines(), *self._recorded]
+
+
+def imported_version() -> str | None:
+    """The release of the imported vLLM; None where it does not say, as in a checkout."""
+    import vllm
+
+    where = getattr(vllm, "__file__", None)
+    if where is None:
+        return None
+    root = Path(where).resolve().parent.parent
+    stated = stated_version(root)
+    if stated is not None:
+        return stated
+    try:
+        installed = distribution("vllm")
+    except PackageNotFoundError:
+        return None
+    here = Path(str(installed.locate_file("vllm"))).resolve() == root / "vllm"
+    return installed.version if here else None

@@ -1,0 +1,567 @@
+"""The shadow under pytest and in an engine: on upstream's own tests, and on broken managers."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from conformance.history_json import read_lines
+from vllm_integration.tests.conftest import hitproof, release
+
+HOME = Path(__file__).resolve().parents[2]
+README = HOME / "README.md"
+PLUGIN = "vllm_integration.pytest_shadow"
+UPSTREAM = (
+    "tests/v1/core/test_prefix_caching.py",
+    "tests/v1/core/test_single_type_kv_cache_manager.py",
+)
+NEW = "divergences: 0 new"
+
+pytestmark = pytest.mark.skipif(
+    find_spec("torch") is None, reason="this interpreter lacks what vLLM imports"
+)
+
+
+def installed(path: Path) -> None:
+    """Have hitproof's entry points found, as where it is installed."""
+    metadata = path / "hitproof-0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: hitproof\nVersion: 0\n")
+    groups = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]["entry-points"]
+    lines = [
+        line
+        for group, names in groups.items()
+        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in names.items()))
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+
+
+def run(
+    version: str, *arguments: object, path: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python where the release is the vLLM that gets imported, in its directory."""
+    root = release(version)
+    paths = [root, HOME, *([] if path is None else [path])]
+    settings = {
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    return subprocess.run(
+        [sys.executable, "-P", *map(str, arguments)],
+        cwd=root,
+        env=os.environ | settings | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def shadowed(
+    version: str, *arguments: object, path: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run pytest on the release under the shadow."""
+    plain = ("--noconftest", "-p", "no:cacheprovider", "-q", "-W", "ignore", "-rf")
+    return run(version, "-m", "pytest", *plain, "-p", PLUGIN, *arguments, path=path)
+
+
+@pytest.mark.release
+def test_upstreams_tests_of_0_23_conform_and_their_record_replays(tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    result = shadowed("0.23.0", *UPSTREAM, "--hitproof-record", record)
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert NEW in result.stdout
+    assert "83 passed" in result.stdout
+    # Their hits and tables were judged, and what was not is told: as README shows it.
+    shown = re.search(
+        r"test_single_type_kv_cache_manager.py\n(.*?)\.\.\.", README.read_text(), re.S
+    )
+    assert shown is not None
+    assert shown[1] in result.stdout
+    assert "somebody changed blocks or tables past the manager" in result.stdout
+    histories = read_lines(record.read_bytes(), record.name)
+    assert sum(len(history.steps) for history in histories) > 100
+    replayed = hitproof("replay", record, "0.23.0", "--format", "json")
+    told = json.loads(replayed.stdout)
+    # What the shadow knows from the ledger: the extension that sparse retention forgets.
+    found = {f["claim"] for each in told["histories"] for f in each["findings"]}
+    assert (replayed.returncode, found) == (1, {"retention_keeps_resends_and_extensions"})
+    assert not any(each["unsettled"] for each in told["histories"])
+
+
+@pytest.mark.release
+def test_upstreams_tests_of_0_33_conform() -> None:
+    # The other file imports einops, which the managers do not; a hisparse connector asks a server.
+    files = UPSTREAM if find_spec("einops") else UPSTREAM[1:]
+    result = shadowed("0.33.0", *files, "-k", "not hisparse")
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert NEW in result.stdout
+
+
+@pytest.mark.release
+def test_a_broken_lookup_fails_upstreams_tests(tmp_path: Path) -> None:
+    (tmp_path / "one_block_less.py").write_text(
+        dedent("""
+        import vllm.v1.core.kv_cache_manager
+        from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
+
+        def less(cls, *arguments, **keywords):
+            found = original.__func__(cls, *arguments, **keywords)
+            return tuple(table[:-1] for table in found)
+
+        original = FullAttentionManager.__dict__["find_longest_cache_hit"]
+        FullAttentionManager.find_longest_cache_hit = classmethod(less)
+        """)
+    )
+    # A test that asserts nothing about hits fails all the same.
+    chosen = f"{UPSTREAM[0]}::test_prefill_not_enough_free_blocks_with_computed_blocks"
+    events = f"{UPSTREAM[0]}::test_kv_cache_events"
+    result = shadowed("0.23.0", "-p", "one_block_less", chosen, events, path=tmp_path)
+    assert result.returncode == 1
+    assert "lost hit: full attention: whole run, one boundary short" in result.stdout
+    assert "  spec  : hit of 48 tokens" in result.stdout
+    assert "  vllm  : hit of 32 tokens" in result.stdout
+
+
+SCENARIOS = """
+import pytest
+import vllm.v1.core.kv_cache_manager as kv_cache_manager
+from vllm.v1.core.block_pool import BlockPool
+from vllm.v1.core import single_type_kv_cache_manager as managers
+
+from conformance.histories import EngineConfiguration, RequestInput
+from conformance.managers import Allocation, Hit
+from conformance.player import Player
+from conformance.history_json import read
+from vllm_integration.managers import VllmManagers
+
+GROUPS = {
+    "full": '[{"kind": "full_attention", "block_size": 4}]',
+    "window": '[{"kind": "full_attention", "block_size": 4},'
+              ' {"kind": "sliding_window", "block_size": 4, "window": 9}]',
+}
+
+
+def player(groups="full", steps="[]"):
+    history = read('''{"engine": {"groups": %s, "num_gpu_blocks": 60, "hash_block_size": 4,
+        "max_model_len": 100},
+        "requests": {"a": {"prompt": [[1, 33]], "output": [90, 91]},
+                     "b": {"prompt": [[1, 20], [60, 72]]}, "c": {"prompt": [[1, 40]]}},
+        "steps": %s}''' % (GROUPS[groups], steps))
+    return Player(history, VllmManagers().start(history.engine))
+
+
+def play(groups="full", extra=""):
+    steps = '''[{"do": "schedule", "request": "a", "tokens": 16},
+                {"do": "schedule", "request": "a"}, {"do": "schedule", "request": "a"},
+                {"do": "schedule", "request": "b"},
+                {"do": "finish", "request": "a"}, {"do": "schedule", "request": "c"}%s]''' % extra
+    played = player(groups, steps)
+    for step in played.history.steps:
+        played.play(step)
+    return played
+
+
+def test_sound():
+    play("full")
+    play("window")
+
+
+def shorter(monkeypatch, owner, change):
+    original = vars(owner)["find_longest_cache_hit"].__func__
+    monkeypatch.setattr(owner, "find_longest_cache_hit", classmethod(
+        lambda cls, *a, **k: change(original(cls, *a, **k))))
+
+
+def test_a_block_less(monkeypatch):
+    shorter(monkeypatch, managers.FullAttentionManager, lambda f: tuple(t[:-1] for t in f))
+    play()
+
+
+@pytest.mark.xfail(strict=True)
+def test_expected_to_fail(monkeypatch):
+    shorter(monkeypatch, managers.FullAttentionManager, lambda f: tuple(t[:-1] for t in f))
+    play()
+
+
+def test_a_hole_in_the_window(monkeypatch):
+    def hole(tables):
+        for table in tables:
+            if len(table) > 2:
+                table[-1] = table[0] if table[0].is_null else table[-2]
+        return tables
+    shorter(monkeypatch, managers.SlidingWindowManager, hole)
+    play("window")
+
+
+def test_a_hit_that_nobody_computed(monkeypatch):
+    # The second block of a table is served twice: the right length, the wrong content.
+    def twice(tables):
+        for table in tables:
+            if len(table) > 1:
+                table[1] = table[0]
+        return tables
+    shorter(monkeypatch, managers.FullAttentionManager, twice)
+    play()
+
+
+def test_a_block_left_out(monkeypatch):
+    original = BlockPool.cache_full_blocks
+    def leave_out(self, request, blocks, num_cached_blocks, num_full_blocks, *a, **k):
+        if num_full_blocks > num_cached_blocks + 1:
+            original(self, request, blocks, num_cached_blocks + 1, num_full_blocks, *a, **k)
+    monkeypatch.setattr(BlockPool, "cache_full_blocks", lambda self, **k: leave_out(
+        self, k.pop("request"), k.pop("blocks"), k.pop("num_cached_blocks"),
+        k.pop("num_full_blocks"), **(k | {"block_mask": None})))
+    play()
+
+
+def test_wrong_keys(monkeypatch):
+    original = BlockPool.cache_full_blocks
+    def swapped(self, **k):
+        hashes, blocks = k["request"].block_hashes, k["blocks"]
+        k["request"].block_hashes = [hashes[1], hashes[0], *hashes[2:]]
+        original(self, **k)
+        k["request"].block_hashes = hashes
+    monkeypatch.setattr(BlockPool, "cache_full_blocks", swapped)
+    play()
+
+
+def test_a_leak(monkeypatch):
+    original = BlockPool.free_blocks
+    monkeypatch.setattr(BlockPool, "free_blocks", lambda self, blocks, *a, **k: original(
+        self, list(blocks)[1:], *a, **k))
+    play()
+
+
+def test_another_free_order(monkeypatch):
+    original = BlockPool.free_blocks
+    monkeypatch.setattr(BlockPool, "free_blocks", lambda self, blocks, *a, **k: original(
+        self, list(blocks)[::-1], *a, **k))
+    play()
+
+
+def test_a_map_that_forgets(monkeypatch):
+    from vllm.v1.core.block_pool import BlockHashToBlockMap
+    monkeypatch.setattr(BlockHashToBlockMap, "insert", lambda self, key, block: None)
+    play()
+
+
+def test_a_stale_key(monkeypatch):
+    monkeypatch.setattr(BlockPool, "_maybe_evict_cached_block", lambda self, block: (
+        block.reset_hash()))
+    play(extra=', {"do": "evict", "request": "c", "group": 0, "blocks": [0, 1]}')
+
+
+def test_a_reset_that_keeps_keys(monkeypatch):
+    def keep(self):
+        return True
+    monkeypatch.setattr(BlockPool, "reset_prefix_cache", keep)
+    play(extra=', {"do": "finish", "request": "b"}, {"do": "finish", "request": "c"},'
+               ' {"do": "reset"}')
+
+
+def test_a_window_freed_too_early(monkeypatch):
+    original = managers.SlidingWindowManager.get_num_skipped_tokens
+    monkeypatch.setattr(managers.SlidingWindowManager, "get_num_skipped_tokens",
+                        lambda self, n: original(self, n) + 4)
+    play("window")
+
+
+def test_somebody_edits_the_cache():
+    played = play()
+    pool = played.manager._pool
+    cache = pool.cached_block_hash_to_block._cache
+    del cache[next(iter(cache))]
+    played.play(read_step("b"))
+    assert played.manager._manager.get_computed_blocks(played.manager._requests["a"])[1] == 0
+
+
+def read_step(name):
+    from conformance.histories import Finish
+    return Finish(name)
+
+
+def test_somebody_takes_blocks():
+    played = play()
+    taken = played.manager._pool.get_new_blocks(3)
+    played.play(read_step("b"))
+    played.manager._pool.free_blocks(taken)
+
+
+def test_a_refusal_is_expected():
+    played = play()
+    with pytest.raises(ValueError):
+        played.manager._manager.allocate_slots(played.manager._requests["b"], 0)
+"""
+BROKEN = {
+    "test_a_block_less": "lost hit: full attention: whole run, one boundary short",
+    "test_a_hole_in_the_window": "block table holds another block",
+    "test_a_hit_that_nobody_computed": "block table holds another block",
+    "test_a_block_left_out": "the prefix block is left out",
+    "test_wrong_keys": "a key is registered over other content",
+    "test_a_leak": "a reference count is the number of tables' entries",
+    "test_a_map_that_forgets": "the prefix block is left out",
+    "test_a_stale_key": "a key finds a block that does not carry it",
+    "test_another_free_order": "policy change: full attention: free_queue after free",
+    "test_a_reset_that_keeps_keys": "a key finds a block after reset_prefix_cache",
+    "test_a_window_freed_too_early": "a block that is read was freed, though nothing was loaded",
+}
+SOUND = {
+    "test_sound",
+    "test_somebody_edits_the_cache",
+    "test_somebody_takes_blocks",
+    "test_a_refusal_is_expected",
+}
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("version", ["0.23.0"])
+def test_broken_managers_fail_their_tests_and_sound_ones_do_not(
+    version: str, tmp_path: Path
+) -> None:
+    file, report = tmp_path / "test_scenarios.py", tmp_path / "report.xml"
+    file.write_text(SCENARIOS)
+    result = shadowed(version, file, f"--junitxml={report}", "-o", "junit_family=xunit1")
+    failed = {
+        case.get("name"): failure.text or failure.get("message") or ""
+        for case in _cases(report)
+        for failure in case.findall("failure")
+    }
+    assert failed.keys() == BROKEN.keys(), result.stdout[-4000:]
+    for name, pattern in BROKEN.items():
+        assert pattern in failed[name], failed[name]
+    assert "1 xfailed" in result.stdout
+    assert result.returncode == 1
+    assert "somebody changed blocks or tables past the manager" in result.stdout
+    assert "allocate_slots raised ValueError" in result.stdout
+
+
+def _cases(report: Path) -> list[ElementTree.Element]:
+    return list(ElementTree.parse(report).iter("testcase"))
+
+
+HISTORIES = """
+import json, pathlib, sys
+import vllm.v1.core.kv_cache_manager
+from conformance.history_generator import history
+from conformance.history_json import read
+from conformance.player import Player
+from conformance.replay import replay
+from conformance.subjects import CannotJudge
+from vllm_integration.managers import VllmManagers
+from vllm_integration.shadow.scope import policies_of
+from vllm_integration.shadow.session import Session, imported_version
+
+home = pathlib.Path(sys.argv[1])
+vllm = VllmManagers()
+played = {path.stem: read(path.read_bytes())
+          for place in ("conformance/vectors", "vllm_integration/known")
+          for path in sorted((home / place).glob("*.json"))}
+played |= {f"seed {seed}": history(seed, vllm.registers_tails) for seed in range(25)}
+told = {}
+for name, each in played.items():
+    try:
+        wanted = replay(each, vllm, policies_of(imported_version(), {})).findings
+        manager = None
+        session = Session(ledgers=())
+        manager = vllm.start(each.engine)
+        player = Player(each, manager)
+        for step in each.steps:
+            player.play(step)
+    except CannotJudge:
+        continue
+    except Exception:
+        if manager is None:
+            raise
+    finally:
+        session.close()
+    assert not session.report.errors, session.report.errors
+    told[name] = [sorted({" ".join((s.claim, s.divergence, s.pattern)) for s in found})
+                  for found in ((w.signature for w in wanted), session.report.times)]
+print("TOLD " + json.dumps(told))
+"""
+PAGES = ("holds something else", "hangs on another", "registered over other", "that computes it")
+"""What only a model of the pages can see; the shadow has none."""
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("version", ["0.23.0", "0.33.0"])
+def test_the_shadow_sees_what_replay_sees(version: str, tmp_path: Path) -> None:
+    (tmp_path / "histories.py").write_text(HISTORIES)
+    result = run(version, tmp_path / "histories.py", HOME)
+    assert result.returncode == 0, result.stderr[-3000:]
+    line = next(line for line in result.stdout.splitlines() if line.startswith("TOLD "))
+    told = json.loads(line.removeprefix("TOLD "))
+    assert len(told) > 60
+    some = 0
+    for name, (replayed, seen) in told.items():
+        # A test may mean to be refused, so what the manager raises is the test's affair.
+        wanted = [f for f in replayed if " crash " not in f and not any(p in f for p in PAGES)]
+        found = [f.removesuffix(", though nothing was loaded") for f in seen]
+        assert (name, found) == (name, wanted)
+        some += bool(found)
+    assert some > 10
+
+
+RUNS = """
+import sys, pytest
+plain = ["--noconftest", "-p", "no:cacheprovider", "-q", "-W", "ignore"]
+for number, arguments in enumerate(sys.argv[1:]):
+    print("RUN", number)
+    print("EXIT", int(pytest.main([*plain, *arguments.split()])))
+"""
+
+
+@pytest.mark.release
+def test_what_fails_a_run_though_no_test_fails(tmp_path: Path) -> None:
+    nothing, scenarios = tmp_path / "test_nothing.py", tmp_path / "test_scenarios.py"
+    nothing.write_text("def test_nothing(): pass\n")
+    scenarios.write_text(SCENARIOS)
+    shadow, expected = f"-p {PLUGIN}", f"{scenarios}::test_expected_to_fail"
+    runs = [
+        f"{shadow} {nothing}",
+        f"{shadow} {nothing} --no-hitproof-shadow-require",
+        f"{shadow} {expected}",
+        f"{shadow} {scenarios}::test_sound --hitproof-policy lookahead_horizon=far",
+        f"{shadow} {scenarios}::test_sound --hitproof-ledger {tmp_path / 'none.toml'}",
+        # By its entry point it is off, until it is switched on.
+        f"{scenarios}::test_sound",
+        f"{scenarios}::test_sound --hitproof-shadow",
+    ]
+    installed(tmp_path)
+    (tmp_path / "runs.py").write_text(RUNS)
+    result = run("0.23.0", tmp_path / "runs.py", *runs, path=tmp_path)
+    out = result.stdout.split("RUN ")[1:]
+    codes = [int(text.split("EXIT ")[1]) for text in out]
+    # Nothing was judged; that was allowed; a divergence where the test is expected to fail; usage.
+    assert codes == [1, 0, 1, 4, 4, 0, 0], result.stdout[-3000:] + result.stderr[-3000:]
+    for text in out[:2]:
+        assert "no KVCacheManager was shadowed and no lookup judged" in text
+    assert "1 xfailed" in out[2]
+    assert ["hitproof shadow of vLLM 0.23.0" in text for text in out[5:]] == [False, True]
+    assert "2 managers shadowed" in out[6]
+    assert "the policy lookahead_horizon has no value 'far'" in result.stderr
+    assert "none.toml cannot be read" in result.stderr
+
+
+ENGINE = """
+import json, logging, os, pathlib, sys
+import vllm.plugins
+vllm.plugins.load_general_plugins()
+vllm.plugins.plugins_loaded = False
+vllm.plugins.load_general_plugins()  # vLLM may load them more than once
+from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
+from conformance.history_json import read
+from conformance.player import Player
+from vllm_integration.managers import VllmManagers
+from vllm_integration.shadow import live, shadow
+
+history = read(open(sys.argv[1]).read())
+written = pathlib.Path(os.environ["HITPROOF_SHADOW_FILE"])
+vllm = VllmManagers()
+logging.getLogger("vllm").setLevel("INFO")
+lookup = vars(FullAttentionManager)["find_longest_cache_hit"]
+
+
+def answers():
+    manager = vllm.start(history.engine)
+    player = Player(history, manager)
+    told = [player.play(step) for step in history.steps]
+    return told, dict(player.hits), manager.observe()
+
+
+def wrong(*arguments):
+    raise KeyError("of our own")
+
+
+def less(cls, *arguments, **keywords):
+    return tuple(table[:-1] for table in lookup.__func__(cls, *arguments, **keywords))
+
+
+def told(case):
+    running = len(live._running)
+    beside = [answers() for _ in range(6)]
+    live.stop()
+    found = written.read_text().splitlines() if written.exists() else []
+    written.unlink(missing_ok=True)
+    same = all(each == answers() for each in beside)
+    print("TOLD", json.dumps([case, same, running, [json.loads(line) for line in found]]))
+
+
+told("sound")
+for name in ("_as_reference", "before", "after"):
+    live.register()
+    original = getattr(shadow.Shadow, name)
+    setattr(shadow.Shadow, name, wrong)
+    told("broken " + name)
+    setattr(shadow.Shadow, name, original)
+os.environ["HITPROOF_SHADOW_SAMPLE"] = "0.0001"
+live.register()
+told("sample")
+os.environ["HITPROOF_SHADOW_SAMPLE"] = "2"
+live.register()
+told("bad sample")
+os.environ.update(HITPROOF_SHADOW_SAMPLE="1", HITPROOF_SHADOW="0")
+live.register()
+told("off")
+os.environ["HITPROOF_SHADOW"] = "1"
+live.register()
+FullAttentionManager.find_longest_cache_hit = classmethod(less)
+told("broken lookup")
+"""
+
+
+@pytest.mark.release
+def test_an_engine_is_judged_and_left_as_it_is(tmp_path: Path) -> None:
+    installed(tmp_path)
+    (tmp_path / "engine.py").write_text(ENGINE)
+    vector = HOME / "conformance/vectors/full_and_sliding_window.json"
+    settings = {
+        "HITPROOF_SHADOW": "1",
+        "HITPROOF_SHADOW_FILE": str(tmp_path / "findings.jsonl"),
+        "VLLM_PLUGINS": "hitproof_shadow",
+    }
+    result = run("0.23.0", tmp_path / "engine.py", vector, path=tmp_path, **settings)
+    assert result.returncode == 0, result.stderr[-3000:]
+    log = result.stdout + result.stderr
+    told: dict[str, tuple[bool, int, list[dict[str, Any]]]] = {
+        case: (same, running, written)
+        for line in result.stdout.splitlines()
+        if line.startswith("TOLD ")
+        for case, same, running, written in [json.loads(line.removeprefix("TOLD "))]
+    }
+    assert all(same for same, _, _ in told.values())
+    seen = {case: written[-1]["summary"] for case, (_, _, written) in told.items() if written}
+    # It is loaded once, sees every manager, and finds nothing where there is nothing.
+    assert told["sound"][1] == 1
+    assert len(told["sound"][2]) == 1
+    assert (seen["sound"]["managers"], seen["sound"]["errors"]) == (6, {})
+    assert min(seen["sound"][what] for what in ("lookups", "hits", "blocks", "audits")) > 0
+    # Its own errors reach nobody, and end it.
+    for broken in ("broken _as_reference", "broken before", "broken after"):
+        assert sum(seen[broken]["errors"].values()) == 10
+    assert log.count("the shadow switches itself off") == 3
+    # A sample judges a share of the requests, and audits all the same.
+    assert (seen["sample"]["lookups"], seen["sample"]["not_judged"]) == (0, {})
+    assert seen["sample"]["audits"] > 0
+    # It is off without the switch, and with a setting that it cannot use.
+    assert told["bad sample"][1:] == told["off"][1:] == (0, [])
+    assert "HITPROOF_SHADOW_SAMPLE is a share of the lookups such as 0.1, not '2'" in log
+    # A fault is written once, and logged.
+    *found, _ = told["broken lookup"][2]
+    signatures = [json.dumps(each["signature"]) for each in found]
+    assert len(set(signatures)) == len(signatures)
+    assert any("lost hit" in signature for signature in signatures)
+    assert "hitproof: lost hit: full attention + sliding window" in log
