@@ -14,7 +14,8 @@
 #   HITPROOF_ARGS    more arguments, quoted as for a shell
 #
 # The exit code is hitproof's. A check leaves hitproof.sarif in RUNNER_TEMP; a comparison adds its
-# table to GITHUB_STEP_SUMMARY. GITHUB_OUTPUT gets exit-code, and sarif if there is such a file.
+# table to GITHUB_STEP_SUMMARY; both leave an HTML report in RUNNER_TEMP/hitproof-report.
+# GITHUB_OUTPUT gets exit-code, and sarif and report if they are there.
 set -euo pipefail
 
 refuse() {
@@ -34,6 +35,7 @@ judge() {
   local ledger=${HITPROOF_LEDGER:-} format=${HITPROOF_FORMAT:-github}
   local scratch=${RUNNER_TEMP:-${TMPDIR:-/tmp}}
   local sarif=$scratch/hitproof.sarif table=$scratch/hitproof.md
+  local report=$scratch/hitproof-report
   local words command code=0
   words=$(python3 -c 'import shlex, sys; print(*shlex.split(sys.argv[1]), sep="\n")' \
     "${HITPROOF_ARGS:-}" 2>/dev/null) || refuse "args has a quotation mark too many; mend it"
@@ -45,11 +47,12 @@ judge() {
     command=(check "$target" --format "$format" --write "sarif=$sarif")
     [[ -z $ledger ]] || command+=(--ledger "$ledger")
   fi
+  command+=(--report "$report")
   while IFS= read -r word; do
     [[ -z $word ]] || command+=("$word")
   done <<<"$words"
 
-  rm -f "$sarif" "$table"
+  rm -f "$sarif" "$table" "$report/index.html"
   hitproof "${command[@]}" || code=$?
 
   if [[ -f $table ]]; then
@@ -59,6 +62,9 @@ judge() {
     echo "exit-code=$code" >>"$GITHUB_OUTPUT"
     if [[ -f $sarif ]]; then
       echo "sarif=$sarif" >>"$GITHUB_OUTPUT"
+    fi
+    if [[ -f $report/index.html ]]; then
+      echo "report=$report" >>"$GITHUB_OUTPUT"
     fi
   fi
   exit "$code"

@@ -19,7 +19,8 @@ from conformance.lookup_check import check_lookup
 from conformance.mask_check import check_mask
 from conformance.mutation import Mutant, mutants
 from conformance.reference_subject import ReferenceSubject
-from proofs.prover import DEFAULTS, Obligation, Solver
+from proofs.obligation import Obligation
+from proofs.prover import DEFAULTS, Solver
 from proofs.theorems import THEOREMS
 from reference.tests import test_lookup
 from spec import attention, fine, groups, hits, in_turn, mask, pool, retention, sharing, terms

@@ -30,6 +30,10 @@ for word, value in zip(sys.argv, sys.argv[1:]):
         form, _, path = value.partition("=")
         with open(path, "w") as file:
             file.write(f"a result as {form}\\n")
+    if word == "--report" and os.environ["STUB_CODE"] in "013":
+        os.makedirs(value, exist_ok=True)
+        with open(os.path.join(value, "index.html"), "w") as file:
+            file.write("a report\\n")
 sys.exit(int(os.environ["STUB_CODE"]))
 """
 
@@ -90,9 +94,11 @@ def judge(tmp_path: Path) -> Any:
 def test_a_check_prints_annotations_and_leaves_sarif(judge: Any, tmp_path: Path) -> None:
     ran = judge()
     sarif = str(tmp_path / "hitproof.sarif")
-    assert ran.called == ["check", ".", "--format", "github", "--write", f"sarif={sarif}"]
+    report = str(tmp_path / "hitproof-report")
+    written = ["--write", f"sarif={sarif}", "--report", report]
+    assert ran.called == ["check", ".", "--format", "github", *written]
     assert ran.printed == "::notice::judged\n"
-    assert ran.outputs == {"exit-code": "0", "sarif": sarif}
+    assert ran.outputs == {"exit-code": "0", "sarif": sarif, "report": report}
     assert Path(sarif).read_text() == "a result as sarif\n"
 
 
@@ -105,14 +111,15 @@ def test_the_exit_code_is_passed_on(code: int, base: str, judge: Any) -> None:
     assert ran.outputs["exit-code"] == str(code)
     written = code in (0, 1, 3)
     assert ("sarif" in ran.outputs) is (written and not base)
+    assert ("report" in ran.outputs) is written
     assert ran.summary == ("a result as markdown\n" if written and base else "")
 
 
 def test_a_comparison_goes_to_the_summary(judge: Any, tmp_path: Path) -> None:
     ran = judge(base=".@origin/main")
-    table = f"markdown={tmp_path / 'hitproof.md'}"
-    expected = ["diff", ".@origin/main", ".", "--format", "github", "--write", table]
-    assert ran.called == expected
+    table, report = f"markdown={tmp_path / 'hitproof.md'}", str(tmp_path / "hitproof-report")
+    written = ["--write", table, "--report", report]
+    assert ran.called == ["diff", ".@origin/main", ".", "--format", "github", *written]
     assert ran.summary == "a result as markdown\n"
     assert judge(base="0.22.1", head="0.23.0").called[:3] == ["diff", "0.22.1", "0.23.0"]
 
@@ -125,7 +132,8 @@ def test_inputs_become_arguments_and_never_shell(judge: Any, tmp_path: Path) -> 
     )
     assert not harm.exists()
     assert ran.called[:4] == ["check", odd, "--format", "junit"]
-    assert ran.called[6:] == ["--ledger", odd, "--quick", "--policy", "a=b c", odd]
+    report = ["--report", str(tmp_path / "hitproof-report")]
+    assert ran.called[6:] == ["--ledger", odd, *report, "--quick", "--policy", "a=b c", odd]
 
 
 @pytest.mark.parametrize(
@@ -195,12 +203,15 @@ def test_a_checkout_made_of_two_releases(judge: Any, fork: Path, tmp_path: Path)
     assert sarif["version"] == "2.1.0"
     assert all(result["suppressions"] for result in sarif["runs"][0]["results"])
     assert ran.outputs["exit-code"] == "0"
+    page = Path(ran.outputs["report"]) / "index.html"
+    assert "conforms" in page.read_text()
 
     ran = judge(cwd=fork, base=".@HEAD~1", args="--quick")
     assert ran.code == 1, ran.said + ran.printed  # sparse retention came with faults
     assert "hits gained" in ran.summary
     assert "::error file=vllm/v1/core/single_type_kv_cache_manager.py" in ran.printed
-    assert ran.outputs == {"exit-code": "1"}
+    assert ran.outputs == {"exit-code": "1", "report": str(page.parent)}
+    assert "hits gained" in page.read_text()
     assert git(fork, "status", "--porcelain") == before
 
 
@@ -221,7 +232,7 @@ def test_the_action_calls_the_script_with_its_inputs() -> None:
     pinned = [step["uses"] for step in steps if "uses" in step]
     assert all(re.search(r"@v\d+\.\d+\.\d+$", name) for name in pinned)
     outputs = set(re.findall(r"steps\.judge\.outputs\.([\w-]+)", json.dumps(action)))
-    assert outputs == {"exit-code", "sarif"}
+    assert outputs == {"exit-code", "sarif", "report"}
 
 
 def test_the_hook_checks_on_changes_to_the_core_only() -> None:
