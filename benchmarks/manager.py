@@ -91,7 +91,7 @@ def compare(vllm: Vllm, layout: str, num_tokens: int, repetitions: int) -> list[
     try:
         for _ in range(repetitions):
             for side, taken in zip(sides, times, strict=True):
-                play(side, timed(taken))
+                play(side, timed(taken, LOOKUPS))
     finally:
         gc.enable()
     rows = []
@@ -135,11 +135,11 @@ def play(side: Side, measure: Measure) -> list[int]:
     return hits
 
 
-def timed(taken: dict[str, list[float]]) -> Measure:
-    """Appends the seconds of each operation to its list."""
+def timed(taken: dict[str, list[float]], lookups: int = 1) -> Measure:
+    """Appends the seconds of each operation to its list; of a lookup the mean of ``lookups``."""
 
     def measure(operation: str, call: Callable[[], Any]) -> Any:
-        calls = LOOKUPS if operation.startswith("lookup") else 1
+        calls = lookups if operation.startswith("lookup") else 1
         start = perf_counter()
         for _ in range(calls):
             result = call()

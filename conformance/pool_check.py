@@ -34,7 +34,7 @@ def is_judged_once(configuration: Configuration) -> bool:
     group = configuration.group
     plain = group.kind is GroupKind.FULL_ATTENTION and not group.eagle
     alone = configuration.members == 1 and not configuration.model
-    return plain and alone and configuration.shape.segment == 1 and group.block_size <= 4
+    return plain and alone and configuration.shape.segment == 1 and 1 < group.block_size <= 4
 
 
 def check_pool(subject: Subject, configuration: Configuration) -> CheckResult:
