@@ -49,7 +49,6 @@ class KVCacheCoordinator:
                     "a model with cross-attention does no prefix caching; turn caching off"
                 )
         self.alignment = scheduler_block_size(groups, hash_block_size, alignment_tokens)
-        self.hash_block_size = hash_block_size
         self.enable_caching = enable_caching
         self.block_pool = BlockPool(kv_cache_config.num_blocks, enable_events)
         shared = share_eagle(attention, use_eagle)

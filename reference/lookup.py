@@ -79,7 +79,7 @@ class Lookup:
         step = self._first.get(max_blocks)
         if step is None:
             step = self._first_step(max_blocks)
-        get_cached_block, order = block_pool.get_cached_block, self._scan.step
+        get_cached_block, backwards = block_pool.get_cached_block, self._scan.step < 0
         held: list[Sequence[Any]] = []  # the end of the candidate's run, as far as it is known
         while step.asks:
             found: list[Sequence[Any]] = []
@@ -89,10 +89,14 @@ class Lookup:
                     break
                 found.append(blocks)
             else:
-                held = found[::order] + held
+                if backwards:
+                    found.reverse()
+                held = found + held if held else found
                 break
             step = step.after.get(len(found)) or self._step_after(step, len(found))
-            held = found[::order][step.kept] if found else found
+            if backwards:
+                found.reverse()
+            held = found[step.kept] if found else found
         hit, start = step.hit, step.start
         if not hit:
             return [[] for _ in kv_cache_group_ids]

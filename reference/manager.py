@@ -5,6 +5,7 @@ vLLM: ``vllm/v1/core/kv_cache_manager.py``, whose names and meanings these are.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from reference.configuration import CrossAttention, KVCacheConfig
 from reference.coordinator import KVCacheCoordinator
@@ -108,6 +109,7 @@ class KVCacheManager:
             Policies() if policies is None else policies,
         )
         self.block_pool = self.coordinator.block_pool
+        self._hash_block_size = hash_block_size
         self.empty_kv_cache_blocks = KVCacheBlocks(((),) * len(kv_cache_config.kv_cache_groups))
         self._groups = kv_cache_config.kv_cache_groups
 
@@ -132,7 +134,8 @@ class KVCacheManager:
         if not self.enable_caching or request.skip_reading_prefix_cache:
             request.shared_prefix_boundary = 0
             return self.empty_kv_cache_blocks, 0
-        self._check_hashes(request)
+        if request.hash_block_size != self._hash_block_size:
+            self._refuse(request)
         num_tokens = request.num_tokens
         hit = self.coordinator.find_longest_cache_hit(request.block_hashes, num_tokens - 1)
         request.shared_prefix_boundary = hit.junction
@@ -180,7 +183,8 @@ class KVCacheManager:
                 "a step computes at least one new token, or a connector loads some; pass one of "
                 "num_new_tokens and num_external_computed_tokens"
             )
-        self._check_hashes(request)
+        if request.hash_block_size != self._hash_block_size:
+            self._refuse(request)
         coordinator, request_id = self.coordinator, request.request_id
         hit = self.empty_kv_cache_blocks if new_computed_blocks is None else new_computed_blocks
         num_local = request.num_computed_tokens + num_new_computed_tokens
@@ -279,13 +283,11 @@ class KVCacheManager:
         for manager in self.coordinator.single_type_managers:
             manager.new_step_starts()
 
-    def _check_hashes(self, request: Request) -> None:
-        if request.hash_block_size != self.coordinator.hash_block_size:
-            raise ConfigurationError(
-                f"request {request.request_id} is hashed in blocks of {request.hash_block_size} "
-                f"tokens, the manager in blocks of {self.coordinator.hash_block_size}; use one "
-                "hash block size"
-            )
+    def _refuse(self, request: Request) -> NoReturn:
+        raise ConfigurationError(
+            f"request {request.request_id} is hashed in blocks of {request.hash_block_size} "
+            f"tokens, the manager in blocks of {self._hash_block_size}; use one hash block size"
+        )
 
 
 def _kind_name(group: Group | CrossAttention) -> str:

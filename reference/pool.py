@@ -130,13 +130,14 @@ class BlockPool:
         freed: list[KVCacheBlock] = []
         scratch: list[KVCacheBlock] = []
         for block in ordered_blocks:
-            if not block.is_null:
-                block.ref_cnt = left = block.ref_cnt - 1
-                if not left:
-                    if scratch_first and block.block_hash is None:
-                        scratch.append(block)
-                    else:
-                        freed.append(block)
+            if block.ref_cnt > 1:
+                block.ref_cnt -= 1
+            elif block.ref_cnt:  # nobody ever holds the null block
+                block.ref_cnt = 0
+                if scratch_first and block.block_hash is None:
+                    scratch.append(block)
+                else:
+                    freed.append(block)
         self.free_block_queue.prepend_n(scratch)
         self.free_block_queue.append_n(freed)
 
