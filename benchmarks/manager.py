@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -62,12 +62,21 @@ Measure = Callable[[str, Callable[[], Any]], Any]
 
 
 @dataclass(frozen=True)
-class Row:
-    """One operation on both sides; times in milliseconds, hits in tokens."""
+class Case:
+    """What a row is about."""
 
     layout: str
     num_tokens: int
     operation: str
+
+
+_Row = TypeVar("_Row", bound=Case)
+
+
+@dataclass(frozen=True)
+class Row(Case):
+    """One operation on both sides; times in milliseconds."""
+
     reference_ms: float
     vllm_ms: float
     ratio: float
@@ -172,17 +181,26 @@ def _count_probes(side: Side) -> tuple[dict[str, int], list[int]]:
     return probes, hits
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.manager", description="The reference manager beside vLLM's."
-    )
+def command_line(
+    prog: str, description: str, tokens: Sequence[int], repetitions: int
+) -> argparse.ArgumentParser:
+    """The options that benchmarks on a vLLM release share, with these defaults."""
+    parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("--release", default="0.23.0", help="the vLLM release, as for the gate")
-    parser.add_argument("--tokens", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--tokens", type=int, nargs="+", default=tokens)
     parser.add_argument("--layouts", nargs="+", choices=tuple(LAYOUTS), default=tuple(LAYOUTS))
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--repetitions", type=int, default=repetitions)
     parser.add_argument("--format", choices=("text", "json"), default="text")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def run(
+    parser: argparse.ArgumentParser,
+    options: argparse.Namespace,
+    measured: Callable[[Vllm, str, int], Sequence[_Row]],
+    columns: Mapping[str, Callable[[_Row], str]],
+) -> None:
+    """Print the rows of each layout and number of tokens; ``columns`` are those of the table."""
     if min(options.tokens) < 8 * BLOCK_SIZE or options.repetitions < 1:
         parser.error(f"give at least {8 * BLOCK_SIZE} tokens and one repetition")
     try:
@@ -191,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             row
             for layout in options.layouts
             for num_tokens in options.tokens
-            for row in compare(vllm, layout, num_tokens, options.repetitions)
+            for row in measured(vllm, layout, num_tokens)
         ]
     except (TargetError, CannotJudge) as error:
         parser.error(str(error))
@@ -202,26 +220,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     if options.format == "json":
         print(json.dumps([asdict(row) for row in rows], indent=1))
-    else:
-        _print(rows)
-
-
-def _print(rows: Sequence[Row]) -> None:
+        return
     table = Table("groups", "tokens", "operation", box=None)
-    for header in ("reference ms", "vLLM ms", "ratio", "probes", "vLLM probes"):
+    for header in columns:
         table.add_column(header, justify="right")
     for row in rows:
-        table.add_row(
-            row.layout,
-            f"{row.num_tokens:,}",
-            row.operation,
-            f"{row.reference_ms:.3f}",
-            f"{row.vllm_ms:.3f}",
-            f"{row.ratio:.2f}",
-            f"{row.reference_probes:,}",
-            f"{row.vllm_probes:,}",
-        )
+        cells = (cell(row) for cell in columns.values())
+        table.add_row(row.layout, f"{row.num_tokens:,}", row.operation, *cells)
     Console(width=110).print(table)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    parser = command_line(
+        "python -m benchmarks.manager",
+        "The reference manager beside vLLM's.",
+        [10_000, 100_000, 1_000_000],
+        5,
+    )
+    options = parser.parse_args(arguments)
+
+    def measured(vllm: Vllm, layout: str, num_tokens: int) -> list[Row]:
+        return compare(vllm, layout, num_tokens, options.repetitions)
+
+    columns: dict[str, Callable[[Row], str]] = {
+        "reference ms": lambda row: f"{row.reference_ms:.3f}",
+        "vLLM ms": lambda row: f"{row.vllm_ms:.3f}",
+        "ratio": lambda row: f"{row.ratio:.2f}",
+        "probes": lambda row: f"{row.reference_probes:,}",
+        "vLLM probes": lambda row: f"{row.vllm_probes:,}",
+    }
+    run(parser, options, measured, columns)
 
 
 if __name__ == "__main__":

@@ -9,36 +9,34 @@ them together. Times are medians in milliseconds; the ratio is the shadowed mana
 one's.
 """
 
-import argparse
 import gc
-import json
-import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import median
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.manager import BLOCK_SIZE, LAYOUTS, OPERATIONS, play, timed
+from benchmarks.manager import (
+    BLOCK_SIZE,
+    LAYOUTS,
+    OPERATIONS,
+    Case,
+    command_line,
+    play,
+    run,
+    timed,
+)
 from benchmarks.sides import Vllm
-from conformance.subjects import CannotJudge
 from vllm_integration.shadow.hooks import Hooks
 from vllm_integration.shadow.report import Report
 from vllm_integration.shadow.scope import policies_of
 from vllm_integration.shadow.watch import Watch
-from vllm_integration.targets import TargetError
 
 WHOLE = "all of them"
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Case):
     """One operation of both; times in milliseconds."""
 
-    layout: str
-    num_tokens: int
-    operation: str
     plain_ms: float
     shadowed_ms: float
     ratio: float
@@ -81,55 +79,22 @@ def compare(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.shadow", description="A vLLM manager without and with a shadow."
+    parser = command_line(
+        "python -m benchmarks.shadow", "A vLLM manager without and with a shadow.", [100_000], 7
     )
-    parser.add_argument("--release", default="0.23.0", help="the vLLM release, as for the gate")
-    parser.add_argument("--tokens", type=int, nargs="+", default=[100_000])
-    parser.add_argument("--layouts", nargs="+", choices=tuple(LAYOUTS), default=tuple(LAYOUTS))
-    parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--thorough", action="store_true", help="as the pytest plugin does")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
     options = parser.parse_args(arguments)
-    if min(options.tokens) < 8 * BLOCK_SIZE or options.repetitions < 1:
-        parser.error(f"give at least {8 * BLOCK_SIZE} tokens and one repetition")
-    try:
-        vllm = Vllm(options.release)
-        rows = [
-            row
-            for layout in options.layouts
-            for num_tokens in options.tokens
-            for row in compare(
-                vllm, options.release, layout, num_tokens, options.repetitions, options.thorough
-            )
-        ]
-    except (TargetError, CannotJudge) as error:
-        parser.error(str(error))
-    except ModuleNotFoundError as error:
-        parser.error(
-            f"{sys.executable} lacks the module {error.name!r}, which vLLM imports; "
-            "install hitproof[target] there"
-        )
-    if options.format == "json":
-        print(json.dumps([asdict(row) for row in rows], indent=1))
-    else:
-        _print(rows)
 
+    def measured(vllm: Vllm, layout: str, num_tokens: int) -> list[Row]:
+        release, repetitions, thorough = options.release, options.repetitions, options.thorough
+        return compare(vllm, release, layout, num_tokens, repetitions, thorough)
 
-def _print(rows: Sequence[Row]) -> None:
-    table = Table("groups", "tokens", "operation", box=None)
-    for header in ("plain ms", "shadowed ms", "ratio"):
-        table.add_column(header, justify="right")
-    for row in rows:
-        table.add_row(
-            row.layout,
-            f"{row.num_tokens:,}",
-            row.operation,
-            f"{row.plain_ms:.3f}",
-            f"{row.shadowed_ms:.3f}",
-            f"{row.ratio:.2f}",
-        )
-    Console(width=110).print(table)
+    columns: dict[str, Callable[[Row], str]] = {
+        "plain ms": lambda row: f"{row.plain_ms:.3f}",
+        "shadowed ms": lambda row: f"{row.shadowed_ms:.3f}",
+        "ratio": lambda row: f"{row.ratio:.2f}",
+    }
+    run(parser, options, measured, columns)
 
 
 if __name__ == "__main__":

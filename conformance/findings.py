@@ -40,6 +40,11 @@ class Signature:
         return asdict(self)
 
     @property
+    def headline(self) -> str:
+        """What is broken where, in a line."""
+        return f"{self.kind.replace('_', ' ')}: {self.pattern}"
+
+    @property
     def severity(self) -> tuple[int, str, str]:
         """Sorts the most severe first."""
         return SEVERITY.index(Divergence(self.divergence)), self.claim, self.pattern

@@ -19,7 +19,7 @@ def adopted(finding: Finding, occasion: str) -> Entry:
     signature = finding.signature
     reason = (
         f"Adopted as it was found {occasion}, {signature.divergence} of "
-        f"{signature.kind.replace('_', ' ')}: {signature.pattern}. Write here what is wrong and "
+        f"{signature.headline}. Write here what is wrong and "
         "why it is tolerated."
     )
     configuration = judged_from_json(finding.configuration)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from conformance.histories import EngineConfiguration, RequestInput
 from spec.fine import HitGranularity
@@ -41,6 +41,18 @@ class JudgedPolicies:
     junctions: Junctions = Junctions.KEPT
     granularity: HitGranularity = HitGranularity.ALIGNED
     every_state: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], every_state: bool = False) -> Self:
+        """From the values of the policies, or their text, by the names in `spec.policies`."""
+        return cls(
+            horizon=LookaheadHorizon(values["lookahead_horizon"]),
+            eagle_groups=EagleGroups(values["eagle_groups"]),
+            sparse_retention=SparseRetention(values["sparse_retention"]),
+            junctions=Junctions(values["junctions"]),
+            granularity=HitGranularity(values["hit_granularity"]),
+            every_state=every_state,
+        )
 
     def thins_out(self, kind: GroupKind) -> bool:
         """Whether a retention interval thins out groups of the kind."""

@@ -6,7 +6,12 @@ from dataclasses import replace
 
 from conformance import layouts
 from conformance.checks import CHECKS
-from conformance.configurations import Configuration, is_possible, single_group
+from conformance.configurations import (
+    Configuration,
+    is_possible,
+    single_group,
+    windows_with_tail,
+)
 from conformance.findings import Evidence
 from conformance.layouts import Layout
 from conformance.subjects import Subject
@@ -73,7 +78,7 @@ def _scaled(group: Group, divisor: int) -> Group:
     return replace(
         group,
         block_size=size,
-        window=None if tail is None else max((tail - 1) * size + 2, 1),
+        window=None if tail is None else windows_with_tail(tail, size)[0] if tail else 1,
         chunk=None if group.chunk is None else group.chunk // divisor,
     )
 

@@ -10,11 +10,10 @@ from conformance.checks import CHECKS
 from docs.notation import Line, formulas
 from docs.pictures import picture
 from docs.source import folded, listing, place, rests_on
+from docs.tables import faults, survey
 from proofs.theorems import THEOREMS
 from spec.claims import CLAIMS, Claim
 from spec.terms import is_multiple
-from vllm_integration.faults import load
-from vllm_integration.survey import read
 
 _SEARCH = "https://github.com/search?type=code&q="
 
@@ -146,14 +145,16 @@ def _check(claim: Claim) -> Iterator[str]:
 
 
 def _faults(claim: Claim) -> Iterator[str]:
+    seen = [
+        (sighting.signature, release.version)
+        for release in survey()
+        for sighting in release.sightings
+        if sighting.signature.claim == claim.name
+    ]
     broken = [
         f"- [{number}. {fault.title}](faults.md#{number})"
-        for number, fault in enumerate(load(), 1)
-        if any(
-            sighting.signature.claim == claim.name and fault.explains(sighting.signature, r.version)
-            for r in read()
-            for sighting in r.sightings
-        )
+        for number, fault in enumerate(faults(), 1)
+        if any(fault.explains(signature, version) for signature, version in seen)
     ]
     yield "\n## Faults found\n"
     if broken:

@@ -1,6 +1,7 @@
 """Tables that pages share with the command: the releases and their faults, and the policies."""
 
 from collections.abc import Iterator
+from functools import cache
 
 from docs.source import folded, listing, place
 from spec.policies import POLICIES
@@ -8,16 +9,19 @@ from vllm_integration.faults import load
 from vllm_integration.survey import read
 from vllm_integration.survey_rendering import document, table
 
+faults = cache(load)
+survey = cache(read)
+
 
 def pages() -> Iterator[tuple[str, str]]:
     """File and Markdown of the pages that hold them."""
-    yield "faults.md", document(read(), load())
+    yield "faults.md", document(survey(), faults())
     yield "policies.md", policies()
 
 
 def releases() -> str:
     """Which release has which fault."""
-    return table(read(), load()).replace("(BUGS.md#", "(faults.md#")
+    return table(survey(), faults()).replace("(BUGS.md#", "(faults.md#")
 
 
 def policies() -> str:

@@ -94,7 +94,7 @@ def find_hit(
     ``horizon`` is the lookahead horizon; all lengths in tokens. vLLM:
     ``HybridKVCacheCoordinator.find_longest_cache_hit``.
     """
-    if len(shared) == 1:
+    if len(shared) == 1:  # nobody to agree with: most engines, and the quick way
         alone = shared[0]
         tables = alone.tables(block_hashes, max_cache_hit_length, horizon, block_pool)
         length = longest = len(tables[0]) * alone.block_size
@@ -132,7 +132,7 @@ class _Lookup:
         self.longest = 0
 
     def __call__(self, candidate: int) -> int:
-        size = self._group.group.block_size
+        size = self._group.block_size
         if self.tables and self._group.group.kind is GroupKind.FULL_ATTENTION:
             # What is a hit in full attention is one up to every earlier boundary, too.
             blocks = candidate // size

@@ -9,7 +9,7 @@ from rich.markup import escape
 from conformance.changes import HARMFUL
 from vllm_integration.diff import ChangeGroup, Diff
 from vllm_integration.gate import Verdict
-from vllm_integration.rendering import named, print_finding, verdict_name
+from vllm_integration.rendering import print_finding, verdict_name
 
 _MOST_REASONS = 5
 _MOST_CASES = 4
@@ -90,7 +90,7 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
             print_finding(finding, console)
         else:
             console.print(
-                f"brought, too: {finding.signature.divergence}: {named(finding)}",
+                f"brought, too: {finding.signature.divergence}: {finding.signature.headline}",
                 highlight=False,
                 markup=False,
             )
@@ -130,7 +130,10 @@ def markdown(diff: Diff) -> str:
     ):
         if findings:
             lines += [f"<details><summary>{title}: {len(findings)}</summary>", ""]
-            lines += [f"- **{f.signature.divergence}**, {named(f)}: {f.sentence}" for f in findings]
+            lines += [
+                f"- **{f.signature.divergence}**, {f.signature.headline}: {f.sentence}"
+                for f in findings
+            ]
             lines += ["", "</details>", ""]
     for reason in sorted({reason for _, reason in diff.unsettled}):
         lines.append(f"- inconclusive: {reason}")

@@ -1,6 +1,7 @@
 """The gate: judges a target against the spec and says conforms, diverges or inconclusive."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -109,7 +110,8 @@ def check(
     operation = "behave" if keep_facts else "check"
     report = Report(target, profile)
     todo = tasks(profile, applicable)
-    with Sessions(jobs, lambda: Session(target, python, timeout, memory, chosen)) as sessions:
+    sessions = Sessions(jobs, lambda: Session(target, python, timeout, memory, chosen))
+    with closing(sessions):
         actual, report.policies_detail = sessions.policies()
         if not report.policies_detail:
             report.policies = held_against(target, actual, chosen)

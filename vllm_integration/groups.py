@@ -18,6 +18,9 @@ NAMES = {
 }
 """The manager and the ``KVCacheSpec`` of each kind."""
 
+KINDS = {manager: kind for kind, (manager, _) in NAMES.items()}
+"""The kind of each manager."""
+
 _OPTING_OUT = "CircularBufferSpec"
 """The spec of a group that opts out of prefix caching, whatever its kind."""
 

@@ -97,7 +97,10 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
 def print_finding(finding: Finding, console: Console) -> None:
     """One finding in full: the claim, what was given, the spec, vLLM, and a picture."""
     signature = finding.signature
-    console.print(f"[bold red]{signature.divergence}[/]: {escape(named(finding))}", highlight=False)
+    console.print(
+        f"[bold red]{signature.divergence}[/]: {escape(finding.signature.headline)}",
+        highlight=False,
+    )
     _print_fact("claim", signature.claim, console)
     _print_fact("", finding.sentence, console)
     for number, fact in enumerate(finding.given):
@@ -110,11 +113,6 @@ def print_finding(finding: Finding, console: Console) -> None:
         console.print(f"  {finding.source}", highlight=False, markup=False)
     print_demonstration(finding.demonstration, console)
     console.print()
-
-
-def named(finding: Finding) -> str:
-    """What is broken where, in a line."""
-    return f"{finding.signature.kind.replace('_', ' ')}: {finding.signature.pattern}"
 
 
 def print_whole(line: str, console: Console) -> None:
@@ -136,7 +134,7 @@ def _print_others(findings: Sequence[Finding], console: Console) -> None:
     """Findings in a line each, and how to see more of them."""
     for finding in findings:
         console.print(
-            f"[bold red]{finding.signature.divergence}[/]: {escape(named(finding))}",
+            f"[bold red]{finding.signature.divergence}[/]: {escape(finding.signature.headline)}",
             highlight=False,
         )
     if findings:
@@ -295,9 +293,10 @@ def _classes(report: Report) -> str:
     )
 
 
-def count(things: Sized, one: str, many: str = "") -> str:
-    """How many things there are, in words."""
-    return f"{len(things)} {one if len(things) == 1 else many or one + 's'}"
+def count(things: Sized | int, one: str, many: str = "") -> str:
+    """How many things there are, in words; ``things`` are they, or their number."""
+    number = things if isinstance(things, int) else len(things)
+    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _scientific(number: int) -> str:

@@ -92,8 +92,8 @@ def print_replays(
     lookups = sum(len(report.lookups) for report in reports)
     steps = sum(len(report.told) for report in reports)
     console.print(
-        f"{len(reports)} histories, {count(range(steps), 'step')} played, "
-        f"{count(range(lookups), 'lookup')} judged; {seconds:.1f} s",
+        f"{len(reports)} histories, {count(steps, 'step')} played, "
+        f"{count(lookups, 'lookup')} judged; {seconds:.1f} s",
         highlight=False,
     )
     _print_verdict(worst(reports), reports, "on these histories", console)
@@ -114,10 +114,8 @@ def _print_verdict(
 
 def _print_finding(report: ReplayReport, found: Found, console: Console) -> None:
     signature = found.signature
-    kind = signature.kind.replace("_", " ")
     console.print(
-        f"[bold red]{signature.divergence}[/]: {escape(f'{kind}: {signature.pattern}')}",
-        highlight=False,
+        f"[bold red]{signature.divergence}[/]: {escape(signature.headline)}", highlight=False
     )
     console.print(f"  claim : {signature.claim}", highlight=False)
     sentence = _sentence(found)
@@ -139,7 +137,7 @@ def _sentence(found: Found) -> str:
 def _given(report: ReplayReport, found: Found) -> list[str]:
     """The configuration, and the step at which the finding was first seen."""
     after = "after the step" if found.call == "step" else f"at {found.call}"
-    again = f", {count(range(found.times), 'time')} in all" if found.times > 1 else ""
+    again = f", {count(found.times, 'time')} in all" if found.times > 1 else ""
     return [*describe(report.history.engine), f"{_step(report, found.step)}, {after}{again}"]
 
 

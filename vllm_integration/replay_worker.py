@@ -31,15 +31,7 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
 
 
 def _policies(subject: VllmSubject, managers: VllmManagers) -> JudgedPolicies:
-    found: dict[str, Any] = dict(subject.policies())
-    return JudgedPolicies(
-        horizon=found["lookahead_horizon"],
-        eagle_groups=found["eagle_groups"],
-        sparse_retention=found["sparse_retention"],
-        junctions=found["junctions"],
-        granularity=found["hit_granularity"],
-        every_state=managers.keeps_every_state,
-    )
+    return JudgedPolicies.of(subject.policies(), managers.keeps_every_state)
 
 
 def _as_json(finding: ReplayFinding) -> dict[str, Any]:

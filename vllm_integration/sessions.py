@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from conformance.behaviour import Fact
 from conformance.demonstration import Demonstration
@@ -144,7 +143,7 @@ class Sessions:
     """Up to ``jobs`` sessions side by side. What they give does not depend on how many there are.
 
     The first starts at once, so that a target that cannot be imported is known before anything
-    else happens. Use as a context manager.
+    else happens. `close` ends them.
     """
 
     def __init__(self, jobs: int, start: Callable[[], Session]) -> None:
@@ -154,15 +153,8 @@ class Sessions:
         self._idle: queue.SimpleQueue[Session] = queue.SimpleQueue()
         self._idle.put(self._all[0])
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End all of them."""
         for session in self._all:
             session.close()
 
@@ -221,8 +213,7 @@ class Sessions:
                 return [each.result() for each in running]
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
-                for session in self._all:
-                    session.close()
+                self.close()
                 raise
 
 

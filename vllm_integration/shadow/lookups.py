@@ -14,12 +14,11 @@ from conformance.subjects import CannotJudge, LookupAnswer
 from reference.lookup import Lookup
 from spec.groups import ConfigurationError, Group, GroupKind
 from spec.retention import LookaheadHorizon
-from vllm_integration.groups import NAMES
+from vllm_integration.groups import KINDS
 from vllm_integration.shadow.hooks import Method
 from vllm_integration.shadow.real import LookupPool, RealCache
 from vllm_integration.shadow.report import Report
 
-_KINDS = {manager: kind for kind, (manager, _) in NAMES.items()}
 _NEEDED = ("block_hashes", "max_length", "kv_cache_group_ids", "block_pool", "kv_cache_spec")
 
 
@@ -138,7 +137,7 @@ class Lookups:
 
 def _group(owner: Any, values: Mapping[str, Any]) -> Group:
     """The group that a lookup is about. Raises `CannotJudge` where the spec has no such kind."""
-    kind = _KINDS.get(owner.__name__)
+    kind = KINDS.get(owner.__name__)
     if kind is None:
         raise CannotJudge(f"the spec does not speak of a {owner.__name__}")
     missing = [name for name in _NEEDED if name not in values]

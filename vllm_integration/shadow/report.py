@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from conformance import ledger, lockstep_ledger
 from conformance.findings import Signature
 from conformance.judging import Violation
 from spec.claims import CLAIMS
+from vllm_integration.rendering import count
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 LEDGERS = (_PACKAGE / "ledger.toml", _PACKAGE / "known" / "lockstep.toml")
@@ -40,9 +41,8 @@ class Finding:
         """The finding as people read it."""
         signature = self.signature
         claim = CLAIMS.get(signature.claim)
-        kind = signature.kind.replace("_", " ")
         lines = [
-            f"{signature.divergence}: {kind}: {signature.pattern}",
+            f"{signature.divergence}: {signature.headline}",
             f"  claim : {signature.claim}",
         ]
         if claim is not None:
@@ -158,13 +158,13 @@ class Report:
                 *self._not_judged(),
             ]
         told = [
-            f"{_count(self.managers, 'manager')} shadowed, {_count(self.operations, 'operation')}, "
-            f"{_count(self.lookups, 'lookup')} judged ({self.hits} with a hit, "
+            f"{count(self.managers, 'manager')} shadowed, {count(self.operations, 'operation')}, "
+            f"{count(self.lookups, 'lookup')} judged ({self.hits} with a hit, "
             f"{self.alone} without a manager), "
-            f"{_count(self.blocks, 'registered block')}, {_count(self.audits, 'audit')} of pools"
+            f"{count(self.blocks, 'registered block')}, {count(self.audits, 'audit')} of pools"
             + (f", {self.compared} compared with the reference" if self.compared else ""),
             f"divergences: {sum(self.num_new.values())} new, "
-            f"{sum(self.num_known.values())} known of {_count(len(self.num_known), 'signature')}",
+            f"{sum(self.num_known.values())} known of {count(self.num_known, 'signature')}",
         ]
         for signature, times in self.num_new.items():
             told.append(f"  new, {times} times: {_line(signature)}")
@@ -179,14 +179,7 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """The counts as JSON; findings apart."""
         return {
-            "managers": self.managers,
-            "operations": self.operations,
-            "lookups": self.lookups,
-            "hits": self.hits,
-            "alone": self.alone,
-            "blocks": self.blocks,
-            "audits": self.audits,
-            "compared": self.compared,
+            **{name: getattr(self, name) for name in _COUNTS},
             "found": [{**s.as_json(), "times": n} for s, n in self.times.items()],
             "not_judged": dict(self.not_judged),
             "errors": dict(self.errors),
@@ -194,16 +187,7 @@ class Report:
 
     def merge(self, data: Mapping[str, Any]) -> None:
         """Add what another process saw, as `as_json` gives it."""
-        for name in (
-            "managers",
-            "operations",
-            "lookups",
-            "hits",
-            "alone",
-            "blocks",
-            "audits",
-            "compared",
-        ):
+        for name in _COUNTS:
             setattr(self, name, getattr(self, name) + data[name])
         for found in data["found"]:
             times = found["times"]
@@ -212,11 +196,11 @@ class Report:
         self.errors.update(data["errors"])
 
 
+_COUNTS = tuple(each.name for each in fields(Report) if each.type is int)
+"""The fields of a report that are numbers."""
+
+
 def _line(signature: Signature) -> str:
     eagle = ", EAGLE" if signature.eagle else ""
     kind = signature.kind.replace("_", " ")
     return f"{signature.divergence}: {kind}{eagle}: {signature.pattern} ({signature.claim})"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

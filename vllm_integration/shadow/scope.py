@@ -9,13 +9,10 @@ from conformance.promises import JudgedPolicies
 from conformance.subjects import CannotJudge
 from spec.fine import HitGranularity, is_fine_grained
 from spec.groups import ConfigurationError, Group, GroupKind
-from spec.policies import POLICIES, EagleGroups, Junctions, SparseRetention
-from spec.retention import LookaheadHorizon
-from vllm_integration.groups import NAMES
+from spec.policies import POLICIES
+from vllm_integration.groups import KINDS
 from vllm_integration.inspection import attribute
 from vllm_integration.policies import expected_value
-
-_KINDS = {manager: kind for kind, (manager, _) in NAMES.items()}
 
 
 @dataclass(frozen=True)
@@ -40,14 +37,8 @@ def policies_of(version: str | None, chosen: Mapping[str, str]) -> JudgedPolicie
 
     ``chosen`` has the values that the user asks for instead, by the policies' names.
     """
-    found = {name: chosen.get(name, expected_value(p, version)) for name, p in POLICIES.items()}
-    return JudgedPolicies(
-        horizon=LookaheadHorizon(found["lookahead_horizon"]),
-        eagle_groups=EagleGroups(found["eagle_groups"]),
-        sparse_retention=SparseRetention(found["sparse_retention"]),
-        junctions=Junctions(found["junctions"]),
-        granularity=HitGranularity(found["hit_granularity"]),
-    )
+    values = {name: chosen.get(name, expected_value(p, version)) for name, p in POLICIES.items()}
+    return JudgedPolicies.of(values)
 
 
 def scope_of(
@@ -110,7 +101,7 @@ def _group(manager: Any, spec: Any, use_eagle: bool) -> Group:
     """The group of a single-type manager. Raises `CannotJudge` where the spec has no such kind."""
     name = type(manager).__name__
     cacheable = getattr(spec.kv_cache_spec, "prefix_cacheable", True)
-    kind = _KINDS.get(name)
+    kind = KINDS.get(name)
     if not cacheable:
         kind = GroupKind.FULL_ATTENTION
     if kind is None:

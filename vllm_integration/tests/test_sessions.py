@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ from vllm_integration.obligations import Task, tasks
 from vllm_integration.sessions import Outcome, Session, Sessions
 from vllm_integration.targets import Target
 
-TODO = tasks(Profile.QUICK, ())
-ENDS = TODO[len(TODO) // 2].entry
+EVERY = tasks(Profile.QUICK, ())
+ENDS = EVERY[len(EVERY) // 2].entry
 """The entry point that ends its worker."""
 
 
@@ -44,7 +45,7 @@ class FakeWorker:
         self.open = False
 
 
-BY_JSON = {str(task.configuration.as_json()): task.configuration for task in TODO}
+BY_JSON = {str(task.configuration.as_json()): task.configuration for task in EVERY}
 
 
 @pytest.fixture(autouse=True)
@@ -60,9 +61,9 @@ def several(jobs: int) -> Sessions:
 
 def settled(jobs: int) -> list[Outcome]:
     counts: list[tuple[int, int]] = []
-    with several(jobs) as workers:
-        outcomes = workers.settle("check", TODO, lambda *count: counts.append(count))
-    assert counts == [(done, len(TODO)) for done in range(len(TODO) + 1)]
+    with closing(several(jobs)) as workers:
+        outcomes = workers.settle("check", EVERY, lambda *count: counts.append(count))
+    assert counts == [(done, len(EVERY)) for done in range(len(EVERY) + 1)]
     assert not any(worker.open for worker in FakeWorker.started)
     return outcomes
 
@@ -71,14 +72,14 @@ def settled(jobs: int) -> list[Outcome]:
 def test_any_number_of_workers_gives_the_same_result(jobs: int) -> None:
     expected = settled(1)
     assert settled(jobs) == expected
-    ended = [outcome for task, outcome in zip(TODO, expected, strict=True) if task.entry == ENDS]
+    ended = [outcome for task, outcome in zip(EVERY, expected, strict=True) if task.entry == ENDS]
     first, *others = (outcome.obligations[0] for outcome in ended)
     assert first.detail.endswith("failed: it ended")
     assert others
     assert all(each.detail.startswith("not run, since") for each in others)
     proved = [each for outcome in expected for each in outcome.obligations if each.paths]
     assert {each.status for each in proved} == {Status.PROVED}
-    assert len(proved) == len(TODO) - len(ended)
+    assert len(proved) == len(EVERY) - len(ended)
 
 
 def test_an_error_in_one_ends_all() -> None:
@@ -88,9 +89,9 @@ def test_an_error_in_one_ends_all() -> None:
 
     FakeWorker.breaks = staticmethod(breaks)
     try:
-        with pytest.raises(RuntimeError, match="is wrong"), several(4) as workers:
-            workers.settle("check", TODO, lambda *_: None)
+        with pytest.raises(RuntimeError, match="is wrong"), closing(several(4)) as workers:
+            workers.settle("check", EVERY, lambda *_: None)
     finally:
         FakeWorker.breaks = None
     assert not any(worker.open for worker in FakeWorker.started)
-    assert len(FakeWorker.asked) < len(TODO)
+    assert len(FakeWorker.asked) < len(EVERY)
