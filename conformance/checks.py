@@ -38,5 +38,12 @@ CHECKS: dict[str, Callable[[Subject, Any], CheckResult]] = {
 
 
 def is_about(claim: str, judged: Configuration | Layout) -> bool:
-    """Whether the claim's check takes such a thing: one group, or a layout of several."""
-    return isinstance(judged, Layout) == (CHECKS[claim] is check_common_hit)
+    """Whether the claim's check takes such a thing: one group, or a layout of several.
+
+    Groups whose blocks several ranks share are looked up and registered like others.
+    """
+    if isinstance(judged, Layout):
+        return CHECKS[claim] is check_common_hit
+    if judged.ranks != (1, 1):
+        return CHECKS[claim] in (check_lookup, check_mask)
+    return CHECKS[claim] is not check_common_hit

@@ -5,10 +5,10 @@ Coverage of the grid: the cross product of the kinds, of P (blocks from one boun
 next), of tails shorter than, equal to and longer than P, of the smallest and the largest
 window that gives that tail, of EAGLE on and off; two block sizes, and one or two groups that
 share the lookup, alternate over it; the windows of segments of two blocks have hash blocks of
-half a block. Windows start at two tokens: a layer that sees one token
-reads nothing from the cache. Chunks of local attention are of one block, shorter and longer than
-the request. Beside the grid stand the group layouts of real models. Nothing here is what no vLLM
-engine can ask for (`is_possible`).
+half a block. Full attention is judged on context parallel ranks, too. Windows start at two tokens:
+a layer that sees one token reads nothing from the cache. Chunks of local attention are of one
+block, shorter and longer than the request. Beside the grid stand the group layouts of real models.
+Nothing here is what no vLLM engine can ask for (`is_possible`).
 """
 
 from collections.abc import Iterator
@@ -52,6 +52,8 @@ class Configuration:
         group: kind, block size, window or chunk, and EAGLE as `share_eagle` decides it.
         hash_block_size: tokens that one block hash covers.
         model: the real model whose layout this is, or "" in the grid.
+        ranks: decode and prefill context parallel ranks. Where they share the tokens of a block,
+            the block size is that of all of them together.
     """
 
     members: int
@@ -60,6 +62,7 @@ class Configuration:
     group: Group
     hash_block_size: int = field(compare=False)
     model: str = field(default="", compare=False)
+    ranks: tuple[int, int] = (1, 1)
 
     @cached_property
     def shape(self) -> BlockGeometry:
@@ -162,6 +165,7 @@ class Configuration:
             f"{self.model + ': ' if self.model else ''}{self.group.kind.replace('_', ' ')}, "
             f"block size {self.group.block_size},{window}{chunk}{shared} "
             f"alignment {self.alignment}, EAGLE {'on' if self.group.eagle else 'off'}"
+            + ("" if self.ranks == (1, 1) else f", on {self.ranks[0]} x {self.ranks[1]} ranks")
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -177,6 +181,7 @@ class Configuration:
             "members": self.members,
             "num_blocks": self.num_blocks,
             "model": self.model,
+            "ranks": list(self.ranks),
         }
 
     @staticmethod
@@ -189,6 +194,7 @@ class Configuration:
             eagle=data["eagle"],
             chunk=data.get("chunk"),
         )
+        decode, prefill = data.get("ranks", (1, 1))
         return Configuration(
             members=data["members"],
             num_blocks=data["num_blocks"],
@@ -196,6 +202,7 @@ class Configuration:
             group=group,
             hash_block_size=data["hash_block_size"],
             model=data["model"],
+            ranks=(decode, prefill),
         )
 
 
@@ -311,6 +318,14 @@ def grid(profile: Profile) -> Iterator[Configuration]:
                         unit = block_size // 2 if halved else block_size
                         yield replace(configuration, hash_block_size=unit)
     yield single_group(GroupKind.SLIDING_WINDOW, 16, 1, 17, False, sizes.num_blocks)
+    for segment, eagle, ranks in (
+        (1, False, (2, 1)),
+        (2, True, (3, 1)),
+        (1, True, (1, 2)),
+        (2, False, (2, 3)),
+    ):
+        whole = single_group(GroupKind.FULL_ATTENTION, 12, segment, None, eagle, sizes.num_blocks)
+        yield replace(whole, ranks=ranks)
 
 
 LONGEST_TAIL = {Profile.QUICK: 8, Profile.DEFAULT: 64, Profile.THOROUGH: 64}

@@ -24,7 +24,7 @@ from conformance.histories import EngineConfiguration, RequestInput
 from conformance.managers import Hit, Observation
 from conformance.mask_check import unreachable_place
 from conformance.naming import Name, Naming
-from conformance.pages import WrongPage
+from conformance.pages import WrongPage, freed_pattern
 from conformance.promises import NOTHING_SHARED, JudgedPolicies, Promises, Shared
 from conformance.strips import ROLES, block_role
 from spec.attention import attends
@@ -72,7 +72,10 @@ class Violation:
 
 
 class Judge:
-    """Judges managers of one configuration on the requests of one history."""
+    """Judges managers of one configuration on the requests of one history.
+
+    ``loaded`` has the requests for which a KV connector has loaded tokens.
+    """
 
     def __init__(
         self,
@@ -95,6 +98,7 @@ class Judge:
         self.promises = Promises(engine, requests, self._groups, policies)
         self._keeps_junctions = policies.junctions is Junctions.KEPT
         self._shapes = [geometry(group, engine.alignment) for group in self._groups]
+        self.loaded: set[str] = set()
 
     def crash(self, call: str, error: Exception) -> Violation:
         """The manager raised at a call that the history allows."""
@@ -266,8 +270,7 @@ class Judge:
 
     def page(self, wrong: WrongPage) -> Violation:
         """What was read, or is registered, is not what it should be."""
-        kinds, eagle = self._kinds()
-        signature = Signature(wrong.claim, Divergence.UNSOUND, kinds, eagle, wrong.pattern)
+        signature = self._of_group(wrong.group, wrong.claim, wrong.pattern)
         return Violation(signature, wrong.spec, wrong.actual)
 
     def pool_claim(self, claim: str, pattern: str, spec: str, actual: str) -> Violation:
@@ -297,11 +300,8 @@ class Judge:
 
     def freed(self, request: str, number: int, first: int, table: Sequence[int]) -> Violation:
         """A request's table in a group lacks a block from ``first`` on, all of which are read."""
-        kinds, eagle = self._kinds()
-        kind = self._groups[number].kind.replace("_", " ")
-        pattern = f"{kind}: a block that is read was freed"
         return Violation(
-            Signature(_TABLE, Divergence.UNSOUND, kinds, eagle, pattern),
+            self._of_group(number, _TABLE, freed_pattern(request in self.loaded)),
             f"request {request}, group {number}: blocks from {first} on are read",
             f"its table is {table}",
             Held(request, number, first),
@@ -329,6 +329,10 @@ class Judge:
             if max(held.values(), default=0) > 1:
                 return HeldOnce(request)
         return None
+
+    def _of_group(self, number: int, claim: str, pattern: str) -> Signature:
+        eagle = bool(self._shapes[number].lookahead)
+        return Signature(claim, Divergence.UNSOUND, self._groups[number].kind, eagle, pattern)
 
     def _kinds(self) -> tuple[str, bool]:
         """The kinds in words, and whether a group drops a lookahead block."""

@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +12,9 @@ from packaging.version import Version
 
 from conformance.configurations import Configuration
 from conformance.findings import Finding, Signature
+from conformance.history_json import read
 from conformance.layouts import Layout, judged_from_json
+from conformance.plays import Origin, Play
 from spec.claims import CLAIMS, Divergence
 
 E = TypeVar("E")
@@ -28,8 +31,8 @@ class Entry:
 
     Attributes:
         signature: exactly the signature of the finding.
-        configuration: a configuration or layout that shows it; the gate always judges it, so that
-            an entry that no longer reproduces is noticed.
+        configuration: a configuration, a layout or a history that shows it; the gate always
+            judges it, so that an entry that no longer reproduces is noticed.
         releases: the releases that have it, as a version specifier (PEP 440).
         reason: what is wrong, and why it is tolerated.
         link: where it is discussed; may be empty.
@@ -38,7 +41,7 @@ class Entry:
     """
 
     signature: Signature
-    configuration: Configuration | Layout
+    configuration: Configuration | Layout | Play
     releases: SpecifierSet
     reason: str
     link: str
@@ -66,7 +69,9 @@ class Judgement:
 
 def load(path: Path) -> tuple[Entry, ...]:
     """The entries of a ledger file. Raises `LedgerError`."""
-    return read_entries(path, "divergence", "name another with --ledger", _entry)
+    return read_entries(
+        path, "divergence", "name another with --ledger", partial(_entry, path.parent)
+    )
 
 
 def read_entries(
@@ -104,19 +109,37 @@ def _made(entry: Callable[[dict[str, Any]], E], raw: Any, where: str) -> E:
     return made
 
 
-def _entry(raw: dict[str, Any]) -> Entry:
+def _entry(directory: Path, raw: dict[str, Any]) -> Entry:
     entry = Entry(
         signature=read_signature(raw["signature"]),
-        configuration=judged_from_json({"model": "", **raw["configuration"]}),
+        configuration=(
+            _play(directory, raw["history"])
+            if "history" in raw
+            else judged_from_json({"model": "", **raw["configuration"]})
+        ),
         releases=SpecifierSet(raw["releases"]),
         reason=raw["reason"],
         link=raw.get("link", ""),
         cause=raw.get("cause", raw["reason"]),
     )
-    if entry.signature.claim not in CLAIMS:
-        raise ValueError(f"no claim is called {entry.signature.claim}")
-    _ = entry.configuration.looked_up  # refuses sizes that do not fit together
+    if not isinstance(entry.configuration, Play):  # histories show crashes of calls, too
+        if entry.signature.claim not in CLAIMS:
+            raise ValueError(f"no claim is called {entry.signature.claim}")
+        _ = entry.configuration.looked_up  # refuses sizes that do not fit together
     return entry
+
+
+def _play(directory: Path, history: str) -> Play:
+    """The history of an entry: its file beside the ledger, or its JSON."""
+    name, text = "in the ledger", history
+    if not history.lstrip().startswith("{"):
+        name = history
+        try:
+            text = (directory / history).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"its history cannot be read ({error.strerror})") from error
+    read(text, name)
+    return Play(Origin.WRITTEN, name, text)
 
 
 def read_signature(raw: dict[str, Any]) -> Signature:
@@ -129,7 +152,7 @@ def read_signature(raw: dict[str, Any]) -> Signature:
 def judge(
     findings: Sequence[Finding],
     entries: Sequence[Entry],
-    unsettled: Collection[tuple[str, Configuration | Layout]] = (),
+    unsettled: Collection[tuple[str, Configuration | Layout | Play]] = (),
 ) -> Judgement:
     """Sort findings into new and known, and name the entries that did not reproduce.
 

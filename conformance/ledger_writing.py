@@ -9,6 +9,7 @@ from packaging.specifiers import SpecifierSet
 from conformance.findings import Finding
 from conformance.layouts import judged_from_json
 from conformance.ledger import Entry
+from conformance.plays import Play
 
 
 def adopted(finding: Finding, occasion: str) -> Entry:
@@ -22,7 +23,8 @@ def adopted(finding: Finding, occasion: str) -> Entry:
         f"{signature.headline}. Write here what is wrong and "
         "why it is tolerated."
     )
-    configuration = judged_from_json(finding.configuration)
+    raw = finding.configuration
+    configuration = Play.from_json(raw) if "origin" in raw else judged_from_json(raw)
     return Entry(signature, configuration, SpecifierSet(""), reason, "", reason)
 
 
@@ -37,8 +39,11 @@ def to_toml(entries: Sequence[Entry], comment: str) -> str:
         if entry.link:
             told["link"] = entry.link
         lines += _pairs(told)
+        if isinstance(entry.configuration, Play):
+            lines.append(f"history = {_value(entry.configuration.text)}")
         lines += ["", "[divergence.signature]", *_pairs(entry.signature.as_json())]
-        lines += ["", "[divergence.configuration]", *_pairs(entry.configuration.as_json())]
+        if not isinstance(entry.configuration, Play):
+            lines += ["", "[divergence.configuration]", *_pairs(entry.configuration.as_json())]
     return "\n".join(lines) + "\n"
 
 

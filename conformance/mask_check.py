@@ -1,24 +1,30 @@
 """The check of the mask: the producer registers the reachable blocks and no others."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
+from itertools import product
 
 from conformance.configurations import Configuration
 from conformance.findings import Evidence, Signature
 from conformance.outcomes import Case, CheckResult, finished
 from conformance.strips import ROLES, block_role
-from conformance.subjects import CannotJudge, Subject
+from conformance.subjects import CannotJudge, Predates, Subject
 from spec.claims import Divergence
 from spec.groups import GroupKind
 from spec.hits import required_run
-from spec.mask import in_mask, next_boundary
+from spec.mask import in_mask, in_stored_mask, is_due, next_boundary
 
 _KEPT = "mask_keeps_every_reachable_block"
 _ONLY = "mask_keeps_only_reachable_blocks"
 
 
 def check_mask(subject: Subject, configuration: Configuration) -> CheckResult:
-    """Judge what the producer registers, for a request in one chunk and in many."""
+    """Judge what the producer registers, for a request in one chunk and in many.
+
+    Judged as well, where the release has it: what a KV connector is told to store of requests that
+    end at each block, and what is registered while a draft model computes the last tokens anew.
+    """
     return finished((_KEPT, _ONLY), partial(_mask_cases, subject, configuration))
 
 
@@ -37,20 +43,80 @@ def _mask_cases(subject: Subject, configuration: Configuration) -> Iterator[Case
         except Exception as crash:
             yield Case(1, 1, [_mask_crash(configuration, chunks, crash)])
             continue
-        if len(registered) != bound:
-            raise CannotJudge(f"{len(registered)} of {bound} blocks are accounted for")
-        evidence = [
-            _mask_evidence(configuration, chunks, registered, block)
-            for block in range(bound)
-            if registered[block] != wanted[block]
-        ]
-        yield Case(1, 1, evidence)
+        yield Case(1, 1, _evidence(configuration, chunks, registered, wanted))
+    for judged in (_stored_cases, _draft_cases):
+        with suppress(Predates):
+            yield from judged(subject, configuration)
+
+
+def _stored_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+    """What a connector stores of requests that end at each block."""
+    size, shape, bound = (
+        configuration.group.block_size,
+        configuration.shape,
+        configuration.num_blocks,
+    )
+    if configuration.group.kind is not GroupKind.SLIDING_WINDOW or configuration.model:
+        return
+    for end in range(1, bound + 1):
+        wanted = [bool(in_stored_mask(shape, block, end)) for block in range(bound)]
+        where = ", of a stored request's end"
+        try:
+            stored = subject.stored(configuration, end)
+        except (CannotJudge, Predates):
+            raise
+        except Exception as crash:
+            yield Case(1, 1, [_mask_crash(configuration, (end * size,), crash, where)])
+            continue
+        yield Case(1, 1, _evidence(configuration, (end * size,), stored, wanted, where))
+
+
+def _draft_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+    """What is registered while the last tokens are not final."""
+    size, shape = configuration.group.block_size, configuration.shape
+    if not shape.lookahead or configuration.model:
+        return
+    where = ", while drafts are computed anew"
+    last = (2 * shape.segment + shape.lookahead + 1) * size
+    for alone in (False, True) if shape.segment == 1 else (False,):
+        ahead = {1, configuration.alignment - 1} & {*range(1, configuration.alignment)}
+        for num_tokens, not_final in product(range(1, last + 1), sorted(ahead)):
+            try:
+                held = subject.registered_when_final(configuration, num_tokens, not_final, alone)
+            except (CannotJudge, Predates):
+                raise
+            except Exception as crash:
+                yield Case(1, 1, [_mask_crash(configuration, (num_tokens,), crash, where)])
+                continue
+            final = (num_tokens - not_final) // size
+            # Between the two, what is registered early can be used later.
+            wanted = [
+                bool(is_due(shape, block, final)) or (block < final and held[block])
+                for block in range(num_tokens // size)
+            ]
+            yield Case(1, 1, _evidence(configuration, (num_tokens,), held, wanted, where))
+
+
+def _evidence(
+    configuration: Configuration,
+    chunks: tuple[int, ...],
+    registered: list[bool],
+    wanted: list[bool],
+    where: str = "",
+) -> list[Evidence]:
+    if len(registered) != len(wanted):
+        raise CannotJudge(f"{len(registered)} of {len(wanted)} blocks are accounted for")
+    return [
+        _mask_evidence(configuration, chunks, registered, block, where)
+        for block, (held, due) in enumerate(zip(registered, wanted, strict=True))
+        if held != due
+    ]
 
 
 def _mask_crash(
-    configuration: Configuration, chunks: tuple[int, ...], crash: Exception
+    configuration: Configuration, chunks: tuple[int, ...], crash: Exception, where: str = ""
 ) -> Evidence:
-    pattern = f"raises {type(crash).__name__}"
+    pattern = f"raises {type(crash).__name__}{where}"
     kind, drops = configuration.group.kind, configuration.drops_block
     return Evidence(
         signature=Signature(_KEPT, Divergence.CRASH, kind, drops, pattern),
@@ -64,19 +130,28 @@ def _mask_crash(
 
 
 def _mask_evidence(
-    configuration: Configuration, chunks: tuple[int, ...], registered: list[bool], block: int
+    configuration: Configuration,
+    chunks: tuple[int, ...],
+    registered: list[bool],
+    block: int,
+    where: str,
 ) -> Evidence:
     shape, size = configuration.shape, configuration.group.block_size
     boundary = next_boundary(shape, block)
-    if registered[block]:
+    if registered[block] and in_mask(shape, block):
+        claim, divergence = _ONLY, Divergence.UNSOUND
+        pattern = f"a block that is not final{where}"
+        spec = f"block {block} is not final{where}; do not register it yet"
+        actual = f"block {block} is registered"
+    elif registered[block]:
         claim, divergence = _ONLY, Divergence.WASTE
-        pattern = f"a block {unreachable_place(configuration, block)}"
-        spec = f"block {block} is in no required run; do not register it"
+        pattern = f"a block {unreachable_place(configuration, block)}{where}"
+        spec = f"block {block} is in no required run{where}; do not register it"
         actual = f"block {block} is registered"
     else:
         name = ROLES[block_role(configuration, block, boundary)]
         claim, divergence = _KEPT, Divergence.LOST_HIT
-        pattern = f"the {name} block is left out"
+        pattern = f"the {name} block is left out{where}"
         spec = f"block {block} is the {name} block of the hit of {boundary * size} tokens; keep it"
         actual = f"block {block} is not registered, so that hit is lost"
     return Evidence(

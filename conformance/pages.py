@@ -56,6 +56,11 @@ class WrongPage:
     actual: str
 
 
+def freed_pattern(loaded: bool) -> str:
+    """How a read of a block that is gone is called; ``loaded``: a connector wrote the request's."""
+    return f"a block that is read was freed{' after a load' if loaded else ''}"
+
+
 @dataclass(frozen=True)
 class _Pass:
     """A forward pass whose drafts are not settled: tokens from ``start``, drafts the last ones."""
@@ -94,6 +99,7 @@ class Pages:
         # The block that has the running state; none before a request's first step.
         self._running: dict[tuple[str, int], int] = {}
         self._checked: set[tuple[int, Name, int]] = set()
+        self._loaded: set[str] = set()
 
     def new_step_starts(self) -> None:
         """What earlier steps computed is there."""
@@ -102,6 +108,7 @@ class Pages:
     def free(self, request: str) -> None:
         """The request gives its blocks up."""
         self._passes.pop(request, None)
+        self._loaded.discard(request)
         for group in range(len(self._engine.groups)):
             self._running.pop((request, group), None)
 
@@ -111,6 +118,7 @@ class Pages:
         When these are all of them, the last token is computed again. A Mamba layer then needs the
         state before it, which only the connector can have kept: it is not judged.
         """
+        self._loaded.add(request)
         for index, (group, table) in enumerate(zip(self._engine.groups, tables, strict=True)):
             if group.kind is GroupKind.MAMBA:
                 block_id = _at(table, (end - 1) // group.block_size)
@@ -252,14 +260,13 @@ class Pages:
     def _misread(
         self, request: str, group: int, token: int, claim: str, wanted: Entry, found: Entry | str
     ) -> WrongPage:
-        kind = _words(self._engine.groups[group])
         if isinstance(found, str):
-            pattern, actual = f"{kind}: a block that is read was freed", found
+            pattern, actual = freed_pattern(request in self._loaded), found
         elif claim == _SHARED:
-            pattern = f"{kind}: a draft layer's entry hangs on another request's token"
+            pattern = "a draft layer's entry hangs on another request's token"
             actual = f"the entry as of {found.draft}"
         else:
-            pattern = f"{kind}: a block that is read holds something else"
+            pattern = "a block that is read holds something else"
             actual = found.target
         needed = wanted.draft if claim == _SHARED else wanted.target
         return WrongPage(

@@ -114,6 +114,8 @@ class Pair:
         if allocation.hit is not None:
             external = allocation.num_external_computed_tokens
             self._computed[name] = allocation.hit.length + external
+        if allocation.num_external_computed_tokens:
+            self._judge.loaded.add(name)
         if real != reference:
             differs = Difference(self.step, call, "blocks", str(real), str(reference))
             self._blame(self._judge_books(self._reference.observe()), differs)
@@ -129,6 +131,7 @@ class Pair:
     def free(self, name: str) -> None:
         """See `conformance.managers.Manager`."""
         self._both("free", lambda manager: manager.free(name))
+        self._judge.loaded.discard(name)
         self._compare("free")
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:

@@ -14,7 +14,7 @@ from reference.hashing import block_hashes_of_size
 from reference.lookup import Lookup as GroupLookup
 from reference.scan import Scan
 from reference.spec_groups import find_hit, spec_groups
-from spec.mask import in_mask
+from spec.mask import in_mask, in_stored_mask, is_due
 from spec.policies import EagleGroups
 from spec.retention import LookaheadHorizon, in_retained_mask
 from spec.sharing import vouched_tokens
@@ -113,6 +113,20 @@ class ReferenceSubject:
         full = min(chunks[-1] // configuration.group.block_size, configuration.num_blocks)
         held = [bool(in_mask(configuration.shape, block)) for block in range(full)]
         return held + [False] * (configuration.num_blocks - full)
+
+    def stored(self, configuration: Configuration, end: int) -> list[bool]:
+        """The spec's mask of what is stored."""
+        shape = configuration.shape
+        return [bool(in_stored_mask(shape, b, end)) for b in range(configuration.num_blocks)]
+
+    def registered_when_final(
+        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+    ) -> list[bool]:
+        """What is due by the spec."""
+        del alone
+        shape, size = configuration.shape, configuration.group.block_size
+        final = (num_tokens - not_final) // size
+        return [bool(is_due(shape, block, final)) for block in range(num_tokens // size)]
 
     eagle_groups = EagleGroups.FLAGGED
     lookahead_horizon = LookaheadHorizon.HASHED

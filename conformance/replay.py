@@ -28,10 +28,14 @@ from conformance.player import Player
 from conformance.promises import JudgedPolicies
 from conformance.registrations import Registrations
 from conformance.subjects import CannotJudge
+from spec.claims import Divergence
 from spec.fine import HitGranularity, is_fine_grained
 from spec.policies import SparseRetention
 
 _T = TypeVar("_T")
+
+_HARMLESS = (Divergence.LOST_HIT, Divergence.WASTE)
+"""What leaves a manager in a state that it may be in."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,19 @@ class ReplayOutcome:
     told: list[str] = field(default_factory=list)
     lookups: list[Lookedup] = field(default_factory=list)
     findings: list[ReplayFinding] = field(default_factory=list)
+
+    @property
+    def causes(self) -> list[ReplayFinding]:
+        """The findings up to the first that leaves the manager in a wrong state.
+
+        What comes after it may be nothing but its consequence.
+        """
+        causes = []
+        for finding in self.findings:
+            causes.append(finding)
+            if finding.signature.divergence not in _HARMLESS:
+                break
+        return causes
 
     def add(self, violation: Violation, step: int, call: str) -> None:
         """Record a violation."""

@@ -142,6 +142,8 @@ def _divergence(
         length = boundary * group.block_size
         spec = f"block {block} is the {role} block of the {name}'s hit of {length} tokens; keep it"
         actual = f"block {block} is not registered, so that hit is lost"
+    if configuration.lookahead_tokens == configuration.alignment:
+        pattern += ", the lookahead block as long as the alignment"
     return Evidence(
         signature=Signature(
             claim, divergence, group.kind, configuration.lookahead_tokens > 0, pattern

@@ -142,6 +142,21 @@ class Subject(Protocol):
         ascending. The result has one entry a block.
         """
 
+    def stored(self, configuration: Configuration, end: int) -> list[bool]:
+        """Which blocks a KV connector would store of a request that it has ``end`` blocks of.
+
+        The result has one entry for each of the ``num_blocks``.
+        """
+
+    def registered_when_final(
+        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+    ) -> list[bool]:
+        """Which full blocks the producer registers of a prompt of ``num_tokens`` tokens.
+
+        A draft model computes the last ``not_final`` tokens anew. The group stands beside full
+        attention, as in `retained`, or ``alone``.
+        """
+
     @property
     def eagle_groups(self) -> EagleGroups:
         """Which groups drop a lookahead block."""

@@ -37,7 +37,7 @@ from spec.in_turn import (
     takes_one_turn,
     valid_without_margin,
 )
-from spec.mask import in_mask, next_boundary
+from spec.mask import in_mask, in_stored_mask, is_due, next_boundary
 from spec.pool import (
     can_be_freed,
     can_be_registered,
@@ -223,14 +223,14 @@ CLAIMS: dict[str, Claim] = {
             sentence="The producer registers every block that is in the required run of some "
             "boundary.",
             divergence=Divergence.LOST_HIT,
-            clauses=(in_mask, next_boundary),
+            clauses=(in_mask, next_boundary, in_stored_mask, is_due),
             symbols=_MASKS,
         ),
         Claim(
             name="mask_keeps_only_reachable_blocks",
             sentence="The producer registers no block that is in no boundary's required run.",
             divergence=Divergence.WASTE,
-            clauses=(in_mask, next_boundary),
+            clauses=(in_mask, next_boundary, in_stored_mask, is_due),
             symbols=_MASKS,
         ),
         Claim(

@@ -25,3 +25,28 @@ def in_mask(group: BlockGeometry, block: Term, arithmetic: Arithmetic = INTEGERS
     vLLM: ``reachable_block_mask`` (``_cache_block_mask`` in 0.22) as ``cache_blocks`` uses it.
     """
     return in_required_run(group, block, next_boundary(group, block, arithmetic), arithmetic)
+
+
+def in_stored_mask(
+    group: BlockGeometry, block: Term, end: Term, arithmetic: Arithmetic = INTEGERS
+) -> Formula:
+    """Whether a KV connector stores ``block`` of a request that it has ``end`` blocks of.
+
+    Besides the boundaries a hit in its store may end where the stored request does, on whatever
+    block that is; a group that drops a block finds none to drop there. vLLM:
+    ``reachable_block_mask`` with a ``final_segment_end_block``.
+    """
+    resumed = (group.lookahead < 1) & (1 <= end) & in_required_run(group, block, end, arithmetic)
+    return in_mask(group, block, arithmetic) | resumed
+
+
+def is_due(
+    group: BlockGeometry, block: Term, num_final: Term, arithmetic: Arithmetic = INTEGERS
+) -> Formula:
+    """Whether ``block`` has to be registered when ``num_final`` blocks are final.
+
+    Once the whole required run of a boundary is there, its hit can be served. What a draft model
+    still computes anew is not final. vLLM: ``get_num_cacheable_tokens``.
+    """
+    run_end = next_boundary(group, block, arithmetic) + group.lookahead
+    return (run_end <= num_final) & in_mask(group, block, arithmetic)

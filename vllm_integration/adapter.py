@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any, NoReturn
@@ -29,6 +30,7 @@ from vllm_integration.inspection import arguments, attribute, call, definitions,
 from vllm_integration.producer import Producer
 
 _MASKS = ("reachable_block_mask", "_cache_block_mask")
+_STORED_END = "final_segment_end_block"
 
 
 class VllmLookup:
@@ -39,12 +41,13 @@ class VllmLookup:
         function: Callable[..., Any],
         keywords: dict[str, Any],
         keys: Sequence[Sequence[bytes]],
+        block_size: int,
     ) -> None:
         self.keys = keys
         self.inputs = (keywords, *keywords.values())
         self._function = function
         self._keywords = keywords
-        self._block_size = keywords["kv_cache_spec"].block_size
+        self._block_size = block_size
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subjects.Lookup`."""
@@ -165,10 +168,11 @@ class VllmSubject:
         values = {
             "block_hashes": hashes if resolves else view,
             "kv_cache_group_ids": list(range(configuration.members)),
-            "kv_cache_spec": self._spec(configuration.group),
+            "kv_cache_spec": self._spec(self._on_one_rank(configuration)),
             "drop_eagle_block": configuration.group.eagle,
             "use_eagle": configuration.group.eagle,
             "alignment_tokens": align,
+            **_parallel(configuration),
         }
         where = f"{manager.__name__}.find_longest_cache_hit"
         keywords = arguments(function, values, where, given=("block_pool", "max_length"))
@@ -179,21 +183,13 @@ class VllmSubject:
                 f"{where}{inspect.signature(function)} lacks a parameter that hitproof fills: "
                 f"{', '.join(sorted(values.keys() - keywords.keys()))}"
             )
-        return VllmLookup(function, keywords, [keys])
+        return VllmLookup(function, keywords, [keys], configuration.group.block_size)
 
     def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
         """Run the real ``cache_blocks`` on a real pool and read what it registered there."""
         manager_class = self._manager_class(configuration.group.kind)
         self._find_mask(manager_class)
-        pool = call(
-            self._pools.BlockPool,
-            {
-                "num_gpu_blocks": configuration.num_blocks + 1,
-                "enable_caching": True,
-                "hash_block_size": configuration.hash_block_size,
-            },
-            "BlockPool",
-        )
+        pool = self._pool(configuration)
         manager = self._manager(manager_class, configuration, pool)
         num_tokens = configuration.num_blocks * configuration.group.block_size
         request = self._request(num_tokens, configuration.hash_block_size)
@@ -211,6 +207,39 @@ class VllmSubject:
             where = f"{manager_class.__name__}.cache_blocks"
             cache_blocks(**arguments(cache_blocks, values, where))
         return [block.block_hash is not None for block in blocks]
+
+    def stored(self, configuration: Configuration, end: int) -> list[bool]:
+        """Ask the real ``reachable_block_mask`` as an offloading connector does.
+
+        Where a block has an even number of tokens, as one whose tokens two ranks share.
+        """
+        manager_class = self._manager_class(configuration.group.kind)
+        mask = getattr(manager_class, _MASKS[0], None)
+        if mask is None or _STORED_END not in inspect.signature(mask).parameters:
+            self._lacks("masks of what is stored")
+        ranks, bound = 2 - configuration.group.block_size % 2, configuration.num_blocks
+        size = configuration.group.block_size // ranks
+        values = {
+            "alignment_tokens": configuration.alignment,
+            "kv_cache_spec": self._spec(replace(configuration.group, block_size=size)),
+            "use_eagle": configuration.group.eagle,
+            "dcp_world_size": ranks,
+            _STORED_END: end,
+        }
+        stored: list[bool] = []
+        for start, stop in ((0, bound // 3), (bound // 3, bound)):
+            places = {"start_block": start, "end_block": stop}
+            keywords = arguments(mask, values | places, f"{manager_class.__name__}.{_MASKS[0]}")
+            stored += mask(**keywords) or [True] * (stop - start)
+        return stored
+
+    def registered_when_final(
+        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+    ) -> list[bool]:
+        """Run the real coordinator's ``cache_blocks`` with draft models that look ahead."""
+        if not self._producer.looks_ahead:
+            self._lacks("drafts that are computed anew")
+        return self._producer.registered_when_final(configuration, num_tokens, not_final, alone)
 
     @cached_property
     def lookahead_horizon(self) -> LookaheadHorizon:
@@ -342,8 +371,38 @@ class VllmSubject:
         laid_out = [(group, self._spec(group)) for group in groups]
         return kv_cache_config(self._specs, laid_out, num_blocks, interval)
 
+    def _pool(self, configuration: Configuration) -> Any:
+        return call(
+            self._pools.BlockPool,
+            {
+                "num_gpu_blocks": configuration.num_blocks + 1,
+                "enable_caching": True,
+                "hash_block_size": configuration.hash_block_size,
+            },
+            "BlockPool",
+        )
+
+    def _on_one_rank(self, configuration: Configuration) -> Group:
+        """The group with the tokens that one rank has of each block, by the target's manager."""
+        group, size = configuration.group, configuration.group.block_size
+        if configuration.ranks == (1, 1):
+            return group
+        manager_class = self._manager_class(group.kind)
+        pool = self._pool(configuration)
+        single = replace(configuration, group=replace(group, block_size=1), ranks=(1, 1))
+        parallel = _parallel(configuration)
+        sharing = self._new_manager(manager_class, single, pool, parallel).block_size
+        return replace(group, block_size=size // sharing)
+
     def _manager(self, manager_class: Any, configuration: Configuration, pool: Any) -> Any:
+        on_one_rank = replace(configuration, group=self._on_one_rank(configuration))
+        return self._new_manager(manager_class, on_one_rank, pool, _parallel(configuration))
+
+    def _new_manager(
+        self, manager_class: Any, configuration: Configuration, pool: Any, parallel: dict[str, int]
+    ) -> Any:
         values = {
+            **parallel,
             "kv_cache_spec": self._spec(configuration.group),
             "block_pool": pool,
             "enable_caching": True,
@@ -430,3 +489,9 @@ def _location(function: Any) -> str:
 def _stand_in_hashes(count: int) -> list[bytes]:
     """One distinct hash for each hash block; 0.22 to 0.24 join them, so they are bytes."""
     return [b"%08d" % i for i in range(count)]
+
+
+def _parallel(configuration: Configuration) -> dict[str, int]:
+    """What a manager and its lookup are told of ranks."""
+    decode, prefill = configuration.ranks
+    return {"dcp_world_size": decode, "pcp_world_size": prefill}

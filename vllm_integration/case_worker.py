@@ -1,5 +1,6 @@
 """The worker's side of test cases: findings on whole managers, and as pytest text."""
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -9,6 +10,7 @@ from conformance.expectations import Expected, Served, TableLengths
 from conformance.findings import Evidence
 from conformance.histories import Evict, History, Load, Lookup, Schedule
 from conformance.history_json import as_json
+from conformance.judging import Violation
 from conformance.reproduction import play
 from conformance.reproduction import reproduce as find_history
 from conformance.subjects import CannotJudge
@@ -35,6 +37,20 @@ def reproduce(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         return {"reproduced": None, "detail": str(reason)}
     except Exception as crash:  # the target's, where no history is at fault
         return {"reproduced": None, "detail": f"the target raises {crash!r:.200}"}
+
+
+def of_violation(history: History, violation: Violation, step: int, name: str) -> dict[str, Any]:
+    """What a history shows at a step, as a demonstration; ``name`` is made a test's."""
+    expected, claim = violation.expected, CLAIMS.get(violation.signature.claim)
+    if expected is None:
+        return {"detail": "what is wrong is not what a public method returns"}
+    comment = violation.spec if claim is None else claim.sentence
+    name = re.sub(r"\W+", "_", name)
+    try:
+        shown = written(cut(history, step, expected), expected, name, comment)
+    except CannotJudge as reason:
+        shown = {"detail": str(reason)}
+    return {"name": name} | shown
 
 
 def written(history: History, expected: Expected, name: str, comment: str) -> dict[str, Any]:

@@ -23,7 +23,9 @@ _FIRST_WITH = {
     "retention of states": Version("0.24.dev0"),
     "junctions": Version("0.26.dev0"),
     "fine-grained hits": Version("0.26.dev0"),
+    "drafts that are computed anew": Version("0.28.dev0"),
     "opting out": Version("0.29.dev0"),
+    "masks of what is stored": Version("0.30.dev0"),
     "hashes that look ahead": Version("0.33.dev0"),
 }
 """The first releases that can have what older ones lack, by its name."""

@@ -4,16 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from enum import IntEnum
+from pathlib import Path
 
 from conformance.behaviour import Fact
 from conformance.checks import CHECKS
 from conformance.configurations import Profile
 from conformance.ledger import Entry, Judgement, judge
 from spec.claims import CLAIMS, Status
-from vllm_integration.obligations import Obligation, Task, tasks
+from vllm_integration.obligations import Obligation, Played, Task, histories, tasks
 from vllm_integration.policies import Standing, held_against
 from vllm_integration.sessions import Session, Sessions
 from vllm_integration.targets import Target
+
+LEDGER = Path(__file__).with_name("ledger.toml")
+"""The known divergences of vLLM."""
 
 
 class Verdict(IntEnum):
@@ -38,6 +42,7 @@ class Report:
         policies: the policies, and what the target is judged by; empty if they are not known.
         policies_detail: why the policies are not known.
         facts: what the target did in each check, if that was asked for.
+        played: every history that was replayed on whole managers.
         seconds: wall clock, filled in by the caller.
     """
 
@@ -48,6 +53,7 @@ class Report:
     policies: list[Standing] = field(default_factory=list)
     policies_detail: str = ""
     facts: dict[Task, list[Fact]] = field(default_factory=dict)
+    played: list[Played] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
@@ -56,7 +62,8 @@ class Report:
         if self.judgement.new or self.judgement.stale or self.policy_changes:
             return Verdict.DIVERGES
         judged = {o.claim for o in self.obligations if o.status is not Status.INCONCLUSIVE}
-        if self.unsettled or judged != CLAIMS.keys() or self.policies_detail:
+        replayed = bool(self.played) and not self.unplayed
+        if self.unsettled or judged != CLAIMS.keys() or self.policies_detail or not replayed:
             return Verdict.INCONCLUSIVE
         return Verdict.CONFORMS
 
@@ -72,6 +79,11 @@ class Report:
     def unsettled(self) -> list[Obligation]:
         """The obligations that could not be settled."""
         return [o for o in self.obligations if o.status is Status.INCONCLUSIVE]
+
+    @property
+    def unplayed(self) -> list[Played]:
+        """The histories that could not be judged."""
+        return [each for each in self.played if each.unsettled]
 
     @property
     def num_configurations(self) -> int:
@@ -109,18 +121,23 @@ def check(
     chosen = dict(policies or {})
     operation = "behave" if keep_facts else "check"
     report = Report(target, profile)
-    todo = tasks(profile, applicable)
+    todo, replays = tasks(profile, applicable), histories(profile, applicable)
     sessions = Sessions(jobs, lambda: Session(target, python, timeout, memory, chosen))
     with closing(sessions):
         actual, report.policies_detail = sessions.policies()
         if not report.policies_detail:
             report.policies = held_against(target, actual, chosen)
-        settled = sessions.settle(operation, todo, progress)
+        settled, report.played = sessions.settle(operation, todo, replays, progress)
         for task, outcome in zip(todo, settled, strict=True):
             report.obligations += outcome.obligations
             if keep_facts:
                 report.facts[task] = outcome.facts
-        findings = sessions.findings([each for outcome in settled for each in outcome.evidence])
-    unsettled = {(o.claim, o.configuration) for o in report.unsettled}
+        evidence = [each for outcome in settled for each in outcome.evidence]
+        findings = sessions.findings(evidence, report.played)
+    unplayed = {each.play for each in report.unplayed}
+    unsettled = {
+        *((o.claim, o.configuration) for o in report.unsettled),
+        *((e.signature.claim, e.configuration) for e in applicable if e.configuration in unplayed),
+    }
     report.judgement = judge(findings, applicable, unsettled)
     return report

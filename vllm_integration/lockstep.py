@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from conformance.demonstration import Demonstration
 from conformance.findings import Signature
-from conformance.lockstep_ledger import LockstepEntry
+from conformance.ledger import Entry
 from conformance.lockstep_outcome import FIELDS
 from vllm_integration.driver import Worker, WorkerGone
 from vllm_integration.gate import Verdict
@@ -58,7 +58,6 @@ class LockstepReport:
         calls: calls after which the two were compared.
         findings: where the target breaks the spec and the ledger does not say so.
         known: where it does, with the ledger's entry.
-        stale: entries that no longer reproduce.
         faults: differences at which the reference breaks the spec.
         unsettled: why the run ended early, "" when it did not.
         seconds: wall clock, filled in by the caller.
@@ -70,8 +69,7 @@ class LockstepReport:
     steps: int = 0
     calls: int = 0
     findings: list[Found] = field(default_factory=list)
-    known: list[tuple[Found, LockstepEntry]] = field(default_factory=list)
-    stale: list[LockstepEntry] = field(default_factory=list)
+    known: list[tuple[Found, Entry]] = field(default_factory=list)
     faults: list[Found] = field(default_factory=list)
     unsettled: str = ""
     seconds: float = 0.0
@@ -81,7 +79,7 @@ class LockstepReport:
         """The verdict. Where the reference breaks the spec, hitproof is wrong."""
         if self.faults:
             return Verdict.INTERNAL
-        if self.findings or self.stale:
+        if self.findings:
             return Verdict.DIVERGES
         return Verdict.INCONCLUSIVE if self.unsettled else Verdict.CONFORMS
 
@@ -107,7 +105,7 @@ def policies_name(version: Version | None) -> str | None:
 
 def run(
     target: Target,
-    entries: Sequence[LockstepEntry],
+    entries: Sequence[Entry],
     *,
     histories: int,
     seed: str,
@@ -118,7 +116,9 @@ def run(
     shrink_budget: int = 2_000,
     compared: Sequence[str] = FIELDS,
 ) -> LockstepReport:
-    """Play ``histories`` generated histories, and those of the ledger, on target and reference.
+    """Play ``histories`` generated histories on target and reference.
+
+    That the divergences of ``entries`` are there still is for `vllm_integration.gate` to say.
 
     ``timeout`` (seconds) bounds how long the worker may be silent, ``memory`` (bytes) what it
     maps, ``shrink_budget`` how many histories are tried to shrink one finding. ``progress`` is
@@ -144,12 +144,6 @@ def run(
             found: dict[str, Found] = {}
             for answer in _batches(ask, histories, report, progress):
                 _gather(answer, found)
-            seen = {
-                Signature(**finding["signature"])
-                for entry in applicable
-                for finding in ask(op="replay", history=entry.history)["findings"]
-            }
-            report.stale = [entry for entry in applicable if entry.signature not in seen]
             _judge(found, applicable, report)
             for item in (*report.findings, *report.faults):
                 answer = ask(
@@ -207,9 +201,7 @@ def _evidence(outcome: dict[str, Any], what: Any) -> dict[str, Any]:
     return next((f for f in outcome["findings"] if f["signature"] == what), fault or {})
 
 
-def _judge(
-    found: dict[str, Found], entries: Sequence[LockstepEntry], report: LockstepReport
-) -> None:
+def _judge(found: dict[str, Found], entries: Sequence[Entry], report: LockstepReport) -> None:
     by_signature = {entry.signature: entry for entry in entries}
     for item in sorted(found.values(), key=_severity):
         if isinstance(item.what, list):

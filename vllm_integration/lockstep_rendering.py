@@ -26,10 +26,6 @@ def lockstep_json(report: LockstepReport) -> dict[str, Any]:
         "seconds": round(report.seconds, 1),
         "findings": [asdict(found) for found in report.findings],
         "known_findings": [asdict(f) | {"reason": e.reason} for f, e in report.known],
-        "stale_ledger_entries": [
-            {"signature": entry.signature.as_json(), "reason": entry.reason}
-            for entry in report.stale
-        ],
         "faults": [asdict(found) for found in report.faults],
         "unsettled": report.unsettled,
     }
@@ -46,13 +42,6 @@ def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> N
             highlight=False,
         )
         _print_case(found, console)
-    for entry in report.stale:
-        console.print(
-            f"[bold]stale ledger entry[/]: {escape(entry.signature.pattern)} "
-            f"({escape(entry.signature.kind)}) no longer reproduces; delete it, or end its "
-            "releases",
-            highlight=False,
-        )
     if verbose:
         for found, entry in report.known:
             console.print(f"known, in {_histories(found)}: {_words(found)}", highlight=False)
@@ -68,8 +57,7 @@ def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> N
     known = f", {count(report.known, 'known finding')} ({by_class})" if report.known else ""
     words = {
         Verdict.CONFORMS: f"[bold green]in lockstep with the reference[/]{known}",
-        Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.findings, 'new finding')}, "
-        f"{count(report.stale, 'stale ledger entry', 'stale ledger entries')}",
+        Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.findings, 'new finding')}",
         Verdict.INCONCLUSIVE: f"[bold yellow]inconclusive[/]: {escape(report.unsettled)}",
         Verdict.INTERNAL: "[bold red]the reference breaks the spec[/]; "
         "hitproof is wrong, please report it",

@@ -1,12 +1,10 @@
 """The worker's side of lockstep: histories played on the imported vLLM and on the reference."""
 
-import re
 import time
 from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
-from conformance.histories import History
 from conformance.history_generator import history
 from conformance.history_json import read, write
 from conformance.history_shrinking import shrink
@@ -16,10 +14,8 @@ from conformance.reference_managers import ReferenceManagers
 from conformance.subjects import CannotJudge
 from reference import policies
 from reference.policies import Policies, ReplayPolicy
-from spec.claims import CLAIMS
 from vllm_integration import case_worker
 from vllm_integration.adapter import VllmSubject
-from vllm_integration.case_worker import cut
 from vllm_integration.managers import VllmManagers
 
 _managers = cache(VllmManagers)
@@ -45,12 +41,6 @@ def lockstep(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     return {"next": number, "steps": total.steps, "calls": total.calls, "found": found}
 
 
-def replay(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Play one history, written out or generated."""
-    outcome = _run(subject, message, _history(message))
-    return {"cannot": outcome} if isinstance(outcome, str) else _as_json(outcome)
-
-
 def shrink_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """The smallest history that shows the same finding, or the same fault."""
     wanted = message["shows"]
@@ -63,25 +53,14 @@ def shrink_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, A
     outcome = _run(subject, message, smallest)
     if isinstance(outcome, str):
         return {"cannot": outcome}
-    case = _case(smallest, outcome, wanted)
-    return {"history": write(smallest), "case": case} | _as_json(outcome)
-
-
-def _case(history: History, outcome: Outcome, wanted: Any) -> dict[str, Any]:
-    """The finding as `conformance.demonstration.Demonstration`, on the target's manager alone."""
     found = next((f for f in outcome.findings if f.signature.as_json() == wanted), None)
-    if found is None or found.violation.expected is None:
-        return {"detail": "what is wrong is not what a public method returns"}
-    expected, claim = found.violation.expected, CLAIMS.get(found.signature.claim)
-    comment = found.violation.spec if claim is None else claim.sentence
-    signature = found.signature
-    name = re.sub(r"\W+", "_", f"{signature.claim}_{signature.kind}_{signature.pattern}")
-    name += "_with_eagle" if signature.eagle else ""
-    try:
-        shown = case_worker.written(cut(history, found.step, expected), expected, name, comment)
-    except CannotJudge as reason:
-        return {"name": name, "detail": str(reason)}
-    return {"name": name} | shown
+    case: dict[str, Any] = {"detail": "the fault is the reference's"}
+    if found is not None:
+        signature = found.signature
+        name = f"{signature.claim} {signature.kind} {signature.pattern}"
+        name += " with eagle" if signature.eagle else ""
+        case = case_worker.of_violation(smallest, found.violation, found.step, name)
+    return {"history": write(smallest), "case": case} | _as_json(outcome)
 
 
 def _history(message: dict[str, Any]) -> Any:

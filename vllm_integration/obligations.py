@@ -8,6 +8,7 @@ from conformance.configurations import Configuration, Profile, configurations
 from conformance.findings import Signature
 from conformance.layouts import Layout, layouts
 from conformance.ledger import Entry
+from conformance.plays import Play, plays
 from spec.claims import Status
 
 
@@ -47,14 +48,43 @@ class Task:
         return CHECKS[self.claim].__name__, self.configuration.kinds
 
 
+@dataclass(frozen=True)
+class Played:
+    """One history, and what became of it.
+
+    Attributes:
+        play: the history.
+        steps: its steps that were played, each judged.
+        lookups: lookups among them.
+        signatures: what was found.
+        unsettled: why it could not be judged, "" when it could.
+    """
+
+    play: Play
+    steps: int = 0
+    lookups: int = 0
+    signatures: tuple[Signature, ...] = ()
+    unsettled: str = ""
+
+
 def tasks(profile: Profile, entries: Sequence[Entry]) -> list[Task]:
     """What the gate runs: each check on each configuration, ledger configurations included."""
     representatives = list({check: claim for claim, check in CHECKS.items()}.values())
     judged: list[Configuration | Layout] = [*configurations(profile), *layouts(profile)]
     wanted = [Task(c, j) for j in judged for c in representatives if is_about(c, j)]
     shared = {CHECKS[claim]: claim for claim in representatives}
-    wanted += [Task(shared[CHECKS[e.signature.claim]], e.configuration) for e in entries]
+    wanted += [
+        Task(shared[CHECKS[entry.signature.claim]], entry.configuration)
+        for entry in entries
+        if not isinstance(entry.configuration, Play)
+    ]
     return list(dict.fromkeys(wanted))
+
+
+def histories(profile: Profile, entries: Sequence[Entry]) -> list[Play]:
+    """What the gate replays, the ledger's histories first."""
+    known = [e.configuration for e in entries if isinstance(e.configuration, Play)]
+    return list(dict.fromkeys([*known, *plays(profile)]))
 
 
 def unsettled(task: Task, reason: str) -> list[Obligation]:

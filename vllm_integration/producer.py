@@ -1,6 +1,8 @@
 """The real coordinator: what it registers of a prompt, and how far its lookup peeks."""
 
+import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil
 from types import ModuleType
 from typing import Any
@@ -12,6 +14,8 @@ from spec.retention import LookaheadHorizon
 from vllm_integration.groups import Configured
 from vllm_integration.inspection import attribute, call
 from vllm_integration.overrides import check_taken_up
+
+_LOOKAHEAD = "num_prefill_lookahead"
 
 
 class Producer:
@@ -32,9 +36,36 @@ class Producer:
         self, configuration: Configuration, num_tokens: int, interval: int | None
     ) -> list[bool]:
         """Which full blocks of the group are registered for a prompt of ``num_tokens`` tokens."""
-        coordinator = self.coordinator(_beside_full(configuration, num_tokens), interval)
+        layout = _beside_full(configuration, num_tokens)
+        return self._registered(layout, configuration, num_tokens, interval)
+
+    def registered_when_final(
+        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+    ) -> list[bool]:
+        """The same, when a draft model computes the last ``not_final`` tokens anew."""
+        layout = _beside_full(configuration, num_tokens)
+        if alone:
+            layout = replace(layout, groups=layout.groups[1:2])
+        # One token ahead is what the drafts themselves are, and is never computed anew.
+        return self._registered(layout, configuration, num_tokens, None, not_final + 1)
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether a coordinator can be told how far draft models look ahead in prefill."""
+        function = attribute(self._module, "get_kv_cache_coordinator")
+        return _LOOKAHEAD in inspect.signature(function).parameters
+
+    def _registered(
+        self,
+        layout: Layout,
+        configuration: Configuration,
+        num_tokens: int,
+        interval: int | None,
+        ahead: int = 0,
+    ) -> list[bool]:
+        coordinator = self.coordinator(layout, interval, ahead)
         request = self._cached(coordinator, configuration, num_tokens)
-        blocks = coordinator.single_type_managers[1].req_to_blocks[request.request_id]
+        blocks = coordinator.single_type_managers[-1].req_to_blocks[request.request_id]
         full = num_tokens // configuration.group.block_size
         return [block.block_hash is not None for block in blocks[:full]]
 
@@ -93,8 +124,11 @@ class Producer:
         """The class of the coordinator of several groups."""
         return attribute(self._module, "HybridKVCacheCoordinator")
 
-    def coordinator(self, layout: Layout, interval: int | None) -> Any:
-        """The real coordinator of the layout, with a pool for one request of its bound."""
+    def coordinator(self, layout: Layout, interval: int | None, ahead: int = 0) -> Any:
+        """The real coordinator of the layout, with a pool for one request of its bound.
+
+        In prefill draft models look ``ahead`` so many tokens.
+        """
         num_tokens, groups = layout.num_tokens, layout.groups
         num_blocks = 1 + sum(num_tokens // group.block_size + 1 for group in groups)
         with self._configured(groups, num_blocks, interval) as config:
@@ -113,6 +147,7 @@ class Producer:
                     "scheduler_block_size": layout.alignment,
                     "hash_block_size": layout.hash_block_size,
                     "allow_partial_hash_hits": False,
+                    _LOOKAHEAD: ahead,
                 },
                 "get_kv_cache_coordinator",
             )

@@ -52,6 +52,9 @@ def report_json(report: Report) -> dict[str, Any]:
             "configurations": report.num_configurations,
             "paths": report.tasks_total(lambda o: o.paths),
             "states": report.tasks_total(lambda o: o.states),
+            "histories": len(report.played),
+            "steps": sum(each.steps for each in report.played),
+            "lookups": sum(each.lookups for each in report.played),
         },
         "obligations": [
             {
@@ -63,6 +66,9 @@ def report_json(report: Report) -> dict[str, Any]:
                 "detail": o.detail,
             }
             for o in report.obligations
+        ],
+        "unsettled_histories": [
+            each.play.as_json() | {"detail": each.unsettled} for each in report.unplayed
         ],
         "findings": [finding.as_json() for finding in report.judgement.new],
         "known_divergences": known,
@@ -216,12 +222,19 @@ def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
     reasons = list(dict.fromkeys(o.detail for o in report.unsettled))
     shown = reasons if verbose else reasons[:_MOST_INCONCLUSIVE]
     for reason in shown:
-        count = sum(o.detail == reason for o in report.unsettled)
+        times = sum(o.detail == reason for o in report.unsettled)
         console.print(
-            f"[bold yellow]inconclusive[/] ({count} obligations): {escape(reason)}", highlight=False
+            f"[bold yellow]inconclusive[/] ({count(times, 'obligation')}): {escape(reason)}",
+            highlight=False,
         )
     if len(reasons) > len(shown):
         console.print(f"... and {len(reasons) - len(shown)} more reasons; --verbose shows them")
+    if unplayed := report.unplayed:
+        console.print(
+            f"[bold yellow]inconclusive[/] ({len(unplayed)} of "
+            f"{count(report.played, 'history', 'histories')}): {escape(unplayed[0].unsettled)}",
+            highlight=False,
+        )
     if report.unsettled:
         _print_settled(report, console)
 
@@ -262,6 +275,8 @@ def coverage_in_words(report: Report) -> str:
         f"{_scientific(states)} cache states covered by "
         f"{report.tasks_total(lambda o: o.paths)} paths; obligations: "
         + ", ".join(f"{n} {status}" for status, n in counts.items() if n)
+        + f"; {count(report.played, 'history', 'histories')} of whole managers replayed, "
+        f"{count(sum(each.steps for each in report.played), 'step')}"
     )
 
 
@@ -280,7 +295,12 @@ def print_verdict(report: Report, console: Console) -> None:
         + (f"{count(changes, 'policy change')}, " if changes else "")
         + f"{count(report.judgement.stale, 'stale ledger entry', 'stale ledger entries')}",
         Verdict.INCONCLUSIVE: "[bold yellow]inconclusive[/], "
-        f"{count(report.unsettled, 'obligation')} not settled",
+        f"{count(report.unsettled, 'obligation')} not settled"
+        + (
+            f", {count(report.unplayed, 'history', 'histories')} not judged"
+            if report.unplayed
+            else ""
+        ),
     }
     console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
 

@@ -7,10 +7,9 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from conformance.histories import EngineConfiguration
 from conformance.history_json import as_json
+from conformance.replay_findings import describe
 from spec.claims import CLAIMS
-from spec.groups import Group
 from vllm_integration.gate import Verdict
 from vllm_integration.rendering import count, verdict_name
 from vllm_integration.replay import Found, ReplayReport, worst
@@ -139,23 +138,6 @@ def _given(report: ReplayReport, found: Found) -> list[str]:
     after = "after the step" if found.call == "step" else f"at {found.call}"
     again = f", {count(found.times, 'time')} in all" if found.times > 1 else ""
     return [*describe(report.history.engine), f"{_step(report, found.step)}, {after}{again}"]
-
-
-def describe(engine: EngineConfiguration) -> tuple[str, ...]:
-    """A configuration in words, one fact a line."""
-    retention = "dense" if engine.retention_interval is None else f"{engine.retention_interval}"
-    return (
-        "; ".join(map(_group, engine.groups)),
-        f"a pool of {engine.num_gpu_blocks} blocks, alignment {engine.alignment}, EAGLE "
-        f"{'on' if engine.use_eagle else 'off'}, retention {retention}",
-    )
-
-
-def _group(group: Group) -> str:
-    more = f", window {group.window}" if group.window else ""
-    more += f", chunk {group.chunk}" if group.chunk else ""
-    more += ", EAGLE" if group.eagle else ""
-    return f"{group.kind.replace('_', ' ')}, block size {group.block_size}{more}"
 
 
 def _step(report: ReplayReport, number: int) -> str:

@@ -3,23 +3,79 @@
 from functools import cache
 from typing import Any
 
-from conformance.history_json import read
+from conformance.findings import Signature
+from conformance.histories import History
+from conformance.history_json import read, write
+from conformance.history_shrinking import shrink
+from conformance.plays import Play
 from conformance.promises import JudgedPolicies
-from conformance.replay import ReplayFinding, replay
+from conformance.replay import ReplayFinding, ReplayOutcome, replay
 from conformance.subjects import CannotJudge
+from spec.policies import SparseRetention
+from vllm_integration import case_worker
 from vllm_integration.adapter import VllmSubject
 from vllm_integration.managers import VllmManagers
 
 _managers = cache(VllmManagers)
 
 
+def played(subject: VllmSubject, play: Play) -> ReplayOutcome:
+    """Replay one of the gate's histories. Raises `CannotJudge`."""
+    return _replay(subject, _history(subject, play))
+
+
+def play(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Replay one of the gate's histories; what it shows, without how."""
+    try:
+        outcome = played(subject, Play.from_json(message["configuration"]))
+    except CannotJudge as reason:
+        return {"cannot": str(reason)}
+    return {
+        "steps": len(outcome.told),
+        "lookups": len(outcome.lookups),
+        "signatures": [finding.signature.as_json() for finding in outcome.causes],
+    }
+
+
+def shrink_play(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """The smallest history that shows the same, and the finding in it.
+
+    ``budget`` is how many histories are tried; one that is written out stays as it is with 0.
+    """
+    wanted = Signature(**message["signature"])
+
+    def finding(history: History) -> ReplayFinding | None:
+        shown = _replay(subject, history).causes
+        return next((each for each in shown if each.signature == wanted), None)
+
+    first = _history(subject, Play.from_json(message["configuration"]))
+    smallest = shrink(first, lambda h: finding(h) is not None, message["budget"])
+    found = finding(smallest)
+    if found is None:
+        return {"cannot": "replayed once more it does not show again"}
+    return {
+        "history": write(smallest),
+        "finding": _as_json(found),
+        "case": case_worker.of_violation(smallest, found.violation, found.step, message["name"]),
+    }
+
+
+def _history(subject: VllmSubject, play: Play) -> History:
+    managers = _managers()
+    retains = _policies(subject).sparse_retention is not SparseRetention.NONE
+    return play.history(managers.registers_tails, retains)
+
+
+def _replay(subject: VllmSubject, history: History) -> ReplayOutcome:
+    return replay(history, _managers(), _policies(subject))
+
+
 def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """Play the history in ``message`` and judge it under the policies that the target shows."""
     history = read(message["history"])
     try:
-        managers = _managers()
-        policies = _policies(subject, managers)
-        outcome = replay(history, managers, policies)
+        policies = _policies(subject)
+        outcome = _replay(subject, history)
     except CannotJudge as reason:
         return {"cannot": str(reason)}
     return {
@@ -30,8 +86,9 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
     }
 
 
-def _policies(subject: VllmSubject, managers: VllmManagers) -> JudgedPolicies:
-    return JudgedPolicies.of(subject.policies(), managers.keeps_every_state)
+@cache
+def _policies(subject: VllmSubject) -> JudgedPolicies:
+    return JudgedPolicies.of(subject.policies(), _managers().keeps_every_state)
 
 
 def _as_json(finding: ReplayFinding) -> dict[str, Any]:

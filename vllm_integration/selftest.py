@@ -10,12 +10,10 @@ from conformance.ledger import Entry
 from vllm_integration.driver import Worker
 from vllm_integration.equivalents import Change, Equivalent
 from vllm_integration.gate import Verdict
-from vllm_integration.lockstep import policies_of
-from vllm_integration.obligations import tasks
-from vllm_integration.targets import Target, TargetError
+from vllm_integration.obligations import histories, tasks
+from vllm_integration.targets import Target
 
 _BATCH_SECONDS = 5.0
-LOCKSTEP = "lockstep"
 
 
 class UnknownFunction(Exception):
@@ -33,7 +31,7 @@ class Judged:
         kind: the sort of change.
         caught: how the gate notices it, as a class of divergence or "policy change", "known no
             more", "inconclusive", "time-out" or "internal error"; "" when it does not.
-        by: the claim whose check notices it, or "lockstep"; "" when that is not known.
+        by: the claim whose check notices it, or "replay" for a history; "" when that is not known.
         detail: more about it.
     """
 
@@ -71,12 +69,7 @@ class SelfTestReport:
     @property
     def caught(self) -> list[Judged]:
         """The mutants that the gate notices."""
-        return [mutant for mutant in self.judged if mutant.caught and mutant.by != LOCKSTEP]
-
-    @property
-    def caught_in_lockstep(self) -> list[Judged]:
-        """The mutants that the gate does not notice, but lockstep with the reference does."""
-        return [mutant for mutant in self.judged if mutant.caught and mutant.by == LOCKSTEP]
+        return [mutant for mutant in self.judged if mutant.caught]
 
     @property
     def survivors(self) -> list[Judged]:
@@ -94,13 +87,6 @@ class SelfTestReport:
         """The share of the mutants that do not mean the same that the gate notices, in percent."""
         return 100.0 * len(self.caught) / self.counted if self.counted else 0.0
 
-    @property
-    def share_with_lockstep(self) -> float:
-        """The share that the gate or lockstep notices, in percent."""
-        if not self.counted:
-            return 0.0
-        return 100.0 * (len(self.caught) + len(self.caught_in_lockstep)) / self.counted
-
     def verdict(self, at_least: float) -> Verdict:
         """Whether so many percent are caught, and no entry is stale."""
         if self.unfinished or not self.judged:
@@ -116,17 +102,15 @@ def run(
     equivalents: Sequence[Equivalent],
     *,
     functions: Collection[str] = (),
-    histories: int,
     jobs: int,
     python: str,
     timeout: float,
     memory: int,
     progress: Callable[[int, int], None],
 ) -> SelfTestReport:
-    """Judge every mutant of ``target`` by the checks of ``profile``, then by lockstep.
+    """Judge every mutant of ``target`` by the checks and histories of ``profile``.
 
     ``functions`` are the qualified names of those that are mutated, where it is not all.
-    ``histories`` is how many are played in lockstep; none on releases that it does not follow.
     ``jobs`` is how many mutants are judged at once, ``timeout`` the seconds of processor time that
     a check may take on a mutant, ``memory`` (bytes) what the worker may map. ``progress`` is called
     with what is done and the total. Raises the exceptions of `Worker`, and `WorkerGone` when the
@@ -135,10 +119,6 @@ def run(
     """
     report = SelfTestReport(target, profile)
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
-    try:
-        policies = policies_of(target)
-    except TargetError:
-        policies, histories = "", 0
     with Worker(target, python, memory) as worker:
         patience = timeout + 12 * _BATCH_SECONDS
         todo = tasks(profile, applicable)
@@ -147,8 +127,7 @@ def run(
             op="selftest",
             jobs=jobs,
             limit=timeout,
-            histories=histories,
-            policies=policies,
+            histories=[play.as_json() for play in histories(profile, applicable)],
             functions=list(functions),
             tasks=[{"claim": t.claim, "configuration": t.configuration.as_json()} for t in todo],
             known=[entry.signature.as_json() for entry in applicable],

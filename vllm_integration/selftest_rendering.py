@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from vllm_integration.rendering import count, verdict_name
-from vllm_integration.selftest import LOCKSTEP, Judged, SelfTestReport
+from vllm_integration.selftest import Judged, SelfTestReport
 
 
 def selftest_json(report: SelfTestReport, at_least: float) -> dict[str, Any]:
@@ -26,8 +26,6 @@ def selftest_json(report: SelfTestReport, at_least: float) -> dict[str, Any]:
         "equivalent": len(report.equivalents),
         "survived": len(report.survivors),
         "share": round(report.share, 2),
-        "caught_in_lockstep": len(report.caught_in_lockstep),
-        "share_with_lockstep": round(report.share_with_lockstep, 2),
         "at_least": at_least,
         "unfinished_checks": report.unfinished,
         "judged": [
@@ -50,7 +48,7 @@ def print_selftest(
         _print_mutant("[bold yellow]survives[/]", mutant, mutant.detail, console)
     for mutant, entry in report.equivalents if verbose else ():
         _print_mutant("means the same", mutant, entry.reason, console)
-    for mutant in [*report.caught, *report.caught_in_lockstep] if verbose else ():
+    for mutant in report.caught if verbose else ():
         _print_mutant(f"caught as {mutant.caught}", mutant, mutant.detail, console)
     for entry in report.stale:
         console.print(
@@ -64,7 +62,7 @@ def print_selftest(
         by_function.setdefault(mutant.change.function, []).append(mutant)
     same = {mutant.change for mutant, _ in report.equivalents}
     for function, mutants in by_function.items():
-        caught = sum(bool(m.caught) and m.by != LOCKSTEP for m in mutants)
+        caught = sum(bool(m.caught) for m in mutants)
         counted = sum(m.change not in same for m in mutants)
         console.print(f"  {function}: {caught} of {counted} caught", highlight=False)
     ways = Counter(mutant.caught for mutant in report.caught)
@@ -72,7 +70,7 @@ def print_selftest(
         f"{count(report.judged, 'mutant')}, {len(report.equivalents)} of them mean the same; "
         f"caught {len(report.caught)} ("
         + ", ".join(f"{way}: {number}" for way, number in ways.most_common())
-        + f"), in lockstep {len(report.caught_in_lockstep)} more; {len(report.survivors)} survive; "
+        + f"); {len(report.survivors)} survive; "
         f"{report.seconds:.0f} s",
         highlight=False,
     )
@@ -85,8 +83,7 @@ def print_selftest(
     colour = "green" if report.share >= at_least else "red"
     console.print(
         f"vLLM {escape(report.target.name)}: the checks catch "
-        f"[bold {colour}]{report.share:.1f} %[/] of the mutants (wanted: {at_least:g} %), with "
-        f"lockstep {report.share_with_lockstep:.1f} %",
+        f"[bold {colour}]{report.share:.1f} %[/] of the mutants (wanted: {at_least:g} %)",
         highlight=False,
     )
 

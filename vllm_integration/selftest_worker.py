@@ -1,9 +1,8 @@
 """The worker's side of the self-test: mutants of the imported vLLM, each in a process of its own.
 
-First every check runs on the target as it is, and it is noted what it finds and which lines of the
-mutated functions it runs. A mutant is then judged by the checks that run its line, the quickest
-first, up to the first that says what it does not say of the target. What no check notices is played
-in lockstep with the reference, on the histories that run its line.
+First every check and every history runs on the target as it is, and it is noted what it finds and
+which lines of the mutated functions it runs. A mutant is then judged by those that run its line,
+the quickest first, up to the first that says what it does not say of the target.
 """
 
 import gc
@@ -20,16 +19,17 @@ from conformance.checks import CHECKS
 from conformance.exploration import ExplorationError
 from conformance.findings import Signature
 from conformance.layouts import judged_from_json
-from conformance.lockstep_outcome import FIELDS
 from conformance.mutation import Mutant
+from conformance.plays import Play
+from conformance.subjects import CannotJudge
 from spec.claims import Status
-from vllm_integration import lockstep_worker
 from vllm_integration.adapter import VllmSubject
 from vllm_integration.forks import Forks, allow
 from vllm_integration.mutants import of_target
+from vllm_integration.replay_worker import played
 
 _POLICIES = "policies"
-LOCKSTEP = "lockstep"
+_REPLAY = "replay"
 _PIECE = 25
 """Checks that one copy of the worker runs on the target as it is."""
 
@@ -74,13 +74,7 @@ class SelfTest:
             (_POLICIES, None),
             *((t["claim"], judged_from_json(t["configuration"])) for t in message["tasks"]),
         ]
-        self._checks = len(self._tasks)
-        self._tasks += [(LOCKSTEP, number) for number in range(message["histories"])]
-        self._played = {
-            "seed": "1",
-            "policies": message["policies"],
-            "compared": list(FIELDS),
-        }
+        self._tasks += [(_REPLAY, Play.from_json(raw)) for raw in message["histories"]]
         self._known = [Signature(**raw) for raw in message["known"]]
         self._limit = float(message["limit"])
         self._jobs = int(message["jobs"])
@@ -133,12 +127,8 @@ class SelfTest:
     def judge(self, seconds: float) -> dict[str, Any]:
         """Go on with the mutants."""
         if self._judging is None:
-            normal = [n.said.signatures for n in self._normal[: self._checks] if n is not None]
-            played = [n.said.signatures for n in self._normal[self._checks :] if n is not None]
-            self._shown = {
-                False: frozenset[Signature]().union(*normal),
-                True: frozenset[Signature]().union(*played),
-            }
+            normal = [n.said.signatures for n in self._normal if n is not None]
+            self._shown = frozenset[Signature]().union(*normal)
             self._judging = Forks(len(self.mutants), self._jobs, self._mutant)
         return {
             "results": [
@@ -171,9 +161,7 @@ class SelfTest:
 
     def _mutant(self, number: int) -> dict[str, Any]:
         mutant = self.mutants[number]
-        reaching = self._reaching(mutant)
-        relevant = [index for index in reaching if index < self._checks]
-        histories = sorted(index for index in reaching if index >= self._checks)
+        relevant = self._reaching(mutant)
         mutant.function.__code__ = mutant.code
         still: set[Signature] = set()
         for index in relevant:
@@ -183,7 +171,7 @@ class SelfTest:
             normal = self._normal[index]
             assert normal is not None
             where = "the policies" if judged is None else judged.describe()
-            if caught := self._difference(normal.said, said, False):
+            if caught := self._difference(normal.said, said):
                 return {"caught": caught[0], "by": claim, "detail": f"{caught[1]} ({where})"}
             still |= said.signatures
         for signature in self._known:
@@ -194,20 +182,8 @@ class SelfTest:
             }
             if showing and signature not in still and showing <= set(relevant):
                 return {"caught": "known no more", "by": signature.claim, "detail": "in the ledger"}
-        for index in histories:
-            allow(self._limit)
-            said = self._ask(*self._tasks[index])
-            normal = self._normal[index]
-            assert normal is not None
-            if caught := self._difference(normal.said, said, True):
-                number = index - self._checks
-                return {
-                    "caught": caught[0],
-                    "by": LOCKSTEP,
-                    "detail": f"{caught[1]} (history {number})",
-                }
-        run = f"{len(relevant)} checks and {len(histories)} histories run this line"
-        return {"caught": "", "by": "", "detail": run if reaching else "nothing runs this line"}
+        run = f"{len(relevant)} checks and histories run this line"
+        return {"caught": "", "by": "", "detail": run if relevant else "nothing runs this line"}
 
     def _reaching(self, mutant: Mutant) -> list[int]:
         """The checks that run the line of the mutant, the quickest first."""
@@ -220,15 +196,13 @@ class SelfTest:
         ]
         return [index for _, index in sorted(found)]
 
-    def _difference(self, normal: _Said, said: _Said, played: bool) -> tuple[str, str] | None:
+    def _difference(self, normal: _Said, said: _Said) -> tuple[str, str] | None:
         """What the gate would say of the mutant that it does not say of the target."""
         if said.internal:
             return "internal error", said.detail
         if said.policies != normal.policies and not said.unsettled:
             return "policy change", str(dict(set(said.policies) - set(normal.policies)))
-        new = sorted(
-            said.signatures - self._shown[played], key=lambda signature: signature.severity
-        )
+        new = sorted(said.signatures - self._shown, key=lambda signature: signature.severity)
         if new:
             return new[0].divergence, new[0].pattern
         if said.unsettled - normal.unsettled:
@@ -239,7 +213,7 @@ class SelfTest:
         try:
             if claim == _POLICIES:
                 return _Said(policies=tuple(sorted(self._subject.policies().items())))
-            if claim == LOCKSTEP:
+            if claim == _REPLAY:
                 return self._play(judged)
             result = CHECKS[claim](self._subject, judged)
         except ExplorationError as error:
@@ -252,20 +226,15 @@ class SelfTest:
             result.detail,
         )
 
-    def _play(self, number: int) -> _Said:
-        message = self._played | {"history": number}
-        answer = lockstep_worker.replay(self._subject, message)
-        if "cannot" in answer:
-            return _Said(unsettled=frozenset({LOCKSTEP}), detail=answer["cannot"])
-        return _Said(
-            frozenset(Signature(**finding["signature"]) for finding in answer["findings"]),
-            frozenset() if answer["fault"] is None else frozenset({LOCKSTEP}),
-            "" if answer["fault"] is None else f"the reference differs at {answer['fault']}",
-        )
+    def _play(self, play: Play) -> _Said:
+        try:
+            outcome = played(self._subject, play)
+        except CannotJudge as reason:
+            return _Said(unsettled=frozenset({_REPLAY}), detail=str(reason))
+        return _Said(frozenset(finding.signature for finding in outcome.causes))
 
 
 def _death(number: int) -> dict[str, Any]:
-    # What was running then is not known; the checks come first, and are where mutants hang.
     if number == signal.SIGPROF:
         return {"caught": "time-out", "by": "", "detail": "a check does not return"}
     return {"caught": "inconclusive", "by": "", "detail": f"the process died of signal {number}"}

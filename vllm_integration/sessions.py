@@ -11,10 +11,15 @@ from typing import Any, TypeVar
 from conformance.behaviour import Fact
 from conformance.demonstration import Demonstration
 from conformance.findings import Evidence, Finding, Signature, finding, smallest
+from conformance.plays import Origin, Play
+from conformance.replay_findings import replayed
 from spec.claims import Status
 from vllm_integration.driver import EnvironmentFailure, Worker, WorkerGone
-from vllm_integration.obligations import Obligation, Task, unsettled
+from vllm_integration.obligations import Obligation, Played, Task, unsettled
 from vllm_integration.targets import Target
+
+_SHRINK_BUDGET = 400
+"""Histories that are tried to shrink one finding."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -97,8 +102,45 @@ class Session:
         facts = [Fact.from_json(raw) for raw in answer.get("facts", ())]
         return Outcome(obligations, facts, evidence)
 
-    def finding(self, evidence: Evidence, name: str) -> Finding:
-        """The finding that the evidence shows, as small as it gets. ``name`` is its test's."""
+    def play(self, play: Play) -> Played:
+        """Replay one history. Once one of an origin has ended a worker no other of it is."""
+        entry = "replay", str(play.origin)
+        if (known_fatal := self._fatal.get(entry)) is not None:
+            return Played(play, unsettled=f"not replayed, since {known_fatal}")
+        try:
+            answer = self._ask(op="play", configuration=play.as_json())
+        except WorkerGone as gone:
+            self._fatal[entry] = f"{play.describe()} failed: {gone}"
+            return Played(play, unsettled=self._fatal[entry])
+        if "cannot" in answer:
+            return Played(play, unsettled=f"{play.describe()}: {answer['cannot']}")
+        signatures = tuple(Signature(**raw) for raw in answer["signatures"])
+        return Played(play, answer["steps"], answer["lookups"], signatures)
+
+    def finding(self, shown: Evidence | tuple[Signature, Play], name: str) -> Finding:
+        """The finding that is shown, as small as it gets. ``name`` is its test's."""
+        if isinstance(shown, Evidence):
+            return self._found_by_check(shown, name)
+        return self._found_by_replay(*shown, name)
+
+    def _found_by_replay(self, signature: Signature, play: Play, name: str) -> Finding:
+        try:
+            answer = self._ask(
+                op="shrink_play",
+                configuration=play.as_json(),
+                signature=signature.as_json(),
+                budget=0 if play.origin is Origin.WRITTEN else _SHRINK_BUDGET,
+                name=name,
+            )
+        except WorkerGone as gone:
+            answer = {"cannot": str(gone)}
+        if "cannot" in answer:
+            return replayed(signature, play, "", "", 0, Demonstration(detail=answer["cannot"]))
+        found, small = answer["finding"], Play(Origin.WRITTEN, play.name, answer["history"])
+        shown = Demonstration(**answer["case"])
+        return replayed(signature, small, found["spec"], found["actual"], found["step"], shown)
+
+    def _found_by_check(self, evidence: Evidence, name: str) -> Finding:
         small, source = evidence, ""
         try:
             answer = self._ask(op="shrink", evidence=evidence.as_json())
@@ -163,34 +205,53 @@ class Sessions:
         return self._all[0].policies()
 
     def settle(
-        self, operation: str, todo: Sequence[Task], progress: Callable[[int, int], None]
-    ) -> list[Outcome]:
-        """The outcome of each task.
+        self,
+        operation: str,
+        todo: Sequence[Task],
+        histories: Sequence[Play],
+        progress: Callable[[int, int], None],
+    ) -> tuple[list[Outcome], list[Played]]:
+        """The outcome of each task, and what became of each history.
 
         Tasks of one entry point stay in one session, in order: what ends the worker on the first
-        of them is not tried on the others.
+        of them is not tried on the others. So do histories of one origin.
         """
-        by_entry: dict[tuple[str, str], list[Task]] = {}
+        together: dict[object, list[Task | Play]] = {}
         for task in todo:
-            by_entry.setdefault(task.entry, []).append(task)
+            together.setdefault(task.entry, []).append(task)
+        for play in histories:
+            together.setdefault(play.origin, []).append(play)
         outcomes: dict[Task, Outcome] = {}
+        played: dict[Play, Played] = {}
+        total = len(todo) + len(histories)
         counting = threading.Lock()
-        progress(0, len(todo))
+        progress(0, total)
 
-        def settle(session: Session, together: list[Task]) -> None:
-            for task in together:
-                outcome = session.settle(operation, task)
+        def settle(session: Session, some: list[Task | Play]) -> None:
+            for each in some:
+                if isinstance(each, Task):
+                    outcomes[each] = session.settle(operation, each)
+                else:
+                    played[each] = session.play(each)
                 with counting:
-                    outcomes[task] = outcome
-                    progress(len(outcomes), len(todo))
+                    progress(len(outcomes) + len(played), total)
 
-        self._each(settle, sorted(by_entry.values(), key=len, reverse=True))
-        return [outcomes[task] for task in todo]
+        self._each(settle, sorted(together.values(), key=len, reverse=True))
+        return [outcomes[task] for task in todo], [played[play] for play in histories]
 
-    def findings(self, evidence: Sequence[Evidence]) -> list[Finding]:
-        """The findings, shrunk, the most severe first."""
-        found = sorted(smallest(evidence).items(), key=lambda pair: pair[0].severity)
-        named = [(each, name) for (_, each), name in zip(found, _names(found), strict=True)]
+    def findings(self, evidence: Sequence[Evidence], played: Sequence[Played]) -> list[Finding]:
+        """The findings, shrunk, the most severe first.
+
+        What a check has shown need not be shown by a history, and what one history shows, by
+        another.
+        """
+        shown: dict[Signature, Evidence | tuple[Signature, Play]] = dict(smallest(evidence))
+        for each in played:
+            for signature in each.signatures:
+                shown.setdefault(signature, (signature, each.play))
+        found = sorted(shown.items(), key=lambda pair: pair[0].severity)
+        names = _names(signature for signature, _ in found)
+        named = [(each, name) for (_, each), name in zip(found, names, strict=True)]
         return self._each(lambda session, about: session.finding(*about), named)
 
     def _each(
@@ -217,9 +278,9 @@ class Sessions:
                 raise
 
 
-def _names(found: Iterable[tuple[Signature, Evidence]]) -> Iterator[str]:
+def _names(found: Iterable[Signature]) -> Iterator[str]:
     """A name for the test of each finding: its claim, numbered."""
     numbers: Counter[str] = Counter()
-    for signature, _ in found:
+    for signature in found:
         numbers[signature.claim] += 1
         yield f"{signature.claim}_{numbers[signature.claim]}"

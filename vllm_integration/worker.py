@@ -223,13 +223,14 @@ def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
 
 _OPERATIONS: dict[str, Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]] = {
     "judge_history": replay_worker.judge_history,
+    "play": replay_worker.play,
+    "shrink_play": replay_worker.shrink_play,
     "check": _check,
     "behave": _behave,
     "shrink": _shrink,
     "reproduce": case_worker.reproduce,
     "policies": _policies,
     "lockstep": lockstep_worker.lockstep,
-    "replay": lockstep_worker.replay,
     "shrink_history": lockstep_worker.shrink_history,
     "selftest": selftest_worker.operation,
     "selftest_baseline": selftest_worker.operation,

@@ -60,7 +60,7 @@ FAULTS: list[tuple[type[Wrapped], str]] = [
     (ShorterHit, f"{Divergence.LOST_HIT}: "),
     (StaleHit, f"{Divergence.UNSOUND}: longer than"),
     (OtherBlock, f"{Divergence.UNSOUND}: block table holds another block"),
-    (FreesWindow, f"{Divergence.UNSOUND}: full attention: a block that is read was freed"),
+    (FreesWindow, f"{Divergence.UNSOUND}: a block that is read was freed"),
     (Forgets, f"{Divergence.LOST_HIT}: the "),
     (Leaks, f"{Divergence.UNSOUND}: a reference count|no block leaks"),
     (FreesTwice, f"{Divergence.UNSOUND}: a reference count is the number of tables' entries"),

@@ -17,7 +17,6 @@ from vllm_integration.commands.files import wanted_files, write_files
 from vllm_integration.commands.options import (
     JOBS,
     MEMORY,
-    PACKAGE,
     PYTHON,
     Coordinators,
     Html,
@@ -48,12 +47,10 @@ from vllm_integration.commands.running import (
     with_classes,
 )
 from vllm_integration.driver import find_python
-from vllm_integration.gate import Verdict
+from vllm_integration.gate import LEDGER, Verdict
 from vllm_integration.html_report.pages import check_page
 from vllm_integration.policies import chosen_values
 from vllm_integration.targets import resolve
-
-LEDGER = PACKAGE / "ledger.toml"
 
 
 class CheckFormat(StrEnum):

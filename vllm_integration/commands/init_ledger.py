@@ -12,7 +12,6 @@ from conformance.configurations import Profile
 from conformance.ledger import Entry, Judgement, load
 from conformance.ledger_writing import adopted, to_toml
 from vllm_integration import gate
-from vllm_integration.commands.check import LEDGER
 from vllm_integration.commands.options import (
     JOBS,
     MEMORY,
@@ -31,7 +30,7 @@ from vllm_integration.commands.options import (
 )
 from vllm_integration.commands.running import announce, fail, failures, progress, with_classes
 from vllm_integration.driver import find_python
-from vllm_integration.gate import Report, Verdict
+from vllm_integration.gate import LEDGER, Report, Verdict
 from vllm_integration.policies import chosen_values
 from vllm_integration.rendering import count
 from vllm_integration.targets import Target, resolve

@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
-from conformance.lockstep_ledger import load
+from conformance.ledger import load
 from vllm_integration.cases import write_and_run
 from vllm_integration.commands.options import (
     MEMORY,
-    PACKAGE,
     PYTHON,
     Coordinators,
     Format,
@@ -26,11 +25,10 @@ from vllm_integration.commands.options import (
 )
 from vllm_integration.commands.running import announce, failures, progress, show, with_classes
 from vllm_integration.driver import find_python
+from vllm_integration.gate import LEDGER
 from vllm_integration.lockstep import run
 from vllm_integration.lockstep_rendering import lockstep_json, print_lockstep
 from vllm_integration.targets import resolve
-
-LEDGER = PACKAGE / "known" / "lockstep.toml"
 
 
 def lockstep(

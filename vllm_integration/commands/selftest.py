@@ -12,7 +12,6 @@ import typer
 from conformance.configurations import Profile
 from conformance.ledger import load
 from vllm_integration import equivalents
-from vllm_integration.commands.check import LEDGER
 from vllm_integration.commands.options import (
     MEMORY,
     PACKAGE,
@@ -28,7 +27,7 @@ from vllm_integration.commands.options import (
 )
 from vllm_integration.commands.running import announce, fail, failures, progress, show
 from vllm_integration.driver import find_python
-from vllm_integration.gate import Verdict
+from vllm_integration.gate import LEDGER, Verdict
 from vllm_integration.selftest import UnknownFunction, run
 from vllm_integration.selftest_rendering import print_selftest, selftest_json
 from vllm_integration.targets import resolve
@@ -67,14 +66,6 @@ def selftest(
             "--function", help="Mutate only this function; repeatable.", show_default=False
         ),
     ] = None,
-    histories: Annotated[
-        int,
-        typer.Option(
-            "--histories",
-            min=0,
-            help="Histories that mutants which no check notices are played on in lockstep.",
-        ),
-    ] = 50,
     at_least: Annotated[
         float | None,
         typer.Option(
@@ -111,8 +102,7 @@ def selftest(
 
     Mutated are the lookups, masks, cache_blocks and coordinators of the target. A mutant is caught
     when the gate says of it what it does not say of the target: a finding, an inconclusive claim,
-    a time-out, or a known divergence that is gone. What it does not notice is played in lockstep
-    with the reference, which is counted apart.
+    a time-out, or a known divergence that is gone.
     """
     started = time.monotonic()
     profile = Profile.QUICK if quick else Profile.DEFAULT
@@ -128,7 +118,6 @@ def selftest(
                 entries,
                 known_same,
                 functions=function or (),
-                histories=histories,
                 jobs=jobs or os.cpu_count() or 1,
                 python=interpreter,
                 timeout=timeout,

@@ -9,10 +9,10 @@ from conformance.histories import RequestInput
 from conformance.judging import Judge, Violation
 from conformance.managers import Tables
 from conformance.promises import JudgedPolicies
+from conformance.replay_findings import describe
 from spec.groups import share_eagle
 from spec.policies import EagleGroups
 from spec.retention import LookaheadHorizon
-from vllm_integration.replay_rendering import describe
 from vllm_integration.shadow.real import CachedPrefixes, Prefix, RealCache, named
 from vllm_integration.shadow.report import Report
 from vllm_integration.shadow.scope import Scope

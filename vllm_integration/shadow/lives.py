@@ -1,7 +1,7 @@
 """The lives of the requests of one manager: their tables, and the blocks they register."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -160,10 +160,9 @@ class Lives:
             if end > start and (
                 len(table) < last or any(block is null for block in table[first:last])
             ):
+                if self._lives[name].loaded:
+                    self._judged.judge.loaded.add(name)
                 freed = self._judged.judge.freed(name, number, first, numbers([table])[0])
-                if not self._lives[name].loaded:  # not what the ledger tells of full loads
-                    pattern = f"{freed.signature.pattern}, though nothing was loaded"
-                    freed = replace(freed, signature=replace(freed.signature, pattern=pattern))
                 self._judged.add(freed, call)
 
     def _registered(self, call: Call, request: Any, computed: int, end: int) -> None:

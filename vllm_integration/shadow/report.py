@@ -6,14 +6,15 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from conformance import ledger, lockstep_ledger
 from conformance.findings import Signature
 from conformance.judging import Violation
+from conformance.ledger import load
 from spec.claims import CLAIMS
+from vllm_integration.gate import LEDGER
 from vllm_integration.rendering import count
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-LEDGERS = (_PACKAGE / "ledger.toml", _PACKAGE / "known" / "lockstep.toml")
+LEDGERS = (LEDGER,)
 
 
 @dataclass(frozen=True)
@@ -67,25 +68,14 @@ class Finding:
 def load_known(version: str | None, paths: Iterable[Path] = LEDGERS) -> dict[Signature, str]:
     """The known divergences of a release with their reasons; None is newer than any.
 
-    A ledger is that of `hitproof check` or of `hitproof lockstep`, told apart by its tables.
     Raises `conformance.ledger.LedgerError`.
     """
     known: dict[Signature, str] = {}
     for path in paths:
-        for entry in _entries(path):
+        for entry in load(path):
             if entry.applies_to(version):
                 known.setdefault(entry.signature, entry.reason.strip())
     return known
-
-
-def _entries(
-    path: Path,
-) -> tuple[ledger.Entry, ...] | tuple[lockstep_ledger.LockstepEntry, ...]:
-    try:
-        of_lockstep = "\n[[finding]]" in "\n" + path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        of_lockstep = False  # the reader says what is wrong
-    return lockstep_ledger.load(path) if of_lockstep else ledger.load(path)
 
 
 @dataclass

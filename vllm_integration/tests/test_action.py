@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from vllm_integration.commands.check import LEDGER
+from vllm_integration.gate import LEDGER
 from vllm_integration.tests.conftest import release
 from vllm_integration.tests.test_commits import git
 

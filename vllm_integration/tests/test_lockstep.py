@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 
 from conformance.history_json import read
-from conformance.ledger import LedgerError
-from conformance.lockstep_ledger import load
-from vllm_integration.commands.lockstep import LEDGER
 from vllm_integration.gate import Verdict
 from vllm_integration.lockstep import policies_of
 from vllm_integration.targets import Target, TargetError
@@ -25,9 +22,9 @@ def lockstep(*arguments: object) -> tuple[int, dict[str, Any]]:
 @pytest.mark.release
 @pytest.mark.parametrize("release", ["0.23.0", "0.33.0"])
 def test_a_slice_of_the_long_run(release: str) -> None:
-    """The findings of every ledger entry reproduce; nothing else differs."""
+    """What the ledger has is found, and nothing else differs."""
     code, report = lockstep("--histories", 60, "--seed", 1, release)
-    assert (report["findings"], report["faults"], report["stale_ledger_entries"]) == ([], [], [])
+    assert (report["findings"], report["faults"]) == ([], [])
     assert (code, report["verdict"]) == (Verdict.CONFORMS, "conforms")
     assert report["histories"] == 60
     assert report["calls"] > report["steps"] > 600
@@ -66,7 +63,7 @@ def test_what_is_not_in_the_ledger_is_a_finding(tmp_path: Path) -> None:
             "return max(0, num_computed_tokens - self.sliding_window + 1)",
             "return num_computed_tokens",
             "unsound",
-            "sliding window: a block that is read was freed",
+            "a block that is read was freed",
         ),
         (  # prefixes are evicted before tails, which breaks no claim
             "ordered_blocks = reversed(req_blocks)",
@@ -91,32 +88,6 @@ def test_a_broken_release_is_caught(
     shown = {(f["what"]["divergence"], f["what"]["pattern"]) for f in report["findings"]}
     assert (code, report["faults"]) == (Verdict.DIVERGES, [])
     assert (divergence, pattern) in shown
-
-
-def test_the_ledger_can_be_read() -> None:
-    entries = load(LEDGER)
-    assert len(entries) == len({(entry.signature, str(entry.releases)) for entry in entries})
-    files = {path.name for path in LEDGER.parent.glob("*.json")}
-    named = LEDGER.read_text()
-    assert {name for name in files if name in named} == files
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("[[finding]", "is not TOML"),
-        ("x = 1", r"may hold \[\[finding\]\] entries only"),
-        ("[[finding]]\nreleases = '>=0.23'", "has no 'history'"),
-        ("[[finding]]\nhistory = 'none.json'", "its history cannot be read"),
-        ("[[finding]]\nhistory = 'bad.json'", "is not JSON"),
-    ],
-)
-def test_a_bad_ledger_gets_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
-    (tmp_path / "bad.json").write_text("{")
-    ledger = tmp_path / "ledger.toml"
-    ledger.write_text(text)
-    with pytest.raises(LedgerError, match=sentence):
-        load(ledger)
 
 
 def test_releases_that_lockstep_does_not_follow() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spec.policies import POLICIES
-from vllm_integration.commands.check import LEDGER
+from vllm_integration.gate import LEDGER
 from vllm_integration.policies import expected_value
 from vllm_integration.tests.conftest import Copy, check_json, hitproof, release
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from conformance.configurations import Profile
+from conformance.plays import Origin, plays
 from spec.claims import Status
 from vllm_integration import sessions
 from vllm_integration.driver import WorkerGone
-from vllm_integration.obligations import Task, tasks
+from vllm_integration.obligations import Played, Task, tasks
 from vllm_integration.sessions import Outcome, Session, Sessions
 from vllm_integration.targets import Target
 
@@ -31,11 +32,15 @@ class FakeWorker:
         self.open = True
         self.started.append(self)
 
-    def ask(self, _: float, op: str, claim: str, configuration: Mapping[str, Any]) -> Any:
+    def ask(self, _: float, op: str, configuration: Mapping[str, Any], claim: str = "") -> Any:
         assert self.open
         self.asked.append((threading.get_ident(), configuration))
         if self.breaks is not None:
             self.breaks()
+        if op == "play":
+            if configuration["history"] == "1:7":
+                raise WorkerGone("it ended")
+            return {"steps": 2, "lookups": 1, "signatures": []}
         if Task(claim, BY_JSON[str(configuration)]).entry == ENDS:
             raise WorkerGone("it ended")
         answer = {"paths": 1, "states": len(str(configuration)), "detail": op, "evidence": []}
@@ -45,6 +50,7 @@ class FakeWorker:
         self.open = False
 
 
+PLAYS = list(plays(Profile.QUICK))
 BY_JSON = {str(task.configuration.as_json()): task.configuration for task in EVERY}
 
 
@@ -59,19 +65,26 @@ def several(jobs: int) -> Sessions:
     return Sessions(jobs, lambda: Session(target, "python", 1.0, 1, {}))
 
 
-def settled(jobs: int) -> list[Outcome]:
+def settled(jobs: int) -> tuple[list[Outcome], list[Played]]:
     counts: list[tuple[int, int]] = []
     with closing(several(jobs)) as workers:
-        outcomes = workers.settle("check", EVERY, lambda *count: counts.append(count))
-    assert counts == [(done, len(EVERY)) for done in range(len(EVERY) + 1)]
+        outcomes = workers.settle("check", EVERY, PLAYS, lambda *count: counts.append(count))
+    total = len(EVERY) + len(PLAYS)
+    assert counts == [(done, total) for done in range(total + 1)]
     assert not any(worker.open for worker in FakeWorker.started)
     return outcomes
 
 
 @pytest.mark.parametrize("jobs", [2, 5, 100])
 def test_any_number_of_workers_gives_the_same_result(jobs: int) -> None:
-    expected = settled(1)
-    assert settled(jobs) == expected
+    expected, played = settled(1)
+    assert settled(jobs) == (expected, played)
+    assert [each.play for each in played] == PLAYS
+    generated = [each for each in played if each.play.origin is Origin.GENERATED]
+    assert not any(each.unsettled for each in generated[:7])
+    assert generated[7].unsettled.endswith("failed: it ended")
+    assert all(each.unsettled.startswith("not replayed, since") for each in generated[8:])
+    assert {each.steps for each in played if each.play.origin is Origin.FAMILY} == {2}
     ended = [outcome for task, outcome in zip(EVERY, expected, strict=True) if task.entry == ENDS]
     first, *others = (outcome.obligations[0] for outcome in ended)
     assert first.detail.endswith("failed: it ended")
@@ -90,7 +103,7 @@ def test_an_error_in_one_ends_all() -> None:
     FakeWorker.breaks = staticmethod(breaks)
     try:
         with pytest.raises(RuntimeError, match="is wrong"), closing(several(4)) as workers:
-            workers.settle("check", EVERY, lambda *_: None)
+            workers.settle("check", EVERY, PLAYS, lambda *_: None)
     finally:
         FakeWorker.breaks = None
     assert not any(worker.open for worker in FakeWorker.started)

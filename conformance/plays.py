@@ -1,0 +1,103 @@
+"""The histories of whole managers that the gate replays (`conformance.replay`).
+
+Those of the ledger, in which known divergences show; then one of each family or more
+(`conformance.history_families`), and generated ones (`conformance.history_generator`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from conformance.configurations import Profile
+from conformance.histories import History
+from conformance.history_families import engines, families
+from conformance.history_generator import history
+from conformance.history_json import read, write
+
+
+class Origin(StrEnum):
+    """Where a history comes from."""
+
+    WRITTEN = "written"
+    FAMILY = "family"
+    GENERATED = "generated"
+
+
+@dataclass(frozen=True)
+class Play:
+    """A history that is replayed.
+
+    Attributes:
+        origin: where it comes from.
+        name: which one it is there: the seed, the family's engine and its number there, or
+            what the reader calls it.
+        text: the history as JSON, where it is written out.
+    """
+
+    origin: Origin
+    name: str
+    text: str = ""
+
+    def describe(self) -> str:
+        """The history in words, as findings and obligations show it."""
+        return f"{self.origin} history {self.name}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The history as JSON; `from_json` reads it."""
+        return {"origin": str(self.origin), "history": self.name, "text": self.text}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> "Play":
+        """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else."""
+        return Play(Origin(data["origin"]), data["history"], data["text"])
+
+    @staticmethod
+    def written(played: History, name: str) -> "Play":
+        """A history that is written out."""
+        return Play(Origin.WRITTEN, name, write(played))
+
+    def history(self, whole_blocks: bool, retains: bool) -> History:
+        """The history, for a target as it is.
+
+        ``whole_blocks`` is for targets with tails that histories leave out
+        (`conformance.history_generator.history`), ``retains`` whether it has a retention interval;
+        where it has none, histories that are not written out do without. Raises ValueError when
+        there is no such history.
+        """
+        if self.origin is Origin.WRITTEN:
+            return read(self.text, self.name)
+        if self.origin is Origin.GENERATED:
+            made = history(self.name, whole_blocks)
+        else:
+            engine, number = map(int, self.name.split("."))
+            made = _family(engine, number)
+        if retains:
+            return made
+        return replace(made, engine=replace(made.engine, retention_interval=None))
+
+
+def _family(engine: int, number: int) -> History:
+    """History ``number`` of an engine's family, which starts again where it ends."""
+    family = list(families(list(engines())[engine]))
+    return family[number % len(family)]
+
+
+_SEED = "1"
+_GENERATED = {Profile.QUICK: 100, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
+_EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
+"""The quick profile replays a history of every fourth family."""
+
+
+def plays(profile: Profile) -> Iterator[Play]:
+    """What a profile replays beside the ledger's histories: generated ones, and one history of
+    each family, the first of the first, the second of the second, and so on; with the thorough
+    profile every history of every family.
+    """
+    for number in range(_GENERATED[profile]):
+        yield Play(Origin.GENERATED, f"{_SEED}:{number}")
+    chosen = list(enumerate(engines()))[:: _EVERY[profile]]
+    for turn, (number, engine) in enumerate(chosen):
+        every = range(sum(1 for _ in families(engine)))
+        for each in every if profile is Profile.THOROUGH else (turn,):
+            yield Play(Origin.FAMILY, f"{number}.{each}")

@@ -1,0 +1,54 @@
+"""Findings of replayed histories, in the form of all findings."""
+
+import json
+
+from conformance.demonstration import Demonstration
+from conformance.findings import Finding, Signature
+from conformance.histories import EngineConfiguration
+from conformance.history_json import as_json, read
+from conformance.plays import Play
+from spec.claims import CLAIMS
+from spec.groups import Group
+
+
+def replayed(
+    signature: Signature, play: Play, spec: str, actual: str, step: int, shown: Demonstration
+) -> Finding:
+    """What the history ``play`` shows at ``step``, an index."""
+    claim = CLAIMS.get(signature.claim)
+    given = [play.describe()]
+    if play.text:
+        history = read(play.text)
+        steps = as_json(history)["steps"]
+        requests = as_json(history)["requests"]
+        given = [*describe(history.engine)]
+        given += [f"request {name}: {json.dumps(each)}" for name, each in requests.items()]
+        given += [json.dumps(each) for each in steps[: step + 1]]
+    return Finding(
+        signature=signature,
+        sentence="" if claim is None else claim.sentence,
+        given=tuple(given),
+        spec=spec,
+        actual=actual,
+        strip="",
+        source="",
+        configuration=play.as_json(),
+        demonstration=shown,
+    )
+
+
+def describe(engine: EngineConfiguration) -> tuple[str, ...]:
+    """A configuration in words, one fact a line."""
+    retention = "dense" if engine.retention_interval is None else f"{engine.retention_interval}"
+    return (
+        "; ".join(map(_group, engine.groups)),
+        f"a pool of {engine.num_gpu_blocks} blocks, alignment {engine.alignment}, EAGLE "
+        f"{'on' if engine.use_eagle else 'off'}, retention {retention}",
+    )
+
+
+def _group(group: Group) -> str:
+    more = f", window {group.window}" if group.window else ""
+    more += f", chunk {group.chunk}" if group.chunk else ""
+    more += ", EAGLE" if group.eagle else ""
+    return f"{group.kind.replace('_', ' ')}, block size {group.block_size}{more}"
