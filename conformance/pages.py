@@ -11,6 +11,8 @@ registered over content it does not name.
   the state of its end into the block that it ends in; drafts take one block each behind it, and
   the state of what was accepted is copied into the block that it fills. vLLM: ``mamba_utils``. A
   state that another request computes in this very step is not there yet.
+- A copy that the manager asks for is made before the step computes: it is of what earlier steps
+  have left in the block.
 - What a KV connector loads is there when the load is done. What was computed of rejected drafts,
   and what draft layers wrote while they proposed, is garbage and must be overwritten before it is
   read.
@@ -98,6 +100,10 @@ class Pages:
     def new_step_starts(self) -> None:
         """What earlier steps computed is there."""
         self._store.new_step_starts()
+
+    def copy(self, source: int, target: int) -> None:
+        """The worker copies a block before the step computes."""
+        self._store.copy(source, target)
 
     def free(self, request: str) -> None:
         """The request gives its blocks up."""
@@ -342,8 +348,10 @@ class Pages:
             found = self._store.read(index, block_id, 0)
             held = found if isinstance(found, str) else found.target
             return None if held in (name, ANYTHING) else f"the state as of {held}"
-        vouched = vouched_tokens(end // size - 1, size)
-        for token in range(end - size, end):
+        # The name may end inside the block: the hash is that of its last hash unit.
+        unit = self._engine.hash_block_size
+        vouched = vouched_tokens(end // unit - 1, unit)
+        for token in range(INTEGERS.multiple_at_most(end - 1, size), end):
             found, wanted = (
                 self._store.read(index, block_id, token % size),
                 self._entry(request, index, token),

@@ -21,7 +21,9 @@ from conformance.histories import (
     Step,
 )
 from conformance.managers import Allocation, Hit, Manager, Progress
+from spec.fine import FineTail, tail_boundary
 from spec.groups import GroupKind
+from spec.retention import LookaheadHorizon
 
 
 class _State(Enum):
@@ -44,10 +46,14 @@ class _Request:
 
 @dataclass
 class Player:
-    """Plays a history on a manager, step by step. An exception of the manager passes through."""
+    """Plays a history on a manager, step by step. An exception of the manager passes through.
+
+    ``fine_tail`` is whose hit the end of a prompt is kept for, where hits may end inside blocks.
+    """
 
     history: History
     manager: Manager
+    fine_tail: FineTail = FineTail.NONE
     hits: dict[str, Hit] = field(default_factory=dict)
     """What the last lookup of each request found."""
     _requests: dict[str, _Request] = field(default_factory=dict)
@@ -196,14 +202,31 @@ class Player:
         size = self._mamba_block_size
         if size is None or computed >= max(request.num_prompt_tokens, request.num_tokens - 1):
             return num_new
-        if computed % size:
-            return min(num_new, size - computed % size)
-        last = request.num_tokens // size * size
+        limit = request.num_tokens
+        if self.fine_tail is FineTail.RESEND and not self._engine.use_eagle:
+            limit -= 1
+        last = limit // size * size
         if self._engine.use_eagle:
             last = max(last - size, 0)
-        if computed + num_new < last:
-            return num_new // size * size
-        return last - computed if computed < last else num_new
+        if computed % size:
+            num_new = min(num_new, size - computed % size)
+        elif computed + num_new < last:
+            num_new = num_new // size * size
+        elif computed < last:
+            num_new = last - computed
+        return self._up_to_tail(request, computed, num_new)
+
+    def _up_to_tail(self, request: _Request, computed: int, num_new: int) -> int:
+        """The chunk, cut off where a state is kept for the prompt's end: it is there only when a
+        chunk ends there.
+        """
+        if self.fine_tail is FineTail.NONE:
+            return num_new
+        unit = self._engine.hash_block_size
+        lookahead = unit if self._engine.use_eagle else 0
+        prompt = request.num_prompt_tokens
+        tail = tail_boundary(self.fine_tail, LookaheadHorizon.HASHED, prompt, lookahead, unit)
+        return int(tail) - computed if computed < tail < computed + num_new else num_new
 
     def _computed(
         self, name: str, request: _Request, num_new: int, drafts: int, accepted: int

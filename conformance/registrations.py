@@ -4,6 +4,10 @@ A block is due when some promised hit needs it and all of that hit's run is comp
 registered once its key was seen, whatever is evicted later. Only blocks that held the right content
 in the request's own table are judged: states that no step wrote, or blocks that a connector left
 out, cannot be registered.
+
+Where hits may end inside blocks, the entry that the end of a prompt is kept by is due in the same
+way. It must stay, too, as long as there are blocks that nobody ever had: a block that is filled up
+gets a new key, and can lose the old one over it.
 """
 
 from collections.abc import Iterator
@@ -26,19 +30,26 @@ class _Life:
         computed: tokens that are computed, drafts left out.
         held: blocks (group, position) that have held the right content in its table.
         settled: blocks that were registered, or judged for not being so.
+        tails: groups in whose table the entry of the prompt's end has had the right content.
     """
 
     hit: int = 0
     computed: int = 0
     held: set[tuple[int, int]] = field(default_factory=set)
     settled: set[tuple[int, int]] = field(default_factory=set)
+    tails: set[int] = field(default_factory=set)
 
 
 class Registrations:
     """The registered blocks of every request of one history."""
 
     def __init__(
-        self, engine: EngineConfiguration, prefixes: Prefixes, judge: Judge, pages: Pages
+        self,
+        engine: EngineConfiguration,
+        prefixes: Prefixes,
+        judge: Judge,
+        pages: Pages,
+        fine: bool = False,
     ) -> None:
         self._engine = engine
         self._prefixes = prefixes
@@ -47,6 +58,16 @@ class Registrations:
         self._lives: dict[str, _Life] = {}
         self._shared: dict[str, Shared] = {}
         self._touched: dict[str, None] = {}
+        self._fine = fine
+        # The tails that were registered, by request and group, until they may be given up.
+        self._kept: dict[tuple[str, int], None] = {}
+        self._missing: set[tuple[str, int]] = set()
+        self._used: set[int] = set()
+        self._nothing_evicted = True
+
+    def evicted(self) -> None:
+        """Blocks were unregistered from outside; what stays is no longer judged."""
+        self._nothing_evicted = False
 
     def looked_up(self, request: str, shared: Shared) -> None:
         """A lookup of the request showed a prefix to be shared."""
@@ -71,7 +92,51 @@ class Registrations:
         for request in self._touched:
             for index in range(len(self._engine.groups)):
                 yield from self._judge_group(request, index, seen)
+                if self._fine:
+                    yield from self._judge_tail(request, index, seen)
         self._touched.clear()
+        if self._fine:
+            yield from self._judge_kept(seen)
+
+    def _judge_tail(self, request: str, index: int, seen: Observation) -> Iterator[Violation]:
+        """Judge the entry inside a block that the end of the request's prompt is kept by."""
+        life, size = self._lives[request], self._engine.groups[index].block_size
+        ends = self._judge.promises.tail_entry(request, index)
+        place = request, index
+        if not ends or place in self._kept or place in self._missing:
+            return
+        if life.hit >= ends.start or life.computed < ends.start:
+            return
+        names = [self._prefixes.name(request, end) for end in ends]
+        if any((index, name) in seen.cached for name in names):
+            self._kept[place] = None
+            return
+        table = seen.tables.get(request, ((),) * len(self._engine.groups))[index]
+        block = (ends.start - 1) // size
+        block_id = table[block] if block < len(table) else 0
+        if block_id and self._pages.holds(index, block_id, names[0]):
+            life.tails.add(index)
+        reach = self._judge.promises.tail(request) + self._judge.promises.lookahead_tokens
+        if index in life.tails and life.computed >= reach:
+            self._missing.add(place)
+            yield self._judge.tail_left_out(request, index, given_up=False)
+
+    def _judge_kept(self, seen: Observation) -> Iterator[Violation]:
+        """Judge that registered tails stay as long as blocks are left that nobody ever had."""
+        self._used |= {block for of_all in seen.tables.values() for t in of_all for block in t}
+        self._used |= {block for ids in seen.cached.values() for block in ids}
+        if not self._nothing_evicted or self._used.issuperset(seen.free_queue):
+            self._kept.clear()
+            self._nothing_evicted = False
+            return
+        for place in list(self._kept):
+            request, index = place
+            ends = self._judge.promises.tail_entry(request, index)
+            names = [self._prefixes.name(request, end) for end in ends]
+            if not any((index, name) in seen.cached for name in names):
+                del self._kept[place]
+                self._missing.add(place)
+                yield self._judge.tail_left_out(request, index, given_up=True)
 
     def _judge_group(self, request: str, index: int, seen: Observation) -> Iterator[Violation]:
         life, size = self._lives[request], self._engine.groups[index].block_size
