@@ -90,7 +90,6 @@ class Judge:
         if len(engine.groups) == 1:
             policies = replace(policies, horizon=LookaheadHorizon.CAPPED)
         self._policy = policies.horizon
-        self._fine_tail = policies.fine_tail
         flagged = engine.groups
         if policies.eagle_groups is EagleGroups.ALL:
             flagged = tuple(replace(group, eagle=False) for group in flagged)
@@ -105,8 +104,7 @@ class Judge:
         # How hits see the groups: with hash units for blocks where they may end inside blocks.
         self._alignment = engine.hash_block_size if self._fine else engine.alignment
         self._hit_groups = [
-            at_hash_units(group, self._alignment) if self._fine else group
-            for group in self._groups
+            at_hash_units(group, self._alignment) if self._fine else group for group in self._groups
         ]
         self._hit_shapes = [geometry(group, self._alignment) for group in self._hit_groups]
 
@@ -212,6 +210,7 @@ class Judge:
     def shared(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Shared:
         """What a lookup showed to be shared beyond its hit, as far as retention depends on it."""
         dense = self._engine.retention_interval is None
+        dense = dense and not (self._fine and self.promises.keeps_junctions_inside)
         if dense or self._requests[request].skip_reading_prefix_cache:
             return NOTHING_SHARED
         entries, alignment = self._entries(request, num_tokens, cached), self._alignment
@@ -303,15 +302,15 @@ class Judge:
             Registered(request, group_index, block, not is_registered),
         )
 
-    def tail_left_out(self, request: str, group_index: int, given_up: bool) -> Violation:
-        """An entry inside a block, of those that the end of a prompt is kept by, is not there.
+    def left_out_inside(
+        self, request: str, group_index: int, who: str, ends: Sequence[int], given_up: bool
+    ) -> Violation:
+        """None of the entries ``ends`` inside a block is there, though a promised hit needs one.
 
-        It was never registered, or, ``given_up``, it is gone though nobody needed its block.
+        None was ever registered, or, ``given_up``, it is gone though nobody needed its block.
         """
         group, shape = self._groups[group_index], self._shapes[group_index]
-        who = self._fine_tail.value
         how = "is given up without need" if given_up else "is left out"
-        ends = [*self.promises.tail_entry(request, group_index)]
         need = str(ends[0]) if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
         return Violation(
             Signature(
@@ -321,8 +320,7 @@ class Judge:
                 bool(shape.lookahead),
                 f"an entry inside a block, of a promised {who}, {how}",
             ),
-            f"group {group_index}: request {request} is entered at token {need}, for the hit of "
-            f"{self.promises.tail(request)} tokens",
+            f"group {group_index}: request {request} is entered at token {need}",
             f"group {group_index}: no such entry is cached",
         )
 

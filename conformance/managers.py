@@ -1,7 +1,7 @@
 """Whole managers as subjects: what a player asks of them, and what can be seen after each call."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from conformance.histories import EngineConfiguration, RequestInput
@@ -17,10 +17,13 @@ class Hit:
     Attributes:
         length: tokens served from the cache.
         tables: each group's blocks up to the hit.
+        shared_prefix_boundary: how far some group alone could serve, in tokens, where that is
+            further and the manager tells; else 0.
     """
 
     length: int
     tables: Tables
+    shared_prefix_boundary: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ registered over content it does not name.
   the state of its end into the block that it ends in; drafts take one block each behind it, and
   the state of what was accepted is copied into the block that it fills. vLLM: ``mamba_utils``. A
   state that another request computes in this very step is not there yet.
+- Where the backend can, a step exports the state of a token inside its chunk as well
+  (`conformance.checkpoints`).
 - A copy that the manager asks for is made before the step computes: it is of what earlier steps
   have left in the block.
 - What a KV connector loads is there when the load is done. What was computed of rejected drafts,
@@ -24,6 +26,7 @@ can fill: `mamba_utils` keeps one state a step.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from conformance.checkpoints import exported
 from conformance.histories import EngineConfiguration, RequestInput
 from conformance.managers import Tables
 from conformance.naming import Name, Prefixes
@@ -201,7 +204,7 @@ class Pages:
                 continue
             wrong = self._difference(group, block, name)
             if wrong is not None and self._is_modelled(self._engine.groups[group]):
-                kind = _words(self._engine.groups[group])
+                kind = self._words(group)
                 yield (
                     name,
                     WrongPage(
@@ -214,6 +217,13 @@ class Pages:
                 )
         self._checked = now
         self._store.written.clear()
+
+    def _words(self, index: int) -> str:
+        group = self._engine.groups[index]
+        words = group.kind.replace("_", " ")
+        if group.kind is GroupKind.MAMBA and self._engine.mamba_checkpoint_alignment:
+            words += " with states from inside chunks"
+        return words
 
     # --- attention ---------------------------------------------------------------------------
 
@@ -258,7 +268,7 @@ class Pages:
     def _misread(
         self, request: str, group: int, token: int, claim: str, wanted: Entry, found: Entry | str
     ) -> WrongPage:
-        kind = _words(self._engine.groups[group])
+        kind = self._words(group)
         if isinstance(found, str):
             pattern, actual = f"{kind}: a block that is read was freed", found
         elif claim == _SHARED:
@@ -289,6 +299,9 @@ class Pages:
                 self._write_state(request, index, table, block, (block + 1) * size)
         for drafted in range(last.drafts + 1):
             self._write_state(request, index, table, current + drafted, sure + drafted)
+        checkpoint = exported(self._engine, last.start, end)
+        if checkpoint is not None:
+            self._write_state(request, index, table, checkpoint.block, checkpoint.tokens)
         self._running[request, index] = _at(table, current)
 
     def _settle_states(
@@ -333,7 +346,7 @@ class Pages:
             yield WrongPage(
                 _READ,
                 index,
-                f"{_words(group)}: a state is read in the step that computes it",
+                f"{self._words(index)}: a state is read in the step that computes it",
                 f"request {request}, group {index}: the state as of {wanted.target} is computed",
                 f"request {writer} computes it in the same step",
             )
@@ -368,7 +381,3 @@ class Pages:
 def _at(table: Sequence[int], block: int) -> int:
     """The block's id; 0, the null block, past the table's end."""
     return table[block] if 0 <= block < len(table) else 0
-
-
-def _words(group: Group) -> str:
-    return group.kind.replace("_", " ")

@@ -7,6 +7,7 @@ which tokens are computed, how far a chunk goes, who is preempted.
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from conformance.checkpoints import exported
 from conformance.histories import (
     Evict,
     Finish,
@@ -42,6 +43,7 @@ class _Request:
     num_computed_tokens: int = 0
     num_preemptions: int = 0
     in_this_step: bool = False
+    junction: int = 0
 
 
 @dataclass
@@ -202,6 +204,11 @@ class Player:
         size = self._mamba_block_size
         if size is None or computed >= max(request.num_prompt_tokens, request.num_tokens - 1):
             return num_new
+        prefill_end = max(request.num_prompt_tokens, request.num_tokens - 1)
+        if computed + num_new >= prefill_end and exported(
+            self._engine, computed, computed + num_new, prefill_end
+        ):
+            return num_new
         limit = request.num_tokens
         if self.fine_tail is FineTail.RESEND and not self._engine.use_eagle:
             limit -= 1
@@ -214,19 +221,24 @@ class Player:
             num_new = num_new // size * size
         elif computed < last:
             num_new = last - computed
-        return self._up_to_tail(request, computed, num_new)
+        return self._up_to_kept_states(request, computed, num_new, size)
 
-    def _up_to_tail(self, request: _Request, computed: int, num_new: int) -> int:
-        """The chunk, cut off where a state is kept for the prompt's end: it is there only when a
-        chunk ends there.
+    def _up_to_kept_states(self, request: _Request, computed: int, num_new: int, size: int) -> int:
+        """The chunk, cut off where a state is kept for the prompt's end, or for a prefix that is
+        seen to be shared: it is there only when a chunk ends there.
         """
         if self.fine_tail is FineTail.NONE:
             return num_new
         unit = self._engine.hash_block_size
         lookahead = unit if self._engine.use_eagle else 0
         prompt = request.num_prompt_tokens
-        tail = tail_boundary(self.fine_tail, LookaheadHorizon.HASHED, prompt, lookahead, unit)
-        return int(tail) - computed if computed < tail < computed + num_new else num_new
+        tail = int(tail_boundary(self.fine_tail, LookaheadHorizon.HASHED, prompt, lookahead, unit))
+        junction, end = request.junction, computed + num_new
+        if not (lookahead and self._engine.mamba_shared_prefix_checkpoint and junction <= prompt):
+            junction = computed + (junction - computed) // size * size
+        return min((stop for stop in (tail, junction) if computed < stop < end), default=end) - (
+            computed
+        )
 
     def _computed(
         self, name: str, request: _Request, num_new: int, drafts: int, accepted: int
@@ -244,6 +256,7 @@ class Player:
 
     def _look_up(self, name: str) -> Hit:
         self.hits[name] = self.manager.get_computed_blocks(name)
+        self._requests[name].junction = self.hits[name].shared_prefix_boundary
         return self.hits[name]
 
     def _lookup(self, name: str) -> str:

@@ -174,16 +174,34 @@ class Promises:
         policies, unit = self._policies, self._alignment
         prompt = len(self._requests[request].prompt)
         return int(
-            tail_boundary(
-                policies.fine_tail, policies.horizon, prompt, self.lookahead_tokens, unit
-            )
+            tail_boundary(policies.fine_tail, policies.horizon, prompt, self.lookahead_tokens, unit)
         )
 
-    def tail_entry(self, request: str, group_index: int) -> range:
-        """The entries, as prefixes that end inside a block, of which the promised tail needs one.
+    def entries_inside(
+        self, request: str, group_index: int, shared: Shared = NOTHING_SHARED
+    ) -> dict[str, range]:
+        """The entries inside a block of which promised hits need one each, and to whom.
 
-        By the tokens of the prefix; none where the group needs no such entry. An entry that lies
-        further back than the reader looks is none of them.
+        An entry goes by the tokens of its prefix.
+        """
+        promised = {self._policies.fine_tail.value: self._tail_entries(request, group_index)}
+        kept, group = shared.kept, self._groups[group_index]
+        # What full attention has of a shared prefix showed that it is shared.
+        prompt = len(self._requests[request].prompt)
+        junction = self.keeps_junctions_inside and kept <= prompt and kept % group.block_size
+        if junction and group.kind is GroupKind.MAMBA:
+            promised["junction"] = range(kept, kept + 1)
+        return {who: ends for who, ends in promised.items() if ends}
+
+    @property
+    def keeps_junctions_inside(self) -> bool:
+        """Whether the state at the end of a shared prefix is kept where it lies inside a block."""
+        return self._engine.mamba_shared_prefix_checkpoint and self.lookahead_tokens > 0
+
+    def _tail_entries(self, request: str, group_index: int) -> range:
+        """The entries of which the hit that the prompt's end is kept for needs one.
+
+        One that lies further back than the reader looks is none of them.
         """
         group, shape, unit = self._groups[group_index], self._shapes[group_index], self._alignment
         end = self.tail(request)

@@ -148,9 +148,7 @@ class _Judged:
         self._prefixes = prefixes
         self._judge = Judge(engine, requests, prefixes, policies)
         self._pages = Pages(engine, requests, policies.every_state)
-        self._registrations = Registrations(
-            engine, prefixes, self._judge, self._pages, self._fine
-        )
+        self._registrations = Registrations(engine, prefixes, self._judge, self._pages, self._fine)
         self._num_tokens: dict[str, int] = {}
         self._progress: dict[str, int] = {}
         # Where the tokens begin that a connector loads.

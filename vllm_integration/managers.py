@@ -37,6 +37,9 @@ _STATS = (
 )
 
 
+_JUNCTIONS = "enable_mamba_shared_prefix_checkpoint"
+
+
 class VllmManagers:
     """The imported vLLM as a `conformance.managers.ManagerSubject`."""
 
@@ -70,9 +73,23 @@ class VllmManagers:
     def make(self, engine: EngineConfiguration) -> Any:
         """A real ``KVCacheManager`` with statistics and events on."""
         groups = [
-            (group, kv_cache_spec(self.interface, group, engine.num_speculative_tokens))
+            (
+                group,
+                kv_cache_spec(
+                    self.interface,
+                    group,
+                    engine.num_speculative_tokens,
+                    engine.mamba_checkpoint_alignment,
+                ),
+            )
             for group in engine.groups
         ]
+        parameters = inspect.signature(self.manager_class).parameters
+        if engine.mamba_shared_prefix_checkpoint and _JUNCTIONS not in parameters:
+            raise CannotJudge(
+                "this release keeps no Mamba states inside blocks for shared prefixes; leave "
+                "mamba_shared_prefix_checkpoint out, or name a later release"
+            )
         interval = engine.retention_interval
         with kv_cache_config(self.interface, groups, engine.num_gpu_blocks, interval) as config:
             manager = call(
@@ -88,6 +105,7 @@ class VllmManagers:
                     "use_eagle": engine.use_eagle,
                     "log_stats": True,
                     "enable_kv_cache_events": True,
+                    _JUNCTIONS: engine.mamba_shared_prefix_checkpoint,
                 },
                 "KVCacheManager",
             )
@@ -246,7 +264,7 @@ class VllmManager:
         record = getattr(self._manager, "record_prefix_cache_stats", None)
         if record is not None:
             record(request, length)
-        hit = Hit(length, self._tables(blocks))
+        hit = Hit(length, self._tables(blocks), boundary[0] if boundary else 0)
         self._found[name] = hit, blocks
         return hit
 

@@ -55,7 +55,6 @@ def entries_vouch_for_hits(groups: tuple[Group, ...], unit: int) -> None:
     for cached in product(subsets(UNITS), repeat=2):
         prefixes = [{(entry + 1) * unit for entry in held} for held in cached]
         for cap, horizon in ((far, far), (far - 1, far - 1), (far - 2, far)):
-
             found = partial(entered, cached)
             served = [
                 length
