@@ -32,6 +32,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from spec.fine import is_fine_grained
 from spec.groups import Group, GroupKind, alignment
 from spec.retention import LookaheadHorizon, check_interval
 
@@ -119,6 +120,12 @@ class EngineConfiguration:
     """Sparse retention in tokens, 0 for the latest boundary only, none for dense retention."""
     full_sequence_must_fit: bool = False
     """Whether a request is admitted only when blocks for all of it are free."""
+    mamba_checkpoint_alignment: PositiveInt | None = None
+    """Where a step can export Mamba states from inside its chunk: multiples of so many tokens from
+    the chunk's start; none where it cannot. vLLM: ``prefill_checkpoint_alignment``."""
+    mamba_shared_prefix_checkpoint: bool = False
+    """Whether a Mamba state is kept at the end of a prefix that is seen to be shared, inside a
+    block, too, with EAGLE. vLLM: ``enable_mamba_shared_prefix_checkpoint``."""
 
     __pydantic_config__ = _STRICT
 
@@ -142,6 +149,13 @@ class EngineConfiguration:
             raise HistoryError("only EAGLE drafts tokens here; set use_eagle")
         if any(group.eagle for group in self.groups) and not self.use_eagle:
             raise HistoryError("a group is flagged for EAGLE; set use_eagle")
+        if (
+            self.mamba_checkpoint_alignment is not None or self.mamba_shared_prefix_checkpoint
+        ) and not is_fine_grained(self.groups, self.hash_block_size):
+            raise HistoryError(
+                "Mamba checkpoints are for engines whose hits may end inside blocks; leave them "
+                "out, or choose a smaller hash block size"
+            )
         check_interval(self.retention_interval, self.alignment)
 
     @property

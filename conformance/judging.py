@@ -5,7 +5,7 @@ happens and not again in all that follows from it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from conformance.books import wrong_books
@@ -29,23 +29,25 @@ from conformance.promises import NOTHING_SHARED, JudgedPolicies, Promises, Share
 from conformance.strips import ROLES, block_role
 from spec.attention import attends
 from spec.claims import Divergence
+from spec.fine import at_hash_units, longest_fine_hit, peek, valid_fine_hit, vouching_entries
 from spec.groups import Group, GroupKind, geometry, share_eagle
-from spec.hits import longest_valid_hit, required_run, valid_hit, within_reach
+from spec.hits import required_run, valid_hit
 from spec.in_turn import longest_joint_hit
 from spec.mask import next_boundary
 from spec.policies import EagleGroups, Junctions
-from spec.retention import (
-    LookaheadHorizon,
-    horizon,
-    junction_boundary,
-)
+from spec.retention import LookaheadHorizon, horizon, junction_boundary
+from spec.terms import INTEGERS
 
 Cached = Mapping[tuple[int, Name], tuple[int, ...]]
 """The blocks registered under each key, by group and name."""
 
+Entries = Callable[[int, int], bool]
+"""Whether a group's block, by its position, is registered; a hash unit, where hits are fine."""
+
 _TABLE = "hit_has_every_block_attention_reads"
 _EAGLE = "eagle_needs_tail_plus_one"
 _LONGEST = "lookup_returns_longest_valid_hit"
+_FINE = "fine_grained_hit_is_vouched_for"
 _PROMISES = {
     "resend": "retention_keeps_resends_and_extensions",
     "extension": "retention_keeps_resends_and_extensions",
@@ -97,8 +99,18 @@ class Judge:
         self._groups = share_eagle(flagged, engine.use_eagle)
         self.promises = Promises(engine, requests, self._groups, policies)
         self._keeps_junctions = policies.junctions is Junctions.KEPT
-        self._shapes = [geometry(group, engine.alignment) for group in self._groups]
         self.loaded: set[str] = set()
+        self._fine = policies.fine(engine)
+        self._shapes = [
+            geometry(group, group.block_size if self._fine else engine.alignment)
+            for group in self._groups
+        ]
+        # How hits see the groups: with hash units for blocks where they may end inside blocks.
+        self._alignment = engine.hash_block_size if self._fine else engine.alignment
+        self._hit_groups = [
+            at_hash_units(group, self._alignment) if self._fine else group for group in self._groups
+        ]
+        self._hit_shapes = [geometry(group, self._alignment) for group in self._hit_groups]
 
     def crash(self, call: str, error: Exception) -> Violation:
         """The manager raised at a call that the history allows."""
@@ -123,10 +135,8 @@ class Judge:
 
     def hit(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Violation | None:
         """Judge a lookup's answer for a request of ``num_tokens`` tokens."""
-        cap, peek = num_tokens - 1, horizon(self._policy, num_tokens)
-
-        held = self._held(request, num_tokens, cached)
-        expected = self._due_hit(request, num_tokens, held)
+        entries = self._entries(request, num_tokens, cached)
+        expected = self._due_hit(request, num_tokens, entries)
         kinds, eagle = self._kinds()
 
         def violation(claim: str, divergence: Divergence, pattern: str) -> Violation:
@@ -139,88 +149,116 @@ class Judge:
 
         # Without a margin a valid hit may be longer than the one that is due.
         skips = self._requests[request].skip_reading_prefix_cache and hit.length
-        if skips or not self._is_valid(hit.length, cap, peek, held):
+        if skips or not self._is_valid(self._groups, hit.length, num_tokens, entries):
             return violation(
-                _EAGLE if eagle else _TABLE,
+                _FINE if self._fine else _EAGLE if eagle else _TABLE,
                 Divergence.UNSOUND,
-                self._cannot_serve(hit.length, cap, peek, held),
+                self._cannot_serve(hit.length, num_tokens, entries),
             )
         if hit.length < expected:
-            short = (expected - hit.length) // self._engine.alignment
+            short = (expected - hit.length) // self._alignment
             by = "one boundary" if short == 1 else "several boundaries"
             whole = all(
                 expected // group.block_size >= shape.tail
-                for group, shape in zip(self._groups, self._shapes, strict=True)
+                for group, shape in zip(self._hit_groups, self._hit_shapes, strict=True)
             )
             run = "whole run" if whole else "run cut at the start of the request"
-            return violation(_LONGEST, Divergence.LOST_HIT, f"{run}, {by} short")
-        for index, (group, shape) in enumerate(zip(self._groups, self._shapes, strict=True)):
-            boundary, table = hit.length // group.block_size, hit.tables[index]
+            claim = _FINE if self._fine else _LONGEST
+            return violation(claim, Divergence.LOST_HIT, f"{run}, {by} short")
+        lengths = [INTEGERS.ceil_div(hit.length, group.block_size) for group in self._groups]
+        for index, group in enumerate(self._groups):
+            table = hit.tables[index]
             if not group.prefix_cacheable:
                 continue
-            if len(table) != boundary:
-                lengths = tuple(hit.length // group.block_size for group in self._groups)
+            if len(table) != lengths[index]:
                 wrong = violation(
                     _TABLE, Divergence.UNSOUND, "block table as long as the hit is not"
                 )
-                return replace(wrong, expected=TableLengths(request, lengths))
-            for block in required_run(shape, boundary) if boundary else ():
-                name = self._prefixes.name(request, (block + 1) * group.block_size)
-                if block < boundary and table[block] not in cached[index, name]:
+                return replace(wrong, expected=TableLengths(request, tuple(lengths)))
+            for place, blocks in self._blocks_read(request, index, hit.length, num_tokens, cached):
+                if table[place] not in blocks:
                     wrong = violation(_TABLE, Divergence.UNSOUND, "block table holds another block")
                     return replace(wrong, expected=None)
         return None
 
+    def _blocks_read(
+        self, request: str, index: int, length: int, num_tokens: int, cached: Cached
+    ) -> Iterator[tuple[int, set[int]]]:
+        """Where a hit reads a block from a group's table, and the blocks that may stand there."""
+        group, seen, shape = self._groups[index], self._hit_groups[index], self._hit_shapes[index]
+        end = length // seen.block_size
+        for block in required_run(shape, end) if end else ():
+            if block >= end:
+                continue
+            entries: Iterable[int] = (block,)
+            if self._fine:
+                reach = peek(group, num_tokens - 1, horizon(self._policy, num_tokens))
+                entries = vouching_entries(group, seen.block_size, block, reach)
+            names = [self._prefixes.name(request, (e + 1) * seen.block_size) for e in entries]
+            found = {block_id for name in names for block_id in cached.get((index, name), ())}
+            yield block * seen.block_size // group.block_size, found
+
     def due_hit(self, request: str, num_tokens: int, cached: Cached) -> int:
         """The hit, in tokens, that a request of ``num_tokens`` tokens is due."""
-        return self._due_hit(request, num_tokens, self._held(request, num_tokens, cached))
+        return self._due_hit(request, num_tokens, self._entries(request, num_tokens, cached))
 
-    def _due_hit(self, request: str, num_tokens: int, held: Callable[[int, int], bool]) -> int:
+    def _due_hit(self, request: str, num_tokens: int, entries: Entries) -> int:
         if self._requests[request].skip_reading_prefix_cache:
             return 0
-        groups, alignment = self._groups, self._engine.alignment
-        return longest_joint_hit(groups, alignment, num_tokens, self._policy, held)
+        groups, alignment = self._groups, self._alignment
+        if self._fine:
+            reach = horizon(self._policy, num_tokens)
+            return longest_fine_hit(groups, alignment, num_tokens - 1, reach, entries)
+        return longest_joint_hit(groups, alignment, num_tokens, self._policy, entries)
 
     def shared(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Shared:
         """What a lookup showed to be shared beyond its hit, as far as retention depends on it."""
         dense = self._engine.retention_interval is None
+        dense = dense and not (self._fine and self.promises.keeps_junctions_inside)
         if dense or self._requests[request].skip_reading_prefix_cache:
             return NOTHING_SHARED
-        held, alignment = self._held(request, num_tokens, cached), self._engine.alignment
-        peek = horizon(self._policy, num_tokens)
+        entries, alignment = self._entries(request, num_tokens, cached), self._alignment
         seen = kept = 0
         for alone in dict.fromkeys(group for group in self._groups if group.prefix_cacheable):
-            asked = [replace(g, prefix_cacheable=g == alone) for g in self._groups]
-            length = longest_valid_hit(asked, alignment, num_tokens - 1, peek, held)
+            length = next(
+                length
+                for length in range((num_tokens - 1) // alignment * alignment, -1, -alignment)
+                if self._is_valid(self._asked_alone(alone), length, num_tokens, entries)
+            )
             seen = max(seen, length)
-            drops = geometry(alone, alignment).lookahead * alone.block_size
+            shape = self._hit_shapes[self._groups.index(alone)]
+            drops = shape.lookahead * self._hit_groups[self._groups.index(alone)].block_size
             if alone.kind is GroupKind.FULL_ATTENTION and drops == self.promises.lookahead_tokens:
                 kept = max(kept, junction_boundary(length + drops, drops, alignment))
         return Shared(kept if self._keeps_junctions and kept > hit.length else 0, seen)
 
-    def _held(self, request: str, num_tokens: int, cached: Cached) -> Callable[[int, int], bool]:
-        def held(group: int, block: int) -> bool:
-            end = (block + 1) * self._groups[group].block_size
+    def _asked_alone(self, alone: Group) -> list[Group]:
+        """The groups of which only that one, and those like it, take part."""
+        return [replace(group, prefix_cacheable=group == alone) for group in self._groups]
+
+    def _entries(self, request: str, num_tokens: int, cached: Cached) -> Entries:
+        """Whether a group has the request's prefix up to the end of a block, or of a hash unit."""
+
+        def entered(group: int, block: int) -> bool:
+            end = (block + 1) * self._hit_groups[group].block_size
             return end <= num_tokens and (group, self._prefixes.name(request, end)) in cached
 
-        return held
+        return entered
 
-    def _is_valid(self, length: int, cap: int, peek: int, held: Callable[[int, int], bool]) -> bool:
-        return valid_hit(self._groups, self._engine.alignment, length, cap, peek, held)
+    def _is_valid(
+        self, groups: Sequence[Group], length: int, num_tokens: int, entries: Entries
+    ) -> bool:
+        cap, reach = num_tokens - 1, horizon(self._policy, num_tokens)
+        valid = valid_fine_hit if self._fine else valid_hit
+        return valid(groups, self._alignment, length, cap, reach, entries)
 
-    def _cannot_serve(
-        self, length: int, cap: int, peek: int, held: Callable[[int, int], bool]
-    ) -> str:
+    def _cannot_serve(self, length: int, num_tokens: int, entries: Entries) -> str:
         """The first group that cannot serve a hit that was served, by its kind."""
-        if length % self._engine.alignment:
+        if length % self._alignment:
             return "off the boundaries"
-        for index, (group, shape) in enumerate(zip(self._groups, self._shapes, strict=True)):
-            size = group.block_size
-            boundary = length // size
-            if not group.prefix_cacheable:
-                continue
-            reached = within_reach(shape, boundary, cap // size, peek // size)
-            if not (reached and all(held(index, b) for b in required_run(shape, boundary))):
+        for group in self._groups:
+            alone = self._asked_alone(group)
+            if group.prefix_cacheable and not self._is_valid(alone, length, num_tokens, entries):
                 return f"longer than {group.kind.replace('_', ' ')} serves"
         return "served to a request that takes no hits"
 
@@ -266,6 +304,28 @@ class Judge:
             f"group {group_index}: {spec}",
             f"group {group_index}: {actual}",
             Registered(request, group_index, block, not is_registered),
+        )
+
+    def left_out_inside(
+        self, request: str, group_index: int, who: str, ends: Sequence[int], given_up: bool
+    ) -> Violation:
+        """None of the entries ``ends`` inside a block is there, though a promised hit needs one.
+
+        None was ever registered, or, ``given_up``, it is gone though nobody needed its block.
+        """
+        group, shape = self._groups[group_index], self._shapes[group_index]
+        how = "is given up without need" if given_up else "is left out"
+        need = str(ends[0]) if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
+        return Violation(
+            Signature(
+                _PROMISES[who],
+                Divergence.LOST_HIT,
+                group.kind,
+                bool(shape.lookahead),
+                f"an entry inside a block, of a promised {who}, {how}",
+            ),
+            f"group {group_index}: request {request} is entered at token {need}",
+            f"group {group_index}: no such entry is cached",
         )
 
     def page(self, wrong: WrongPage) -> Violation:

@@ -1,8 +1,8 @@
 """Whole managers as subjects: what a player asks of them, and what can be seen after each call."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 from conformance.histories import EngineConfiguration, RequestInput
 
@@ -17,10 +17,13 @@ class Hit:
     Attributes:
         length: tokens served from the cache.
         tables: each group's blocks up to the hit.
+        shared_prefix_boundary: how far some group alone could serve, in tokens, where that is
+            further and the manager tells; else 0.
     """
 
     length: int
     tables: Tables
+    shared_prefix_boundary: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,23 @@ class Manager(Protocol):
 
     def observe(self) -> Observation:
         """What can be seen now; takes the events and the statistics."""
+
+
+@runtime_checkable
+class FineManager(Manager, Protocol):
+    """A manager whose hits may end inside blocks; see `spec.fine`.
+
+    `observe` shows entries at prefixes that end inside blocks, too.
+    """
+
+    def unit_keys(self, name: str) -> Sequence[Any]:
+        """The key of each full hash unit of the request so far: of the prefix that it ends."""
+
+    def take_block_copies(self) -> Sequence[tuple[int, int]]:
+        """Copies, from block to block, that the worker makes before the next step computes.
+
+        What the manager keeps back for their sake it has again.
+        """
 
 
 class ManagerSubject(Protocol):

@@ -1,23 +1,44 @@
 """A manager seen through names: block keys become the prefixes that they stand for."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from conformance.histories import History
-from conformance.managers import Cleared, Event, ManagerSubject, Observation, Stored
+from conformance.managers import (
+    Cleared,
+    Event,
+    FineManager,
+    ManagerSubject,
+    Observation,
+    Stored,
+)
 from conformance.naming import Name, Names, Prefixes
+from conformance.subjects import CannotJudge
 from spec.claims import Divergence
 
 
 class NamedManager:
     """A manager at work, and what was last seen of it, with names instead of keys.
 
-    Raises `conformance.subjects.CannotJudge` when the subject lacks an entry point.
+    ``fine`` is whether entries at prefixes that end inside blocks are named, too. Raises
+    `conformance.subjects.CannotJudge` when the subject lacks an entry point.
     """
 
-    def __init__(self, subject: ManagerSubject, history: History, prefixes: Prefixes) -> None:
+    def __init__(
+        self, subject: ManagerSubject, history: History, prefixes: Prefixes, fine: bool = False
+    ) -> None:
         self.manager = subject.start(history.engine)
         self.names = Names(prefixes)
         self._groups = history.engine.groups
+        self._unit = history.engine.hash_block_size
+        self._fine: FineManager | None = None
+        if fine:
+            if not isinstance(self.manager, FineManager):
+                raise CannotJudge(
+                    "hits of this layout may end inside blocks, which this subject does not show; "
+                    "use a hash block size as large as the Mamba blocks"
+                )
+            self._fine = self.manager
         self.seen = self.observe()
 
     def learn(self, request: str) -> tuple[Divergence, Name, Name] | None:
@@ -26,7 +47,14 @@ class NamedManager:
         for index, group in enumerate(self._groups):
             keys = self.manager.block_keys(request, index)
             wrong = self.names.learn(request, group.block_size, keys) or wrong
+        if self._fine is not None:
+            keys = self._fine.unit_keys(request)
+            wrong = self.names.learn(request, self._unit, keys) or wrong
         return wrong
+
+    def take_block_copies(self) -> Sequence[tuple[int, int]]:
+        """Copies that come before the next step; none where hits end on block edges."""
+        return () if self._fine is None else self._fine.take_block_copies()
 
     def observe(self) -> Observation:
         """What can be seen of the manager now, with names instead of keys."""

@@ -16,12 +16,17 @@ class Entry:
 
 @dataclass
 class _Page:
-    """One block: the group that wrote it last, and its slots; a Mamba block has one."""
+    """One block: the group that wrote it last, and its slots; a Mamba block has one.
+
+    ``before`` is what the slots held before the step ``saved``.
+    """
 
     group: int
     slots: dict[int, Entry] = field(default_factory=dict)
     writer: str = ""
     step: int = -1
+    before: dict[int, Entry] = field(default_factory=dict)
+    saved: int = -1
 
 
 class PageStore:
@@ -57,11 +62,25 @@ class PageStore:
             return
         page = self._pages.get(block_id)
         if page is None or page.group != group:
-            page = self._pages[block_id] = _Page(group)
+            page = self._pages[block_id] = _Page(group, saved=self._step)
+        if page.saved != self._step:
+            page.before, page.saved = dict(page.slots), self._step
         if page.slots.get(slot) not in (entry, Entry(ANYTHING)):
             page.writer, page.step = writer, -1 if loaded else self._step
         page.slots[slot] = entry
         self.written.add(block_id)
+
+    def copy(self, source: int, target: int) -> None:
+        """Copy a block as it was before this step, which is when the worker copies.
+
+        A block that another group had by then holds nothing of its new one.
+        """
+        page = self._pages.get(source)
+        if page is None:
+            return
+        slots = page.before if page.saved == self._step else page.slots
+        self._pages[target] = _Page(page.group, dict(slots), before=dict(slots), saved=self._step)
+        self.written.add(target)
 
     def read(self, group: int, block_id: int, slot: int) -> Entry | str:
         """What the slot holds; in words, when the block is null or missing."""

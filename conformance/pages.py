@@ -11,6 +11,10 @@ registered over content it does not name.
   the state of its end into the block that it ends in; drafts take one block each behind it, and
   the state of what was accepted is copied into the block that it fills. vLLM: ``mamba_utils``. A
   state that another request computes in this very step is not there yet.
+- Where the backend can, a step exports the state of a token inside its chunk as well
+  (`conformance.checkpoints`).
+- A copy that the manager asks for is made before the step computes: it is of what earlier steps
+  have left in the block.
 - What a KV connector loads is there when the load is done. What was computed of rejected drafts,
   and what draft layers wrote while they proposed, is garbage and must be overwritten before it is
   read.
@@ -22,6 +26,7 @@ can fill: `mamba_utils` keeps one state a step.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from conformance.checkpoints import exported
 from conformance.histories import EngineConfiguration, RequestInput
 from conformance.managers import Tables
 from conformance.naming import Name, Prefixes
@@ -104,6 +109,10 @@ class Pages:
     def new_step_starts(self) -> None:
         """What earlier steps computed is there."""
         self._store.new_step_starts()
+
+    def copy(self, source: int, target: int) -> None:
+        """The worker copies a block before the step computes."""
+        self._store.copy(source, target)
 
     def free(self, request: str) -> None:
         """The request gives its blocks up."""
@@ -203,19 +212,24 @@ class Pages:
                 continue
             wrong = self._difference(group, block, name)
             if wrong is not None and self._is_modelled(self._engine.groups[group]):
-                kind = _words(self._engine.groups[group])
                 yield (
                     name,
                     WrongPage(
                         _NAMED,
                         group,
-                        f"{kind}: a key is registered over other content",
+                        f"a key is registered over other content{self._exports(group)}",
                         f"group {group}: a block registered as {name} holds that",
                         f"block {block}: {wrong}",
                     ),
                 )
         self._checked = now
         self._store.written.clear()
+
+    def _exports(self, index: int) -> str:
+        """What patterns end with where states are exported from inside chunks."""
+        states = self._engine.groups[index].kind is GroupKind.MAMBA
+        exports = states and self._engine.mamba_checkpoint_alignment
+        return ", with states from inside chunks" if exports else ""
 
     # --- attention ---------------------------------------------------------------------------
 
@@ -290,6 +304,9 @@ class Pages:
                 self._write_state(request, index, table, block, (block + 1) * size)
         for drafted in range(last.drafts + 1):
             self._write_state(request, index, table, current + drafted, sure + drafted)
+        checkpoint = exported(self._engine, last.start, end)
+        if checkpoint is not None:
+            self._write_state(request, index, table, checkpoint.block, checkpoint.tokens)
         self._running[request, index] = _at(table, current)
 
     def _settle_states(
@@ -334,7 +351,7 @@ class Pages:
             yield WrongPage(
                 _READ,
                 index,
-                f"{_words(group)}: a state is read in the step that computes it",
+                f"a state is read in the step that computes it{self._exports(index)}",
                 f"request {request}, group {index}: the state as of {wanted.target} is computed",
                 f"request {writer} computes it in the same step",
             )
@@ -349,8 +366,10 @@ class Pages:
             found = self._store.read(index, block_id, 0)
             held = found if isinstance(found, str) else found.target
             return None if held in (name, ANYTHING) else f"the state as of {held}"
-        vouched = vouched_tokens(end // size - 1, size)
-        for token in range(end - size, end):
+        # The name may end inside the block: the hash is that of its last hash unit.
+        unit = self._engine.hash_block_size
+        vouched = vouched_tokens(end // unit - 1, unit)
+        for token in range(INTEGERS.multiple_at_most(end - 1, size), end):
             found, wanted = (
                 self._store.read(index, block_id, token % size),
                 self._entry(request, index, token),
@@ -367,7 +386,3 @@ class Pages:
 def _at(table: Sequence[int], block: int) -> int:
     """The block's id; 0, the null block, past the table's end."""
     return table[block] if 0 <= block < len(table) else 0
-
-
-def _words(group: Group) -> str:
-    return group.kind.replace("_", " ")

@@ -7,6 +7,7 @@ which tokens are computed, how far a chunk goes, who is preempted.
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from conformance.checkpoints import exported
 from conformance.histories import (
     Evict,
     Finish,
@@ -21,7 +22,9 @@ from conformance.histories import (
     Step,
 )
 from conformance.managers import Allocation, Hit, Manager, Progress
+from spec.fine import FineTail, tail_boundary
 from spec.groups import GroupKind
+from spec.retention import LookaheadHorizon
 
 
 class _State(Enum):
@@ -40,14 +43,19 @@ class _Request:
     num_computed_tokens: int = 0
     num_preemptions: int = 0
     in_this_step: bool = False
+    junction: int = 0
 
 
 @dataclass
 class Player:
-    """Plays a history on a manager, step by step. An exception of the manager passes through."""
+    """Plays a history on a manager, step by step. An exception of the manager passes through.
+
+    ``fine_tail`` is whose hit the end of a prompt is kept for, where hits may end inside blocks.
+    """
 
     history: History
     manager: Manager
+    fine_tail: FineTail = FineTail.NONE
     hits: dict[str, Hit] = field(default_factory=dict)
     """What the last lookup of each request found."""
     _requests: dict[str, _Request] = field(default_factory=dict)
@@ -196,14 +204,41 @@ class Player:
         size = self._mamba_block_size
         if size is None or computed >= max(request.num_prompt_tokens, request.num_tokens - 1):
             return num_new
-        if computed % size:
-            return min(num_new, size - computed % size)
-        last = request.num_tokens // size * size
+        prefill_end = max(request.num_prompt_tokens, request.num_tokens - 1)
+        if computed + num_new >= prefill_end and exported(
+            self._engine, computed, computed + num_new, prefill_end
+        ):
+            return num_new
+        limit = request.num_tokens
+        if self.fine_tail is FineTail.RESEND and not self._engine.use_eagle:
+            limit -= 1
+        last = limit // size * size
         if self._engine.use_eagle:
             last = max(last - size, 0)
-        if computed + num_new < last:
-            return num_new // size * size
-        return last - computed if computed < last else num_new
+        if computed % size:
+            num_new = min(num_new, size - computed % size)
+        elif computed + num_new < last:
+            num_new = num_new // size * size
+        elif computed < last:
+            num_new = last - computed
+        return self._up_to_kept_states(request, computed, num_new, size)
+
+    def _up_to_kept_states(self, request: _Request, computed: int, num_new: int, size: int) -> int:
+        """The chunk, cut off where a state is kept for the prompt's end, or for a prefix that is
+        seen to be shared: it is there only when a chunk ends there.
+        """
+        if self.fine_tail is FineTail.NONE:
+            return num_new
+        unit = self._engine.hash_block_size
+        lookahead = unit if self._engine.use_eagle else 0
+        prompt = request.num_prompt_tokens
+        tail = int(tail_boundary(self.fine_tail, LookaheadHorizon.HASHED, prompt, lookahead, unit))
+        junction, end = request.junction, computed + num_new
+        if not (lookahead and self._engine.mamba_shared_prefix_checkpoint and junction <= prompt):
+            junction = computed + (junction - computed) // size * size
+        return min((stop for stop in (tail, junction) if computed < stop < end), default=end) - (
+            computed
+        )
 
     def _computed(
         self, name: str, request: _Request, num_new: int, drafts: int, accepted: int
@@ -221,6 +256,7 @@ class Player:
 
     def _look_up(self, name: str) -> Hit:
         self.hits[name] = self.manager.get_computed_blocks(name)
+        self._requests[name].junction = self.hits[name].shared_prefix_boundary
         return self.hits[name]
 
     def _lookup(self, name: str) -> str:

@@ -7,9 +7,11 @@ Those of the ledger, in which known divergences show; then one of each family or
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from conformance.configurations import Profile
+from conformance.fine_families import fine_histories
 from conformance.histories import History
 from conformance.history_families import engines, families
 from conformance.history_generator import history
@@ -21,6 +23,7 @@ class Origin(StrEnum):
 
     WRITTEN = "written"
     FAMILY = "family"
+    FINE = "fine family"
     GENERATED = "generated"
 
 
@@ -30,8 +33,8 @@ class Play:
 
     Attributes:
         origin: where it comes from.
-        name: which one it is there: the seed, the family's engine and its number there, or
-            what the reader calls it.
+        name: which one it is there: the seed, the family's engine and its number there, its
+            number among all, or what the reader calls it.
         text: the history as JSON, where it is written out.
     """
 
@@ -67,6 +70,8 @@ class Play:
         """
         if self.origin is Origin.WRITTEN:
             return read(self.text, self.name)
+        if self.origin is Origin.FINE:
+            return next(islice(fine_histories(), int(self.name), None))
         if self.origin is Origin.GENERATED:
             made = history(self.name, whole_blocks)
         else:
@@ -89,10 +94,14 @@ _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays a history of every fourth family."""
 
 
-def plays(profile: Profile) -> Iterator[Play]:
+_FINE = {Profile.QUICK: 36, Profile.DEFAULT: 144, Profile.THOROUGH: None}
+"""Of the histories whose hits end inside blocks the first are the most telling."""
+
+
+def plays(profile: Profile, fine: bool) -> Iterator[Play]:
     """What a profile replays beside the ledger's histories: generated ones, and one history of
     each family, the first of the first, the second of the second, and so on; with the thorough
-    profile every history of every family.
+    profile every history of every family. ``fine`` is whether hits may end inside blocks.
     """
     for number in range(_GENERATED[profile]):
         yield Play(Origin.GENERATED, f"{_SEED}:{number}")
@@ -101,3 +110,5 @@ def plays(profile: Profile) -> Iterator[Play]:
         every = range(sum(1 for _ in families(engine)))
         for each in every if profile is Profile.THOROUGH else (turn,):
             yield Play(Origin.FAMILY, f"{number}.{each}")
+    for number, _ in enumerate(islice(fine_histories(), _FINE[profile]) if fine else ()):
+        yield Play(Origin.FINE, str(number))

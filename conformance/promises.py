@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from conformance.histories import EngineConfiguration, RequestInput
-from spec.fine import HitGranularity
+from spec.fine import (
+    FINE_KINDS,
+    FineTail,
+    HitGranularity,
+    is_fine_grained,
+    peek,
+    tail_boundary,
+    vouching_entries,
+)
 from spec.groups import Group, GroupKind, geometry
 from spec.hits import in_required_run
 from spec.mask import next_boundary
@@ -31,6 +39,7 @@ class JudgedPolicies:
         sparse_retention: which kinds a retention interval thins out.
         junctions: whether a prefix seen to be shared is retained.
         granularity: where hits may end.
+        fine_tail: whose hit the end of a prompt is kept for, where it lies inside a block.
         every_state: whether a Mamba group keeps the state of every block that a step fills, as
             before vLLM had a ``mamba_cache_mode``, or only that of its end.
     """
@@ -40,6 +49,7 @@ class JudgedPolicies:
     sparse_retention: SparseRetention = SparseRetention.WINDOWS_AND_STATES
     junctions: Junctions = Junctions.KEPT
     granularity: HitGranularity = HitGranularity.ALIGNED
+    fine_tail: FineTail = FineTail.RESEND
     every_state: bool = False
 
     @classmethod
@@ -51,7 +61,14 @@ class JudgedPolicies:
             sparse_retention=SparseRetention(values["sparse_retention"]),
             junctions=Junctions(values["junctions"]),
             granularity=HitGranularity(values["hit_granularity"]),
+            fine_tail=FineTail(values["fine_tail"]),
             every_state=every_state,
+        )
+
+    def fine(self, engine: EngineConfiguration) -> bool:
+        """Whether hits of the engine may end inside blocks."""
+        return self.granularity is HitGranularity.FINE and is_fine_grained(
+            engine.groups, engine.hash_block_size
         )
 
     def thins_out(self, kind: GroupKind) -> bool:
@@ -95,7 +112,13 @@ class Promises:
         self._engine = engine
         self._requests = requests
         self._groups = groups
-        self._shapes = [geometry(group, engine.alignment) for group in groups]
+        # A fine-grained hit may end at any block's end, whatever the other groups' blocks are.
+        self._fine = policies.fine(engine)
+        self._alignment = engine.hash_block_size if self._fine else engine.alignment
+        self._shapes = [
+            geometry(group, group.block_size if self._fine else engine.alignment)
+            for group in groups
+        ]
         self._policies = policies
 
     def promised(
@@ -116,7 +139,10 @@ class Promises:
     def lookahead_tokens(self) -> int:
         """How far past a hit, in tokens, the lookahead blocks of all groups reach."""
         shapes = zip(self._groups, self._shapes, strict=True)
-        return max(int(shape.lookahead) * group.block_size for group, shape in shapes)
+        return max(
+            int(shape.lookahead) * (self._alignment if self._fine else group.block_size)
+            for group, shape in shapes
+        )
 
     def is_retained(self, group: Group) -> bool:
         """Whether sparse retention decides what is kept of the group."""
@@ -127,21 +153,76 @@ class Promises:
     ) -> dict[str, int]:
         """The boundaries that sparse retention promises, in blocks of the group."""
         size, prompt = self._groups[group_index].block_size, len(self._requests[request].prompt)
-        alignment, lookahead = self._engine.alignment, self.lookahead_tokens
+        alignment, lookahead = self._alignment, self.lookahead_tokens
         interval = self._engine.retention_interval
-        resend = replay_boundary(
-            prompt - 1, horizon(self._policies.horizon, prompt), lookahead, alignment
-        )
-        extension = replay_boundary(prompt, prompt, lookahead, alignment)
-        promised = {"resend": resend // size, "extension": extension // size}
+        if self._fine:
+            tail = self.tail(request)
+            promised = {self._policies.fine_tail.value: tail // size if tail % size == 0 else 0}
+        else:
+            resend = replay_boundary(
+                prompt - 1, horizon(self._policies.horizon, prompt), lookahead, alignment
+            )
+            extension = replay_boundary(prompt, prompt, lookahead, alignment)
+            promised = {"resend": resend // size, "extension": extension // size}
         if interval:
             shape = self._shapes[group_index]
             promised["sibling"] = sibling_boundary(shape, block, interval // size)
         return promised | {"junction": shared.kept // size}
 
+    def tail(self, request: str) -> int:
+        """The hit, in tokens, that the end of a request's prompt is kept for; hits are fine."""
+        policies, unit = self._policies, self._alignment
+        prompt = len(self._requests[request].prompt)
+        return int(
+            tail_boundary(policies.fine_tail, policies.horizon, prompt, self.lookahead_tokens, unit)
+        )
+
+    def entries_inside(
+        self, request: str, group_index: int, shared: Shared = NOTHING_SHARED
+    ) -> dict[str, range]:
+        """The entries inside a block of which promised hits need one each, and to whom.
+
+        An entry goes by the tokens of its prefix.
+        """
+        promised = {self._policies.fine_tail.value: self._tail_entries(request, group_index)}
+        kept, group = shared.kept, self._groups[group_index]
+        # What full attention has of a shared prefix showed that it is shared.
+        prompt = len(self._requests[request].prompt)
+        junction = self.keeps_junctions_inside and kept <= prompt and kept % group.block_size
+        if junction and group.kind is GroupKind.MAMBA:
+            promised["junction"] = range(kept, kept + 1)
+        return {who: ends for who, ends in promised.items() if ends}
+
+    @property
+    def keeps_junctions_inside(self) -> bool:
+        """Whether the state at the end of a shared prefix is kept where it lies inside a block."""
+        return self._engine.mamba_shared_prefix_checkpoint and self.lookahead_tokens > 0
+
+    def _tail_entries(self, request: str, group_index: int) -> range:
+        """The entries of which the hit that the prompt's end is kept for needs one.
+
+        One that lies further back than the reader looks is none of them.
+        """
+        group, shape, unit = self._groups[group_index], self._shapes[group_index], self._alignment
+        end = self.tail(request)
+        last = end + int(shape.lookahead) * unit
+        if end == 0 or group.kind not in FINE_KINDS or not group.prefix_cacheable:
+            return range(0)
+        if last % group.block_size == 0:
+            return range(0)
+        prompt = len(self._requests[request].prompt)
+        reach = prompt
+        if self._policies.fine_tail is FineTail.RESEND:
+            reach = peek(group, prompt - 1, horizon(self._policies.horizon, prompt))
+        found = vouching_entries(group, unit, last // unit - 1, reach)
+        return range((found.start + 1) * unit, (found.stop + 1) * unit, unit)
+
     def may_be_retained(self, group_index: int, block: int, seen: int) -> bool:
         """Whether a boundary of the shared prefix needs a block that retention thins out."""
         group, shape = self._groups[group_index], self._shapes[group_index]
+        if self._fine and group.kind in FINE_KINDS:
+            # Of a block before a tail nothing can be said: it is there for whoever turns off.
+            return True
         boundaries = range(shape.segment, seen // group.block_size + 1, shape.segment)
         return self.is_retained(group) and any(
             in_required_run(shape, block, boundary) for boundary in boundaries

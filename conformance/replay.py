@@ -29,7 +29,7 @@ from conformance.promises import JudgedPolicies
 from conformance.registrations import Registrations
 from conformance.subjects import CannotJudge
 from spec.claims import Divergence
-from spec.fine import HitGranularity, is_fine_grained
+from spec.fine import FineTail
 from spec.policies import SparseRetention
 
 _T = TypeVar("_T")
@@ -123,13 +123,6 @@ def replay(
     """
     judged = JudgedPolicies() if policies is None else policies
     engine = history.engine
-    if judged.granularity is HitGranularity.FINE and is_fine_grained(
-        engine.groups, engine.hash_block_size
-    ):
-        raise CannotJudge(
-            "hits of this layout may end inside blocks, which replay does not judge; use a hash "
-            "block size as large as the Mamba blocks"
-        )
     if engine.retention_interval is not None and judged.sparse_retention is SparseRetention.NONE:
         raise CannotJudge(
             "this release has no retention interval; leave retention_interval out, or name a later "
@@ -137,7 +130,7 @@ def replay(
         )
     outcome = ReplayOutcome()
     manager = _Judged(history, subject, judged, outcome)
-    player = Player(history, manager)
+    player = Player(history, manager, judged.fine_tail if judged.fine(engine) else FineTail.NONE)
     for number, step in enumerate(history.steps):
         manager.step = number
         try:
@@ -167,11 +160,12 @@ class _Judged:
         prefixes = Prefixes(requests, engine.hash_block_size)
         self._engine = engine
         self._outcome = outcome
-        self._named = NamedManager(subject, history, prefixes)
+        self._fine = policies.fine(engine)
+        self._named = NamedManager(subject, history, prefixes, self._fine)
         self._prefixes = prefixes
         self._judge = Judge(engine, requests, prefixes, policies)
         self._pages = Pages(engine, requests, policies.every_state)
-        self._registrations = Registrations(engine, prefixes, self._judge, self._pages)
+        self._registrations = Registrations(engine, prefixes, self._judge, self._pages, self._fine)
         self._num_tokens: dict[str, int] = {}
         self._progress: dict[str, int] = {}
         # Where the tokens begin that a connector loads.
@@ -198,15 +192,23 @@ class _Judged:
         self._pages.settle(name, progress.num_computed_tokens)
         self._ask("set_progress", lambda manager: manager.set_progress(name, progress))
 
-    def block_keys(self, name: str, group: int) -> Sequence[Name]:
+    def block_keys(self, name: str, group: int) -> Sequence[tuple[Name, ...]]:
         """See `conformance.managers.Manager`."""
-        size = self._engine.groups[group].block_size
-        full = self._num_tokens[name] // size
-        return [self._prefixes.name(name, (block + 1) * size) for block in range(full)]
+        size, unit = self._engine.groups[group].block_size, self._engine.hash_block_size
+        if not self._fine:
+            unit = size
+        ends = range(unit, self._num_tokens[name] // unit * unit + 1, unit)
+        # A block may be entered at several prefixes that end inside it.
+        blocks: dict[int, list[Name]] = {}
+        for end in ends:
+            blocks.setdefault((end - 1) // size, []).append(self._prefixes.name(name, end))
+        return [tuple(names) for names in blocks.values()]
 
     def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
         """See `conformance.managers.Manager`."""
-        return self._named.seen.cached.get((group, key), ())
+        cached = self._named.seen.cached
+        found = [block for name in key for block in cached.get((group, name), ())]
+        return list(dict.fromkeys(found))
 
     # --- what is judged ------------------------------------------------------------------------
 
@@ -226,6 +228,8 @@ class _Judged:
         """See `conformance.managers.Manager`."""
         call = "allocate_slots"
         new = self._ask(call, lambda manager: manager.allocate_slots(name, allocation))
+        for source, target in self._ask(call, lambda _: self._named.take_block_copies()):
+            self._pages.copy(source, target)
         tables = self._tables(self._observe(call), name)
         if new is None:
             return None
@@ -264,6 +268,7 @@ class _Judged:
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """See `conformance.managers.Manager`."""
         call, gone = "evict_blocks", set(block_ids)
+        self._registrations.evicted()
         self._ask(call, lambda manager: manager.evict_blocks(sorted(gone)))
         self._must_be_forgotten(call, gone & _registered(self._observe(call)))
 
@@ -272,6 +277,7 @@ class _Judged:
         call, tables = "reset_prefix_cache", self._named.seen.tables
         held = sorted(name for name, of_all in tables.items() if any(map(any, of_all)))
         done = self._ask(call, lambda manager: manager.reset_prefix_cache())
+        self._registrations.evicted()
         seen = self._observe(call)
         if done and held:
             self._add(

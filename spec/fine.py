@@ -10,6 +10,9 @@ Nothing else changes: at that granularity every clause on hits holds for groups 
 blocks were hash units (`at_hash_units`), where "unit i is cached" means `is_held`. A group
 drops one hash unit for EAGLE, not one block. Entries are numbered like hash units: entry i
 stands for the prefix that ends with unit i.
+
+The producer enters the blocks that it fills at their ends, as with aligned hits, and the end of its
+prompt (`tail_boundary`), where later requests leave it.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +21,8 @@ from enum import StrEnum
 from functools import partial
 
 from spec.groups import ConfigurationError, Group, GroupKind, alignment
-from spec.hits import Cached, longest_valid_hit
+from spec.hits import Cached, longest_valid_hit, valid_hit
+from spec.retention import LookaheadHorizon, horizon, replay_boundary
 from spec.terms import INTEGERS, Arithmetic, Term
 
 FINE_KINDS = (GroupKind.FULL_ATTENTION, GroupKind.MAMBA)
@@ -33,6 +37,21 @@ class HitGranularity(StrEnum):
     """On block edges of every group."""
     FINE = "fine"
     """On hash blocks, where the groups allow it (`is_fine_grained`); else aligned."""
+
+
+class FineTail(StrEnum):
+    """Whose hit the end of a prompt is kept for, where it lies inside a block: a policy.
+
+    A Mamba group keeps one state there. The two differ where the prompt ends on a hash block: a
+    resend computes its last token again, an extension need not.
+    """
+
+    NONE = "none"
+    """Nobody's: hits are aligned."""
+    EXTENSION = "extension"
+    """That of an extension of the prompt."""
+    RESEND = "resend"
+    """That of a resend of the prompt, from which an extension can go on, too."""
 
 
 def is_fine_grained(groups: Sequence[Group], hash_block_size: int) -> bool:
@@ -88,21 +107,51 @@ def proving_unit(
     return first + units - 1 if kind is GroupKind.MAMBA else first
 
 
-def is_held(
-    group: Group, hash_block_size: int, unit: int, horizon: int, entries: Callable[[int], bool]
-) -> bool:
-    """Whether the cache vouches for what the group keeps of hash unit ``unit``.
+def vouching_entries(group: Group, hash_block_size: int, unit: int, horizon: int) -> range:
+    """The entries each of which vouches for what the group keeps of hash unit ``unit``.
 
-    Of full attention, an entry of the same block at or after the unit does, since the block holds
-    all keys and values up to there. Of Mamba, only the entry at the unit itself: the state as
-    of its last token. The entry must lie within the ``horizon`` (tokens), as far as the lookup
-    may peek. A kind that is not in `FINE_KINDS` has blocks of one hash unit.
+    Of full attention, those of the same block at or after the unit, since the block holds all keys
+    and values up to there. Of Mamba, only the entry at the unit itself: the state as of its last
+    token. The entry must lie within the ``horizon`` (tokens), as far as the lookup may peek. A kind
+    that is not in `FINE_KINDS` has blocks of one hash unit.
     """
     units = group.block_size // hash_block_size
     last = unit
     if group.kind is GroupKind.FULL_ATTENTION:
         last = (block_of(unit, units) + 1) * units - 1
-    return any(entries(e) for e in range(unit, min(last + 1, horizon // hash_block_size)))
+    return range(unit, min(last + 1, horizon // hash_block_size))
+
+
+def is_held(
+    group: Group, hash_block_size: int, unit: int, horizon: int, entries: Callable[[int], bool]
+) -> bool:
+    """Whether the cache vouches for what the group keeps of hash unit ``unit``.
+
+    One of its `vouching_entries` must be there.
+    """
+    return any(map(entries, vouching_entries(group, hash_block_size, unit, horizon)))
+
+
+def peek(group: Group, cap: int, horizon: int) -> int:
+    """How far the entries that a lookup may ask a group for reach, in tokens.
+
+    Past the ``cap`` it is only for the lookahead block that a lookup peeks.
+    """
+    return horizon if group.eagle else cap
+
+
+def valid_fine_hit(
+    groups: Sequence[Group],
+    hash_block_size: int,
+    length: int,
+    cap: int,
+    horizon: int,
+    entries: Cached,
+) -> bool:
+    """Whether a fine-grained hit of ``length`` tokens is valid; see `longest_fine_hit`."""
+    in_units = [at_hash_units(group, hash_block_size) for group in groups]
+    held = partial(_is_held, groups, hash_block_size, cap, horizon, entries)
+    return valid_hit(in_units, hash_block_size, length, cap, horizon, held)
 
 
 def longest_fine_hit(
@@ -119,10 +168,42 @@ def longest_fine_hit(
             "hits end on hash blocks only where some Mamba block is larger and every other group "
             "can be entered inside its blocks; ask for aligned hits"
         )
-
-    def held(index: int, unit: int) -> bool:
-        found = partial(entries, index)
-        return is_held(groups[index], hash_block_size, unit, horizon, found)
-
     in_units = [at_hash_units(group, hash_block_size) for group in groups]
+    held = partial(_is_held, groups, hash_block_size, cap, horizon, entries)
     return longest_valid_hit(in_units, hash_block_size, cap, horizon, held)
+
+
+def _is_held(
+    groups: Sequence[Group],
+    hash_block_size: int,
+    cap: int,
+    horizon: int,
+    entries: Cached,
+    index: int,
+    unit: int,
+) -> bool:
+    group = groups[index]
+    found = partial(entries, index)
+    return is_held(group, hash_block_size, unit, peek(group, cap, horizon), found)
+
+
+def tail_boundary(
+    tail: FineTail,
+    policy: LookaheadHorizon,
+    prompt: int,
+    lookahead_tokens: Term,
+    hash_block_size: Term,
+    arithmetic: Arithmetic = INTEGERS,
+) -> Term:
+    """The hit, in tokens, that the end of a prompt of ``prompt`` tokens is kept for.
+
+    It is the longest hit of an extension or of a resend when all that the producer computed of its
+    prompt is there (`spec.retention.replay_boundary`), and every group keeps its required run
+    there. ``lookahead_tokens`` is one hash unit where a group drops it for EAGLE, else 0. vLLM:
+    ``_cache_partial_tail_block`` of the managers, and the chunks of
+    ``Scheduler._mamba_block_aligned_split``, which end there so that there is a state to keep.
+    """
+    cap, limit = prompt, prompt
+    if tail is FineTail.RESEND:
+        cap, limit = prompt - 1, horizon(policy, prompt)
+    return replay_boundary(cap, limit, lookahead_tokens, hash_block_size, arithmetic)

@@ -7,7 +7,7 @@ holds it against how real releases behave.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spec.fine import HitGranularity
+from spec.fine import FineTail, HitGranularity
 from spec.retention import LookaheadHorizon
 
 
@@ -105,6 +105,19 @@ POLICIES: dict[str, Policy] = {
             sentence="Where hits may end.",
             symbols=("partial_hash_hits_enabled", "HybridKVCacheCoordinator"),
             eras=(Era(HitGranularity.ALIGNED, "<0.26"), Era(HitGranularity.FINE, ">=0.26")),
+        ),
+        Policy(
+            name="fine_tail",
+            sentence="Whose hit the end of a prompt is kept for, where it lies inside a block.",
+            symbols=(
+                "FullAttentionManager._cache_partial_tail_block",
+                "MambaManager._cache_partial_tail_block",
+            ),
+            eras=(
+                Era(FineTail.NONE, "<0.26"),
+                Era(FineTail.EXTENSION, ">=0.26,<0.32"),
+                Era(FineTail.RESEND, ">=0.32"),
+            ),
         ),
         Policy(
             name="sparse_retention",

@@ -17,9 +17,11 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from conformance.configurations import Configuration
+from conformance.histories import EngineConfiguration, RequestInput
 from conformance.layouts import Layout
+from conformance.managers import Allocation
 from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Predates, Prompt
-from spec.fine import HitGranularity
+from spec.fine import FineTail, HitGranularity
 from spec.groups import Group, GroupKind
 from spec.policies import DefaultRetention, EagleGroups, Junctions, SparseRetention
 from spec.retention import SPARSE_KINDS, LookaheadHorizon
@@ -27,6 +29,7 @@ from vllm_integration.blocks import BlockHashes, VllmPool, VllmPools
 from vllm_integration.groups import NAMES, kv_cache_config, kv_cache_spec
 from vllm_integration.history import History
 from vllm_integration.inspection import arguments, attribute, call, definitions, probed
+from vllm_integration.managers import VllmManagers
 from vllm_integration.producer import Producer
 
 _MASKS = ("reachable_block_mask", "_cache_block_mask")
@@ -256,6 +259,23 @@ class VllmSubject:
         return HitGranularity.FINE if answer.hit_length == 2 else HitGranularity.ALIGNED
 
     @cached_property
+    def fine_tail(self) -> FineTail:
+        """Compute a prompt that ends on a hash block, and see whether its last one is entered."""
+        if self.hit_granularity is HitGranularity.ALIGNED:
+            return FineTail.NONE
+        groups = Group(GroupKind.FULL_ATTENTION, 4), Group(GroupKind.MAMBA, 4)
+        engine = EngineConfiguration(groups, 10, 2, 8)
+
+        def entered() -> bool:
+            manager = VllmManagers().start(engine)
+            manager.add_request("a", RequestInput(tuple(range(6))))
+            manager.allocate_slots("a", Allocation(6, manager.get_computed_blocks("a")))
+            return (0, manager.unit_keys("a")[-1]) in manager.observe().cached
+
+        extended = probed("kept end of a prompt", entered)
+        return FineTail.EXTENSION if extended else FineTail.RESEND
+
+    @cached_property
     def eagle_groups(self) -> EagleGroups:
         """See `Producer.all_groups_drop`."""
         drops = probed("set of groups with EAGLE", self._producer.all_groups_drop)
@@ -272,6 +292,7 @@ class VllmSubject:
             "lookahead_horizon": self.lookahead_horizon,
             "eagle_groups": self.eagle_groups,
             "hit_granularity": self.hit_granularity,
+            "fine_tail": self.fine_tail,
             "sparse_retention": sparse,
             "junctions": Junctions.KEPT if self._history.notes_junctions() else Junctions.DROPPED,
             "default_retention": _default_retention(),

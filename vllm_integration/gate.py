@@ -121,12 +121,14 @@ def check(
     chosen = dict(policies or {})
     operation = "behave" if keep_facts else "check"
     report = Report(target, profile)
-    todo, replays = tasks(profile, applicable), histories(profile, applicable)
+    todo = tasks(profile, applicable)
     sessions = Sessions(jobs, lambda: Session(target, python, timeout, memory, chosen))
     with closing(sessions):
         actual, report.policies_detail = sessions.policies()
         if not report.policies_detail:
             report.policies = held_against(target, actual, chosen)
+        granularity = (actual | chosen).get("hit_granularity", "")
+        replays = histories(profile, applicable, granularity)
         settled, report.played = sessions.settle(operation, todo, replays, progress)
         for task, outcome in zip(todo, settled, strict=True):
             report.obligations += outcome.obligations

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from conformance.subjects import CannotJudge
 from spec.groups import Group, GroupKind
 from vllm_integration.inspection import attribute, call
 
@@ -30,7 +31,12 @@ Configured: TypeAlias = Callable[[Sequence[Group], int, int | None], AbstractCon
 _INTERVAL = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
 
 
-def kv_cache_spec(interface: ModuleType, group: Group, num_speculative_blocks: int = 0) -> Any:
+def kv_cache_spec(
+    interface: ModuleType,
+    group: Group,
+    num_speculative_blocks: int = 0,
+    checkpoint_alignment: int | None = None,
+) -> Any:
     """The ``KVCacheSpec`` of a group; ``interface`` is the target's ``kv_cache_interface``."""
     import torch
 
@@ -47,6 +53,15 @@ def kv_cache_spec(interface: ModuleType, group: Group, num_speculative_blocks: i
         "mamba_cache_mode": "align",
         "num_speculative_blocks": num_speculative_blocks,
     }
+    if checkpoint_alignment is not None and group.kind is GroupKind.MAMBA:
+        spec = attribute(interface, name)
+        if "prefill_checkpoint_alignment" not in inspect.signature(spec).parameters:
+            raise CannotJudge(
+                "this release exports no Mamba states from inside a chunk; leave "
+                "mamba_checkpoint_alignment out, or name a later release"
+            )
+        values["num_prefill_checkpoint_blocks"] = 1
+        values["prefill_checkpoint_alignment"] = checkpoint_alignment
     if group.kind is GroupKind.FULL_ATTENTION:
         del values["sliding_window"], values["attention_chunk_size"]
     return call(attribute(interface, name), values, name)

@@ -22,6 +22,7 @@ from conformance.managers import (
     Tables,
 )
 from conformance.subjects import CannotJudge
+from spec.fine import is_fine_grained
 from vllm_integration.groups import kv_cache_config, kv_cache_spec
 from vllm_integration.inspection import arguments, attribute, call
 from vllm_integration.overrides import check_taken_up
@@ -34,6 +35,9 @@ _STATS = (
     "preempted_queries",
     "preempted_hits",
 )
+
+
+_JUNCTIONS = "enable_mamba_shared_prefix_checkpoint"
 
 
 class VllmManagers:
@@ -69,9 +73,23 @@ class VllmManagers:
     def make(self, engine: EngineConfiguration) -> Any:
         """A real ``KVCacheManager`` with statistics and events on."""
         groups = [
-            (group, kv_cache_spec(self.interface, group, engine.num_speculative_tokens))
+            (
+                group,
+                kv_cache_spec(
+                    self.interface,
+                    group,
+                    engine.num_speculative_tokens,
+                    engine.mamba_checkpoint_alignment,
+                ),
+            )
             for group in engine.groups
         ]
+        parameters = inspect.signature(self.manager_class).parameters
+        if engine.mamba_shared_prefix_checkpoint and _JUNCTIONS not in parameters:
+            raise CannotJudge(
+                "this release keeps no Mamba states inside blocks for shared prefixes; leave "
+                "mamba_shared_prefix_checkpoint out, or name a later release"
+            )
         interval = engine.retention_interval
         with kv_cache_config(self.interface, groups, engine.num_gpu_blocks, interval) as config:
             manager = call(
@@ -87,6 +105,7 @@ class VllmManagers:
                     "use_eagle": engine.use_eagle,
                     "log_stats": True,
                     "enable_kv_cache_events": True,
+                    _JUNCTIONS: engine.mamba_shared_prefix_checkpoint,
                 },
                 "KVCacheManager",
             )
@@ -121,6 +140,10 @@ class VllmManager:
         self._found: dict[str, tuple[Hit, Any]] = {}
         self._block_hash_list = attribute(vllm.utils, "BlockHashListWithBlockSize")
         self._block_keys: dict[tuple[str, int], list[bytes]] = {}
+        # Entries inside blocks are shown only where hits may end inside blocks.
+        self._hides_tails = vllm.registers_tails and not is_fine_grained(
+            engine.groups, engine.hash_block_size
+        )
         self._tail_keys: set[tuple[int | None, bytes]] = set()
         self._num_hashes: dict[str, int] = {}
         self._keys: dict[Any, bytes] = {}
@@ -207,6 +230,25 @@ class VllmManager:
             self._keys[self._external(known[-1])] = known[-1]
         return known
 
+    def unit_keys(self, name: str) -> Sequence[Any]:
+        """The request's hashes as they are."""
+        hashes = [bytes(key) for key in self._requests[name].block_hashes]
+        self._keys |= {self._external(key): key for key in hashes}
+        return hashes
+
+    def take_block_copies(self) -> Sequence[tuple[int, int]]:
+        """Those of ``take_kv_cache_block_copies``, whose blocks go back at once.
+
+        vLLM's scheduler gives them back when it has scheduled the step.
+        """
+        take = getattr(self._manager, "take_kv_cache_block_copies", None)
+        if take is None:
+            return ()
+        copies, retained = take()
+        if retained:
+            self._pool.free_blocks(retained)
+        return [(copy.src_block_id, copy.dst_block_id) for copy in copies]
+
     def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
         """See `conformance.managers.Manager`."""
         return self._cached().get((group, key), ())
@@ -222,7 +264,7 @@ class VllmManager:
         record = getattr(self._manager, "record_prefix_cache_stats", None)
         if record is not None:
             record(request, length)
-        hit = Hit(length, self._tables(blocks))
+        hit = Hit(length, self._tables(blocks), boundary[0] if boundary else 0)
         self._found[name] = hit, blocks
         return hit
 
@@ -335,8 +377,8 @@ class VllmManager:
         """The hash map, read as it is: no public method tells the order of several blocks.
 
         From 0.26 on the tail of a prompt that ends inside a block is registered, too, under the
-        hash of its last hash block. The spec has no clause on hits inside blocks, so these entries
-        are left out.
+        hash of its last hash block. Where hits end on block edges only, these entries are left
+        out.
         """
         utils = self._vllm.utils
         tails = self._tails()
@@ -351,7 +393,7 @@ class VllmManager:
     def _tails(self) -> set[tuple[int | None, bytes]]:
         """The keys of prefixes that end inside a block of a group."""
         hash_size = self._engine.hash_block_size
-        for request in self._requests.values() if self._vllm.registers_tails else ():
+        for request in self._requests.values() if self._hides_tails else ():
             known = self._num_hashes.get(request.request_id, 0)
             self._num_hashes[request.request_id] = len(request.block_hashes)
             for index in range(known, len(request.block_hashes)):

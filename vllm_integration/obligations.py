@@ -10,6 +10,7 @@ from conformance.layouts import Layout, layouts
 from conformance.ledger import Entry
 from conformance.plays import Play, plays
 from spec.claims import Status
+from spec.fine import HitGranularity
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,13 @@ def tasks(profile: Profile, entries: Sequence[Entry]) -> list[Task]:
     return list(dict.fromkeys(wanted))
 
 
-def histories(profile: Profile, entries: Sequence[Entry]) -> list[Play]:
-    """What the gate replays, the ledger's histories first."""
+def histories(profile: Profile, entries: Sequence[Entry], granularity: str) -> list[Play]:
+    """What the gate replays, the ledger's histories first.
+
+    ``granularity`` is where hits of the target may end, a value of `HitGranularity`.
+    """
     known = [e.configuration for e in entries if isinstance(e.configuration, Play)]
-    return list(dict.fromkeys([*known, *plays(profile)]))
+    return list(dict.fromkeys([*known, *plays(profile, granularity == HitGranularity.FINE)]))
 
 
 def unsettled(task: Task, reason: str) -> list[Obligation]:

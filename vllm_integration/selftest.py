@@ -122,12 +122,14 @@ def run(
     with Worker(target, python, memory) as worker:
         patience = timeout + 12 * _BATCH_SECONDS
         todo = tasks(profile, applicable)
+        granularity = worker.ask(patience, op="policies")["policies"].get("hit_granularity", "")
+        replays = histories(profile, applicable, granularity)
         answer = worker.ask(
             patience,
             op="selftest",
             jobs=jobs,
             limit=timeout,
-            histories=[play.as_json() for play in histories(profile, applicable)],
+            histories=[play.as_json() for play in replays],
             functions=list(functions),
             tasks=[{"claim": t.claim, "configuration": t.configuration.as_json()} for t in todo],
             known=[entry.signature.as_json() for entry in applicable],

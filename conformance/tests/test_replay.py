@@ -75,9 +75,9 @@ def test_the_reference_passes_under_the_policies_of_an_older_release() -> None:
 FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.ShorterHit, "lost hit: whole run, one boundary short"),
     (broken.StaleHit, "unsound: longer than"),
-    (broken.StaleHit, "unsound: full attention: a block that is read holds something else"),
+    (broken.StaleHit, "unsound: a block that is read holds something else"),
     (broken.OtherBlock, "unsound: block table holds another block"),
-    (broken.OtherBlock, "unsound: sliding window: a block that is read holds something else"),
+    (broken.OtherBlock, "unsound: a block that is read holds something else"),
     (broken.FreesWindow, "unsound: a block that is read was freed"),
     (broken.FreesWindow, "unsound: a block that is read was freed"),
     (broken.Forgets, "lost hit: the prefix block is left out"),
@@ -90,9 +90,9 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.ResetsInUse, "unsound: the cache is reset while blocks are in use"),
     (broken.ResetsOnlyAnswers, "unsound: a key finds a block after reset_prefix_cache"),
     (broken.EvictsNothing, "unsound: a key finds a block after evict_blocks"),
-    (broken.RegistersEarly, "unsound: full attention: a key is registered over other content"),
-    (broken.ForgetsSteps, "unsound: mamba: a state is read in the step that computes it"),
-    (broken.SharesFresh, "unsound: full attention: a block that is read holds something else"),
+    (broken.RegistersEarly, "unsound: a key is registered over other content"),
+    (broken.ForgetsSteps, "unsound: a state is read in the step that computes it"),
+    (broken.SharesFresh, "unsound: a block that is read holds something else"),
 ]
 
 

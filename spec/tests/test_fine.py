@@ -12,12 +12,12 @@ from spec.fine import (
     block_of,
     hit_alignment,
     is_fine_grained,
-    is_held,
     longest_fine_hit,
     proving_unit,
+    valid_fine_hit,
 )
 from spec.groups import ConfigurationError, Group
-from spec.hits import longest_valid_hit, valid_hit
+from spec.hits import longest_valid_hit
 from spec.tests.token_level import CHUNKED, FULL, MAMBA, SLIDING, serves_finely
 
 UNITS = 3
@@ -52,15 +52,10 @@ def test_a_fine_grained_hit_is_one_that_entries_vouch_for() -> None:
 def entries_vouch_for_hits(groups: tuple[Group, ...], unit: int) -> None:
     far = UNITS * unit
     assert is_fine_grained(groups, unit)
-    in_units = [at_hash_units(group, unit) for group in groups]
     for cached in product(subsets(UNITS), repeat=2):
         prefixes = [{(entry + 1) * unit for entry in held} for held in cached]
         for cap, horizon in ((far, far), (far - 1, far - 1), (far - 2, far)):
-
-            def held(index: int, number: int, limit: int = horizon) -> bool:
-                found = partial(entered, cached, index)  # noqa: B023
-                return is_held(groups[index], unit, number, limit, found)
-
+            found = partial(entered, cached)
             served = [
                 length
                 for length in range(far + 2)
@@ -69,10 +64,9 @@ def entries_vouch_for_hits(groups: tuple[Group, ...], unit: int) -> None:
             assert served == [
                 length
                 for length in range(far + 2)
-                if valid_hit(in_units, unit, length, cap, horizon, held)
+                if valid_fine_hit(groups, unit, length, cap, horizon, found)
             ]
-            found = longest_fine_hit(groups, unit, cap, horizon, partial(entered, cached))
-            assert found == max(served)
+            assert longest_fine_hit(groups, unit, cap, horizon, found) == max(served)
 
 
 def test_where_only_whole_blocks_are_entered_hits_are_the_aligned_ones() -> None:

@@ -90,7 +90,9 @@ def serves_finely(
     if length % hash_block or not 0 < length <= cap:
         return False
     for group, entered in zip(groups, entries, strict=True):
-        seen = {prefix for prefix in entered if prefix <= horizon}
+        # Only for the lookahead block does a lookup peek past the cap.
+        reach = horizon if group.eagle else cap
+        seen = {prefix for prefix in entered if prefix <= reach}
         if group.kind is MAMBA:
             if length not in seen:
                 return False

@@ -50,7 +50,7 @@ class FakeWorker:
         self.open = False
 
 
-PLAYS = list(plays(Profile.QUICK))
+PLAYS = list(plays(Profile.QUICK, fine=True))
 BY_JSON = {str(task.configuration.as_json()): task.configuration for task in EVERY}
 
 
