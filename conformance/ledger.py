@@ -131,6 +131,8 @@ def _entry(directory: Path, raw: dict[str, Any]) -> Entry:
 
 def _play(directory: Path, history: str) -> Play:
     """The history of an entry: its file beside the ledger, or its JSON."""
+    if not isinstance(history, str):
+        raise TypeError("its history is no text")
     name, text = "in the ledger", history
     if not history.lstrip().startswith("{"):
         name = history

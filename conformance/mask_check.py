@@ -51,16 +51,12 @@ def _mask_cases(subject: Subject, configuration: Configuration) -> Iterator[Case
 
 def _stored_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
     """What a connector stores of requests that end at each block."""
-    size, shape, bound = (
-        configuration.group.block_size,
-        configuration.shape,
-        configuration.num_blocks,
-    )
+    size, bound = configuration.group.block_size, configuration.num_blocks
+    shape, where = configuration.shape, ", of a stored request's end"
     if configuration.group.kind is not GroupKind.SLIDING_WINDOW or configuration.model:
         return
     for end in range(1, bound + 1):
         wanted = [bool(in_stored_mask(shape, block, end)) for block in range(bound)]
-        where = ", of a stored request's end"
         try:
             stored = subject.stored(configuration, end)
         except (CannotJudge, Predates):
@@ -138,6 +134,8 @@ def _mask_evidence(
 ) -> Evidence:
     shape, size = configuration.shape, configuration.group.block_size
     boundary = next_boundary(shape, block)
+    if not in_mask(shape, block):
+        boundary = chunks[-1] // size
     if registered[block] and in_mask(shape, block):
         claim, divergence = _ONLY, Divergence.UNSOUND
         pattern = f"a block that is not final{where}"

@@ -9,6 +9,7 @@ from packaging.specifiers import SpecifierSet
 from conformance.configurations import single_group
 from conformance.findings import Finding, Signature
 from conformance.ledger import Entry, LedgerError, judge, load
+from conformance.plays import Origin, Play
 from spec.groups import GroupKind
 
 SIGNATURE = Signature(
@@ -107,6 +108,46 @@ def test_an_entry_without_its_finding_is_stale(tmp_path: Path) -> None:
 def test_a_bad_ledger_is_refused(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:
     with pytest.raises(LedgerError, match=sentence):
         load(write(tmp_path, TEXT.replace(*change)))
+
+
+PLAYED = """
+[[divergence]]
+releases = ">=0.21"
+reason = "why"
+history = %s
+
+[divergence.signature]
+claim = "allocate_slots"
+divergence = "crash"
+kind = "mamba"
+eagle = false
+pattern = "raises ValueError"
+"""
+HISTORY = """{"engine": {"groups": [{"kind": "full_attention", "block_size": 1}],
+ "num_gpu_blocks": 2, "hash_block_size": 1, "max_model_len": 2}, "requests": {}, "steps": []}"""
+
+
+def test_an_entry_may_have_a_history(tmp_path: Path) -> None:
+    (tmp_path / "played.json").write_text(HISTORY)
+    for text, name in ((f"'''{HISTORY}'''", "in the ledger"), ('"played.json"', "played.json")):
+        (entry,) = load(write(tmp_path, PLAYED % text))
+        assert entry.configuration == Play(Origin.WRITTEN, name, HISTORY)
+        assert judge([], [entry]).stale == (entry,)
+        unsettled = {("allocate_slots", entry.configuration)}
+        assert judge([], [entry], unsettled).stale == ()
+
+
+@pytest.mark.parametrize(
+    ("history", "sentence"),
+    [
+        ('"none.json"', "its history cannot be read"),
+        ("'{'", "is not JSON"),
+        ("7", "cannot be read"),
+    ],
+)
+def test_a_bad_history_is_refused(tmp_path: Path, history: str, sentence: str) -> None:
+    with pytest.raises(LedgerError, match=sentence):
+        load(write(tmp_path, PLAYED % history))
 
 
 def test_a_missing_ledger_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from conformance.ledger import load
 from spec.policies import POLICIES
 from vllm_integration.gate import LEDGER
 from vllm_integration.policies import expected_value
@@ -262,3 +263,11 @@ def test_a_planted_fault_is_caught(fault: str, broken_copy: Copy) -> None:
     assert (code, report["verdict"]) == (1, "diverges")
     assert {finding["claim"] for finding in report["findings"]} >= claims
     assert report["target"]["version"] == version
+
+
+def test_every_history_of_the_ledger_is_named_there() -> None:
+    files = {path.name for path in (LEDGER.parent / "known").glob("*.json")}
+    assert files
+    assert {name for name in files if f"known/{name}" in LEDGER.read_text()} == files
+    entries = load(LEDGER)
+    assert len(entries) == len({(entry.signature, str(entry.releases)) for entry in entries})

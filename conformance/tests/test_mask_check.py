@@ -1,0 +1,106 @@
+"""The mask check notices faults in what connectors store, and in what is registered too early."""
+
+from typing import Any
+
+import pytest
+
+from conformance.configurations import Configuration, single_group
+from conformance.mask_check import check_mask
+from conformance.reference_subject import ReferenceSubject
+from conformance.subjects import CannotJudge, Predates
+from spec.claims import Status
+from spec.groups import GroupKind
+
+WINDOW = single_group(GroupKind.SLIDING_WINDOW, 2, 3, 2, False, 10)
+DRAFTED = single_group(GroupKind.SLIDING_WINDOW, 2, 2, 2, True, 6)
+
+
+class StoresBoundariesOnly(ReferenceSubject):
+    def stored(self, configuration: Configuration, end: int) -> list[bool]:
+        del end
+        return super().stored(configuration, 0)
+
+
+class StoresTheLastBlock(ReferenceSubject):
+    def stored(self, configuration: Configuration, end: int) -> list[bool]:
+        return [*super().stored(configuration, end)[:-1], True]
+
+
+class StoresTooFew(ReferenceSubject):
+    def stored(self, configuration: Configuration, end: int) -> list[bool]:
+        return super().stored(configuration, end)[1:]
+
+
+class StoringCrashes(ReferenceSubject):
+    def stored(self, *_: Any) -> list[bool]:
+        raise IndexError("made to fail")
+
+
+class RegistersAtOnce(ReferenceSubject):
+    def registered_when_final(
+        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+    ) -> list[bool]:
+        del not_final
+        return super().registered_when_final(configuration, num_tokens, 0, alone)
+
+
+class RegistersLate(ReferenceSubject):
+    def registered_when_final(
+        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+    ) -> list[bool]:
+        ahead = not_final + configuration.group.block_size
+        return super().registered_when_final(configuration, num_tokens, ahead, alone)[
+            : num_tokens // configuration.group.block_size
+        ]
+
+
+class RegisteringCrashes(ReferenceSubject):
+    def registered_when_final(self, *_: Any) -> list[bool]:
+        raise IndexError("made to fail")
+
+
+@pytest.mark.parametrize(
+    ("subject", "configuration", "divergence", "words"),
+    [
+        (StoresBoundariesOnly(), WINDOW, "lost hit", "of a stored request's end"),
+        (StoresTheLastBlock(), WINDOW, "waste", "of a stored request's end"),
+        (StoringCrashes(), WINDOW, "crash", "of a stored request's end"),
+        (RegistersAtOnce(), DRAFTED, "unsound", "while drafts are computed anew"),
+        (RegistersLate(), DRAFTED, "lost hit", "while drafts are computed anew"),
+        (RegisteringCrashes(), DRAFTED, "crash", "while drafts are computed anew"),
+    ],
+)
+def test_a_fault_is_found(
+    subject: ReferenceSubject, configuration: Configuration, divergence: str, words: str
+) -> None:
+    assert not check_mask(ReferenceSubject(), configuration).evidence
+    found = check_mask(subject, configuration).evidence
+    assert {item.signature.divergence for item in found} == {divergence}
+    assert all(item.signature.pattern.endswith(words) for item in found)
+
+
+def test_blocks_that_are_not_accounted_for_are_inconclusive() -> None:
+    result = check_mask(StoresTooFew(), WINDOW)
+    assert set(result.statuses.values()) == {Status.INCONCLUSIVE}
+    assert "9 of 10 blocks" in result.detail
+
+
+def test_older_targets_are_judged_by_what_they_have() -> None:
+    class Old(ReferenceSubject):
+        def stored(self, *_: Any) -> list[bool]:
+            raise Predates("the target is older")
+
+        def registered_when_final(self, *_: Any) -> list[bool]:
+            raise Predates("the target is older")
+
+    for configuration in (WINDOW, DRAFTED):
+        assert set(check_mask(Old(), configuration).statuses.values()) == {Status.PROVED}
+
+
+def test_a_target_that_should_have_it_is_inconclusive() -> None:
+    class Missing(ReferenceSubject):
+        def stored(self, *_: Any) -> list[bool]:
+            raise CannotJudge("masks of what is stored cannot be found")
+
+    result = check_mask(Missing(), WINDOW)
+    assert set(result.statuses.values()) == {Status.INCONCLUSIVE}
