@@ -84,7 +84,7 @@ class Play:
 
 def _family(engine: int, number: int) -> History:
     """History ``number`` of an engine's family, which starts again where it ends."""
-    family = list(families(list(engines())[engine]))
+    family = list(families(next(islice(engines(), engine, None))))
     return family[number % len(family)]
 
 
@@ -105,10 +105,9 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
     """
     for number in range(_GENERATED[profile]):
         yield Play(Origin.GENERATED, f"{_SEED}:{number}")
-    chosen = list(enumerate(engines()))[:: _EVERY[profile]]
-    for turn, (number, engine) in enumerate(chosen):
+    for number, engine in list(enumerate(engines()))[:: _EVERY[profile]]:
         every = range(sum(1 for _ in families(engine)))
-        for each in every if profile is Profile.THOROUGH else (turn,):
+        for each in every if profile is Profile.THOROUGH else (number,):
             yield Play(Origin.FAMILY, f"{number}.{each}")
     for number, _ in enumerate(islice(fine_histories(), _FINE[profile]) if fine else ()):
         yield Play(Origin.FINE, str(number))

@@ -24,7 +24,8 @@ def test_every_history_can_be_made_and_is_another() -> None:
 @pytest.mark.parametrize("profile", Profile)
 def test_profiles_cover_more_and_more(profile: Profile) -> None:
     more = set(plays(profile, fine=True))
-    assert set(QUICK) - {p for p in QUICK if p.origin is Origin.FAMILY} <= more
+    if profile is not Profile.THOROUGH:  # there families go by their histories' own numbers
+        assert set(QUICK) <= more
     aligned = set(plays(profile, fine=False))
     assert {play.origin for play in more - aligned} == {Origin.FINE}
     if profile is not Profile.QUICK:
