@@ -171,10 +171,11 @@ class SymbolicPool:
         self, block_hash: bytes, kv_cache_group_ids: Sequence[int]
     ) -> list[SymbolicBlock] | None:
         """The blocks registered under ``block_hash``, one a group, or None."""
-        questions = [self._space.keys.get((group, block_hash)) for group in kv_cache_group_ids]
+        keys = self._space.keys
+        questions = [keys.get((group, block_hash)) for group in kv_cache_group_ids]
         for question in dict.fromkeys(questions):
             # No block of a group may end where that hash does.
-            if question is None or not self._is_cached(question, sys._getframe(1)):
+            if question is None or not self._is_cached(question):
                 return None
         return [
             SymbolicBlock(question, group_id, self._recall)
@@ -182,11 +183,12 @@ class SymbolicPool:
             if question is not None
         ]
 
-    def _is_cached(self, question: Question, asking: FrameType) -> bool:
+    def _is_cached(self, question: Question) -> bool:
+        """The answer to what the lookup asks, two frames above."""
         if question not in self.answers:
             decision = self._decide(question)
             if decision is None:
-                self._suspend(asking, question)
+                self._suspend(sys._getframe(2), question)
             self.answers[question] = bool(decision)
         elif self._merging and question not in remembered(self._space, self.answers):
             raise _Forgotten
@@ -204,6 +206,9 @@ class _State:
     stored: tuple[frozenset[Question], ...]
 
 
+_PLAIN = frozenset({type(None), bool, int, str, bytes, float})
+
+
 class _Canonical:
     """Turns the locals of a suspended run into comparable values."""
 
@@ -213,8 +218,10 @@ class _Canonical:
         self.stored: list[frozenset[Question]] = []
 
     def value(self, obj: object) -> Any:
-        if obj is None or isinstance(obj, bool | int | str | bytes | float):
-            return (type(obj).__name__, obj)
+        """Equal for objects that are the same to the lookup."""
+        kind = type(obj)
+        if kind in _PLAIN or isinstance(obj, int | str | bytes | float):
+            return (kind.__name__, obj)
         if id(obj) in self._constants:
             return ("input", id(obj))
         if obj is self._pool:
@@ -226,9 +233,9 @@ class _Canonical:
             if table is not None:
                 return table
         if isinstance(obj, list | tuple):
-            return (type(obj).__name__, tuple(self.value(entry) for entry in obj))
+            return (kind.__name__, tuple([self.value(entry) for entry in obj]))
         if isinstance(obj, dict):
-            return ("dict", tuple((self.value(k), self.value(v)) for k, v in obj.items()))
+            return ("dict", tuple([(self.value(k), self.value(v)) for k, v in obj.items()]))
         if isinstance(obj, set | frozenset):
             return ("set", frozenset(self.value(entry) for entry in obj))
         if isinstance(obj, type | types.FunctionType | types.MethodType | types.ModuleType):
@@ -453,8 +460,8 @@ def _suspended_state(
     frames = []
     for running in _frames(frame):
         live = live_after(running.f_code, running.f_lasti)
-        held = {name: value for name, value in running.f_locals.items() if name in live}
-        frames.append((running.f_code, running.f_lasti, canonical.value(held)))
+        held = [(n, canonical.value(v)) for n, v in running.f_locals.items() if n in live]
+        frames.append((running.f_code, running.f_lasti, tuple(held)))
     undecided = _undecided(space.hits, pool.answers, merging)
     known = frozenset(remembered(space, pool.answers).items())
     key = (question, len(pool.answers), tuple(frames), undecided, known)

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from spec.claims import CLAIMS
 from spec.groups import GroupKind
 from vllm_integration import cli, gate
 from vllm_integration.obligations import tasks
+from vllm_integration.processes import is_running
 from vllm_integration.targets import resolve
 
 CORE = "vllm/v1/core/"
@@ -105,6 +107,15 @@ def fake_checkout(root: Path, text: str) -> Path:
     (root / "vllm/v1/core").mkdir(parents=True)
     (root / "vllm/__init__.py").write_text(text)
     return root
+
+
+def ended(process: int) -> bool:
+    """Whether a process that was killed ends, but for its entry."""
+    for _ in range(50):
+        if not is_running(process):
+            return True
+        time.sleep(0.1)
+    return False
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from conformance.exploration import ExplorationError
-from proofs.prover import ProofResult, ReplayError
+from proofs.errors import ReplayError
+from proofs.prover import ProofResult
 from spec.claims import Status
 from spec.policies import POLICIES
 from vllm_integration import cli
@@ -111,7 +112,7 @@ def test_prove_exit_codes(
             raise outcome
         return outcome
 
-    monkeypatch.setattr("vllm_integration.commands.prove.prove_in_subprocess", prove)
+    monkeypatch.setattr("proofs.prover.prove_in_subprocess", prove)
     result = CliRunner().invoke(cli.app, ["prove"])
     assert result.exit_code == code, result.output
 
