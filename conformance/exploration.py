@@ -35,6 +35,8 @@ from conformance.subjects import CannotJudge, Lookup, LookupAnswer
 Question: TypeAlias = tuple[int, int]
 """Groups that are looked up together, by their number in the lookup, and a block of theirs."""
 
+_Asked: TypeAlias = tuple[tuple[Question | None, ...], tuple[tuple[Question | None, int], ...]]
+
 
 class ExplorationError(Exception):
     """Hitproof itself is wrong: the paths do not cover each state exactly once."""
@@ -59,6 +61,8 @@ class SymbolicBlock:
         question: the question that it answers.
         group_id: the KV cache group whose block it is.
     """
+
+    __slots__ = ("_watch", "group_id", "question")
 
     def __init__(self, question: Question, group_id: int, watch: Callable[[], None]) -> None:
         self.question = question
@@ -99,6 +103,7 @@ class SymbolicBlock:
 class SymbolicNullBlock(SymbolicBlock):
     """The null block as lookup receives it."""
 
+    __slots__ = ()
     is_null_block = True
 
 
@@ -140,6 +145,19 @@ class Space:
         """How many different questions there are: n, for 2^n cache states."""
         return len(set(self.keys.values()))
 
+    @cached_property
+    def _asked(self) -> dict[tuple[Any, ...], _Asked]:
+        return {}
+
+    def asked(self, block_hash: bytes, group_ids: Sequence[int]) -> _Asked:
+        """What a lookup asks by a hash: the questions, and those of each group."""
+        key = (block_hash, *group_ids)
+        known = self._asked.get(key)
+        if known is None:
+            pairs = [(self.keys.get((group, block_hash)), group) for group in group_ids]
+            known = self._asked[key] = tuple(dict.fromkeys(q for q, _ in pairs)), tuple(pairs)
+        return known
+
 
 class SymbolicPool:
     """A block pool whose contents are decided question by question.
@@ -171,17 +189,13 @@ class SymbolicPool:
         self, block_hash: bytes, kv_cache_group_ids: Sequence[int]
     ) -> list[SymbolicBlock] | None:
         """The blocks registered under ``block_hash``, one a group, or None."""
-        keys = self._space.keys
-        questions = [keys.get((group, block_hash)) for group in kv_cache_group_ids]
-        for question in dict.fromkeys(questions):
+        questions, of_groups = self._space.asked(block_hash, kv_cache_group_ids)
+        for question in questions:
             # No block of a group may end where that hash does.
             if question is None or not self._is_cached(question):
                 return None
-        return [
-            SymbolicBlock(question, group_id, self._recall)
-            for question, group_id in zip(questions, kv_cache_group_ids, strict=True)
-            if question is not None
-        ]
+        recall = self._recall
+        return [SymbolicBlock(question, group, recall) for question, group in of_groups if question]
 
     def _is_cached(self, question: Question) -> bool:
         """The answer to what the lookup asks, two frames above."""
@@ -250,14 +264,15 @@ class _Canonical:
         """A block table: entries out of place are compared, which ones are null is forgotten."""
         stored, misplaced = [], []
         owner = None
-        for position, block in enumerate(entries):
-            if type(block) is SymbolicBlock:
-                stored.append(block.question)
-                owner = owner or (block.question[0], block.group_id)
-                if block.index != position or (block.question[0], block.group_id) != owner:
-                    misplaced.append((position, block.question, block.group_id))
-            elif type(block) is not SymbolicNullBlock:
+        held = [pair for pair in enumerate(entries) if type(pair[1]) is not SymbolicNullBlock]
+        for position, block in held:
+            if type(block) is not SymbolicBlock:
                 return None
+            question = block.question
+            stored.append(question)
+            owner = owner or (question[0], block.group_id)
+            if question[1] != position or (question[0], block.group_id) != owner:
+                misplaced.append((position, question, block.group_id))
         self.stored.append(frozenset(stored))
         return ("table", len(entries), tuple(misplaced))
 
