@@ -35,6 +35,8 @@ from conformance.subjects import CannotJudge, Lookup, LookupAnswer
 Question: TypeAlias = tuple[int, int]
 """Groups that are looked up together, by their number in the lookup, and a block of theirs."""
 
+_Asked: TypeAlias = tuple[tuple[Question | None, ...], tuple[tuple[Question | None, int], ...]]
+
 
 class ExplorationError(Exception):
     """Hitproof itself is wrong: the paths do not cover each state exactly once."""
@@ -59,6 +61,8 @@ class SymbolicBlock:
         question: the question that it answers.
         group_id: the KV cache group whose block it is.
     """
+
+    __slots__ = ("_watch", "group_id", "question")
 
     def __init__(self, question: Question, group_id: int, watch: Callable[[], None]) -> None:
         self.question = question
@@ -99,6 +103,7 @@ class SymbolicBlock:
 class SymbolicNullBlock(SymbolicBlock):
     """The null block as lookup receives it."""
 
+    __slots__ = ()
     is_null_block = True
 
 
@@ -140,6 +145,19 @@ class Space:
         """How many different questions there are: n, for 2^n cache states."""
         return len(set(self.keys.values()))
 
+    @cached_property
+    def _asked(self) -> dict[tuple[Any, ...], _Asked]:
+        return {}
+
+    def asked(self, block_hash: bytes, group_ids: Sequence[int]) -> _Asked:
+        """What a lookup asks by a hash: the questions, and those of each group."""
+        key = (block_hash, *group_ids)
+        known = self._asked.get(key)
+        if known is None:
+            pairs = [(self.keys.get((group, block_hash)), group) for group in group_ids]
+            known = self._asked[key] = tuple(dict.fromkeys(q for q, _ in pairs)), tuple(pairs)
+        return known
+
 
 class SymbolicPool:
     """A block pool whose contents are decided question by question.
@@ -171,22 +189,20 @@ class SymbolicPool:
         self, block_hash: bytes, kv_cache_group_ids: Sequence[int]
     ) -> list[SymbolicBlock] | None:
         """The blocks registered under ``block_hash``, one a group, or None."""
-        questions = [self._space.keys.get((group, block_hash)) for group in kv_cache_group_ids]
-        for question in dict.fromkeys(questions):
+        questions, of_groups = self._space.asked(block_hash, kv_cache_group_ids)
+        for question in questions:
             # No block of a group may end where that hash does.
-            if question is None or not self._is_cached(question, sys._getframe(1)):
+            if question is None or not self._is_cached(question):
                 return None
-        return [
-            SymbolicBlock(question, group_id, self._recall)
-            for question, group_id in zip(questions, kv_cache_group_ids, strict=True)
-            if question is not None
-        ]
+        recall = self._recall
+        return [SymbolicBlock(question, group, recall) for question, group in of_groups if question]
 
-    def _is_cached(self, question: Question, asking: FrameType) -> bool:
+    def _is_cached(self, question: Question) -> bool:
+        """The answer to what the lookup asks, two frames above."""
         if question not in self.answers:
             decision = self._decide(question)
             if decision is None:
-                self._suspend(asking, question)
+                self._suspend(sys._getframe(2), question)
             self.answers[question] = bool(decision)
         elif self._merging and question not in remembered(self._space, self.answers):
             raise _Forgotten
@@ -204,6 +220,9 @@ class _State:
     stored: tuple[frozenset[Question], ...]
 
 
+_PLAIN = frozenset({type(None), bool, int, str, bytes, float})
+
+
 class _Canonical:
     """Turns the locals of a suspended run into comparable values."""
 
@@ -213,8 +232,10 @@ class _Canonical:
         self.stored: list[frozenset[Question]] = []
 
     def value(self, obj: object) -> Any:
-        if obj is None or isinstance(obj, bool | int | str | bytes | float):
-            return (type(obj).__name__, obj)
+        """Equal for objects that are the same to the lookup."""
+        kind = type(obj)
+        if kind in _PLAIN or isinstance(obj, int | str | bytes | float):
+            return (kind.__name__, obj)
         if id(obj) in self._constants:
             return ("input", id(obj))
         if obj is self._pool:
@@ -226,9 +247,9 @@ class _Canonical:
             if table is not None:
                 return table
         if isinstance(obj, list | tuple):
-            return (type(obj).__name__, tuple(self.value(entry) for entry in obj))
+            return (kind.__name__, tuple([self.value(entry) for entry in obj]))
         if isinstance(obj, dict):
-            return ("dict", tuple((self.value(k), self.value(v)) for k, v in obj.items()))
+            return ("dict", tuple([(self.value(k), self.value(v)) for k, v in obj.items()]))
         if isinstance(obj, set | frozenset):
             return ("set", frozenset(self.value(entry) for entry in obj))
         if isinstance(obj, type | types.FunctionType | types.MethodType | types.ModuleType):
@@ -243,14 +264,15 @@ class _Canonical:
         """A block table: entries out of place are compared, which ones are null is forgotten."""
         stored, misplaced = [], []
         owner = None
-        for position, block in enumerate(entries):
-            if type(block) is SymbolicBlock:
-                stored.append(block.question)
-                owner = owner or (block.question[0], block.group_id)
-                if block.index != position or (block.question[0], block.group_id) != owner:
-                    misplaced.append((position, block.question, block.group_id))
-            elif type(block) is not SymbolicNullBlock:
+        held = [pair for pair in enumerate(entries) if type(pair[1]) is not SymbolicNullBlock]
+        for position, block in held:
+            if type(block) is not SymbolicBlock:
                 return None
+            question = block.question
+            stored.append(question)
+            owner = owner or (question[0], block.group_id)
+            if question[1] != position or (question[0], block.group_id) != owner:
+                misplaced.append((position, question, block.group_id))
         self.stored.append(frozenset(stored))
         return ("table", len(entries), tuple(misplaced))
 
@@ -453,8 +475,8 @@ def _suspended_state(
     frames = []
     for running in _frames(frame):
         live = live_after(running.f_code, running.f_lasti)
-        held = {name: value for name, value in running.f_locals.items() if name in live}
-        frames.append((running.f_code, running.f_lasti, canonical.value(held)))
+        held = [(n, canonical.value(v)) for n, v in running.f_locals.items() if n in live]
+        frames.append((running.f_code, running.f_lasti, tuple(held)))
     undecided = _undecided(space.hits, pool.answers, merging)
     known = frozenset(remembered(space, pool.answers).items())
     key = (question, len(pool.answers), tuple(frames), undecided, known)

@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 
 import z3
 
+from proofs.errors import ReplayError
 from proofs.interpretation import Bounded, Model, Replay, Z3Interpretation
 from proofs.lemmas import LEMMAS
 from proofs.obligation import Obligation, State, Theorem, refutation
@@ -26,10 +27,6 @@ from proofs.second_solver import Opinion, available, obligation_query, opinion
 from proofs.theorems import THEOREMS
 from spec.claims import Status
 from spec.terms import Formula
-
-
-class ReplayError(Exception):
-    """A model does not hold on ints, or contradicts a proof: hitproof itself is wrong."""
 
 
 @dataclass(frozen=True)

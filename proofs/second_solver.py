@@ -13,6 +13,7 @@ from pathlib import Path
 
 import z3
 
+from proofs.errors import SecondSolverError
 from proofs.interpretation import Bounded, Z3Interpretation
 from proofs.obligation import Mutant, Obligation, State, Theorem, refutation
 from spec.terms import Formula
@@ -24,10 +25,6 @@ class Opinion(StrEnum):
     AGREES = "agrees"
     UNKNOWN = "unknown"
     DISAGREES = "disagrees"
-
-
-class SecondSolverError(Exception):
-    """The second solver does not understand the text: hitproof itself is wrong."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from os import fork
 from typing import Any
 
 MORE_MEMORY = 1 << 30
@@ -26,6 +27,15 @@ def end_copies_of_others() -> None:
     """
     leave = os._exit
     os.register_at_fork(after_in_child=lambda: None if _making_one else leave(1))
+
+
+def make_copy() -> int:
+    """Make a copy of this process that stays: its number, or 0 in the copy."""
+    global _making_one
+    _making_one = True
+    process = fork()
+    _making_one = False
+    return process
 
 
 @dataclass
@@ -71,12 +81,9 @@ class Forks:
                     yield fork.number, json.loads(fork.answer) if fork.answer else 0
 
     def _fill(self) -> None:
-        global _making_one
         while len(self._running) < self._jobs and (number := next(self._waiting, None)) is not None:
             read, write = os.pipe()
-            _making_one = True
-            process = os.fork()
-            _making_one = False
+            process = make_copy()
             if process == 0:
                 self._be_the_copy(number, write)
             os.close(write)

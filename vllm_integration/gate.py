@@ -11,6 +11,7 @@ from conformance.checks import CHECKS
 from conformance.configurations import Profile
 from conformance.ledger import Entry, Judgement, judge
 from spec.claims import CLAIMS, Status
+from vllm_integration.driver import Workers
 from vllm_integration.obligations import Obligation, Played, Task, histories, tasks
 from vllm_integration.policies import Standing, held_against
 from vllm_integration.sessions import Session, Sessions
@@ -115,15 +116,17 @@ def check(
     ``policies`` are values of policies to judge by, by name; the others are those that the target
     shows. ``keep_facts`` asks for what the target did, too. ``progress`` is called with the checks
     done and their number. Raises the exceptions of
-    `Worker` when the target cannot be imported or hitproof itself is wrong.
+    `Workers` when the target cannot be imported or hitproof itself is wrong.
     """
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
     chosen = dict(policies or {})
     operation = "behave" if keep_facts else "check"
     report = Report(target, profile)
     todo = tasks(profile, applicable)
-    sessions = Sessions(jobs, lambda: Session(target, python, timeout, memory, chosen))
-    with closing(sessions):
+    with (
+        Workers(target, python, memory, chosen) as workers,
+        closing(Sessions(jobs, lambda: Session(workers.start, timeout))) as sessions,
+    ):
         actual, report.policies_detail = sessions.policies()
         if not report.policies_detail:
             report.policies = held_against(target, actual, chosen)

@@ -91,8 +91,7 @@ class History:
 def prefix_hashes(prompt: Sequence[int], unit: int) -> list[bytes]:
     """A hash for each ``unit`` tokens that stands for the whole prefix up to there."""
     running, hashes = hashlib.sha256(), []
-    for position, token in enumerate(prompt, 1):
-        running.update(b"%d " % token)
-        if position % unit == 0:
-            hashes.append(running.digest())
+    for end in range(unit, len(prompt) + 1, unit):
+        running.update(str(list(prompt[end - unit : end])).encode())
+        hashes.append(running.digest())
     return hashes

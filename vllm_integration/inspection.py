@@ -53,8 +53,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
     One that takes any keyword passes it on to what it overrides, as subclasses in forks do.
     """
-    plain = inspect.isclass(function) or inspect.isfunction(function)
-    found = dict((_signature if plain else inspect.signature)(function).parameters)
+    found = _own_parameters(function)
     for overridden in definitions(function)[1:]:
         if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in found.values()):
             break
@@ -62,6 +61,15 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
         _, *inherited = _signature(overridden).parameters.items()  # but for self or cls
         found = dict(inherited) | named
     return found
+
+
+def _own_parameters(function: Any) -> dict[str, inspect.Parameter]:
+    if inspect.ismethod(function) and inspect.isfunction(function.__func__):
+        # A bound method is another object each time; its function is not.
+        _, *found = _signature(function.__func__).parameters.items()
+        return dict(found)
+    plain = inspect.isclass(function) or inspect.isfunction(function)
+    return dict((_signature if plain else inspect.signature)(function).parameters)
 
 
 def arguments(

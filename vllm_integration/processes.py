@@ -10,7 +10,8 @@ from pathlib import Path
 from vllm_integration.targets import Target, cache_directory
 
 _KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONUSERBASE")
-_MARK = "HITPROOF_PROCESS"
+MARK = "HITPROOF_PROCESS"
+"""The environment variable by which `end` knows what a process started."""
 
 
 def environment(target: Target, scratch: Path) -> dict[str, str]:
@@ -24,7 +25,7 @@ def environment(target: Target, scratch: Path) -> dict[str, str]:
     if target.root is None or not target.root.is_relative_to(cache_directory()):
         kept["PYTHONDONTWRITEBYTECODE"] = "1"
     return kept | {
-        _MARK: secrets.token_hex(16),
+        MARK: new_mark(),
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "HF_HUB_OFFLINE": "1",
@@ -34,15 +35,43 @@ def environment(target: Target, scratch: Path) -> dict[str, str]:
     }
 
 
+def new_mark() -> str:
+    """A mark that no other process has."""
+    return secrets.token_hex(16)
+
+
 def end(process: subprocess.Popen[bytes], started_with: dict[str, str]) -> None:
     """Kill a process that leads a session, and whatever it started.
 
     What left the session is found by the mark in its environment; Linux only.
     """
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    _kill_session(process.pid)
     process.wait()
-    mark = f"{_MARK}={started_with[_MARK]}".encode()
+    _kill_marked(started_with[MARK])
+
+
+def end_copy(number: int, mark: str) -> None:
+    """Kill a copy of a process, which leads a session, and what it started with this mark."""
+    _kill_session(number)
+    _kill_marked(mark)
+
+
+def is_running(number: int) -> bool:
+    """Whether there is such a process, and it has not ended; Linux only."""
+    try:
+        state = Path(f"/proc/{number}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in (b"Z", b"X")
+
+
+def _kill_session(leader: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _kill_marked(with_mark: str) -> None:
+    mark = f"{MARK}={with_mark}".encode()
     for _ in range(100):  # what is killed may have started another
         left = [number for number in _numbers() if mark in _environment_of(number)]
         for number in left:

@@ -4,8 +4,10 @@ The gate asks, the worker answers, in order. Requests carry ``op``: ``hello`` (`
 ``memory``, ``policies``, ``predates``, and the classes ``managers`` and ``coordinators``),
 ``check`` and ``behave`` (``claim``, ``configuration``), ``shrink`` (``evidence``), ``reproduce``
 (``evidence``, ``name``), ``policies``, ``judge_history`` (``history``), or one of
-`vllm_integration.lockstep_worker` and `vllm_integration.selftest_worker`; and ``token``, which no
-other request has, and ``within``, the seconds that the gate will wait.
+`vllm_integration.lockstep_worker` and `vllm_integration.selftest_worker`; ``copy`` (``mark``) makes
+a copy of the worker with pipes of its own, ``here`` asks whether it is there, and ``ended``
+(``number``) how it ended. Requests carry ``token``, which no other has, and ``within``, the seconds
+that the gate will wait.
 Answers carry that ``token``, and ``ok``: true with the result, or false with ``kind`` (a `Failure`)
 and ``message``.
 """

@@ -8,6 +8,7 @@ a change that stays; a target that changes code back before it is looked at is n
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter, call, is_not
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -29,6 +30,7 @@ _BESIDE = (
 """Modules of Python's that the judgement rests on."""
 
 _BOUND = (FunctionType, type, ModuleType, property, classmethod, staticmethod)
+_CODE, _DEFAULTS = attrgetter("__code__"), attrgetter("__defaults__")
 
 
 @dataclass(slots=True)
@@ -67,13 +69,31 @@ class Seal:
             for name, module in self._modules.items()
             for part in _of_module(name, vars(module))
         ]
+        # In columns, since it is looked at before each answer.
+        self._lookups = [part.namespace.get for part in self._parts]
+        self._keys = [part.key for part in self._parts]
+        self._values = [part.value for part in self._parts]
+        functions = {id(part.function): part for part in self._parts if part.function is not None}
+        self._functions = [part.function for part in functions.values()]
+        self._codes = [part.code for part in functions.values()]
+        self._defaults = [part.defaults for part in functions.values()]
 
     def broken(self) -> str:
         """The name of the first thing that is not as it was, or nothing."""
         for name, module in self._modules.items():
             if sys.modules.get(name) is not module:
                 return name
+        if self._all_as_it_was():
+            return ""
         return next((part.name for part in self._parts if not part.is_as_it_was()), "")
+
+    def _all_as_it_was(self) -> bool:
+        codes, defaults = map(_CODE, self._functions), map(_DEFAULTS, self._functions)
+        return not (
+            True in map(is_not, map(call, self._lookups, self._keys), self._values)
+            or True in map(is_not, codes, self._codes)
+            or True in map(is_not, defaults, self._defaults)
+        )
 
 
 def _of_module(where: str, namespace: Mapping[Any, Any]) -> Iterator[_Part]:

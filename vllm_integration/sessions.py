@@ -3,7 +3,7 @@
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -14,9 +14,8 @@ from conformance.findings import Evidence, Finding, Signature, finding, smallest
 from conformance.plays import Origin, Play
 from conformance.replay_findings import replayed
 from spec.claims import Status
-from vllm_integration.driver import EnvironmentFailure, Worker, WorkerGone
+from vllm_integration.driver import Asked, EnvironmentFailure, WorkerGone
 from vllm_integration.obligations import Obligation, Played, Task, unsettled
-from vllm_integration.targets import Target
 
 _SHRINK_BUDGET = 400
 """Histories that are tried to shrink one finding."""
@@ -41,19 +40,12 @@ class Outcome:
 
 
 class Session:
-    """One worker after the other; arguments as in `vllm_integration.gate.check`."""
+    """One worker after the other, made by ``start``; ``timeout`` (seconds) bounds each question."""
 
-    def __init__(
-        self,
-        target: Target,
-        python: str,
-        timeout: float,
-        memory: int,
-        policies: Mapping[str, str],
-    ) -> None:
-        self._start: Callable[[], Worker] = lambda: Worker(target, python, memory, policies)
+    def __init__(self, start: Callable[[], Asked], timeout: float) -> None:
+        self._start = start
         self._timeout = timeout
-        self._worker: Worker | None = self._start()
+        self._worker: Asked | None = start()
         self._gone = ""
         self._fatal: dict[tuple[str, str], str] = {}
 
@@ -184,8 +176,7 @@ class Session:
 class Sessions:
     """Up to ``jobs`` sessions side by side. What they give does not depend on how many there are.
 
-    The first starts at once, so that a target that cannot be imported is known before anything
-    else happens. `close` ends them.
+    The first starts at once. `close` ends them.
     """
 
     def __init__(self, jobs: int, start: Callable[[], Session]) -> None:

@@ -6,6 +6,7 @@ is imported before the target is, so that what the target does to the path chang
 """
 
 import fcntl
+import gc
 import os
 import resource
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from copy import copy
 from enum import StrEnum
 from pathlib import Path
+from socket import recv_fds, socket
 from typing import IO, Any
 
 from conformance.behaviour import behaviour
@@ -29,8 +31,9 @@ from spec.policies import EagleGroups
 from spec.retention import LookaheadHorizon
 from vllm_integration import case_worker, lockstep_worker, replay_worker, selftest_worker
 from vllm_integration.adapter import VllmSubject
-from vllm_integration.forks import end_copies_of_others
+from vllm_integration.forks import end_copies_of_others, make_copy
 from vllm_integration.overrides import OverrideError, put_in_place
+from vllm_integration.processes import MARK
 from vllm_integration.protocol import PACKAGES, TEXT, Failure, decode, encode
 from vllm_integration.seal import Seal
 
@@ -56,20 +59,40 @@ _MORE_TASKS = 1024
 _MORE_SECONDS = 60
 
 
-def main(requests: int, answers: int) -> None:
-    """Serve the requests from one pipe into the other until the gate closes them."""
+def main(requests: int, answers: int, handover: int) -> None:
+    """Serve the requests from one pipe into the other until the gate closes them.
+
+    Asked for a copy of itself, the worker takes the copy's pipes from the socket ``handover``.
+    """
     asked, answered = _out_of_the_way(requests, "rb"), _out_of_the_way(answers, "wb")
-    us, pid, leave = os.getpid, os.getpid(), os._exit
+    handed_over = socket(fileno=_moved(handover))
+    us, pid, leave, lead = os.getpid, os.getpid(), os._exit, os.setsid
     seal = Seal(PACKAGES)
     subject: VllmSubject | None = None
-    for line in asked:
+    while line := asked.readline():
         message = decode(line)
         _limit_processor_time(message["within"])
         try:
             if message["op"] == "hello":
                 subject = _import_target(message)
-                result = {"python": sys.version.split()[0]}
+                result = {"python": sys.version.split()[0], "copies": _can_be_copied()}
                 end_copies_of_others()
+                gc.freeze()  # what was imported stays, and need not be looked through again
+            elif message["op"] == "copy":
+                _, pipes, _, _ = recv_fds(handed_over, 1, 2)
+                copy = make_copy()
+                if copy == 0:
+                    for inherited in (asked, answered, handed_over):
+                        inherited.close()
+                    asked = _out_of_the_way(pipes[0], "rb")
+                    answered = _out_of_the_way(pipes[1], "wb")
+                    pid = us()
+                    lead()
+                    os.environ[MARK] = message["mark"]
+                    continue
+                for pipe in pipes:
+                    os.close(pipe)
+                result = {"number": copy}
             else:
                 assert subject is not None
                 result = _OPERATIONS[message["op"]](subject, message)
@@ -88,10 +111,22 @@ def main(requests: int, answers: int) -> None:
 
 
 def _out_of_the_way(pipe: int, mode: str) -> IO[bytes]:
-    """Keep a pipe of the protocol away from the target and from what it starts."""
-    moved = fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
-    os.close(pipe)
-    return os.fdopen(moved, mode)
+    return os.fdopen(_moved(pipe), mode)
+
+
+def _moved(descriptor: int) -> int:
+    """Keep what the protocol runs over away from the target and from what it starts."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
+    os.close(descriptor)
+    return moved
+
+
+def _can_be_copied() -> bool:
+    """Whether a copy of this process can do what it does: one has no thread but that which forks.
+
+    Elsewhere than on Linux, copies of processes that have loaded torch are not safe.
+    """
+    return sys.platform == "linux" and len(sys._current_frames()) == 1
 
 
 def _limit(memory: int) -> None:
@@ -134,6 +169,7 @@ def _import_target(message: dict[str, Any]) -> VllmSubject:
     root = message["root"]
     if root is not None:
         sys.path.insert(0, root)
+    gc.disable()  # there is next to no garbage, and looking for it takes a tenth of the time
     try:
         subject = VllmSubject(frozenset(message["predates"]))
     except ModuleNotFoundError as error:
@@ -146,6 +182,8 @@ def _import_target(message: dict[str, Any]) -> VllmSubject:
         raise _import_failed(error, root) from error
     except BaseException as error:
         raise _import_failed(error, root) from error
+    finally:
+        gc.enable()
     found = os.path.abspath(sys.modules["vllm"].__file__ or "")
     if root is not None and not found.startswith(root + os.sep):
         raise _Refused(
@@ -192,6 +230,19 @@ def _as_json(result: CheckResult) -> dict[str, Any]:
     }
 
 
+def _here(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Say that a copy is there."""
+    del subject, message
+    return {}
+
+
+def _ended(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """The exit code of a copy, negative for a signal; None while it runs."""
+    del subject
+    number, status = os.waitpid(message["number"], os.WNOHANG)
+    return {"code": os.waitstatus_to_exitcode(status) if number else None}
+
+
 def _shrink(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """Shrink a divergence, and say which code it is about."""
     evidence = Evidence.from_json(message["evidence"])
@@ -230,6 +281,8 @@ _OPERATIONS: dict[str, Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]] 
     "shrink": _shrink,
     "reproduce": case_worker.reproduce,
     "policies": _policies,
+    "here": _here,
+    "ended": _ended,
     "lockstep": lockstep_worker.lockstep,
     "shrink_history": lockstep_worker.shrink_history,
     "selftest": selftest_worker.operation,

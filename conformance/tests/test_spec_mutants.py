@@ -7,10 +7,13 @@ the reason why it means the same.
 """
 
 import inspect
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from time import process_time
+from types import FrameType
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -139,10 +142,45 @@ def exhaustive_tests() -> list[tuple[str, Callable[[], object]]]:
     return sorted(tests, key=seconds)
 
 
-def broken_test() -> str | None:
-    """The first test that fails."""
+Line: TypeAlias = tuple[str, int]
+
+
+@cache
+def lines_run() -> dict[Callable[[], object], set[Line]]:
+    """The lines of the spec that each test runs, with their files."""
+    files = {module.__file__ for module in MUTATED}
+    run: dict[Callable[[], object], set[Line]] = {}
+    for _, test in exhaustive_tests():
+        lines = run[test] = set()
+
+        def in_spec(frame: FrameType, event: str, _: Any, lines: set[Line] = lines) -> Any:
+            if event == "line":
+                lines.add((frame.f_code.co_filename, frame.f_lineno))
+            return in_spec
+
+        def in_any(frame: FrameType, _: str, __: Any, here: Any = in_spec) -> Any:
+            return here if frame.f_code.co_filename in files else None
+
+        before = sys.gettrace()
+        sys.settrace(in_any)
+        try:
+            test()
+        finally:
+            sys.settrace(before)
+    return run
+
+
+def broken_test(mutant: Mutant | None = None) -> str | None:
+    """The first test that fails. One that does not run the line of the mutant cannot."""
     tests = exhaustive_tests()
+    changed: set[Line] = set()
+    if mutant is not None:
+        first, last = mutant.lines
+        file = mutant.function.__code__.co_filename
+        changed = {(file, line) for line in range(first, last + 1)}
     for position, (name, test) in enumerate(tests):
+        if changed and changed.isdisjoint(lines_run()[test]):
+            continue
         try:
             test()
         except (Exception, pytest.fail.Exception):
@@ -195,9 +233,9 @@ def diverging_check() -> str | None:
 
 def caught_by(mutant: Mutant) -> str | None:
     """What notices the mutant. One that is said to mean the same is spared the slow ones."""
-    exhaustive_tests()  # ordered while nothing is wrong
+    lines_run()  # while nothing is wrong
     with mutant.applied():
-        noticed = broken_test()
+        noticed = broken_test(mutant)
         if noticed or mutant.name in EQUIVALENT:
             return noticed
         return lost_theorem() or diverging_check()

@@ -11,12 +11,12 @@ import pytest
 import z3
 
 from proofs import prover
+from proofs.errors import ReplayError
 from proofs.interpretation import Abstract, Interpretation, Model, Replay
 from proofs.obligation import Mutant, Obligation, State, Statement, Theorem
 from proofs.prover import (
     DEFAULTS,
     ProofResult,
-    ReplayError,
     Settings,
     prove,
     prove_in_subprocess,

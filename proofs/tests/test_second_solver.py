@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from proofs.errors import SecondSolverError
 from proofs.interpretation import Interpretation
 from proofs.lemmas import LEMMAS
 from proofs.obligation import Mutant, Obligation, Statement
@@ -15,7 +16,6 @@ from proofs.prover import DEFAULTS, prove_obligation
 from proofs.second_solver import (
     Opinion,
     Query,
-    SecondSolverError,
     ask,
     mutant_query,
     obligation_query,

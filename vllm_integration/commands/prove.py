@@ -5,10 +5,7 @@ from typing import Annotated
 
 import typer
 
-from proofs.prover import DEFAULTS, chosen, prove_in_subprocess
-from proofs.second_solver import Opinion, write
 from spec.claims import Status
-from vllm_integration import proof_rendering
 from vllm_integration.commands.options import Format, Output
 from vllm_integration.commands.running import fail, failures, show
 from vllm_integration.gate import Verdict
@@ -40,6 +37,11 @@ def prove(
 
     Z3 proves them; where cvc5 is installed it is asked, too.
     """
+    # Here, so that no other command waits for the solvers to be loaded.
+    from proofs.prover import DEFAULTS, chosen, prove_in_subprocess
+    from proofs.second_solver import Opinion, write
+    from vllm_integration import proof_rendering
+
     with failures(output):
         try:
             theorems = chosen(claim or None)

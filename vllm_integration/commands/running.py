@@ -16,8 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from conformance.configurations import Profile
 from conformance.exploration import ExplorationError
 from conformance.ledger import LedgerError
-from proofs.prover import ReplayError
-from proofs.second_solver import SecondSolverError
+from proofs.errors import ReplayError, SecondSolverError
 from vllm_integration.ci_formats import github, junit, sarif
 from vllm_integration.driver import EnvironmentFailure, InternalFailure, WorkerGone
 from vllm_integration.gate import Verdict

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from conformance.changes import HARMFUL
@@ -27,6 +26,9 @@ from vllm_integration.diff import Diff
 from vllm_integration.gate import Report
 from vllm_integration.obligations import Obligation
 from vllm_integration.rendering import by_cause, coverage_in_words, verdict_name
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _HERE = Path(__file__).parent
 _PER_LINE = 8
@@ -159,7 +161,13 @@ def _settled(obligations: Iterable[Obligation]) -> list[Settled]:
 
 
 @cache
-def _environment() -> Environment:
+def _environment() -> "Environment":
+    from jinja2 import (  # only where a page is asked for
+        Environment,
+        FileSystemLoader,
+        StrictUndefined,
+    )
+
     environment = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,

@@ -1,11 +1,14 @@
 """Real releases for tests, copies of them with one fault each, and the command."""
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,10 +18,12 @@ from typer.testing import CliRunner
 
 from conformance.checks import CHECKS
 from conformance.configurations import Profile
+from conformance.ledger import Entry, load
 from spec.claims import CLAIMS
 from spec.groups import GroupKind
 from vllm_integration import cli, gate
-from vllm_integration.obligations import tasks
+from vllm_integration.obligations import Task, tasks
+from vllm_integration.processes import is_running
 from vllm_integration.targets import resolve
 
 CORE = "vllm/v1/core/"
@@ -43,6 +48,8 @@ LOOKUP = "        # The number of contiguous blocks needed for a prefix cache hi
 Edits = dict[str, str]
 Copy = Callable[[str, Edits], Path]
 Judge = Callable[..., tuple[int, dict[str, Any]]]
+Check = Callable[..., "Checked"]
+JudgeClaims = Callable[..., tuple[int, dict[str, Any]]]
 
 
 @cache
@@ -92,6 +99,36 @@ def check_json(*arguments: object) -> tuple[int, dict[str, Any]]:
     return result.returncode, json.loads(result.stdout)
 
 
+@dataclass(frozen=True)
+class Checked:
+    """What `hitproof check` ended with: its exit code, what it printed, and its JSON."""
+
+    code: int
+    text: str
+    report: dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Check:
+    """Runs `hitproof check` on a release, once for all tests, whatever process they run in."""
+    own = tmp_path_factory.getbasetemp()
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "checked"
+    shared.mkdir(exist_ok=True)
+
+    def run(*words: str) -> Checked:
+        place, report = shared / f"{'_'.join(words)}.run", shared / f"{'_'.join(words)}.json"
+        with place.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not place.exists():
+                result = hitproof("check", *words, "--write", f"json={report}")
+                assert report.exists(), result.stderr
+                place.write_text(json.dumps([result.returncode, result.stdout]))
+        code, text = json.loads(place.read_text())
+        return Checked(code, text, json.loads(report.read_text()))
+
+    return run
+
+
 def one_sentence(result: subprocess.CompletedProcess[str]) -> str:
     """What was said on failure: one sentence on standard error, and no traceback."""
     lines = [line for line in result.stderr.splitlines() if line.startswith("hitproof: ")]
@@ -105,6 +142,15 @@ def fake_checkout(root: Path, text: str) -> Path:
     (root / "vllm/v1/core").mkdir(parents=True)
     (root / "vllm/__init__.py").write_text(text)
     return root
+
+
+def ended(process: int) -> bool:
+    """Whether a process that was killed ends, but for its entry."""
+    for _ in range(50):
+        if not is_running(process):
+            return True
+        time.sleep(0.1)
+    return False
 
 
 @pytest.fixture
@@ -134,6 +180,33 @@ def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Judge:
 
     def run(*arguments: object) -> tuple[int, dict[str, Any]]:
         words = ["check", "--quick", "--format", "json", "--ledger", ledger, *arguments]
+        result = CliRunner().invoke(cli.app, [str(word) for word in words])
+        return result.exit_code, json.loads(result.stdout)
+
+    return run
+
+
+@pytest.fixture
+def judge_claims(monkeypatch: pytest.MonkeyPatch) -> JudgeClaims:
+    """Runs `hitproof check --quick` in this process on all that settles some claims.
+
+    That is each of their checks on each configuration, against what the ledger has of them.
+    """
+
+    def run(claims: Collection[str], *arguments: object) -> tuple[int, dict[str, Any]]:
+        checks = {CHECKS[claim] for claim in claims}
+        judged = {claim: about for claim, about in CLAIMS.items() if CHECKS[claim] in checks}
+
+        def wanted(profile: Profile, entries: Sequence[Entry]) -> list[Task]:
+            return [task for task in tasks(profile, entries) if task.claim in judged]
+
+        def known(path: Path) -> tuple[Entry, ...]:
+            return tuple(entry for entry in load(path) if entry.signature.claim in judged)
+
+        monkeypatch.setattr(gate, "CLAIMS", judged)
+        monkeypatch.setattr(gate, "tasks", wanted)
+        monkeypatch.setattr("vllm_integration.commands.check.load", known)
+        words = ["check", "--quick", "--format", "json", *arguments]
         result = CliRunner().invoke(cli.app, [str(word) for word in words])
         return result.exit_code, json.loads(result.stdout)
 

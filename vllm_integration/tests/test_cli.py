@@ -11,13 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from conformance.exploration import ExplorationError
-from proofs.prover import ProofResult, ReplayError
+from proofs.errors import ReplayError
+from proofs.prover import ProofResult
 from spec.claims import Status
 from spec.policies import POLICIES
 from vllm_integration import cli
 from vllm_integration.commands.options import EXIT_CODES
 from vllm_integration.driver import InternalFailure
-from vllm_integration.tests.conftest import hitproof, one_sentence
+from vllm_integration.tests.conftest import Check, hitproof, one_sentence
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -111,7 +112,7 @@ def test_prove_exit_codes(
             raise outcome
         return outcome
 
-    monkeypatch.setattr("vllm_integration.commands.prove.prove_in_subprocess", prove)
+    monkeypatch.setattr("proofs.prover.prove_in_subprocess", prove)
     result = CliRunner().invoke(cli.app, ["prove"])
     assert result.exit_code == code, result.output
 
@@ -135,9 +136,10 @@ def test_readme_has_examples() -> None:
 
 @pytest.mark.release
 @pytest.mark.parametrize(("command", "shown"), examples())
-def test_readme_examples_are_what_is_printed(command: str, shown: str) -> None:
-    result = hitproof(*shlex.split(command)[1:])
-    assert without_times(result.stdout) == without_times(shown)
+def test_readme_examples_are_what_is_printed(command: str, shown: str, checked: Check) -> None:
+    name, *words = shlex.split(command)[1:]
+    printed = checked(*words).text if name == "check" else hitproof(name, *words).stdout
+    assert without_times(printed) == without_times(shown)
 
 
 @pytest.mark.parametrize("output", ["text", "json"])

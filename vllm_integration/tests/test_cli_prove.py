@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from proofs.errors import SecondSolverError
 from proofs.prover import ProofResult, prove
-from proofs.second_solver import Opinion, SecondSolverError
+from proofs.second_solver import Opinion
 from vllm_integration import cli
 from vllm_integration.gate import Verdict
 
 CLAIM = "mask_keeps_every_reachable_block"
-PROVER = "vllm_integration.commands.prove.prove_in_subprocess"
+PROVER = "proofs.prover.prove_in_subprocess"
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +25,7 @@ def proved() -> list[ProofResult]:
 def run(
     monkeypatch: pytest.MonkeyPatch, results: list[ProofResult], *options: str
 ) -> tuple[int, str]:
-    monkeypatch.setattr(
-        "vllm_integration.commands.prove.prove_in_subprocess", lambda *_, **__: results
-    )
+    monkeypatch.setattr(PROVER, lambda *_, **__: results)
     outcome = CliRunner().invoke(cli.app, ["prove", CLAIM, *options])
     return outcome.exit_code, outcome.output
 

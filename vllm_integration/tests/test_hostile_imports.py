@@ -2,13 +2,12 @@
 
 import os
 import resource
-import time
 from pathlib import Path
 
 import pytest
 
 from vllm_integration import driver
-from vllm_integration.tests.conftest import Judge, fake_checkout, hitproof
+from vllm_integration.tests.conftest import Judge, ended, fake_checkout, hitproof
 
 FORGED = r"""b'{"ok": true, "python": "3.12", "token": ""}\n'"""
 
@@ -137,19 +136,6 @@ def test_a_target_that_loops(judge: Judge, tmp_path: Path, monkeypatch: pytest.M
     code, report = judge(fake_checkout(tmp_path / "checkout", text))
     assert (code, report["verdict"]) == (2, "usage")
     assert "it did not return within 2 seconds (here)" in report["error"]
-
-
-def ended(process: int) -> bool:
-    """Whether there is no such process, or nothing of it but its entry."""
-    for _ in range(50):
-        try:
-            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.1)
-    return False
 
 
 STAYS = "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600); os._exit(0)"

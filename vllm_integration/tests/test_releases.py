@@ -11,7 +11,14 @@ from conformance.ledger import load
 from spec.policies import POLICIES
 from vllm_integration.gate import LEDGER
 from vllm_integration.policies import expected_value
-from vllm_integration.tests.conftest import Copy, check_json, hitproof, release
+from vllm_integration.tests.conftest import (
+    Check,
+    Copy,
+    JudgeClaims,
+    check_json,
+    hitproof,
+    release,
+)
 
 pytestmark = pytest.mark.release
 
@@ -24,15 +31,20 @@ LOOKAHEAD_LEFT_OUT = {
 }
 
 
+def of_release(checked: Check, *words: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON of a check that other tests share."""
+    found = checked(*words)
+    return found.code, found.report
+
+
 def signatures(report: dict[str, Any], where: str = "findings") -> list[dict[str, Any]]:
     return [finding["signature"] for finding in report[where]]
 
 
 @pytest.mark.parametrize("profile", [["--quick"], []])
-def test_0_22_1_leaves_out_the_lookahead_block(profile: list[str]) -> None:
-    result = hitproof("check", *profile, "--format", "json", "0.22.1")
-    report = json.loads(result.stdout)
-    assert (result.returncode, report["verdict"]) == (1, "diverges")
+def test_0_22_1_leaves_out_the_lookahead_block(profile: list[str], checked: Check) -> None:
+    code, report = of_release(checked, *profile, "0.22.1")
+    assert (code, report["verdict"]) == (1, "diverges")
     assert signatures(report) == [LOOKAHEAD_LEFT_OUT]
     (finding,) = report["findings"]
     assert finding["class"] == "lost hit"
@@ -55,22 +67,22 @@ def test_0_22_1_leaves_out_the_lookahead_block(profile: list[str]) -> None:
     )
 
 
-def test_0_23_0_keeps_it() -> None:
-    code, report = check_json("0.23.0")
+def test_0_23_0_keeps_it(checked: Check) -> None:
+    code, report = of_release(checked, "--quick", "0.23.0")
     assert (code, report["verdict"]) == (0, "conforms")
     assert LOOKAHEAD_LEFT_OUT not in signatures(report) + signatures(report, "known_divergences")
 
 
-def test_0_21_0_registers_blocks_that_no_hit_can_use() -> None:
-    code, report = check_json("0.21.0")
+def test_0_21_0_registers_blocks_that_no_hit_can_use(checked: Check) -> None:
+    code, report = of_release(checked, "--quick", "0.21.0")
     assert code == 1
     assert {finding["class"] for finding in report["findings"]} == {"waste"}
 
 
 @pytest.mark.parametrize("version", ["0.14.0", "0.19.0"])
-def test_before_0_20_eagle_needs_one_block_size(version: str) -> None:
+def test_before_0_20_eagle_needs_one_block_size(version: str, checked: Check) -> None:
     """A window whose blocks are smaller than the alignment is not looked up with EAGLE at all."""
-    code, report = check_json(version)
+    code, report = of_release(checked, "--quick", version)
     assert (code, report["verdict"]) == (1, "diverges")
     assert {finding["class"] for finding in report["findings"]} == {"crash", "lost hit", "waste"}
     for finding in report["findings"]:
@@ -83,11 +95,11 @@ def test_before_0_20_eagle_needs_one_block_size(version: str) -> None:
     assert all("not compatible with eagle" in crash["actual"] for crash in crashes)
 
 
-def test_0_32_0_forgets_junctions_with_eagle_and_0_33_0_keeps_them() -> None:
+def test_0_32_0_forgets_junctions_with_eagle_and_0_33_0_keeps_them(checked: Check) -> None:
     """The check finds what 0.33.0 mended; the ledger knows it."""
     claim = "retention_keeps_junctions"
     for version, statuses in (("0.32.0", {"proved", "refuted"}), ("0.33.0", {"proved"})):
-        _, report = check_json(version)
+        _, report = of_release(checked, "--quick", version)
         settled = [o for o in report["obligations"] if o["claim"] == claim]
         assert {o["status"] for o in settled} == statuses
         known = [s for s in signatures(report, "known_divergences") if s["claim"] == claim]
@@ -101,11 +113,20 @@ PROBED = ["0.14.0", "0.19.0", "0.20.2", "0.22.1", "0.23.0", "0.24.0", "0.26.0", 
 """Releases on both sides of where policies change, most of which other tests fetch, too."""
 
 
+CHECKED = {"0.14.0", "0.19.0", "0.22.1", "0.23.0", "0.32.0", "0.33.0"}
+"""Those that other tests check, which finds out the policies, too."""
+
+
 @pytest.mark.parametrize("version", PROBED)
-def test_releases_behave_as_the_table_of_policies_says(version: str) -> None:
-    result = hitproof("policies", "--format", "json", version)
-    assert result.returncode == 0, result.stdout + result.stderr
-    for policy in json.loads(result.stdout):
+def test_releases_behave_as_the_table_of_policies_says(version: str, checked: Check) -> None:
+    if version in CHECKED:
+        policies = of_release(checked, "--quick", version)[1]["policies"]
+    else:
+        result = hitproof("policies", "--format", "json", version)
+        assert result.returncode == 0, result.stdout + result.stderr
+        policies = json.loads(result.stdout)
+    assert {policy["policy"] for policy in policies} == POLICIES.keys()
+    for policy in policies:
         assert policy["actual"] == policy["expected"], policy["policy"]
 
 
@@ -149,10 +170,9 @@ def test_a_target_that_breaks_down_is_inconclusive(broken_copy: Copy) -> None:
     assert "reachable_block_mask" in result.stderr
 
 
-def test_the_newest_release_conforms_and_every_obligation_is_settled() -> None:
-    result = hitproof("check", "--format", "json", "0.33.0")
-    report = json.loads(result.stdout)
-    assert (result.returncode, report["verdict"]) == (0, "conforms")
+def test_the_newest_release_conforms_and_every_obligation_is_settled(checked: Check) -> None:
+    code, report = of_release(checked, "0.33.0")
+    assert (code, report["verdict"]) == (0, "conforms")
     assert {o["status"] for o in report["obligations"]} == {"proved", "refuted"}
     assert {o["claim"] for o in report["obligations"]} >= {LOOKAHEAD_LEFT_OUT["claim"]}
     for obligation in report["obligations"]:
@@ -171,15 +191,18 @@ def test_the_newest_release_conforms_and_every_obligation_is_settled() -> None:
     assert all(entry["reason"] for entry in report["known_divergences"])
 
 
-def test_a_removed_ledger_entry_and_a_stale_one_make_it_diverge(tmp_path: Path) -> None:
+def test_a_removed_ledger_entry_and_a_stale_one_make_it_diverge(
+    tmp_path: Path, judge_claims: JudgeClaims
+) -> None:
     first, *others = re.split(r"^(?=\[\[divergence\]\])", LEDGER.read_text(), flags=re.M)[1:]
     removed = tmp_path / "removed.toml"
     removed.write_text("".join(others))
-    code, report = check_json("--ledger", removed, "0.33.0")
+    claims = {load(LEDGER)[0].signature.claim}
+    code, report = judge_claims(claims, "--ledger", removed, "0.33.0")
     assert (code, len(report["findings"]), len(report["stale_ledger_entries"])) == (1, 1, 0)
     stale = tmp_path / "stale.toml"
     stale.write_text(LEDGER.read_text() + first.replace("one boundary short", "no such pattern"))
-    code, report = check_json("--ledger", stale, "0.33.0")
+    code, report = judge_claims(claims, "--ledger", stale, "0.33.0")
     assert (code, len(report["findings"]), len(report["stale_ledger_entries"])) == (1, 0, 1)
 
 
@@ -257,9 +280,11 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_caught(fault: str, broken_copy: Copy) -> None:
+def test_a_planted_fault_is_caught(
+    fault: str, broken_copy: Copy, judge_claims: JudgeClaims
+) -> None:
     version, edits, claims = FAULTS[fault]
-    code, report = check_json(broken_copy(version, edits))
+    code, report = judge_claims(claims, broken_copy(version, edits))
     assert (code, report["verdict"]) == (1, "diverges")
     assert {finding["claim"] for finding in report["findings"]} >= claims
     assert report["target"]["version"] == version

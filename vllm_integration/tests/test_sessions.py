@@ -3,18 +3,16 @@
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from conformance.configurations import Profile
 from conformance.plays import Origin, plays
 from spec.claims import Status
-from vllm_integration import sessions
-from vllm_integration.driver import WorkerGone
+from vllm_integration.driver import Asked, WorkerGone
 from vllm_integration.obligations import Played, Task, tasks
 from vllm_integration.sessions import Outcome, Session, Sessions
-from vllm_integration.targets import Target
 
 EVERY = tasks(Profile.QUICK, ())
 ENDS = EVERY[len(EVERY) // 2].entry
@@ -28,7 +26,7 @@ class FakeWorker:
     asked: list[tuple[int, Any]]
     breaks: Callable[[], None] | None = None
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self) -> None:
         self.open = True
         self.started.append(self)
 
@@ -55,14 +53,12 @@ BY_JSON = {str(task.configuration.as_json()): task.configuration for task in EVE
 
 
 @pytest.fixture(autouse=True)
-def fake_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "Worker", FakeWorker)
+def no_workers_yet() -> None:
     FakeWorker.started, FakeWorker.asked = [], []
 
 
 def several(jobs: int) -> Sessions:
-    target = Target("a target", None, None)
-    return Sessions(jobs, lambda: Session(target, "python", 1.0, 1, {}))
+    return Sessions(jobs, lambda: Session(cast("Callable[[], Asked]", FakeWorker), 1.0))
 
 
 def settled(jobs: int) -> tuple[list[Outcome], list[Played]]:

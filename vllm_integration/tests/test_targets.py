@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-from vllm_integration import targets
+from vllm_integration import package_index, targets
 from vllm_integration.targets import Target, TargetError, resolve
 
 HOUSE = Path(targets.__file__).parents[1]
@@ -358,7 +358,7 @@ def test_no_network(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_index_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(targets, "_TIMEOUT", (0.2, 0.2))
+    monkeypatch.setattr(package_index, "TIMEOUT", (0.2, 0.2))
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         monkeypatch.setenv("HITPROOF_INDEX_URL", f"http://127.0.0.1:{hanging.getsockname()[1]}/")
         assert "could not be reached to fetch vLLM 1.2.3 (timed out)" in refusal()
@@ -576,18 +576,18 @@ def test_the_index_is_ours_or_pips_or_the_default(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("HITPROOF_INDEX_URL", "http://ours.invalid")
     monkeypatch.setenv("PIP_INDEX_URL", "http://pips.invalid")
-    assert targets._index_url() == "http://ours.invalid"
+    assert package_index._index_url() == "http://ours.invalid"
     monkeypatch.setenv("HITPROOF_INDEX_URL", "")
-    assert targets._index_url() == "http://pips.invalid"
+    assert package_index._index_url() == "http://pips.invalid"
     monkeypatch.delenv("PIP_INDEX_URL")
     config.write_text("[global]\nindex-url = http://configured.invalid\n")
-    assert targets._index_url() == "http://configured.invalid"
+    assert package_index._index_url() == "http://configured.invalid"
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
-    assert targets._index_url() == PYPI_SIMPLE_ENDPOINT
+    assert package_index._index_url() == PYPI_SIMPLE_ENDPOINT
 
 
 def test_https_trusts_the_system_also_through_a_proxy() -> None:
-    adapter = targets._SystemTrust()
+    adapter = package_index._SystemTrust()
     proxy = adapter.proxy_manager_for("http://proxy.invalid")
     for manager in (adapter.poolmanager, proxy):
         context = manager.connection_pool_kw["ssl_context"]

@@ -1,0 +1,9 @@
+"""How a proof shows that hitproof itself is wrong; known without loading a solver."""
+
+
+class ReplayError(Exception):
+    """A model does not hold on ints, or contradicts a proof: hitproof itself is wrong."""
+
+
+class SecondSolverError(Exception):
+    """The second solver does not understand the text: hitproof itself is wrong."""
