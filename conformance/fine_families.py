@@ -26,7 +26,7 @@ from conformance.histories import (
     Step,
 )
 from conformance.promises import JudgedPolicies
-from spec.fine import FineTail, HitGranularity
+from spec.fine import FineTail
 from spec.groups import Group, GroupKind
 
 _Tale = Callable[[EngineConfiguration, int, int | None], History]
@@ -34,28 +34,14 @@ _Tale = Callable[[EngineConfiguration, int, int | None], History]
 _FULL, _MAMBA = GroupKind.FULL_ATTENTION, GroupKind.MAMBA
 
 
-def fine_engines(
-    policies: JudgedPolicies, exports_states: bool = True, keeps_shared_states: bool = True
-) -> Iterator[EngineConfiguration]:
-    """Engines whose hits may end inside blocks; none where a release has no such hits.
-
-    Those that a release cannot have are left out: ``exports_states`` is whether it has
-    ``mamba_checkpoint_alignment``, ``keeps_shared_states`` ``mamba_shared_prefix_checkpoint``.
-    `conformance.replay` judges the former where the end of a prompt is kept for resends.
+def fine_engines() -> Iterator[EngineConfiguration]:
+    """Engines whose hits may end inside blocks.
 
     Blocks as large as each other, larger and smaller, of two hash units and of more; a window
     beside them, whose blocks are hash units; two sizes of full attention. Without EAGLE and with
     it, with and without drafts; dense and sparse; with states exported from inside chunks, and
     states kept where shared prefixes end.
     """
-    exports_states = exports_states and policies.fine_tail is FineTail.RESEND
-    for engine in _engines() if policies.granularity is HitGranularity.FINE else ():
-        exports = exports_states or engine.mamba_checkpoint_alignment is None
-        if exports and (keeps_shared_states or not engine.mamba_shared_prefix_checkpoint):
-            yield engine
-
-
-def _engines() -> Iterator[EngineConfiguration]:
     full, states, drafted = Group(_FULL, 4), Group(_MAMBA, 4), Group(_FULL, 4, eagle=True)
     plain = EngineConfiguration((full, states), 100, 2, 32)
     eagle = replace(plain, groups=(drafted, states), use_eagle=True)
@@ -98,12 +84,26 @@ def fine_families(engine: EngineConfiguration) -> Iterator[History]:
             yield tell(engine, lengths[(turn + number) % len(lengths)], chunk)
 
 
-def fine_histories(
-    policies: JudgedPolicies, exports_states: bool = True, keeps_shared_states: bool = True
-) -> Iterator[History]:
-    """All of them, one of each engine in turn; see `fine_engines`."""
-    engines = fine_engines(policies, exports_states, keeps_shared_states)
-    running = [fine_families(engine) for engine in engines]
+def possible(
+    history: History, policies: JudgedPolicies, exports_states: bool, keeps_shared_states: bool
+) -> History:
+    """The history without what a release cannot have.
+
+    ``exports_states`` is whether it has ``mamba_checkpoint_alignment``, ``keeps_shared_states``
+    whether it has ``mamba_shared_prefix_checkpoint``. `conformance.replay` judges the former where
+    the end of a prompt is kept for resends.
+    """
+    engine = history.engine
+    if not exports_states or policies.fine_tail is not FineTail.RESEND:
+        engine = replace(engine, mamba_checkpoint_alignment=None)
+    if not keeps_shared_states:
+        engine = replace(engine, mamba_shared_prefix_checkpoint=False)
+    return replace(history, engine=engine)
+
+
+def fine_histories() -> Iterator[History]:
+    """All of them, one of each engine in turn."""
+    running = [fine_families(engine) for engine in fine_engines()]
     while running:
         for family in list(running):
             history = next(family, None)
