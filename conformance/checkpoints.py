@@ -27,7 +27,11 @@ class Checkpoint(NamedTuple):
 
 
 def exported(
-    engine: EngineConfiguration, start: int, end: int, of: int | None = None
+    engine: EngineConfiguration,
+    policy: LookaheadHorizon,
+    start: int,
+    end: int,
+    of: int | None = None,
 ) -> Checkpoint | None:
     """The state that the chunk from ``start`` to ``end`` exports; None for none.
 
@@ -39,7 +43,7 @@ def exported(
     unit = engine.hash_block_size
     tokens = tail_boundary(
         FineTail.RESEND,
-        LookaheadHorizon.HASHED,
+        policy,
         end if of is None else of,
         unit if engine.use_eagle else 0,
         unit,

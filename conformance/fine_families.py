@@ -10,7 +10,7 @@ each of its steps, all that it was to keep. Then blocks are evicted, and what is
 histories are the most telling.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from conformance.histories import (
@@ -25,7 +25,11 @@ from conformance.histories import (
     Schedule,
     Step,
 )
+from conformance.promises import JudgedPolicies
+from spec.fine import FineTail
 from spec.groups import Group, GroupKind
+
+_Tale = Callable[[EngineConfiguration, int, int | None], History]
 
 _FULL, _MAMBA = GroupKind.FULL_ATTENTION, GroupKind.MAMBA
 
@@ -45,13 +49,13 @@ def fine_engines() -> Iterator[EngineConfiguration]:
     yield eagle
     yield replace(plain, mamba_checkpoint_alignment=2)
     yield replace(eagle, mamba_shared_prefix_checkpoint=True)
-    yield replace(eagle, mamba_checkpoint_alignment=1, hash_block_size=1)
+    yield replace(eagle, mamba_checkpoint_alignment=2)
     yield replace(plain, mamba_checkpoint_alignment=2, retention_interval=0)
-    yield replace(eagle, retention_interval=0)
     yield replace(plain, hash_block_size=1)
-    yield replace(eagle, groups=(full, Group(_FULL, 8, eagle=True), states), max_model_len=64)
-    yield replace(plain, groups=(full, states), use_eagle=True, num_speculative_tokens=2)
     yield replace(eagle, mamba_checkpoint_alignment=2, retention_interval=8)
+    yield replace(eagle, retention_interval=0)
+    yield replace(eagle, groups=(full, Group(_FULL, 8, eagle=True), states), max_model_len=64)
+    yield replace(plain, use_eagle=True, num_speculative_tokens=2)
     yield replace(plain, groups=(full, Group(_MAMBA, 8)), max_model_len=64)
     yield replace(plain, groups=(Group(_FULL, 2), states))
     yield replace(plain, groups=(Group(_FULL, 8), states), max_model_len=64)
@@ -63,20 +67,42 @@ def fine_engines() -> Iterator[EngineConfiguration]:
 
 
 def fine_families(engine: EngineConfiguration) -> Iterator[History]:
-    """The histories of an engine: a prompt that ends on each place of a block of the largest."""
+    """The histories of an engine: each tale with a prompt that ends on each place of a block.
+
+    The lengths go round, so that the first few histories have several.
+    """
     align = engine.alignment
     sizes = [group.block_size for group in engine.groups if group.kind is _FULL]
-    for number, length in enumerate(range(3 * align, 2 * align, -1)):
-        tales = (_sharing, _at_once, _life, _junction, _evicting)
-        # With two sizes of full attention vLLM loses hits when blocks are gone: the second is
-        # looked up no further than the first has served, though a later entry would vouch.
-        for tell in tales[:3] if len(set(sizes)) > 1 else tales:
-            chunk = (None, engine.hash_block_size, align, None)[number % 4]
-            yield tell(engine, length, chunk)
+    tales: tuple[_Tale, ...] = (_sharing, _at_once, _resumed, _life, _junction, _evicting)
+    # With two sizes of full attention vLLM loses hits when blocks are gone: the second is looked up
+    # no further than the first has served, though a later entry would vouch.
+    tales = tales[:2] if len(set(sizes)) > 1 else tales
+    lengths = [*range(3 * align, 2 * align, -1), align, align - 1]
+    for turn in range(len(lengths)):
+        for number, tell in enumerate(tales):
+            chunk = (None, engine.hash_block_size, align, None)[(turn + number) % 4]
+            yield tell(engine, lengths[(turn + number) % len(lengths)], chunk)
+
+
+def possible(
+    history: History, policies: JudgedPolicies, exports_states: bool, keeps_shared_states: bool
+) -> History:
+    """The history without what a release cannot have.
+
+    ``exports_states`` is whether it has ``mamba_checkpoint_alignment``, ``keeps_shared_states``
+    whether it has ``mamba_shared_prefix_checkpoint``. `conformance.replay` judges the former where
+    the end of a prompt is kept for resends.
+    """
+    engine = history.engine
+    if not exports_states or policies.fine_tail is not FineTail.RESEND:
+        engine = replace(engine, mamba_checkpoint_alignment=None)
+    if not keeps_shared_states:
+        engine = replace(engine, mamba_shared_prefix_checkpoint=False)
+    return replace(history, engine=engine)
 
 
 def fine_histories() -> Iterator[History]:
-    """All of them, a few of each engine first."""
+    """All of them, one of each engine in turn."""
     running = [fine_families(engine) for engine in fine_engines()]
     while running:
         for family in list(running):
@@ -99,7 +125,7 @@ def _requests(engine: EngineConfiguration, length: int) -> dict[str, RequestInpu
         "extension": RequestInput((*prompt, *output, 7201, 7202)[:most]),
         "turn": RequestInput((*prompt, *other)[:most], (7301, 7302)),
     }
-    for end in range(length - engine.alignment, length):
+    for end in range(max(1, length - engine.alignment), length):
         requests[f"shorter {end}"] = RequestInput(prompt[: end + 1], (7400, 7401))
         requests[f"sibling {end}"] = RequestInput((*prompt[:end], *other)[:most])
     return requests
@@ -128,7 +154,7 @@ def _sharing(engine: EngineConfiguration, length: int, chunk: int | None) -> His
     steps: list[Step] = [Schedule("producer", chunk)] * 6
     drafts = engine.num_speculative_tokens
     steps += [Schedule("resend"), Schedule("second"), Schedule("producer", None, drafts, 1)]
-    middle = length - engine.alignment // 2
+    middle = max(1, length - engine.alignment // 2)
     names = ["turn", f"sibling {middle}", "extension", f"shorter {length - 1}"]
     running = ["producer", "resend", "second"]
     for name in names:
@@ -154,6 +180,18 @@ def _at_once(engine: EngineConfiguration, length: int, chunk: int | None) -> His
     for _ in range(3):
         steps += [Schedule(name) for name in ("producer", *names)]
     steps += [Lookup("resend"), *map(Finish, names), Lookup("turn")]
+    return History(engine, requests, tuple(steps))
+
+
+def _resumed(engine: EngineConfiguration, length: int, chunk: int | None) -> History:
+    """A request is preempted again and again, and computes its output as it does a prompt."""
+    requests = _requests(engine, length)
+    steps: list[Step] = [Schedule("producer", chunk)] * 5
+    blocks = tuple(range(engine.max_model_len))
+    for _ in range(engine.alignment + 1):
+        steps += [NewStep(), Preempt("producer"), Evict("producer", 0, blocks)]
+        steps += [Schedule("producer"), Schedule("producer"), Lookup("extension"), Lookup("turn")]
+    steps += [NewStep(), Finish("producer"), Schedule("extension"), Schedule("extension")]
     return History(engine, requests, tuple(steps))
 
 

@@ -33,6 +33,7 @@ from conformance.naming import Name, Prefixes
 from conformance.page_store import ANYTHING, Entry, PageStore
 from spec.attention import attends, reads_state
 from spec.groups import Group, GroupKind, drops_block
+from spec.retention import LookaheadHorizon
 from spec.sharing import is_determined, vouched_tokens
 from spec.terms import INTEGERS
 
@@ -80,7 +81,7 @@ class Pages:
     """The pages of one manager.
 
     ``every_state`` says that a step writes the state of each block that it fills, as vLLM did
-    before it had a ``mamba_cache_mode``.
+    before it had a ``mamba_cache_mode``; ``policy`` is how far past a hit lookups may peek.
     """
 
     def __init__(
@@ -88,7 +89,9 @@ class Pages:
         engine: EngineConfiguration,
         requests: Mapping[str, RequestInput],
         every_state: bool = False,
+        policy: LookaheadHorizon = LookaheadHorizon.HASHED,
     ) -> None:
+        self._policy = policy
         self._engine = engine
         self._prefixes = Prefixes(requests, 1)
         self._num_tokens = {name: len(request.token_ids) for name, request in requests.items()}
@@ -304,7 +307,7 @@ class Pages:
                 self._write_state(request, index, table, block, (block + 1) * size)
         for drafted in range(last.drafts + 1):
             self._write_state(request, index, table, current + drafted, sure + drafted)
-        checkpoint = exported(self._engine, last.start, end)
+        checkpoint = exported(self._engine, self._policy, last.start, end)
         if checkpoint is not None:
             self._write_state(request, index, table, checkpoint.block, checkpoint.tokens)
         self._running[request, index] = _at(table, current)

@@ -50,12 +50,14 @@ class _Request:
 class Player:
     """Plays a history on a manager, step by step. An exception of the manager passes through.
 
-    ``fine_tail`` is whose hit the end of a prompt is kept for, where hits may end inside blocks.
+    Where hits may end inside blocks, ``fine_tail`` is whose hit the end of a prompt is kept for,
+    and ``horizon`` how far past it lookups may peek.
     """
 
     history: History
     manager: Manager
     fine_tail: FineTail = FineTail.NONE
+    horizon: LookaheadHorizon = LookaheadHorizon.HASHED
     hits: dict[str, Hit] = field(default_factory=dict)
     """What the last lookup of each request found."""
     _requests: dict[str, _Request] = field(default_factory=dict)
@@ -206,7 +208,7 @@ class Player:
             return num_new
         prefill_end = max(request.num_prompt_tokens, request.num_tokens - 1)
         if computed + num_new >= prefill_end and exported(
-            self._engine, computed, computed + num_new, prefill_end
+            self._engine, self.horizon, computed, computed + num_new, prefill_end
         ):
             return num_new
         limit = request.num_tokens
@@ -232,7 +234,7 @@ class Player:
         unit = self._engine.hash_block_size
         lookahead = unit if self._engine.use_eagle else 0
         prompt = request.num_prompt_tokens
-        tail = int(tail_boundary(self.fine_tail, LookaheadHorizon.HASHED, prompt, lookahead, unit))
+        tail = int(tail_boundary(self.fine_tail, self.horizon, prompt, lookahead, unit))
         junction, end = request.junction, computed + num_new
         if not (lookahead and self._engine.mamba_shared_prefix_checkpoint and junction <= prompt):
             junction = computed + (junction - computed) // size * size

@@ -71,6 +71,10 @@ class JudgedPolicies:
             engine.groups, engine.hash_block_size
         )
 
+    def tail(self, engine: EngineConfiguration) -> FineTail:
+        """Whose hit the end of a prompt is kept for on the engine."""
+        return self.fine_tail if self.fine(engine) else FineTail.NONE
+
     def thins_out(self, kind: GroupKind) -> bool:
         """Whether a retention interval thins out groups of the kind."""
         match self.sparse_retention:
@@ -120,6 +124,7 @@ class Promises:
             for group in groups
         ]
         self._policies = policies
+        self._tail = policies.tail(engine)
 
     def promised(
         self, request: str, group_index: int, block: int, shared: Shared = NOTHING_SHARED
@@ -157,7 +162,7 @@ class Promises:
         interval = self._engine.retention_interval
         if self._fine:
             tail = self.tail(request)
-            promised = {self._policies.fine_tail.value: tail // size if tail % size == 0 else 0}
+            promised = {self._tail.value: tail // size if tail % size == 0 else 0}
         else:
             resend = replay_boundary(
                 prompt - 1, horizon(self._policies.horizon, prompt), lookahead, alignment
@@ -173,9 +178,7 @@ class Promises:
         """The hit, in tokens, that the end of a request's prompt is kept for; hits are fine."""
         policies, unit = self._policies, self._alignment
         prompt = len(self._requests[request].prompt)
-        return int(
-            tail_boundary(policies.fine_tail, policies.horizon, prompt, self.lookahead_tokens, unit)
-        )
+        return int(tail_boundary(self._tail, policies.horizon, prompt, self.lookahead_tokens, unit))
 
     def entries_inside(
         self, request: str, group_index: int, shared: Shared = NOTHING_SHARED
@@ -184,7 +187,7 @@ class Promises:
 
         An entry goes by the tokens of its prefix.
         """
-        promised = {self._policies.fine_tail.value: self._tail_entries(request, group_index)}
+        promised = {self._tail.value: self._tail_entries(request, group_index)}
         kept, group = shared.kept, self._groups[group_index]
         # What full attention has of a shared prefix showed that it is shared.
         prompt = len(self._requests[request].prompt)
@@ -212,7 +215,7 @@ class Promises:
             return range(0)
         prompt = len(self._requests[request].prompt)
         reach = prompt
-        if self._policies.fine_tail is FineTail.RESEND:
+        if self._tail is FineTail.RESEND:
             reach = peek(group, prompt - 1, horizon(self._policies.horizon, prompt))
         found = vouching_entries(group, unit, last // unit - 1, reach)
         return range((found.start + 1) * unit, (found.stop + 1) * unit, unit)

@@ -169,7 +169,7 @@ class Registrations:
                     wasted = self._judge.registered(request, index, block, True, shared)
                     yield from () if wasted is None else (wasted,)
                 continue
-            if block_id and self._pages.holds(index, block_id, name):
+            if self._is_held(request, index, (block + 1) * size, seen):
                 life.held.add(place)
             if place in life.held and self._is_due(request, index, block, shared, life.computed):
                 life.settled.add(place)

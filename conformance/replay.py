@@ -128,9 +128,14 @@ def replay(
             "this release has no retention interval; leave retention_interval out, or name a later "
             "release"
         )
+    if engine.mamba_checkpoint_alignment and judged.tail(engine) is not FineTail.RESEND:
+        raise CannotJudge(
+            "this release exports a state for a resend, and keeps others for extensions; leave "
+            "mamba_checkpoint_alignment out, or name a later release"
+        )
     outcome = ReplayOutcome()
     manager = _Judged(history, subject, judged, outcome)
-    player = Player(history, manager, judged.fine_tail if judged.fine(engine) else FineTail.NONE)
+    player = Player(history, manager, judged.tail(engine), judged.horizon)
     for number, step in enumerate(history.steps):
         manager.step = number
         try:
@@ -164,7 +169,7 @@ class _Judged:
         self._named = NamedManager(subject, history, prefixes, self._fine)
         self._prefixes = prefixes
         self._judge = Judge(engine, requests, prefixes, policies)
-        self._pages = Pages(engine, requests, policies.every_state)
+        self._pages = Pages(engine, requests, policies.every_state, policies.horizon)
         self._registrations = Registrations(engine, prefixes, self._judge, self._pages, self._fine)
         self._num_tokens: dict[str, int] = {}
         self._progress: dict[str, int] = {}

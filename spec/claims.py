@@ -17,7 +17,11 @@ from spec.fine import (
     is_fine_grained,
     is_held,
     longest_fine_hit,
+    peek,
     proving_unit,
+    tail_boundary,
+    valid_fine_hit,
+    vouching_entries,
 )
 from spec.groups import alignment, drops_block, geometry, share_eagle, whole_blocks
 from spec.hits import (
@@ -236,9 +240,10 @@ CLAIMS: dict[str, Claim] = {
         Claim(
             name="retention_keeps_resends_and_extensions",
             sentence="Under sparse retention, too, a resend of a prompt and an extension of it "
-            "hit what dense retention would give them.",
+            "hit what dense retention would give them; where hits may end inside a block, under "
+            "either, the resend or the extension hits the end of the prompt.",
             divergence=Divergence.LOST_HIT,
-            clauses=(replay_boundary, horizon, in_retained_mask),
+            clauses=(replay_boundary, horizon, in_retained_mask, tail_boundary),
             symbols=_RETENTION,
         ),
         Claim(
@@ -273,7 +278,10 @@ CLAIMS: dict[str, Claim] = {
                 at_hash_units,
                 block_of,
                 proving_unit,
+                vouching_entries,
                 is_held,
+                peek,
+                valid_fine_hit,
                 longest_fine_hit,
             ),
             symbols=(

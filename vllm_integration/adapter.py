@@ -261,7 +261,7 @@ class VllmSubject:
     @cached_property
     def fine_tail(self) -> FineTail:
         """Compute a prompt that ends on a hash block, and see whether its last one is entered."""
-        if self.hit_granularity is HitGranularity.ALIGNED:
+        if not hasattr(attribute(self._pools, "BlockPool"), "cache_partial_block"):
             return FineTail.NONE
         groups = Group(GroupKind.FULL_ATTENTION, 4), Group(GroupKind.MAMBA, 4)
         engine = EngineConfiguration(groups, 10, 2, 8)

@@ -62,6 +62,9 @@ class VllmManagers:
         self.registers_tails = hasattr(attribute(block_pool, "BlockPool"), "cache_partial_block")
         mamba = inspect.signature(attribute(kv_cache_interface, "MambaSpec")).parameters
         self.keeps_every_state = "mamba_cache_mode" not in mamba
+        self.exports_states = "prefill_checkpoint_alignment" in mamba
+        constructor = inspect.signature(self.manager_class).parameters
+        self.keeps_shared_states = _JUNCTIONS in constructor
         attribute(kv_cache_utils, "init_none_hash")(sha256)
         # It warns of each reset that is refused, and histories ask for many.
         logging.getLogger("vllm").setLevel(logging.ERROR)
@@ -84,8 +87,7 @@ class VllmManagers:
             )
             for group in engine.groups
         ]
-        parameters = inspect.signature(self.manager_class).parameters
-        if engine.mamba_shared_prefix_checkpoint and _JUNCTIONS not in parameters:
+        if engine.mamba_shared_prefix_checkpoint and not self.keeps_shared_states:
             raise CannotJudge(
                 "this release keeps no Mamba states inside blocks for shared prefixes; leave "
                 "mamba_shared_prefix_checkpoint out, or name a later release"

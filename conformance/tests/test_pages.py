@@ -204,3 +204,51 @@ def test_a_key_vouches_for_a_draft_layers_entries_but_the_last() -> None:
     assert model.holds(0, 6, "a[0:6]")
     model.settle("a", 5)
     assert not model.holds(0, 3, "a[0:6]")
+
+
+def inside_blocks(checkpoint: int | None = None) -> Pages:
+    groups = Group(GroupKind.FULL_ATTENTION, 4), MAMBA
+    engine = EngineConfiguration(groups, 50, 2, 32, mamba_checkpoint_alignment=checkpoint)
+    return Pages(engine, REQUESTS)
+
+
+def test_a_copy_is_of_what_was_there_before_the_step() -> None:
+    model = inside_blocks()
+    assert not [*model.compute("a", ((1, 2), (0, 3)), 0, 6, 8)]
+    # In the same step the copies have nothing of it: they are made before it computes.
+    model.copy(2, 4)
+    model.copy(3, 5)
+    assert len(patterns(model.compute("b", ((1, 4), (0, 5)), 6, 2, 8))) == 2
+    model.free("b")
+    model.new_step_starts()
+    model.copy(2, 6)
+    model.copy(3, 7)
+    assert not [*model.compute("b", ((1, 6), (0, 7)), 6, 2, 8)]
+    # Nor are they of what another request writes in their step.
+    model.new_step_starts()
+    assert not [*model.compute("a", ((1, 2), (0, 3)), 6, 2, 8)]
+    model.copy(3, 8)
+    assert model.holds(1, 8, "a[0:6]")
+    assert not model.holds(1, 3, "a[0:6]")
+
+
+def test_a_name_may_end_inside_a_block() -> None:
+    model = inside_blocks()
+    assert not [*model.compute("a", ((1, 2), (0, 3)), 0, 6, 8)]
+    assert model.holds(0, 2, "a[0:6]")
+    assert not model.holds(0, 2, "a[0:8]")
+    assert not [*model.wrong_keys({(0, "a[0:6]"): (2,), (1, "a[0:6]"): (3,)})]
+    # Both go on: what a block of full attention held stays, a state is written over.
+    assert not [*model.compute("a", ((1, 2), (0, 3)), 6, 2, 8)]
+    (wrong,) = model.wrong_keys({(0, "a[0:6]"): (2,), (1, "a[0:6]"): (3,)})
+    assert wrong[1].group == 1
+
+
+def test_a_state_is_exported_from_inside_a_chunk() -> None:
+    model = inside_blocks(checkpoint=2)
+    assert not [*model.compute("c", ((1, 2, 3), (0, 4, 5)), 0, 10, 10)]
+    assert model.holds(1, 4, "c[0:8]")
+    assert model.holds(1, 5, "c[0:10]")
+    without = inside_blocks()
+    assert not [*without.compute("c", ((1, 2, 3), (0, 4, 5)), 0, 10, 10)]
+    assert not without.holds(1, 4, "c[0:8]")

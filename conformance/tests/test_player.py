@@ -1,6 +1,7 @@
 """The player asks of a manager what vLLM's scheduler would, in the same order."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from conformance.histories import (
 )
 from conformance.managers import Allocation, Hit, Observation, Progress, Tables
 from conformance.player import Player
+from spec.fine import FineTail
 from spec.groups import Group, GroupKind
 
 FULL = (Group(GroupKind.FULL_ATTENTION, 4),)
@@ -266,3 +268,53 @@ def test_the_rest() -> None:
     assert told[1].startswith("skipped")
     assert told[2].startswith("refused")
     assert ("evict", 7) in manager.calls
+
+
+@pytest.mark.parametrize(
+    ("tail", "eagle", "changes", "chunks"),
+    [
+        (FineTail.NONE, False, {}, [16, 3]),
+        (FineTail.EXTENSION, False, {}, [16, 2, 1]),
+        (FineTail.RESEND, False, {}, [16, 2, 1]),
+        (FineTail.RESEND, False, {"prompt": 20}, [16, 2, 2]),
+        (FineTail.EXTENSION, False, {"prompt": 20}, [20]),
+        (FineTail.RESEND, True, {"prompt": 20}, [16, 2, 2]),
+        (FineTail.RESEND, True, {"prompt": 19}, [12, 4, 3]),
+        # The end of a shared prefix, inside a block where a state is kept there.
+        (FineTail.RESEND, True, {"prompt": 19, "junction": 6}, [4, 8, 4, 3]),
+        (FineTail.RESEND, True, {"prompt": 19, "junction": 6, "shared": True}, [6, 2, 4, 4, 3]),
+        # A state that is exported from inside the chunk needs no stop.
+        (FineTail.RESEND, False, {"alignment": 2}, [19]),
+        (FineTail.RESEND, False, {"alignment": 4}, [16, 2, 1]),
+        (FineTail.RESEND, False, {"alignment": 2, "prompt": 3}, [2, 1]),
+    ],
+)
+def test_chunks_end_where_states_are_kept(
+    tail: FineTail, eagle: bool, changes: dict[str, Any], chunks: list[int]
+) -> None:
+    engine = EngineConfiguration(
+        HYBRID,
+        100,
+        2,
+        64,
+        use_eagle=eagle,
+        mamba_checkpoint_alignment=changes.get("alignment"),
+        mamba_shared_prefix_checkpoint=changes.get("shared", False),
+    )
+    request = RequestInput(prompt=tuple(range(changes.get("prompt", 19))))
+    steps = (Schedule("a"),) * len(chunks)
+    manager = _Shared(changes.get("junction", 0))
+    player = Player(History(engine, {"a": request}, steps), manager, tail)
+    assert [player.play(step) for step in steps] == [""] * len(chunks)
+    assert allocations(manager) == chunks
+
+
+class _Shared(Recorder):
+    """Says how far a prefix is shared."""
+
+    def __init__(self, boundary: int) -> None:
+        super().__init__()
+        self._boundary = boundary
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        return replace(super().get_computed_blocks(name), shared_prefix_boundary=self._boundary)

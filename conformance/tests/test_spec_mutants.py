@@ -69,7 +69,7 @@ EQUIVALENT: dict[str, str] = {
     "spec.fine.proving_unit: arithmetic.times(block, units) -> arithmetic.times(units, block)": (
         ORDER
     ),
-    "spec.fine.is_held: min(last + 1, horizon // hash_block_size) -> "
+    "spec.fine.vouching_entries: min(last + 1, horizon // hash_block_size) -> "
     "min(horizon // hash_block_size, last + 1)": ORDER,
     "spec.in_turn.valid_without_margin: "
     "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic) -> "

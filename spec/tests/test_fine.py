@@ -7,6 +7,7 @@ from itertools import combinations, product
 import pytest
 
 from spec.fine import (
+    FineTail,
     HitGranularity,
     at_hash_units,
     block_of,
@@ -14,10 +15,12 @@ from spec.fine import (
     is_fine_grained,
     longest_fine_hit,
     proving_unit,
+    tail_boundary,
     valid_fine_hit,
 )
 from spec.groups import ConfigurationError, Group
 from spec.hits import longest_valid_hit
+from spec.retention import LookaheadHorizon, horizon
 from spec.tests.token_level import CHUNKED, FULL, MAMBA, SLIDING, serves_finely
 
 UNITS = 3
@@ -54,19 +57,19 @@ def entries_vouch_for_hits(groups: tuple[Group, ...], unit: int) -> None:
     assert is_fine_grained(groups, unit)
     for cached in product(subsets(UNITS), repeat=2):
         prefixes = [{(entry + 1) * unit for entry in held} for held in cached]
-        for cap, horizon in ((far, far), (far - 1, far - 1), (far - 2, far)):
+        for cap, peek in ((far, far), (far - 1, far - 1), (far - 2, far)):
             found = partial(entered, cached)
             served = [
                 length
                 for length in range(far + 2)
-                if serves_finely(groups, unit, length, cap, horizon, prefixes)
+                if serves_finely(groups, unit, length, cap, peek, prefixes)
             ]
             assert served == [
                 length
                 for length in range(far + 2)
-                if valid_fine_hit(groups, unit, length, cap, horizon, found)
+                if valid_fine_hit(groups, unit, length, cap, peek, found)
             ]
-            assert longest_fine_hit(groups, unit, cap, horizon, found) == max(served)
+            assert longest_fine_hit(groups, unit, cap, peek, found) == max(served)
 
 
 def test_where_only_whole_blocks_are_entered_hits_are_the_aligned_ones() -> None:
@@ -133,3 +136,21 @@ def test_hits_end_on_hash_blocks_or_on_block_edges() -> None:
         hit_alignment(groups, 4, HitGranularity.FINE)
     with pytest.raises(ConfigurationError, match="ask for aligned hits"):
         longest_fine_hit(groups[:1], 2, 8, 8, lambda *_: True)
+
+
+def test_the_end_of_a_prompt_is_kept_for_what_hits_when_all_of_it_is_there() -> None:
+    for groups, unit in LAYOUTS:
+        lookahead = unit if any(g.eagle and g.kind is not MAMBA for g in groups) else 0
+        for prompt, policy in product(range(1, 4 * unit + 2), list(LookaheadHorizon)[1:]):
+            entries = partial(entered, [set(range(prompt // unit))] * 2)
+            peek = horizon(policy, prompt)
+            resend = longest_fine_hit(groups, unit, prompt - 1, peek, entries)
+            extension = longest_fine_hit(groups, unit, prompt + unit, prompt + unit, entries)
+            kept = {
+                tail: tail_boundary(tail, policy, prompt, lookahead, unit)
+                for tail in (FineTail.RESEND, FineTail.EXTENSION)
+            }
+            assert kept == {FineTail.RESEND: resend, FineTail.EXTENSION: extension}
+            # They differ on a hash block's edge only, or where the lookup may not peek.
+            if prompt % unit and policy is LookaheadHorizon.HASHED:
+                assert resend == extension
