@@ -1,6 +1,6 @@
 """Replay of histories on a target: played and judged in a worker."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,16 +68,23 @@ class ReplayReport:
 
 
 def run(
-    target: Target, histories: Sequence[History], *, python: str, timeout: float, memory: int
+    target: Target,
+    histories: Sequence[History],
+    *,
+    python: str,
+    timeout: float,
+    memory: int,
+    policies: Mapping[str, str] | None = None,
 ) -> list[ReplayReport]:
     """Play each of ``histories`` on a manager of its own of the target, and judge every step.
 
-    ``timeout`` (seconds) bounds one history, ``memory`` (bytes) what the worker maps. Raises the
-    exceptions of `Worker` when the target cannot be imported or hitproof itself is wrong.
+    ``timeout`` (seconds) bounds one history, ``memory`` (bytes) what the worker maps. ``policies``
+    are values of policies to judge by, by name; the others are those that the target shows. Raises
+    the exceptions of `Worker` when the target cannot be imported or hitproof itself is wrong.
     """
     reports: list[ReplayReport] = []
     while len(reports) < len(histories):
-        with Worker(target, python, memory) as worker:
+        with Worker(target, python, memory, dict(policies or {})) as worker:
             for history in histories[len(reports) :]:
                 reports.append(judge(worker, target, history, timeout))
                 if reports[-1].gone:

@@ -17,6 +17,7 @@ from vllm_integration.commands.options import (
     Managers,
     Memory,
     Output,
+    Policy,
     Python,
     TargetName,
     Timeout,
@@ -26,6 +27,7 @@ from vllm_integration.commands.options import (
 from vllm_integration.commands.running import announce, fail, failures, show, with_classes
 from vllm_integration.driver import find_python
 from vllm_integration.gate import Verdict
+from vllm_integration.policies import chosen_values
 from vllm_integration.replay import run, worst
 from vllm_integration.replay_rendering import (
     print_replay,
@@ -55,6 +57,7 @@ def replay(
     python: Python = PYTHON,
     timeout: Timeout = 120.0,
     memory: Memory = MEMORY,
+    policy: Policy = None,
     manager: Managers = None,
     coordinator: Coordinators = None,
     verbose: Verbose = False,
@@ -75,6 +78,10 @@ def replay(
     del print_schema
     started = time.monotonic()
     with failures(output):
+        try:
+            policies = chosen_values(policy or [])
+        except ValueError as unknown:
+            fail(Verdict.USAGE, str(unknown), output)
         where = "standard input" if str(history) == "-" else str(history)
         try:
             text = typer.get_binary_stream("stdin").read() if where != str(history) else None
@@ -88,7 +95,12 @@ def replay(
         interpreter = find_python(python)
         resolved = with_classes(resolve(target, announce=announce), manager, coordinator)
         reports = run(
-            resolved, played, python=interpreter, timeout=timeout, memory=in_bytes(memory)
+            resolved,
+            played,
+            python=interpreter,
+            timeout=timeout,
+            memory=in_bytes(memory),
+            policies=policies,
         )
     seconds = time.monotonic() - started
     if several:

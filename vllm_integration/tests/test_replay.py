@@ -38,7 +38,7 @@ FAULTS = {
         "0.21.0": "waste: a block between runs, which does not fill a segment",
     },
     "mamba_states_at_chunk_ends": {
-        "0.14.0": "unsound: mamba: a state is read in the step that computes it"
+        "0.14.0": "unsound: a state is read in the step that computes it"
     },
 }
 """What a history shows, and on which of the releases below."""
@@ -94,6 +94,17 @@ def test_what_is_printed() -> None:
     assert finding["sentence"].startswith("Under sparse retention")
     assert finding["given"][-1].startswith('steps[0] {"do": "schedule", "request": "a"}')
     assert [lookup["served"] for lookup in report["lookups"]] == [0, 0, 0]
+
+
+@pytest.mark.release
+def test_a_policy_that_is_asked_for_is_judged_by() -> None:
+    path = Path(__file__).parents[2] / "conformance" / "vectors" / "eagle_with_mask.json"
+    asked = ("--policy", "lookahead_horizon=hashed", "--format", "json")
+    report = json.loads(hitproof("replay", path, "0.23.0", *asked).stdout)
+    assert report["policies"]["horizon"] == "hashed"
+    unknown = hitproof("replay", path, "0.23.0", "--policy", "lookahead_horizon=far")
+    assert unknown.returncode == Verdict.USAGE
+    assert "lookahead_horizon" in one_sentence(unknown)
 
 
 def test_a_report_as_text() -> None:
