@@ -115,7 +115,7 @@ def fine_histories() -> Iterator[History]:
 
 def _requests(engine: EngineConfiguration, length: int) -> dict[str, RequestInput]:
     prompt = tuple(range(1, length + 1))
-    output = tuple(range(7001, 7001 + engine.alignment + 2))
+    output = tuple(range(7001, 7001 + engine.alignment + 4))
     other = tuple(range(8001, 8001 + 2 * engine.alignment))
     most = engine.max_model_len
     requests = {
@@ -189,7 +189,8 @@ def _resumed(engine: EngineConfiguration, length: int, chunk: int | None) -> His
     steps: list[Step] = [Schedule("producer", chunk)] * 5
     blocks = tuple(range(engine.max_model_len))
     for _ in range(engine.alignment + 1):
-        steps += [NewStep(), Preempt("producer"), Evict("producer", 0, blocks)]
+        steps += [NewStep(), Preempt("producer")]
+        steps += [Evict("producer", group, blocks) for group in range(len(engine.groups))]
         steps += [Schedule("producer"), Schedule("producer"), Lookup("extension"), Lookup("turn")]
     steps += [NewStep(), Finish("producer"), Schedule("extension"), Schedule("extension")]
     return History(engine, requests, tuple(steps))

@@ -328,6 +328,21 @@ class Judge:
             f"group {group_index}: no such entry is cached",
         )
 
+    def kept_for_nobody(self, group_index: int, end: int) -> Violation:
+        """An entry that ends inside a block is there, and no promised hit needs it."""
+        group, shape = self._groups[group_index], self._shapes[group_index]
+        return Violation(
+            Signature(
+                "retention_keeps_only_promised_blocks",
+                Divergence.WASTE,
+                group.kind,
+                bool(shape.lookahead),
+                "an entry inside a block, of no promised hit",
+            ),
+            f"group {group_index}: no entry at token {end}",
+            f"group {group_index}: a block is entered there",
+        )
+
     def page(self, wrong: WrongPage) -> Violation:
         """What was read, or is registered, is not what it should be."""
         signature = self._of_group(wrong.group, wrong.claim, wrong.pattern)

@@ -19,6 +19,7 @@ from conformance.managers import Observation
 from conformance.naming import Name, Prefixes
 from conformance.pages import Pages
 from conformance.promises import NOTHING_SHARED, Shared
+from spec.groups import GroupKind
 
 
 @dataclass
@@ -96,6 +97,7 @@ class Registrations:
                 yield from self._judge_group(request, index, seen)
                 if self._fine:
                     yield from self._judge_inside(request, index, seen)
+                    yield from self._judge_waste(request, index, seen)
         self._touched.clear()
         if self._fine:
             yield from self._judge_kept(seen)
@@ -122,6 +124,21 @@ class Registrations:
             if (index, who) in life.inside and life.computed >= reach:
                 self._missing.add(place)
                 yield self._judge.left_out_inside(request, index, who, ends, given_up=False)
+
+    def _judge_waste(self, request: str, index: int, seen: Observation) -> Iterator[Violation]:
+        """Judge that under sparse retention no state inside a block is kept for nobody."""
+        group, life = self._engine.groups[index], self._lives[request]
+        if self._engine.retention_interval is None or group.kind is not GroupKind.MAMBA:
+            return
+        shared = self._shared.get(request, NOTHING_SHARED)
+        promised = self._judge.promises.entries_inside(request, index, shared).values()
+        table = set(seen.tables.get(request, ((),) * len(self._engine.groups))[index])
+        unit = self._engine.hash_block_size
+        for end in range(max(life.hit, shared.seen) + unit, life.computed + 1, unit):
+            name = self._prefixes.name(request, end)
+            kept = table.intersection(seen.cached.get((index, name), ()))
+            if kept and end % group.block_size and not any(end in ends for ends in promised):
+                yield self._judge.kept_for_nobody(index, end)
 
     def _is_held(self, request: str, index: int, end: int, seen: Observation) -> bool:
         """Whether the request's table has a block with what a prefix that ends there stands for."""
