@@ -25,8 +25,6 @@ from conformance.histories import (
     Schedule,
     Step,
 )
-from conformance.promises import JudgedPolicies
-from spec.fine import FineTail
 from spec.groups import Group, GroupKind
 
 _Tale = Callable[[EngineConfiguration, int, int | None], History]
@@ -82,23 +80,6 @@ def fine_families(engine: EngineConfiguration) -> Iterator[History]:
         for number, tell in enumerate(tales):
             chunk = (None, engine.hash_block_size, align, None)[(turn + number) % 4]
             yield tell(engine, lengths[(turn + number) % len(lengths)], chunk)
-
-
-def possible(
-    history: History, policies: JudgedPolicies, exports_states: bool, keeps_shared_states: bool
-) -> History:
-    """The history without what a release cannot have.
-
-    ``exports_states`` is whether it has ``mamba_checkpoint_alignment``, ``keeps_shared_states``
-    whether it has ``mamba_shared_prefix_checkpoint``. `conformance.replay` judges the former where
-    the end of a prompt is kept for resends.
-    """
-    engine = history.engine
-    if not exports_states or policies.fine_tail is not FineTail.RESEND:
-        engine = replace(engine, mamba_checkpoint_alignment=None)
-    if not keeps_shared_states:
-        engine = replace(engine, mamba_shared_prefix_checkpoint=False)
-    return replace(history, engine=engine)
 
 
 def fine_histories() -> Iterator[History]:

@@ -18,6 +18,41 @@ from conformance.history_generator import history
 from conformance.history_json import read, write
 
 
+@dataclass(frozen=True)
+class Abilities:
+    """What histories can ask of a release.
+
+    Attributes:
+        registers_tails: whether it registers tails of prompts inside blocks, which generated
+            histories leave out (`conformance.history_generator.history`).
+        retains: whether it has a retention interval.
+        fits_whole: whether it can be asked that a whole request fits.
+        exports_states: whether it has ``mamba_checkpoint_alignment``.
+        keeps_shared_states: whether it has ``mamba_shared_prefix_checkpoint``.
+    """
+
+    registers_tails: bool = False
+    retains: bool = True
+    fits_whole: bool = True
+    exports_states: bool = True
+    keeps_shared_states: bool = True
+
+
+def possible(history: History, abilities: Abilities) -> History:
+    """The history without what a release cannot have."""
+    engine = history.engine
+    interval, exported = engine.retention_interval, engine.mamba_checkpoint_alignment
+    shared = engine.mamba_shared_prefix_checkpoint and abilities.keeps_shared_states
+    engine = replace(
+        engine,
+        retention_interval=interval if abilities.retains else None,
+        full_sequence_must_fit=engine.full_sequence_must_fit and abilities.fits_whole,
+        mamba_checkpoint_alignment=exported if abilities.exports_states else None,
+        mamba_shared_prefix_checkpoint=shared,
+    )
+    return replace(history, engine=engine)
+
+
 class Origin(StrEnum):
     """Where a history comes from."""
 
@@ -60,26 +95,21 @@ class Play:
         """A history that is written out."""
         return Play(Origin.WRITTEN, name, write(played))
 
-    def history(self, whole_blocks: bool, retains: bool) -> History:
-        """The history, for a target as it is.
+    def history(self, abilities: Abilities) -> History:
+        """The history, without what a release cannot have unless it is written out.
 
-        ``whole_blocks`` is for targets with tails that histories leave out
-        (`conformance.history_generator.history`), ``retains`` whether it has a retention interval;
-        where it has none, histories that are not written out do without. Raises ValueError when
-        there is no such history.
+        Raises ValueError when there is no such history.
         """
-        if self.origin is Origin.WRITTEN:
-            return read(self.text, self.name)
-        if self.origin is Origin.FINE:
-            return next(islice(fine_histories(), int(self.name), None))
-        if self.origin is Origin.GENERATED:
-            made = history(self.name, whole_blocks)
-        else:
-            engine, number = map(int, self.name.split("."))
-            made = _family(engine, number)
-        if retains:
-            return made
-        return replace(made, engine=replace(made.engine, retention_interval=None))
+        match self.origin:
+            case Origin.WRITTEN:
+                return read(self.text, self.name)
+            case Origin.GENERATED:
+                made = history(self.name, abilities.registers_tails)
+            case Origin.FAMILY:
+                made = _family(*map(int, self.name.split(".")))
+            case Origin.FINE:
+                made = next(islice(fine_histories(), int(self.name), None))
+        return possible(made, abilities)
 
 
 def _family(engine: int, number: int) -> History:

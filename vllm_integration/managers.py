@@ -54,6 +54,9 @@ class VllmManagers:
         self.allocation_parameters = {
             name for each in owners for name in inspect.signature(each.allocate_slots).parameters
         }
+        self.fits_whole = "full_sequence_must_fit" in self.allocation_parameters or hasattr(
+            self.manager_class, "can_fit_full_sequence"
+        )
         self.blocks_class = attribute(kv_cache_manager, "KVCacheBlocks")
         self.interface = kv_cache_interface
         self.utils = kv_cache_utils
@@ -112,10 +115,7 @@ class VllmManagers:
                 "KVCacheManager",
             )
         check_taken_up(attribute(manager, "coordinator"), interval)
-        admits = "full_sequence_must_fit" in self.allocation_parameters
-        if engine.full_sequence_must_fit and not (
-            admits or hasattr(manager, "can_fit_full_sequence")
-        ):
+        if engine.full_sequence_must_fit and not self.fits_whole:
             raise CannotJudge(
                 "this release does not ask whether a whole request fits; leave "
                 "full_sequence_must_fit out, or name a later release"

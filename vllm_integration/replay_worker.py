@@ -7,10 +7,11 @@ from conformance.findings import Signature
 from conformance.histories import History
 from conformance.history_json import read, write
 from conformance.history_shrinking import shrink
-from conformance.plays import Play
+from conformance.plays import Abilities, Play
 from conformance.promises import JudgedPolicies
 from conformance.replay import ReplayFinding, ReplayOutcome, replay
 from conformance.subjects import CannotJudge
+from spec.fine import FineTail
 from spec.policies import SparseRetention
 from vllm_integration import case_worker
 from vllm_integration.adapter import VllmSubject
@@ -61,9 +62,16 @@ def shrink_play(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]
 
 
 def _history(subject: VllmSubject, play: Play) -> History:
-    managers = _managers()
-    retains = _policies(subject).sparse_retention is not SparseRetention.NONE
-    return play.history(managers.registers_tails, retains)
+    managers, policies = _managers(), _policies(subject)
+    abilities = Abilities(
+        registers_tails=managers.registers_tails,
+        retains=policies.sparse_retention is not SparseRetention.NONE,
+        fits_whole=managers.fits_whole,
+        # Replay judges them where the end of a prompt is kept for resends.
+        exports_states=managers.exports_states and policies.fine_tail is FineTail.RESEND,
+        keeps_shared_states=managers.keeps_shared_states,
+    )
+    return play.history(abilities)
 
 
 def _replay(subject: VllmSubject, history: History) -> ReplayOutcome:

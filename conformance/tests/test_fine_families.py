@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from conformance.fine_families import fine_engines, fine_families, fine_histories, possible
+from conformance.fine_families import fine_engines, fine_families, fine_histories
 from conformance.histories import Evict, Preempt, Schedule
 from conformance.history_json import read, write
 from conformance.promises import JudgedPolicies
@@ -55,16 +55,6 @@ def test_prompts_end_on_each_place_of_a_block_and_all_steps_are_there() -> None:
 def test_they_are_histories_like_any_other() -> None:
     for history in islice(fine_histories(), 40):
         assert read(write(history)) == history
-
-
-def test_what_a_release_cannot_have_is_left_out() -> None:
-    for history in islice(fine_histories(), 20):
-        assert possible(history, FINE, True, True) == history
-        plain = possible(history, FINE, False, False).engine
-        assert plain.mamba_checkpoint_alignment is None
-        assert not plain.mamba_shared_prefix_checkpoint
-        older = JudgedPolicies(granularity=HitGranularity.FINE, fine_tail=FineTail.EXTENSION)
-        assert possible(history, older, True, True).engine.mamba_checkpoint_alignment is None
 
 
 def test_states_from_inside_chunks_are_judged_where_resends_are_promised() -> None:

@@ -6,16 +6,17 @@ import pytest
 
 from conformance.configurations import Profile
 from conformance.history_families import engines
-from conformance.plays import Origin, Play, plays
+from conformance.plays import Abilities, Origin, Play, plays, possible
 from conformance.replay import replay
 from conformance.tests import broken_managers as broken
 from spec.claims import Divergence
 
+ALL = Abilities()
 QUICK = list(plays(Profile.QUICK, fine=True))
 
 
 def test_every_history_can_be_made_and_is_another() -> None:
-    made = [play.history(whole_blocks=False, retains=True) for play in QUICK]
+    made = [play.history(ALL) for play in QUICK]
     assert len({repr(history) for history in made}) == len(QUICK)
     assert {play.origin for play in QUICK} == {Origin.GENERATED, Origin.FAMILY, Origin.FINE}
     assert len({play.describe() for play in QUICK}) == len(QUICK)
@@ -33,26 +34,33 @@ def test_profiles_cover_more_and_more(profile: Profile) -> None:
         assert families == {str(number) for number, _ in enumerate(engines())}
 
 
-@pytest.mark.parametrize(
-    "play", [QUICK[0], QUICK[-1], Play.written(QUICK[0].history(False, True), "x")]
-)
+@pytest.mark.parametrize("play", [QUICK[0], QUICK[-1], Play.written(QUICK[0].history(ALL), "x")])
 def test_a_history_survives_json(play: Play) -> None:
     assert Play.from_json(play.as_json()) == play
-    again = Play.written(play.history(False, True), "written")
-    assert replace(again.history(False, True), about="") == replace(
-        play.history(False, True), about=""
-    )
+    again = Play.written(play.history(ALL), "written")
+    assert replace(again.history(ALL), about="") == replace(play.history(ALL), about="")
 
 
-def test_targets_without_retention_are_asked_without() -> None:
-    kept = [play.history(False, True).engine.retention_interval for play in QUICK]
-    assert any(interval is not None for interval in kept)
-    others = [p.history(False, False) for p in QUICK if p.origin is not Origin.FINE]
-    assert {history.engine.retention_interval for history in others} == {None}
+def test_what_a_release_cannot_have_is_left_out() -> None:
+    some = [play.history(ALL).engine for play in QUICK]
+    assert any(engine.retention_interval is not None for engine in some)
+    assert any(engine.full_sequence_must_fit for engine in some)
+    assert any(engine.mamba_checkpoint_alignment for engine in some)
+    assert any(engine.mamba_shared_prefix_checkpoint for engine in some)
+    for play in QUICK:
+        old = play.history(Abilities(False, False, False, False, False))
+        assert old == possible(play.history(ALL), Abilities(False, False, False, False, False))
+        engine = old.engine
+        assert (engine.retention_interval, engine.mamba_checkpoint_alignment) == (None, None)
+        assert not engine.full_sequence_must_fit
+        assert not engine.mamba_shared_prefix_checkpoint
+        assert Play.written(play.history(ALL), "x").history(Abilities(retains=False)) == (
+            play.history(ALL)
+        )
 
 
 def test_what_follows_from_a_fault_is_none_of_the_causes() -> None:
-    histories = [play.history(False, True) for play in QUICK[:20]]
+    histories = [play.history(ALL) for play in QUICK[:20]]
     told = [replay(history, broken.Broken(broken.StaleHit)) for history in histories]
     assert any(len(outcome.causes) < len(outcome.findings) for outcome in told)
     for outcome in told:
@@ -62,7 +70,7 @@ def test_what_follows_from_a_fault_is_none_of_the_causes() -> None:
 
 
 def test_lost_hits_hide_nothing() -> None:
-    histories = [play.history(False, True) for play in QUICK[:20]]
+    histories = [play.history(ALL) for play in QUICK[:20]]
     told = [replay(history, broken.Broken(broken.Forgets)) for history in histories]
     lost = [
         o for o in told if {f.signature.divergence for f in o.findings} == {Divergence.LOST_HIT}
