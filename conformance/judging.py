@@ -346,7 +346,7 @@ class Judge:
     def page(self, wrong: WrongPage) -> Violation:
         """What was read, or is registered, is not what it should be."""
         signature = self._of_group(wrong.group, wrong.claim, wrong.pattern)
-        return Violation(signature, wrong.spec, wrong.actual)
+        return Violation(signature, wrong.spec, wrong.actual, wrong.expected)
 
     def pool_claim(self, claim: str, pattern: str, spec: str, actual: str) -> Violation:
         """An operation on the pool broke a claim."""

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.checkpoints import exported
+from conformance.expectations import Expected, Held
 from conformance.histories import EngineConfiguration, RequestInput
 from conformance.managers import Tables
 from conformance.naming import Name, Prefixes
@@ -53,6 +54,7 @@ class WrongPage:
         pattern: how, in words that do not depend on sizes.
         spec: what is needed.
         actual: what is there.
+        expected: what can be asked of the manager's public methods instead, if anything.
     """
 
     claim: str
@@ -60,6 +62,7 @@ class WrongPage:
     pattern: str
     spec: str
     actual: str
+    expected: Expected | None = None
 
 
 def freed_pattern(loaded: bool) -> str:
@@ -277,8 +280,10 @@ class Pages:
     def _misread(
         self, request: str, group: int, token: int, claim: str, wanted: Entry, found: Entry | str
     ) -> WrongPage:
+        size, expected = self._engine.groups[group].block_size, None
         if isinstance(found, str):
             pattern, actual = freed_pattern(request in self._loaded), found
+            expected = Held(request, group, token // size)
         elif claim == _SHARED:
             pattern = "a draft layer's entry hangs on another request's token"
             actual = f"the entry as of {found.draft}"
@@ -291,7 +296,8 @@ class Pages:
             group,
             pattern,
             f"request {request}, group {group}: token {token} is read, the entry as of {needed}",
-            f"block {token // self._engine.groups[group].block_size} of its table: {actual}",
+            f"block {token // size} of its table: {actual}",
+            expected,
         )
 
     # --- Mamba states ------------------------------------------------------------------------
