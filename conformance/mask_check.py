@@ -70,11 +70,14 @@ def _stored_cases(subject: Subject, configuration: Configuration) -> Iterator[Ca
 def _draft_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
     """What is registered while the last tokens are not final."""
     size, shape = configuration.group.block_size, configuration.shape
-    if not shape.lookahead or configuration.model:
+    if not shape.lookahead or configuration.model or configuration.ranks != (1, 1):
         return
+    # Beside full attention of the same block size a group of full attention is looked up with it.
+    same = shape.segment == 1 and configuration.group.kind is GroupKind.FULL_ATTENTION
+    beside = [True] if same else [False, True] if shape.segment == 1 else [False]
     where = ", while drafts are computed anew"
     last = (2 * shape.segment + shape.lookahead + 1) * size
-    for alone in (False, True) if shape.segment == 1 else (False,):
+    for alone in beside:
         ahead = {1, configuration.alignment - 1} & {*range(1, configuration.alignment)}
         for num_tokens, not_final in product(range(1, last + 1), sorted(ahead)):
             try:
@@ -84,11 +87,12 @@ def _draft_cases(subject: Subject, configuration: Configuration) -> Iterator[Cas
             except Exception as crash:
                 yield Case(1, 1, [_mask_crash(configuration, (num_tokens,), crash, where)])
                 continue
-            final = (num_tokens - not_final) // size
-            # Between the two, what is registered early can be used later.
+            full, final = num_tokens // size, (num_tokens - not_final) // size
+            # Once its boundary is reached a block may be registered before its run is final.
             wanted = [
-                bool(is_due(shape, block, final)) or (block < final and held[block])
-                for block in range(num_tokens // size)
+                bool(is_due(shape, block, final))
+                or (held[block] and block < final and next_boundary(shape, block) <= full)
+                for block in range(full)
             ]
             yield Case(1, 1, _evidence(configuration, (num_tokens,), held, wanted, where))
 
@@ -136,7 +140,12 @@ def _mask_evidence(
     boundary = next_boundary(shape, block)
     if not in_mask(shape, block):
         boundary = chunks[-1] // size
-    if registered[block] and in_mask(shape, block):
+    if registered[block] and in_mask(shape, block) and boundary > chunks[-1] // size:
+        claim, divergence = _ONLY, Divergence.WASTE
+        pattern = f"a block before its boundary is reached{where}"
+        spec = f"no hit can use block {block} before the request has {boundary * size} tokens"
+        actual = f"block {block} is registered"
+    elif registered[block] and in_mask(shape, block):
         claim, divergence = _ONLY, Divergence.UNSOUND
         pattern = f"a block that is not final{where}"
         spec = f"block {block} is not final{where}; do not register it yet"

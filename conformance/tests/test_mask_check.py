@@ -12,6 +12,7 @@ from spec.claims import Status
 from spec.groups import GroupKind
 
 WINDOW = single_group(GroupKind.SLIDING_WINDOW, 2, 3, 2, False, 10)
+EARLY = single_group(GroupKind.SLIDING_WINDOW, 2, 3, 4, True, 9)
 DRAFTED = single_group(GroupKind.SLIDING_WINDOW, 2, 2, 2, True, 6)
 
 
@@ -54,6 +55,15 @@ class RegistersLate(ReferenceSubject):
         ]
 
 
+class RegistersBeforeTheBoundary(ReferenceSubject):
+    def registered_when_final(
+        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+    ) -> list[bool]:
+        held = super().registered_when_final(configuration, num_tokens, not_final, alone)
+        final = (num_tokens - not_final) // configuration.group.block_size
+        return [each or block == 1 < final for block, each in enumerate(held)]
+
+
 class RegisteringCrashes(ReferenceSubject):
     def registered_when_final(self, *_: Any) -> list[bool]:
         raise IndexError("made to fail")
@@ -67,6 +77,7 @@ class RegisteringCrashes(ReferenceSubject):
         (StoringCrashes(), WINDOW, "crash", "of a stored request's end"),
         (RegistersAtOnce(), DRAFTED, "unsound", "while drafts are computed anew"),
         (RegistersLate(), DRAFTED, "lost hit", "while drafts are computed anew"),
+        (RegistersBeforeTheBoundary(), EARLY, "waste", "while drafts are computed anew"),
         (RegisteringCrashes(), DRAFTED, "crash", "while drafts are computed anew"),
     ],
 )
