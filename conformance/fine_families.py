@@ -50,8 +50,8 @@ def fine_engines() -> Iterator[EngineConfiguration]:
     yield replace(eagle, mamba_checkpoint_alignment=2)
     yield replace(plain, mamba_checkpoint_alignment=2, retention_interval=0)
     yield replace(plain, hash_block_size=1)
-    yield replace(eagle, mamba_checkpoint_alignment=2, retention_interval=8)
     yield replace(eagle, retention_interval=0)
+    yield replace(eagle, mamba_checkpoint_alignment=2, retention_interval=12)
     yield replace(eagle, groups=(full, Group(_FULL, 8, eagle=True), states), max_model_len=64)
     yield replace(plain, use_eagle=True, num_speculative_tokens=2)
     yield replace(plain, groups=(full, Group(_MAMBA, 8)), max_model_len=64)
@@ -64,27 +64,29 @@ def fine_engines() -> Iterator[EngineConfiguration]:
     yield replace(plain, retention_interval=8, hash_block_size=1)
 
 
-def fine_families(engine: EngineConfiguration) -> Iterator[History]:
+def fine_families(engine: EngineConfiguration, first: int = 0) -> Iterator[History]:
     """The histories of an engine: each tale with a prompt that ends on each place of a block.
 
-    The lengths go round, so that the first few histories have several.
+    Tale number ``first`` is told first. The lengths go round, too, so that the first few histories
+    have several.
     """
     align = engine.alignment
     sizes = [group.block_size for group in engine.groups if group.kind is _FULL]
-    tales: tuple[_Tale, ...] = (_sharing, _at_once, _resumed, _life, _junction, _evicting)
+    tales: tuple[_Tale, ...] = (_sharing, _at_once, _resumed, _junction, _life, _evicting)
     # With two sizes of full attention vLLM loses hits when blocks are gone: the second is looked up
     # no further than the first has served, though a later entry would vouch.
     tales = tales[:2] if len(set(sizes)) > 1 else tales
     lengths = [*range(3 * align, 2 * align, -1), align, align - 1]
     for turn in range(len(lengths)):
-        for number, tell in enumerate(tales):
-            chunk = (None, engine.hash_block_size, align, None)[(turn + number) % 4]
+        for number in range(first, first + len(tales)):
+            chunk = align if (turn + number) % 2 else None
+            tell = tales[number % len(tales)]
             yield tell(engine, lengths[(turn + number) % len(lengths)], chunk)
 
 
 def fine_histories() -> Iterator[History]:
     """All of them, one of each engine in turn."""
-    running = [fine_families(engine) for engine in fine_engines()]
+    running = [fine_families(engine, first) for first, engine in enumerate(fine_engines())]
     while running:
         for family in list(running):
             history = next(family, None)

@@ -1,5 +1,7 @@
 """Generated histories: legal, seeded, small pools and shared prefixes so that much happens.
 
+`fine_history` does so where hits may end inside blocks.
+
 Coverage: each layout of `_LAYOUTS` in turn (every kind alone where an engine can have it alone,
 and the hybrids), with block sizes, windows, EAGLE flags, retention, hash block sizes and pool sizes
 drawn at random; chunked prefill, decode, drafts, preemption, eviction, external and delayed tokens,
@@ -44,6 +46,17 @@ def history(seed: int | str, whole_blocks: bool = False) -> History:
     engine = _engine(random, whole_blocks)
     requests = _requests(random, engine)
     return History(engine, requests, tuple(_steps(random, engine, requests)))
+
+
+def fine_history(seed: int | str) -> History:
+    """The history of a seed on an engine whose hits may end inside blocks.
+
+    No KV connector takes part: what one loads ends on block edges.
+    """
+    random = Random(f"hitproof fine {seed}")
+    engine = _fine_engine(random)
+    requests = _requests(random, engine)
+    return History(engine, requests, tuple(_steps(random, engine, requests, may_load=False)))
 
 
 def _full(size: int, _random: Random) -> Group:
@@ -113,10 +126,41 @@ def _engine(random: Random, whole_blocks: bool) -> EngineConfiguration:
         retention_interval=retention,
         full_sequence_must_fit=random.random() < 0.3,
     )
+    return _with_pool(random, engine)
+
+
+def _with_pool(random: Random, engine: EngineConfiguration) -> EngineConfiguration:
     # From just enough for one request, so that requests evict and preempt each other, to plenty.
-    enough = 1 + sum(_most_blocks(engine, group) for group in groups)
+    enough = 1 + sum(_most_blocks(engine, group) for group in engine.groups)
     room = random.choice((0, 1, enough // 2, 2 * enough, 8 * enough))
     return replace(engine, num_gpu_blocks=enough + room)
+
+
+def _fine_engine(random: Random) -> EngineConfiguration:
+    unit = random.choice((1, 2))
+    full = Group(GroupKind.FULL_ATTENTION, unit * random.choice((1, 2, 2, 3, 4)))
+    states = Group(GroupKind.MAMBA, unit * random.choice((2, 2, 3, 4)))
+    window = Group(GroupKind.SLIDING_WINDOW, unit, window=random.randint(2, 5 * unit + 1))
+    groups = random.choice(((full, states), (full, states), (full, window, states)))
+    align = math.lcm(*(group.block_size for group in groups))
+    use_eagle = random.random() < 0.5
+    if use_eagle and random.random() < 0.6:
+        groups = (replace(full, eagle=True), *groups[1:])
+    engine = EngineConfiguration(
+        groups=groups,
+        num_gpu_blocks=2,
+        hash_block_size=unit,
+        max_model_len=max(align * random.randint(3, 6), random.randint(16, 40)),
+        max_num_batched_tokens=random.choice((None, align, 2 * align, 3 * align + 1)),
+        use_eagle=use_eagle,
+        # Mamba blocks are larger than what a step drafts.
+        num_speculative_tokens=random.choice((0, 0, 1, states.block_size - 1)) * use_eagle,
+        retention_interval=random.choice((None, None, 0, align, 2 * align)),
+        full_sequence_must_fit=random.random() < 0.3,
+        mamba_checkpoint_alignment=random.choice((None, None, unit, 2 * unit)),
+        mamba_shared_prefix_checkpoint=use_eagle and random.random() < 0.4,
+    )
+    return _with_pool(random, engine)
 
 
 def _groups(random: Random, whole_blocks: bool) -> tuple[Group, ...]:
@@ -151,7 +195,8 @@ def _most_blocks(engine: EngineConfiguration, group: Group) -> int:
             assert group.chunk is not None
             return math.ceil(min(group.chunk + engine.max_chunk, most) / size)
         case GroupKind.MAMBA:
-            return 2 + engine.num_speculative_tokens
+            exported = 1 if engine.mamba_checkpoint_alignment else 0
+            return 2 + engine.num_speculative_tokens + exported
         case _:
             return math.ceil(most / size)
 
@@ -214,13 +259,16 @@ def _with_features(random: Random, request: RequestInput) -> RequestInput:
 
 
 def _steps(
-    random: Random, engine: EngineConfiguration, requests: dict[str, RequestInput]
+    random: Random,
+    engine: EngineConfiguration,
+    requests: dict[str, RequestInput],
+    may_load: bool = True,
 ) -> list[Step]:
     steps: list[Step] = []
     waiting, loading = list(requests), set[str]()
     # Tokens that each active request has yet to compute, as far as can be told beforehand.
     left: dict[str, int] = {}
-    connector = random.random() < 0.3
+    connector = random.random() < 0.3 and may_load
     kinds = [group.kind for group in engine.groups]
     may_lose_a_part = kinds == [GroupKind.FULL_ATTENTION]
     at_once = random.randint(1, 3)

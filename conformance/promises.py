@@ -172,7 +172,9 @@ class Promises:
         if interval:
             shape = self._shapes[group_index]
             promised["sibling"] = sibling_boundary(shape, block, interval // size)
-        return promised | {"junction": shared.kept // size}
+        # A fine-grained one need not end a block; see `entries_inside`.
+        junction = 0 if self._fine and shared.kept % size else shared.kept // size
+        return promised | {"junction": junction}
 
     def tail(self, request: str) -> int:
         """The hit, in tokens, that the end of a request's prompt is kept for; hits are fine."""
