@@ -156,7 +156,7 @@ def lines_run() -> dict[Callable[[], object], set[Line]]:
         def in_spec(frame: FrameType, event: str, _: Any, lines: set[Line] = lines) -> Any:
             if event == "line":
                 lines.add((frame.f_code.co_filename, frame.f_lineno))
-            return in_spec  # noqa: B023
+            return in_spec
 
         def in_any(frame: FrameType, _: str, __: Any, here: Any = in_spec) -> Any:
             return here if frame.f_code.co_filename in files else None
