@@ -25,7 +25,7 @@ check: $(STAMP)
 	$(BIN)/hitproof check $(TARGET)
 
 test: lint
-	$(BIN)/pytest --numprocesses auto --dist loadfile
+	$(BIN)/pytest --numprocesses auto --dist worksteal
 
 docs: $(VENV)/.ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

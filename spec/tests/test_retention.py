@@ -88,11 +88,13 @@ def siblings_hit_at_least_the_rounded_hit(prompt: Prompt, every: int, shared: in
     interval = every * shape.segment
     replays = boundaries(*prompt)
     sparse = {block for block in common if in_retained_mask(shape, block, replays, interval)}
-    rounded = hit(group, align, 100, 100, dense) // (every * align) * (every * align)
-    assert hit(group, align, 100, 100, sparse) >= rounded
-    alone = {block for block in range(40) if in_retained_mask(shape, block, [0], interval)}
+    far = tokens + 2 * every * align  # past all that is held
+    rounded = hit(group, align, far, far, dense) // (every * align) * (every * align)
+    assert hit(group, align, far, far, sparse) >= rounded
+    several = range(shape.tail + 1 + 3 * interval)  # runs
+    alone = {block for block in several if in_retained_mask(shape, block, [0], interval)}
     sparser = geometry(group, every * align)
-    assert alone == {block for block in range(40) if in_mask(sparser, block)}
+    assert alone == {block for block in several if in_mask(sparser, block)}
     for block in range(12):
         first = sibling_boundary(shape, block, interval)
         ends = [b + shape.lookahead for b in range(interval, 99, interval)]
