@@ -14,7 +14,7 @@ from conformance.configurations import Profile
 from conformance.fine_families import fine_histories
 from conformance.histories import History
 from conformance.history_families import engines, families
-from conformance.history_generator import history
+from conformance.history_generator import fine_history, history
 from conformance.history_json import read, write
 
 
@@ -59,6 +59,7 @@ class Origin(StrEnum):
     WRITTEN = "written"
     FAMILY = "family"
     FINE = "fine family"
+    FINE_GENERATED = "fine generated"
     GENERATED = "generated"
 
 
@@ -109,6 +110,8 @@ class Play:
                 made = _family(*map(int, self.name.split(".")))
             case Origin.FINE:
                 made = next(islice(fine_histories(), int(self.name), None))
+            case Origin.FINE_GENERATED:
+                made = fine_history(self.name)
         return possible(made, abilities)
 
 
@@ -120,10 +123,9 @@ def _family(engine: int, number: int) -> History:
 
 _SEED = "1"
 _GENERATED = {Profile.QUICK: 100, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
+_FINE_GENERATED = {Profile.QUICK: 20, Profile.DEFAULT: 100, Profile.THOROUGH: 1_000}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays a history of every fourth family."""
-
-
 _FINE = {Profile.QUICK: 36, Profile.DEFAULT: 144, Profile.THOROUGH: None}
 """Of the histories whose hits end inside blocks the first are the most telling."""
 
@@ -139,5 +141,9 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         every = range(sum(1 for _ in families(engine)))
         for each in every if profile is Profile.THOROUGH else (number,):
             yield Play(Origin.FAMILY, f"{number}.{each}")
-    for number, _ in enumerate(islice(fine_histories(), _FINE[profile]) if fine else ()):
+    if not fine:
+        return
+    for number, _ in enumerate(islice(fine_histories(), _FINE[profile])):
         yield Play(Origin.FINE, str(number))
+    for number in range(_FINE_GENERATED[profile]):
+        yield Play(Origin.FINE_GENERATED, f"{_SEED}:{number}")

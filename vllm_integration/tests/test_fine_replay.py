@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.fine_families import fine_histories, possible
-from conformance.promises import JudgedPolicies
+from conformance.fine_families import fine_histories
+from conformance.plays import Abilities, possible
 from vllm_integration.commands.options import MEMORY, in_bytes
 from vllm_integration.driver import Worker
 from vllm_integration.replay import judge
@@ -25,7 +25,10 @@ def told(target: str | Path, has_checkpoints: bool = True) -> Counter[tuple[str,
     resolved, seen = resolve(str(target)), Counter[tuple[str, str]]()
     with Worker(resolved, sys.executable, in_bytes(MEMORY)) as worker:
         for history in islice(fine_histories(), COUNT):
-            asked = possible(history, JudgedPolicies(), has_checkpoints, has_checkpoints)
+            abilities = Abilities(
+                exports_states=has_checkpoints, keeps_shared_states=has_checkpoints
+            )
+            asked = possible(history, abilities)
             report = judge(worker, resolved, asked, 60.0)
             assert not report.unsettled
             seen.update(
