@@ -17,7 +17,7 @@ from vllm_integration.targets import resolve
 from vllm_integration.tests.conftest import Copy
 
 RELEASE = "0.33.0"
-COUNT = 40
+COUNT = 20
 
 
 def told(target: str | Path, has_checkpoints: bool = True) -> Counter[tuple[str, str]]:
@@ -85,11 +85,11 @@ FAULTS = {
         "unsound",
         "a block that is read holds something else",
     ),
-    "an exported state keeps the key of the block that it lies in": (
-        "replace_existing_hashes=True,",
-        "replace_existing_hashes=False,",
-        "unsound",
-        "a key is registered over other content",
+    "a state that was exported at a block's end is thrown away": (
+        "is_retained_checkpoint = retained is None or retained[0]",
+        "is_retained_checkpoint = False",
+        "lost hit",
+        "the state block is left out",
     ),
 }
 """Text of the release, what stands there instead, and what must be told."""
@@ -117,6 +117,5 @@ def test_the_newest_release_keeps_and_copies_what_it_should() -> None:
 @pytest.mark.release
 def test_a_release_that_kept_less_is_told() -> None:
     # Up to 0.29 the state was kept where no hit with EAGLE ends.
-    assert any(
-        "of a promised extension, is left out" in pattern for _, pattern in told("0.28.0", False)
-    )
+    seen = told("0.28.0", False)
+    assert any("of a promised extension, is left out" in pattern for _, pattern in seen)
