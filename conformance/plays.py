@@ -4,7 +4,7 @@ Those of the ledger, in which known divergences show; then one of each family or
 (`conformance.history_families`), and generated ones (`conformance.history_generator`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -16,6 +16,8 @@ from conformance.histories import History
 from conformance.history_families import engines, families
 from conformance.history_generator import fine_history, history
 from conformance.history_json import read, write
+from spec.groups import GroupKind
+from spec.retention import SPARSE_KINDS
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,14 @@ class Abilities:
     Attributes:
         registers_tails: whether it registers tails of prompts inside blocks, which generated
             histories leave out (`conformance.history_generator.history`).
-        retains: whether it has a retention interval.
+        retained_kinds: what its retention interval thins out; an engine without is given none.
         fits_whole: whether it can be asked that a whole request fits.
         exports_states: whether it has ``mamba_checkpoint_alignment``.
         keeps_shared_states: whether it has ``mamba_shared_prefix_checkpoint``.
     """
 
     registers_tails: bool = False
-    retains: bool = True
+    retained_kinds: Collection[GroupKind] = SPARSE_KINDS
     fits_whole: bool = True
     exports_states: bool = True
     keeps_shared_states: bool = True
@@ -41,11 +43,12 @@ class Abilities:
 def possible(history: History, abilities: Abilities) -> History:
     """The history without what a release cannot have."""
     engine = history.engine
-    interval, exported = engine.retention_interval, engine.mamba_checkpoint_alignment
+    retains = any(group.kind in abilities.retained_kinds for group in engine.groups)
+    exported = engine.mamba_checkpoint_alignment
     shared = engine.mamba_shared_prefix_checkpoint and abilities.keeps_shared_states
     engine = replace(
         engine,
-        retention_interval=interval if abilities.retains else None,
+        retention_interval=engine.retention_interval if retains else None,
         full_sequence_must_fit=engine.full_sequence_must_fit and abilities.fits_whole,
         mamba_checkpoint_alignment=exported if abilities.exports_states else None,
         mamba_shared_prefix_checkpoint=shared,

@@ -12,7 +12,7 @@ from conformance.promises import JudgedPolicies
 from conformance.replay import ReplayFinding, ReplayOutcome, replay
 from conformance.subjects import CannotJudge
 from spec.fine import FineTail
-from spec.policies import SparseRetention
+from spec.retention import SPARSE_KINDS
 from vllm_integration import case_worker
 from vllm_integration.adapter import VllmSubject
 from vllm_integration.managers import VllmManagers
@@ -65,7 +65,7 @@ def _history(subject: VllmSubject, play: Play) -> History:
     managers, policies = _managers(), _policies(subject)
     abilities = Abilities(
         registers_tails=managers.registers_tails,
-        retains=policies.sparse_retention is not SparseRetention.NONE,
+        retained_kinds=[kind for kind in SPARSE_KINDS if policies.thins_out(kind)],
         fits_whole=managers.fits_whole,
         # Replay judges them where the end of a prompt is kept for resends.
         exports_states=managers.exports_states and policies.fine_tail is FineTail.RESEND,

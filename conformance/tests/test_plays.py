@@ -10,8 +10,9 @@ from conformance.plays import Abilities, Origin, Play, plays, possible
 from conformance.replay import replay
 from conformance.tests import broken_managers as broken
 from spec.claims import Divergence
+from spec.groups import GroupKind
 
-ALL = Abilities()
+ALL, OLD = Abilities(), Abilities(False, (), False, False, False)
 QUICK = list(plays(Profile.QUICK, fine=True))
 
 
@@ -48,15 +49,25 @@ def test_what_a_release_cannot_have_is_left_out() -> None:
     assert any(engine.mamba_checkpoint_alignment for engine in some)
     assert any(engine.mamba_shared_prefix_checkpoint for engine in some)
     for play in QUICK:
-        old = play.history(Abilities(False, False, False, False, False))
-        assert old == possible(play.history(ALL), Abilities(False, False, False, False, False))
+        old = play.history(OLD)
+        assert old == possible(play.history(ALL), OLD)
         engine = old.engine
         assert (engine.retention_interval, engine.mamba_checkpoint_alignment) == (None, None)
         assert not engine.full_sequence_must_fit
         assert not engine.mamba_shared_prefix_checkpoint
-        assert Play.written(play.history(ALL), "x").history(Abilities(retains=False)) == (
+        assert Play.written(play.history(ALL), "x").history(Abilities(retained_kinds=())) == (
             play.history(ALL)
         )
+
+
+def test_retention_is_asked_for_where_it_thins_something_out() -> None:
+    windows = Abilities(retained_kinds=(GroupKind.SLIDING_WINDOW,))
+    intervals = {
+        any(group.kind is GroupKind.SLIDING_WINDOW for group in engine.groups)
+        for play in QUICK
+        if (engine := play.history(windows).engine).retention_interval is not None
+    }
+    assert intervals == {True}
 
 
 def test_what_follows_from_a_fault_is_none_of_the_causes() -> None:
