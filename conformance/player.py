@@ -206,41 +206,51 @@ class Player:
         size = self._mamba_block_size
         if size is None or computed >= max(request.num_prompt_tokens, request.num_tokens - 1):
             return num_new
-        prefill_end = max(request.num_prompt_tokens, request.num_tokens - 1)
-        if computed + num_new >= prefill_end and exported(
-            self._engine, self.horizon, computed, computed + num_new, prefill_end
-        ):
-            return num_new
-        limit = request.num_tokens
-        if self.fine_tail is FineTail.RESEND and not self._engine.use_eagle:
-            limit -= 1
-        last = limit // size * size
+        if self.fine_tail is not FineTail.NONE:
+            return self._fine_chunk(request, computed, num_new, size)
+        if computed % size:
+            return min(num_new, size - computed % size)
+        last = request.num_tokens // size * size
         if self._engine.use_eagle:
             last = max(last - size, 0)
-        if computed % size:
-            num_new = min(num_new, size - computed % size)
-        elif computed + num_new < last:
-            num_new = num_new // size * size
-        elif computed < last:
-            num_new = last - computed
-        return self._up_to_kept_states(request, computed, num_new, size)
+        if computed + num_new < last:
+            return num_new // size * size
+        return last - computed if computed < last else num_new
 
-    def _up_to_kept_states(self, request: _Request, computed: int, num_new: int, size: int) -> int:
-        """The chunk, cut off where a state is kept for the prompt's end, or for a prefix that is
-        seen to be shared: it is there only when a chunk ends there.
+    def _fine_chunk(self, request: _Request, computed: int, num_new: int, size: int) -> int:
+        """The same where hits may end inside blocks, as vLLM has it from 0.28 on.
+
+        A chunk ends also where a state is kept inside a block: for the prompt's end, unless the
+        chunk exports that state, and for a prefix that is seen to be shared.
         """
-        if self.fine_tail is FineTail.NONE:
-            return num_new
-        unit = self._engine.hash_block_size
-        lookahead = unit if self._engine.use_eagle else 0
-        prompt = request.num_prompt_tokens
-        tail = int(tail_boundary(self.fine_tail, self.horizon, prompt, lookahead, unit))
-        junction, end = request.junction, computed + num_new
-        if not (lookahead and self._engine.mamba_shared_prefix_checkpoint and junction <= prompt):
-            junction = computed + (junction - computed) // size * size
-        return min((stop for stop in (tail, junction) if computed < stop < end), default=end) - (
-            computed
-        )
+        engine, unit, prompt = self._engine, self._engine.hash_block_size, request.num_prompt_tokens
+        end, prefill_end = computed + num_new, max(prompt, request.num_tokens - 1)
+        if end < prefill_end:
+            aligned = end // size * size
+            end = aligned if aligned > computed or size <= engine.max_chunk else end
+        stops = [request.junction]
+        if not (
+            engine.use_eagle
+            and engine.mamba_shared_prefix_checkpoint
+            and request.junction <= prompt
+        ):
+            stops = [computed + (request.junction - computed) // size * size]
+        if request.junction >= end:
+            stops = []
+        if computed + num_new < prefill_end or not exported(
+            engine, self.horizon, computed, computed + num_new, prefill_end
+        ):
+            last = self._kept(request.num_tokens, size)
+            tail = self._kept(prompt, unit)
+            stops += [last, tail] if last < tail < prompt else [last]
+            stops += [(computed // size + 1) * size] if computed % size else []
+        end = min((stop for stop in stops if computed < stop < end), default=end)
+        return max(end - computed, 0)
+
+    def _kept(self, num_tokens: int, size: int) -> int:
+        """Where the state is kept that stands for the end of so many tokens, on multiples."""
+        lookahead = size if self._engine.use_eagle else 0
+        return int(tail_boundary(self.fine_tail, self.horizon, num_tokens, lookahead, size))
 
     def _computed(
         self, name: str, request: _Request, num_new: int, drafts: int, accepted: int
