@@ -6,6 +6,6 @@ be proved), `lemmas` (the facts on products that proofs assume), `cases` (any gr
 obligations of each claim), with `dropping` (who drops a block for EAGLE), `scans` (the reference's
 lookup finds the longest valid hit), `boundaries` (in tokens and in blocks), `promises` (of
 retention) and `histories` (of requests), `theorems` (one for each claim of the spec),
-`second_solver` (the same in SMT-LIB, and what cvc5 says) and `prover` (runs them). `errors` has what
-they raise, for whoever loads no solver.
+`second_solver` (the same in SMT-LIB, and what cvc5 says) and `prover` (runs them). `errors` has
+what they raise, for whoever loads no solver.
 """
