@@ -87,6 +87,13 @@ class Report:
         return [each for each in self.played if each.unsettled]
 
     @property
+    def open_questions(self) -> list[str]:
+        """Why not everything could be judged, each reason once."""
+        unsettled = [obligation.detail for obligation in self.unsettled]
+        unplayed = [each.unsettled for each in self.unplayed]
+        return list(dict.fromkeys(filter(None, [self.policies_detail, *unsettled, *unplayed])))
+
+    @property
     def num_configurations(self) -> int:
         """How many different configurations were judged."""
         return len({(o.configuration, o.configuration.model) for o in self.obligations})

@@ -31,7 +31,7 @@ def annotations(report: Report, verbose: bool) -> str:
     lines = [_annotation("error", problem) for problem in new_problems(report)]
     if verbose:
         lines += [_annotation("warning", problem) for problem in known_problems(report)]
-    lines += _inconclusive([report.policies_detail, *(o.detail for o in report.unsettled)])
+    lines += _inconclusive(report.open_questions)
     verdict = plain(lambda console: print_verdict(report, console))
     lines.append(command("notice", verdict, title="hitproof"))
     return "".join(lines)

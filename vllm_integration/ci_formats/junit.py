@@ -8,6 +8,7 @@ from conformance.findings import Signature
 from spec.claims import CLAIMS, Status
 from vllm_integration.ci_formats.problems import (
     POLICY_CHANGE,
+    REPLAYED,
     RULES,
     STALE_ENTRY,
     Problem,
@@ -17,7 +18,7 @@ from vllm_integration.ci_formats.problems import (
     readable,
 )
 from vllm_integration.gate import Report, Verdict
-from vllm_integration.obligations import Obligation
+from vllm_integration.obligations import Obligation, Played
 from vllm_integration.rendering import verdict_name
 
 
@@ -36,7 +37,8 @@ def junit(report: Report) -> str:
     """The report of `hitproof check`.
 
     An obligation fails where a finding that is not in the ledger refutes it, is an error where it
-    is inconclusive, and is skipped where it is not applicable; known divergences are its output.
+    is inconclusive, and is skipped where it is not applicable; known divergences are its output. So
+    does every history that was replayed.
     """
     new = {f.signature: of_finding(f) for f in report.judgement.new}
     known = {f.signature: of_finding(f, entry) for f, entry in report.judgement.known}
@@ -45,6 +47,9 @@ def junit(report: Report) -> str:
         or [_Case("judged", "error", "no check of this claim was run")]
         for claim in CLAIMS
     }
+    suites[REPLAYED] = [_of_history(each, new, known) for each in report.played] or [
+        _Case("replayed", "error", "no history was replayed")
+    ]
     suites[POLICY_CHANGE] = list(_of_policies(report))
     suites[STALE_ENTRY] = [_failure(p.title, [p]) for p in map(of_stale, report.judgement.stale)]
     return _document(suites, report.seconds)
@@ -61,13 +66,31 @@ def _of_obligation(
     judged = obligation.configuration
     name = readable(f"{judged.describe()}, {judged.bound_in_words}")
     if obligation.status is Status.REFUTED:
-        unknown = [s for s in obligation.signatures if s not in known]
-        if unknown or not obligation.signatures:
-            return _failure(name, [new[s] for s in unknown if s in new])
-        told = dict.fromkeys(known[s].accepted for s in obligation.signatures)
-        return _Case(name, output="known: " + "\n".join(told))
+        return _refuted(name, obligation.signatures, new, known)
     outcome = {Status.INCONCLUSIVE: "error", Status.NOT_APPLICABLE: "skipped"}
     return _Case(name, outcome.get(obligation.status, ""), readable(obligation.detail))
+
+
+def _of_history(
+    played: Played, new: dict[Signature, Problem], known: dict[Signature, Problem]
+) -> _Case:
+    name = readable(played.play.describe())
+    if played.unsettled:
+        return _Case(name, "error", readable(played.unsettled))
+    return _refuted(name, played.signatures, new, known) if played.signatures else _Case(name)
+
+
+def _refuted(
+    name: str,
+    signatures: Sequence[Signature],
+    new: dict[Signature, Problem],
+    known: dict[Signature, Problem],
+) -> _Case:
+    unknown = [signature for signature in signatures if signature not in known]
+    if unknown or not signatures:
+        return _failure(name, [new[s] for s in unknown if s in new])
+    told = dict.fromkeys(known[s].accepted for s in signatures)
+    return _Case(name, output="known: " + "\n".join(told))
 
 
 def _of_policies(report: Report) -> Iterator[_Case]:

@@ -12,16 +12,18 @@ from rich.console import Console
 
 from conformance.findings import Finding
 from conformance.ledger import Entry
-from spec.claims import Divergence
+from spec.claims import CLAIMS, Divergence
 from vllm_integration.gate import Report
 from vllm_integration.policies import Standing
 from vllm_integration.rendering import print_finding, print_policy_change, print_stale
 
 POLICY_CHANGE = "policy_change"
 STALE_ENTRY = "stale_ledger_entry"
+REPLAYED = "replayed_history"
 RULES = {
     POLICY_CHANGE: "The target behaves as its release does where releases differ.",
     STALE_ENTRY: "Every entry of the ledger that speaks of the target reproduces.",
+    REPLAYED: "Every step of a history is as the claims have it on a whole manager.",
 }
 """What is judged beside the claims, by the name of its rule."""
 
@@ -71,8 +73,9 @@ def known_problems(report: Report) -> Iterator[Problem]:
 def of_finding(finding: Finding, entry: Entry | None = None) -> Problem:
     """A finding, with its ledger entry if it is known."""
     path, line = place(finding.source)
+    claim = finding.signature.claim
     return Problem(
-        finding.signature.claim,
+        claim if claim in CLAIMS else REPLAYED,
         Divergence(finding.signature.divergence),
         *_title_and_text(lambda console: print_finding(finding, console)),
         path,

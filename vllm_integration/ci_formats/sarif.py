@@ -37,10 +37,9 @@ ENTRANCE = "vllm/v1/core/kv_cache_manager.py"
 def sarif(report: Report) -> dict[str, Any]:
     """The report of `hitproof check`; known divergences are suppressed results."""
     problems = [*new_problems(report), *known_problems(report)]
-    inconclusive = [report.policies_detail, *(o.detail for o in report.unsettled)]
     notes = [
         {"level": "warning", "message": {"text": readable(reason)}}
-        for reason in dict.fromkeys(filter(None, inconclusive))
+        for reason in report.open_questions
     ]
     return _log(report.verdict, [_result(problem) for problem in problems], notes)
 

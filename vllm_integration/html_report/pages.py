@@ -52,7 +52,7 @@ class Shown:
     @staticmethod
     def of(finding: Finding) -> "Shown":
         """The finding, drawn and told."""
-        drawn = figures(Evidence.from_json(finding.evidence))
+        drawn = figures(Evidence.from_json(finding.evidence)) if finding.evidence else ()
         title = f"spec: {finding.spec}; vllm: {finding.actual}"
         # ElementTree escapes what is in it.
         picture = Markup(inline_svg(title, drawn, _PER_LINE)) if drawn else Markup()

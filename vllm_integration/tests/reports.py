@@ -7,21 +7,25 @@ from packaging.specifiers import SpecifierSet
 
 from conformance.checks import CHECKS
 from conformance.configurations import Profile, single_group
-from conformance.findings import Finding, finding
+from conformance.demonstration import Demonstration
+from conformance.findings import Finding, Signature, finding
 from conformance.layouts import judged_from_json
 from conformance.ledger import Entry, Judgement
 from conformance.mask_check import check_mask
 from conformance.outcomes import CheckResult
+from conformance.plays import Abilities, Origin, Play
+from conformance.replay_findings import replayed
 from conformance.tests.subjects_for_tests import BrokenSubject, no_lookahead
 from spec.claims import CLAIMS, Status
 from spec.groups import GroupKind
 from spec.policies import POLICIES
 from vllm_integration.gate import Report
-from vllm_integration.obligations import Obligation
+from vllm_integration.obligations import Obligation, Played
 from vllm_integration.policies import Standing
 from vllm_integration.targets import Target
 
 CONFIGURATION = single_group(GroupKind.SLIDING_WINDOW, 1, 2, 2, True, 3)
+PLAY, OTHER = Play(Origin.GENERATED, "1:0"), Play(Origin.GENERATED, "1:1")
 SOURCE = "vllm/v1/core/single_type_kv_cache_manager.py:641"
 
 
@@ -42,7 +46,8 @@ def obligations(result: CheckResult) -> list[Obligation]:
 
 def conforming() -> Report:
     proved = [Obligation(c, CONFIGURATION, Status.PROVED, 1, 1, "") for c in CLAIMS]
-    return Report(Target("fork", Path("/fork"), None), Profile.QUICK, proved)
+    fork = Target("fork", Path("/fork"), None)
+    return Report(fork, Profile.QUICK, proved, played=[Played(PLAY, 3, 1)])
 
 
 def found(source: str = SOURCE) -> tuple[list[Obligation], list[Finding]]:
@@ -98,6 +103,24 @@ def nothing() -> Report:
     return replace(conforming(), obligations=[])
 
 
+def replayed_history() -> Report:
+    signature = Signature("allocate_slots", "crash", "mamba", False, "raises <ValueError>")
+    history = Play.written(PLAY.history(Abilities()), "smallest")
+    shown = Demonstration("allocates", reproduced=True, pytest="def test_allocates(): ...\n")
+    crash = replayed(signature, history, "it returns", "it raises <ValueError>", 0, shown)
+    played = [Played(PLAY, 3, 1, (signature,)), Played(OTHER, 2, 0)]
+    return replace(conforming(), played=played, judgement=Judgement((crash,), (), ()))
+
+
+def unplayed() -> Report:
+    hung = Played(OTHER, unsettled="generated history 1:1 failed: it does not return")
+    return replace(conforming(), played=[Played(PLAY, 3, 1), hung])
+
+
+def not_replayed() -> Report:
+    return replace(conforming(), played=[])
+
+
 REPORTS = {
     make.__name__: make
     for make in (
@@ -109,5 +132,8 @@ REPORTS = {
         inconclusive,
         unprobed,
         nothing,
+        replayed_history,
+        unplayed,
+        not_replayed,
     )
 }

@@ -77,7 +77,7 @@ def test_annotations_say_what_the_verdict_says(make: Any) -> None:
     assert report.verdict.name.lower() in verdict
     kinds = {kind for kind, _, _ in told}
     assert ("error" in kinds) is (report.verdict is Verdict.DIVERGES)
-    assert ("warning" in kinds) is bool(report.unsettled or report.policies_detail)
+    assert ("warning" in kinds) is bool(report.open_questions)
 
 
 def test_a_new_finding_stands_at_its_line() -> None:
@@ -233,7 +233,7 @@ def test_sarif_says_what_the_verdict_says(make: Any) -> None:
     assert invocation.executionSuccessful is (report.verdict is not Verdict.INCONCLUSIVE)
     new = [result for result in run.results if not result.suppressions]
     assert bool(new) is (report.verdict is Verdict.DIVERGES)
-    told = bool(report.unsettled or report.policies_detail)
+    told = bool(report.open_questions)
     assert bool(invocation.toolExecutionNotifications) is told
     rules = {rule.id: rule.shortDescription.text for rule in run.tool.driver.rules}
     assert all(rules[name] == claim.sentence for name, claim in CLAIMS.items())
