@@ -243,7 +243,9 @@ class VllmSubject:
 
         if probed("kept end of a prompt", lambda: entered(6)):
             return FineTail.EXTENSION
-        resent = probed("kept end of a prompt", lambda: entered(7))
+        # Where hits may end there, an end that is not kept is a fault and no policy.
+        fine = self.hit_granularity is HitGranularity.FINE
+        resent = fine or probed("kept end of a prompt", lambda: entered(7))
         return FineTail.RESEND if resent else FineTail.NONE
 
     @cached_property
