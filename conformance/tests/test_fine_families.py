@@ -5,7 +5,8 @@ from itertools import islice
 import pytest
 
 from conformance.fine_families import fine_engines, fine_families, fine_histories, possible
-from conformance.histories import Evict, Preempt, Schedule
+from conformance.histories import Evict, Load, Loaded, Preempt, Schedule
+from conformance.history_generator import fine_history
 from conformance.history_json import read, write
 from conformance.promises import JudgedPolicies
 from conformance.reference_managers import ReferenceManagers
@@ -77,3 +78,20 @@ def test_states_from_inside_chunks_are_judged_where_resends_are_promised() -> No
 def test_the_reference_does_not_show_entries_inside_blocks() -> None:
     with pytest.raises(CannotJudge, match="this subject does not show"):
         replay(next(fine_histories()), ReferenceManagers(Policies()), FINE)
+
+
+def test_generated_histories_have_hits_inside_blocks_and_no_connector() -> None:
+    made = [fine_history(seed) for seed in range(60)]
+    for history in made:
+        engine = history.engine
+        assert is_fine_grained(engine.groups, engine.hash_block_size)
+        assert read(write(history)) == history
+        for step in history.steps:
+            assert not isinstance(step, (Load, Loaded))
+            assert not isinstance(step, Schedule) or not step.external
+    assert made[3] == fine_history(3)
+    engines = [history.engine for history in made]
+    assert {engine.use_eagle for engine in engines} == {True, False}
+    assert any(engine.mamba_checkpoint_alignment for engine in engines)
+    assert any(engine.mamba_shared_prefix_checkpoint for engine in engines)
+    assert any(engine.num_speculative_tokens for engine in engines)
