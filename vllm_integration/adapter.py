@@ -260,20 +260,22 @@ class VllmSubject:
 
     @cached_property
     def fine_tail(self) -> FineTail:
-        """Compute a prompt that ends on a hash block, and see whether its last one is entered."""
-        if not hasattr(attribute(self._pools, "BlockPool"), "cache_partial_block"):
-            return FineTail.NONE
+        """Compute prompts that end on a hash block and past it, and see which is entered there."""
         groups = Group(GroupKind.FULL_ATTENTION, 4), Group(GroupKind.MAMBA, 4)
         engine = EngineConfiguration(groups, 10, 2, 8)
 
-        def entered() -> bool:
+        def entered(length: int) -> bool:
             manager = VllmManagers().start(engine)
-            manager.add_request("a", RequestInput(tuple(range(6))))
-            manager.allocate_slots("a", Allocation(6, manager.get_computed_blocks("a")))
+            manager.add_request("a", RequestInput(tuple(range(length))))
+            manager.allocate_slots("a", Allocation(length, manager.get_computed_blocks("a")))
             return (0, manager.unit_keys("a")[-1]) in manager.observe().cached
 
-        extended = probed("kept end of a prompt", entered)
-        return FineTail.EXTENSION if extended else FineTail.RESEND
+        if probed("kept end of a prompt", lambda: entered(6)):
+            return FineTail.EXTENSION
+        # Where hits may end there, an end that is not kept is a fault and no policy.
+        fine = self.hit_granularity is HitGranularity.FINE
+        resent = fine or probed("kept end of a prompt", lambda: entered(7))
+        return FineTail.RESEND if resent else FineTail.NONE
 
     @cached_property
     def eagle_groups(self) -> EagleGroups:
