@@ -40,11 +40,18 @@ def replayed(
 def describe(engine: EngineConfiguration) -> tuple[str, ...]:
     """A configuration in words, one fact a line."""
     retention = "dense" if engine.retention_interval is None else f"{engine.retention_interval}"
-    return (
-        "; ".join(map(_group, engine.groups)),
+    unit, exported = engine.hash_block_size, engine.mamba_checkpoint_alignment
+    pool = (
         f"a pool of {engine.num_gpu_blocks} blocks, alignment {engine.alignment}, EAGLE "
-        f"{'on' if engine.use_eagle else 'off'}, retention {retention}",
+        f"{'on' if engine.use_eagle else 'off'}, retention {retention}"
     )
+    if any(group.block_size != unit for group in engine.groups):
+        pool += f", hash blocks of {unit}"
+    if exported is not None:
+        pool += f", Mamba states exported every {exported} tokens of a chunk"
+    if engine.mamba_shared_prefix_checkpoint:
+        pool += ", and kept where shared prefixes end"
+    return "; ".join(map(_group, engine.groups)), pool
 
 
 def _group(group: Group) -> str:
