@@ -10,6 +10,7 @@ from conformance.behaviour import Fact
 from conformance.checks import CHECKS
 from conformance.configurations import Profile
 from conformance.ledger import Entry, Judgement, judge
+from conformance.plays import Play
 from spec.claims import CLAIMS, Status
 from vllm_integration.driver import Workers
 from vllm_integration.obligations import Obligation, Played, Task, histories, tasks
@@ -116,12 +117,14 @@ def check(
     jobs: int = 1,
     policies: Mapping[str, str] | None = None,
     keep_facts: bool = False,
+    also: Sequence[Play] = (),
 ) -> Report:
     """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) each worker.
 
     ``jobs`` workers share the checks; the report is the same for any number of them.
     ``policies`` are values of policies to judge by, by name; the others are those that the target
-    shows. ``keep_facts`` asks for what the target did, too. ``progress`` is called with the checks
+    shows. ``keep_facts`` asks for what the target did, too; ``also`` has histories to be replayed
+    besides. ``progress`` is called with the checks
     done and their number. Raises the exceptions of
     `Workers` when the target cannot be imported or hitproof itself is wrong.
     """
@@ -138,7 +141,7 @@ def check(
         if not report.policies_detail:
             report.policies = held_against(target, actual, chosen)
         granularity = (actual | chosen).get("hit_granularity", "")
-        replays = histories(profile, applicable, granularity)
+        replays = list(dict.fromkeys([*also, *histories(profile, applicable, granularity)]))
         settled, report.played = sessions.settle(operation, todo, replays, progress)
         for task, outcome in zip(todo, settled, strict=True):
             report.obligations += outcome.obligations

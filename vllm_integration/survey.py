@@ -8,7 +8,8 @@ from typing import Any
 
 from conformance.configurations import Profile
 from conformance.findings import Finding, Signature
-from conformance.ledger import LedgerError
+from conformance.ledger import LedgerError, load
+from conformance.plays import Play
 from vllm_integration import gate
 from vllm_integration.faults import Fault, cause
 from vllm_integration.gate import Report, Verdict
@@ -71,7 +72,11 @@ def survey(
     progress: Callable[[int, int], None],
     jobs: int = 1,
 ) -> Release:
-    """Judge a release without a ledger. Arguments and exceptions as `gate.check`."""
+    """Judge a release without the ledger, but with its histories.
+
+    Arguments and exceptions as `gate.check`, and `LedgerError`.
+    """
+    known = [each.configuration for each in load(gate.LEDGER)]
     report = gate.check(
         target,
         profile,
@@ -81,6 +86,7 @@ def survey(
         memory=memory,
         progress=progress,
         jobs=jobs,
+        also=[play for play in known if isinstance(play, Play)],
     )
     return of_report(report)
 
