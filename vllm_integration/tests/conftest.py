@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from conformance.checks import CHECKS
 from conformance.configurations import Profile
 from conformance.ledger import Entry, load
+from conformance.plays import Origin, Play
 from spec.claims import CLAIMS
 from spec.groups import GroupKind
 from vllm_integration import cli, gate
@@ -153,13 +154,18 @@ def ended(process: int) -> bool:
     return False
 
 
+PLAIN = Play(Origin.FAMILY, "0.0")
+"""A history of full attention alone, which has no divergence."""
+
+
 @pytest.fixture
 def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Judge:
     """Runs `hitproof check` in this process on a few tasks.
 
     They settle every claim but those on retention and EAGLE.
     0.33.0 has no divergence there, so a target may conform. One task, the last, looks up a sliding
-    window of more than nine tokens; but for it and the policies, that lookup is left alone.
+    window of more than nine tokens; but for it and the policies, that lookup is left alone. The one
+    history is of full attention alone.
     """
     by_entry = {task.entry: task for task in reversed(tasks(Profile.QUICK, ()))}
     wanted = [
@@ -175,6 +181,7 @@ def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Judge:
     settled.remove("eagle_needs_tail_plus_one")  # EAGLE is off in all of them
     monkeypatch.setattr(gate, "CLAIMS", {claim: CLAIMS[claim] for claim in settled})
     monkeypatch.setattr(gate, "tasks", lambda *_: [by_entry[entry] for entry in wanted])
+    monkeypatch.setattr(gate, "histories", lambda *_: [PLAIN])
     ledger = tmp_path / "empty.toml"
     ledger.touch()
 
@@ -190,7 +197,8 @@ def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Judge:
 def judge_claims(monkeypatch: pytest.MonkeyPatch) -> JudgeClaims:
     """Runs `hitproof check --quick` in this process on all that settles some claims.
 
-    That is each of their checks on each configuration, against what the ledger has of them.
+    That is each of their checks on each configuration, against what the ledger has of them, and a
+    history of full attention alone.
     """
 
     def run(claims: Collection[str], *arguments: object) -> tuple[int, dict[str, Any]]:
@@ -205,6 +213,7 @@ def judge_claims(monkeypatch: pytest.MonkeyPatch) -> JudgeClaims:
 
         monkeypatch.setattr(gate, "CLAIMS", judged)
         monkeypatch.setattr(gate, "tasks", wanted)
+        monkeypatch.setattr(gate, "histories", lambda *_: [PLAIN])
         monkeypatch.setattr("vllm_integration.commands.check.load", known)
         words = ["check", "--quick", "--format", "json", *arguments]
         result = CliRunner().invoke(cli.app, [str(word) for word in words])
