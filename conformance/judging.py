@@ -298,9 +298,8 @@ class Judge:
                 claim = _PROMISES[who]
                 pattern = f"a block of a promised {who} is left out"
             spec, actual = f"register block {block}", f"block {block} is not registered"
-        drops = bool(shape.lookahead)
         return Violation(
-            Signature(claim, divergence, group.kind, drops, pattern),
+            self._of_group(group_index, claim, pattern, divergence),
             f"group {group_index}: {spec}",
             f"group {group_index}: {actual}",
             Registered(request, group_index, block, not is_registered),
@@ -313,16 +312,14 @@ class Judge:
 
         None was ever registered, or, ``given_up``, it is gone though nobody needed its block.
         """
-        group, shape = self._groups[group_index], self._shapes[group_index]
         how = "is given up without need" if given_up else "is left out"
         need = str(ends[0]) if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
         return Violation(
-            Signature(
+            self._of_group(
+                group_index,
                 _PROMISES[who],
-                Divergence.LOST_HIT,
-                group.kind,
-                bool(shape.lookahead),
                 f"an entry inside a block, of a promised {who}, {how}",
+                Divergence.LOST_HIT,
             ),
             f"group {group_index}: request {request} is entered at token {need}",
             f"group {group_index}: no such entry is cached",
@@ -330,14 +327,12 @@ class Judge:
 
     def kept_for_nobody(self, group_index: int, end: int) -> Violation:
         """An entry that ends inside a block is there, and no promised hit needs it."""
-        group, shape = self._groups[group_index], self._shapes[group_index]
         return Violation(
-            Signature(
+            self._of_group(
+                group_index,
                 "retention_keeps_only_promised_blocks",
-                Divergence.WASTE,
-                group.kind,
-                bool(shape.lookahead),
                 "an entry inside a block, of no promised hit",
+                Divergence.WASTE,
             ),
             f"group {group_index}: no entry at token {end}",
             f"group {group_index}: a block is entered there",
@@ -405,9 +400,11 @@ class Judge:
                 return HeldOnce(request)
         return None
 
-    def _of_group(self, number: int, claim: str, pattern: str) -> Signature:
+    def _of_group(
+        self, number: int, claim: str, pattern: str, divergence: Divergence = Divergence.UNSOUND
+    ) -> Signature:
         eagle = bool(self._shapes[number].lookahead)
-        return Signature(claim, Divergence.UNSOUND, self._groups[number].kind, eagle, pattern)
+        return Signature(claim, divergence, self._groups[number].kind, eagle, pattern)
 
     def _kinds(self) -> tuple[str, bool]:
         """The kinds in words, and whether a group drops a lookahead block."""

@@ -1,6 +1,6 @@
 """The check of the mask: the producer registers the reachable blocks and no others."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import product
@@ -36,17 +36,11 @@ def _mask_cases(subject: Subject, configuration: Configuration) -> Iterator[Case
     uneven = tuple(sorted({*range(size // 2 + size, bound * size, 2 * size + 1), bound * size}))
     wanted = [bool(in_mask(shape, block)) for block in range(bound)]
     for chunks in dict.fromkeys((whole, one_by_one, uneven)):
-        try:
-            registered = subject.registered(configuration, chunks)
-        except CannotJudge:
-            raise
-        except Exception as crash:
-            yield Case(1, 1, [_mask_crash(configuration, chunks, crash)])
-            continue
-        yield Case(1, 1, _evidence(configuration, chunks, registered, wanted))
-    for judged in (_stored_cases, _draft_cases):
+        registered = partial(subject.registered, configuration, chunks)
+        yield _judged(configuration, chunks, registered, wanted)
+    for cases in (_stored_cases, _draft_cases):
         with suppress(Predates):
-            yield from judged(subject, configuration)
+            yield from cases(subject, configuration)
 
 
 def _stored_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
@@ -57,14 +51,8 @@ def _stored_cases(subject: Subject, configuration: Configuration) -> Iterator[Ca
         return
     for end in range(1, bound + 1):
         wanted = [bool(in_stored_mask(shape, block, end)) for block in range(bound)]
-        try:
-            stored = subject.stored(configuration, end)
-        except (CannotJudge, Predates):
-            raise
-        except Exception as crash:
-            yield Case(1, 1, [_mask_crash(configuration, (end * size,), crash, where)])
-            continue
-        yield Case(1, 1, _evidence(configuration, (end * size,), stored, wanted, where))
+        stored = partial(subject.stored, configuration, end)
+        yield _judged(configuration, (end * size,), stored, wanted, where)
 
 
 def _draft_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
@@ -80,41 +68,46 @@ def _draft_cases(subject: Subject, configuration: Configuration) -> Iterator[Cas
     for alone in beside:
         ahead = {1, configuration.alignment - 1} & {*range(1, configuration.alignment)}
         for num_tokens, not_final in product(range(1, last + 1), sorted(ahead)):
-            try:
-                held = subject.registered_when_final(configuration, num_tokens, not_final, alone)
-            except (CannotJudge, Predates):
-                raise
-            except Exception as crash:
-                yield Case(1, 1, [_mask_crash(configuration, (num_tokens,), crash, where)])
-                continue
             full, final = num_tokens // size, (num_tokens - not_final) // size
+            held = partial(
+                subject.registered_when_final, configuration, num_tokens, not_final, alone
+            )
+            due = [bool(is_due(shape, block, final)) for block in range(full)]
             # Once its boundary is reached a block may be registered before its run is final.
-            wanted = [
-                bool(is_due(shape, block, final))
-                or (held[block] and block < final and next_boundary(shape, block) <= full)
-                for block in range(full)
-            ]
-            yield Case(1, 1, _evidence(configuration, (num_tokens,), held, wanted, where))
+            optional = {block for block in range(final) if next_boundary(shape, block) <= full}
+            yield _judged(configuration, (num_tokens,), held, due, where, optional)
 
 
-def _evidence(
+def _judged(
     configuration: Configuration,
     chunks: tuple[int, ...],
-    registered: list[bool],
-    wanted: list[bool],
+    ask: Callable[[], list[bool]],
+    due: list[bool],
     where: str = "",
-) -> list[Evidence]:
-    if len(registered) != len(wanted):
-        raise CannotJudge(f"{len(registered)} of {len(wanted)} blocks are accounted for")
-    return [
-        _mask_evidence(configuration, chunks, registered, block, where)
-        for block, (held, due) in enumerate(zip(registered, wanted, strict=True))
-        if held != due
-    ]
+    optional: Container[int] = (),
+) -> Case:
+    """Whether those blocks are registered that are ``due``, and of the others only ``optional``."""
+    try:
+        registered = ask()
+    except (CannotJudge, Predates):
+        raise
+    except Exception as crash:
+        return Case(1, 1, [_mask_crash(configuration, chunks, crash, where)])
+    if len(registered) != len(due):
+        raise CannotJudge(f"{len(registered)} of {len(due)} blocks are accounted for")
+    return Case(
+        1,
+        1,
+        [
+            _mask_evidence(configuration, chunks, registered, block, where)
+            for block, (held, wanted) in enumerate(zip(registered, due, strict=True))
+            if held != wanted and not (held and block in optional)
+        ],
+    )
 
 
 def _mask_crash(
-    configuration: Configuration, chunks: tuple[int, ...], crash: Exception, where: str = ""
+    configuration: Configuration, chunks: tuple[int, ...], crash: Exception, where: str
 ) -> Evidence:
     pattern = f"raises {type(crash).__name__}{where}"
     kind, drops = configuration.group.kind, configuration.drops_block

@@ -7,6 +7,7 @@ Those of the ledger, in which known divergences show; then one of each family or
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -110,18 +111,24 @@ class Play:
             case Origin.GENERATED:
                 made = history(self.name, abilities.registers_tails)
             case Origin.FAMILY:
-                made = _family(*map(int, self.name.split(".")))
+                engine, number = map(int, self.name.split("."))
+                family = _family(engine)
+                made = family[number % len(family)]
             case Origin.FINE:
-                made = next(islice(fine_histories(), int(self.name), None))
+                made = _fine()[int(self.name)]
             case Origin.FINE_GENERATED:
                 made = fine_history(self.name)
         return possible(made, abilities)
 
 
-def _family(engine: int, number: int) -> History:
-    """History ``number`` of an engine's family, which starts again where it ends."""
-    family = list(families(next(islice(engines(), engine, None))))
-    return family[number % len(family)]
+@cache
+def _family(engine: int) -> tuple[History, ...]:
+    return tuple(families(next(islice(engines(), engine, None))))
+
+
+@cache
+def _fine() -> tuple[History, ...]:
+    return tuple(fine_histories())
 
 
 _SEED = "1"
@@ -135,18 +142,19 @@ _FINE = {Profile.QUICK: 36, Profile.DEFAULT: 144, Profile.THOROUGH: None}
 
 def plays(profile: Profile, fine: bool) -> Iterator[Play]:
     """What a profile replays beside the ledger's histories: generated ones, and one history of
-    each family, the first of the first, the second of the second, and so on; with the thorough
-    profile every history of every family. ``fine`` is whether hits may end inside blocks.
+    each family, the first of the first, the second of the second, and so on, where a family starts
+    again when it ends; with the thorough profile every history of every family. ``fine`` is whether
+    hits may end inside blocks.
     """
     for number in range(_GENERATED[profile]):
         yield Play(Origin.GENERATED, f"{_SEED}:{number}")
-    for number, engine in list(enumerate(engines()))[:: _EVERY[profile]]:
-        every = range(sum(1 for _ in families(engine)))
-        for each in every if profile is Profile.THOROUGH else (number,):
+    for number in range(0, sum(1 for _ in engines()), _EVERY[profile]):
+        thorough = profile is Profile.THOROUGH
+        for each in range(len(_family(number))) if thorough else (number,):
             yield Play(Origin.FAMILY, f"{number}.{each}")
     if not fine:
         return
-    for number, _ in enumerate(islice(fine_histories(), _FINE[profile])):
+    for number in range(len(_fine()))[: _FINE[profile]]:
         yield Play(Origin.FINE, str(number))
     for number in range(_FINE_GENERATED[profile]):
         yield Play(Origin.FINE_GENERATED, f"{_SEED}:{number}")

@@ -19,11 +19,10 @@ def replayed(
     given = [play.describe()]
     if play.text:
         history = read(play.text)
-        steps = as_json(history)["steps"]
-        requests = as_json(history)["requests"]
+        data = as_json(history)
         given = [*describe(history.engine)]
-        given += [f"request {name}: {json.dumps(each)}" for name, each in requests.items()]
-        given += [json.dumps(each) for each in steps[: step + 1]]
+        given += [f"request {name}: {json.dumps(each)}" for name, each in data["requests"].items()]
+        given += [json.dumps(each) for each in data["steps"][: step + 1]]
     return Finding(
         signature=signature,
         sentence="" if claim is None else claim.sentence,

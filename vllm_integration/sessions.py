@@ -1,5 +1,6 @@
 """Workers at work: what is to be settled is dealt out to them, and those that die are replaced."""
 
+import itertools
 import queue
 import threading
 from collections import Counter
@@ -214,9 +215,9 @@ class Sessions:
             together.setdefault(play.origin, []).append(play)
         outcomes: dict[Task, Outcome] = {}
         played: dict[Play, Played] = {}
-        total = len(todo) + len(histories)
+        done, total = itertools.count(), len(todo) + len(histories)
         counting = threading.Lock()
-        progress(0, total)
+        progress(next(done), total)
 
         def settle(session: Session, some: list[Task | Play]) -> None:
             for each in some:
@@ -225,7 +226,7 @@ class Sessions:
                 else:
                     played[each] = session.play(each)
                 with counting:
-                    progress(len(outcomes) + len(played), total)
+                    progress(next(done), total)
 
         self._each(settle, sorted(together.values(), key=len, reverse=True))
         return [outcomes[task] for task in todo], [played[play] for play in histories]

@@ -179,6 +179,12 @@ def _import_target(message: dict[str, Any]) -> VllmSubject:
                 f"{sys.executable} lacks the module {error.name!r}, which the target imports; "
                 f"install hitproof[target] there, or name another interpreter with --python",
             ) from error
+        if error.name == "vllm" and root is None:
+            raise _Refused(
+                Failure.ENVIRONMENT,
+                f"no vLLM is installed for {sys.executable}; install it there, or name another "
+                f"interpreter with --python",
+            ) from error
         raise _import_failed(error, root) from error
     except BaseException as error:
         raise _import_failed(error, root) from error

@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,8 @@ def imported(monkeypatch: pytest.MonkeyPatch) -> list[Worker]:
     started: list[Worker] = []
 
     class Noted(Worker):
-        def __init__(self, *arguments: object) -> None:
-            super().__init__(*arguments)  # type: ignore[arg-type]
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
             started.append(self)
 
     monkeypatch.setattr(driver, "Worker", Noted)
