@@ -45,7 +45,7 @@ def exported(
         FineTail.RESEND,
         policy,
         end if of is None else of,
-        unit if engine.use_eagle else 0,
+        unit if engine.use_eagle_block_drop else 0,
         unit,
     )
     block = INTEGERS.ceil_div(end, size) - 2

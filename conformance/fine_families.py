@@ -38,7 +38,7 @@ def fine_engines() -> Iterator[EngineConfiguration]:
     Blocks as large as each other, larger and smaller, of two hash units and of more; a window
     beside them, whose blocks are hash units; two sizes of full attention. Without EAGLE and with
     it, with and without drafts; dense and sparse; with states exported from inside chunks, and
-    states kept where shared prefixes end.
+    states kept where shared prefixes end; with hashes that look ahead.
     """
     full, states, drafted = Group(_FULL, 4), Group(_MAMBA, 4), Group(_FULL, 4, eagle=True)
     plain = EngineConfiguration((full, states), 100, 2, 32)
@@ -62,6 +62,10 @@ def fine_engines() -> Iterator[EngineConfiguration]:
     yield replace(eagle, groups=(full, replace(window, eagle=True), states))
     yield replace(eagle, mamba_shared_prefix_checkpoint=True, retention_interval=0)
     yield replace(plain, retention_interval=8, hash_block_size=1)
+    ahead = replace(eagle, num_hash_lookahead_tokens=1)
+    yield ahead
+    yield replace(ahead, mamba_shared_prefix_checkpoint=True, retention_interval=0)
+    yield replace(ahead, mamba_checkpoint_alignment=2)
 
 
 def fine_families(engine: EngineConfiguration, first: int = 0) -> Iterator[History]:

@@ -114,6 +114,10 @@ class EngineConfiguration:
     """The most tokens that one step computes; as many as ``max_model_len`` by default."""
     use_eagle: bool = False
     """Whether an EAGLE or MTP head drafts tokens."""
+    num_hash_lookahead_tokens: NonNegativeInt = 0
+    """How many tokens past its block a block hash covers, 0 or 1. Draft layers hang on one token
+    more, so that with 1 no lookahead block is matched and dropped. vLLM: 1 with EAGLE from 0.33 on,
+    unless a KV connector is used."""
     num_speculative_tokens: NonNegativeInt = 0
     """Draft tokens a step; also the lookahead slots that are allocated."""
     retention_interval: NonNegativeInt | None = None
@@ -147,6 +151,13 @@ class EngineConfiguration:
             raise HistoryError("the pool needs a block besides the null block")
         if self.num_speculative_tokens and not self.use_eagle:
             raise HistoryError("only EAGLE drafts tokens here; set use_eagle")
+        if self.num_hash_lookahead_tokens and not self.use_eagle:
+            raise HistoryError("hashes look ahead for draft layers only; set use_eagle")
+        if self.num_hash_lookahead_tokens > 1:
+            raise HistoryError(
+                "hashes look ahead by more than 1 token for multi-module MTP only, which histories "
+                "do not have; set num_hash_lookahead_tokens to 1"
+            )
         if any(group.eagle for group in self.groups) and not self.use_eagle:
             raise HistoryError("a group is flagged for EAGLE; set use_eagle")
         if (
@@ -162,6 +173,11 @@ class EngineConfiguration:
     def alignment(self) -> int:
         """The alignment in tokens. vLLM: ``scheduler_block_size``."""
         return math.lcm(alignment(self.groups), self.hash_block_size)
+
+    @property
+    def use_eagle_block_drop(self) -> bool:
+        """Whether lookups match a lookahead block and drop it."""
+        return self.use_eagle and not self.num_hash_lookahead_tokens
 
     @property
     def max_chunk(self) -> int:
@@ -389,5 +405,11 @@ class History:
             request_name = getattr(step, "request", None)
             if request_name is not None and request_name not in self.requests:
                 raise HistoryError(f"steps[{number}] names request {request_name}, which is none")
+            loads = isinstance(step, Load) or (isinstance(step, Schedule) and step.external > 0)
+            if loads and self.engine.num_hash_lookahead_tokens:
+                raise HistoryError(
+                    f"steps[{number}] loads tokens, and vLLM's hashes do not look ahead where a KV "
+                    f"connector is used; set num_hash_lookahead_tokens to 0"
+                )
             if isinstance(step, Evict) and step.group >= len(self.engine.groups):
                 raise HistoryError(f"steps[{number}] names group {step.group}, which is none")

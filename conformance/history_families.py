@@ -57,8 +57,16 @@ attention; three groups."""
 
 def engines() -> Iterator[EngineConfiguration]:
     """Each layout without EAGLE, with it, and with the draft layer in each group that can have it;
-    each of those dense and, where retention thins something out, with two intervals.
+    each of those dense and, where retention thins something out, with two intervals. Then each
+    layout with hashes that look ahead, dense and sparse.
     """
+    yield from _engines()
+    for engine in _engines():
+        if engine.use_eagle and not any(group.eagle for group in engine.groups):
+            yield replace(engine, num_hash_lookahead_tokens=1)
+
+
+def _engines() -> Iterator[EngineConfiguration]:
     for groups in LAYOUTS:
         for flagged, use_eagle in _flags(groups):
             size = math.gcd(*(group.block_size for group in groups))

@@ -45,7 +45,7 @@ def history(seed: int | str, whole_blocks: bool = False) -> History:
     random = Random(f"hitproof {seed}")
     engine = _engine(random, whole_blocks)
     requests = _requests(random, engine)
-    return History(engine, requests, tuple(_steps(random, engine, requests)))
+    return _with_hashes(seed, History(engine, requests, tuple(_steps(random, engine, requests))))
 
 
 def fine_history(seed: int | str) -> History:
@@ -56,7 +56,19 @@ def fine_history(seed: int | str) -> History:
     random = Random(f"hitproof fine {seed}")
     engine = _fine_engine(random)
     requests = _requests(random, engine)
-    return History(engine, requests, tuple(_steps(random, engine, requests, may_load=False)))
+    steps = tuple(_steps(random, engine, requests, may_load=False))
+    return _with_hashes(seed, History(engine, requests, steps))
+
+
+def _with_hashes(seed: int | str, history: History) -> History:
+    """Half the histories with EAGLE, if no KV connector takes part, with hashes that look ahead."""
+    loads = any(
+        isinstance(step, Load) or (isinstance(step, Schedule) and step.external)
+        for step in history.steps
+    )
+    if loads or not history.engine.use_eagle or Random(f"hitproof hashes {seed}").random() < 0.5:
+        return history
+    return replace(history, engine=replace(history.engine, num_hash_lookahead_tokens=1))
 
 
 def _full(size: int, _random: Random) -> Group:

@@ -124,7 +124,9 @@ def _simpler_engines(history: History) -> Iterator[_Changes]:
     engine, groups = history.engine, history.engine.groups
     if engine.use_eagle:
         plain = tuple(replace(group, eagle=False) for group in groups)
-        yield {"groups": plain, "use_eagle": False, "num_speculative_tokens": 0}
+        without = {"use_eagle": False, "num_hash_lookahead_tokens": 0, "num_speculative_tokens": 0}
+        yield {"groups": plain, **without}
+        yield {"num_hash_lookahead_tokens": 0}
         yield {"num_speculative_tokens": 0}
         yield {"groups": plain}
     yield {"retention_interval": None}

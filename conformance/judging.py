@@ -96,7 +96,7 @@ class Judge:
         flagged = engine.groups
         if policies.eagle_groups is EagleGroups.ALL:
             flagged = tuple(replace(group, eagle=False) for group in flagged)
-        self._groups = share_eagle(flagged, engine.use_eagle)
+        self._groups = share_eagle(flagged, engine.use_eagle_block_drop)
         self.promises = Promises(engine, requests, self._groups, policies)
         self._keeps_junctions = policies.junctions is Junctions.KEPT
         self.loaded: set[str] = set()
@@ -237,11 +237,15 @@ class Judge:
         return [replace(group, prefix_cacheable=group == alone) for group in self._groups]
 
     def _entries(self, request: str, num_tokens: int, cached: Cached) -> Entries:
-        """Whether a group has the request's prefix up to the end of a block, or of a hash unit."""
+        """Whether a group has the request's prefix up to the end of a block, or of a hash unit.
+
+        Only keys count of which all tokens are known that the hash covers.
+        """
+        known = num_tokens - self._engine.num_hash_lookahead_tokens
 
         def entered(group: int, block: int) -> bool:
             end = (block + 1) * self._hit_groups[group].block_size
-            return end <= num_tokens and (group, self._prefixes.name(request, end)) in cached
+            return end <= known and (group, self._prefixes.name(request, end)) in cached
 
         return entered
 

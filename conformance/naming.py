@@ -2,7 +2,7 @@
 
 A block is what it holds: the tokens from the start of the request to the block's end, the LoRA
 adapter, the salt, and the images that begin before that end. Two blocks are the same exactly when
-these are.
+these are. Where hashes look ahead, the tokens that follow count as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,11 @@ class Naming(Protocol):
 class Prefixes:
     """Names the prefixes of a history's requests, equal prefixes alike.
 
-    Prefixes end on multiples of ``step`` tokens, the hash block size.
+    Prefixes end on multiples of ``step`` tokens, the hash block size; those are equal that are
+    followed by the same ``lookahead`` tokens, too, and none is that is followed by fewer.
     """
 
-    def __init__(self, requests: Mapping[str, RequestInput], step: int) -> None:
+    def __init__(self, requests: Mapping[str, RequestInput], step: int, lookahead: int = 0) -> None:
         self._step = step
         self._names: dict[str, list[Name]] = {}
         self._first: dict[Name, tuple[str, int]] = {}
@@ -38,8 +39,11 @@ class Prefixes:
             names = self._names[request_name] = []
             tokens = request.token_ids
             for end in range(step, len(tokens) + 1, step):
-                content = self._content(request, tokens, end - step, end)
-                chain = first.setdefault((chain, *content), f"{request_name}[0:{end}]")
+                if end + lookahead > len(tokens):
+                    chain = f"{request_name}[0:{end}], where it ends"
+                else:
+                    content = self._content(request, tokens, end - step, end + lookahead)
+                    chain = first.setdefault((chain, *content), f"{request_name}[0:{end}]")
                 names.append(chain)
                 self._first.setdefault(chain, (request_name, end))
 

@@ -96,7 +96,11 @@ class Pages:
     ) -> None:
         self._policy = policy
         self._engine = engine
-        self._prefixes = Prefixes(requests, 1)
+        self._prefixes = keys = Prefixes(requests, 1)
+        ahead = engine.num_hash_lookahead_tokens
+        if ahead:
+            keys = Prefixes(requests, engine.hash_block_size, ahead)
+        self._keys = keys
         self._num_tokens = {name: len(request.token_ids) for name, request in requests.items()}
         self._every_state = every_state
         nobody = not any(group.eagle for group in engine.groups)
@@ -367,17 +371,18 @@ class Pages:
 
     def _difference(self, index: int, block_id: int, name: Name) -> str | None:
         """What a block holds instead of what its key vouches for; None when it holds that."""
-        request, end = self._prefixes.request(name), self._prefixes.end(name)
+        request, end = self._keys.request(name), self._keys.end(name)
         if request is None or end is None:
             return None
         size = self._engine.groups[index].block_size
         if self._engine.groups[index].kind is GroupKind.MAMBA:
             found = self._store.read(index, block_id, 0)
             held = found if isinstance(found, str) else found.target
-            return None if held in (name, ANYTHING) else f"the state as of {held}"
+            state = self._prefix(request, end)
+            return None if held in (state, ANYTHING) else f"the state as of {held}"
         # The name may end inside the block: the hash is that of its last hash unit.
         unit = self._engine.hash_block_size
-        vouched = vouched_tokens(end // unit - 1, unit)
+        vouched = vouched_tokens(end // unit - 1, unit, self._engine.num_hash_lookahead_tokens)
         for token in range(INTEGERS.multiple_at_most(end - 1, size), end):
             found, wanted = (
                 self._store.read(index, block_id, token % size),

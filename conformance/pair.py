@@ -41,14 +41,15 @@ class Pair:
         outcome: Outcome,
         compared: Sequence[str],
     ) -> None:
-        prefixes = Prefixes(history.requests, history.engine.hash_block_size)
+        engine = history.engine
+        prefixes = Prefixes(
+            history.requests, engine.hash_block_size, engine.num_hash_lookahead_tokens
+        )
         self._history = history
         self._prefixes = prefixes
         self._real = NamedManager(real, history, prefixes)
         self._reference = NamedManager(reference, history, prefixes)
-        self._judge = Judge(
-            history.engine, history.requests, prefixes, JudgedPolicies(horizon=policy)
-        )
+        self._judge = Judge(engine, history.requests, prefixes, JudgedPolicies(horizon=policy))
         self._outcome = outcome
         self._compared = compared
         self._num_tokens: dict[str, int] = {}

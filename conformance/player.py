@@ -211,7 +211,7 @@ class Player:
         if computed % size:
             return min(num_new, size - computed % size)
         last = request.num_tokens // size * size
-        if self._engine.use_eagle:
+        if self._engine.use_eagle_block_drop:
             last = max(last - size, 0)
         if computed + num_new < last:
             return num_new // size * size
@@ -249,7 +249,7 @@ class Player:
 
     def _kept(self, num_tokens: int, size: int) -> int:
         """Where the state is kept that stands for the end of so many tokens, on multiples."""
-        lookahead = size if self._engine.use_eagle else 0
+        lookahead = size if self._engine.use_eagle_block_drop else 0
         return int(tail_boundary(self.fine_tail, self.horizon, num_tokens, lookahead, size))
 
     def _computed(

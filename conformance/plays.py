@@ -32,6 +32,7 @@ class Abilities:
         fits_whole: whether it can be asked that a whole request fits.
         exports_states: whether it has ``mamba_checkpoint_alignment``.
         keeps_shared_states: whether it has ``mamba_shared_prefix_checkpoint``.
+        hashes_look_ahead: whether it has ``num_hash_lookahead_tokens``.
     """
 
     registers_tails: bool = False
@@ -39,6 +40,7 @@ class Abilities:
     fits_whole: bool = True
     exports_states: bool = True
     keeps_shared_states: bool = True
+    hashes_look_ahead: bool = True
 
 
 def possible(history: History, abilities: Abilities) -> History:
@@ -47,8 +49,10 @@ def possible(history: History, abilities: Abilities) -> History:
     retains = any(group.kind in abilities.retained_kinds for group in engine.groups)
     exported = engine.mamba_checkpoint_alignment
     shared = engine.mamba_shared_prefix_checkpoint and abilities.keeps_shared_states
+    ahead = engine.num_hash_lookahead_tokens if abilities.hashes_look_ahead else 0
     engine = replace(
         engine,
+        num_hash_lookahead_tokens=ahead,
         retention_interval=engine.retention_interval if retains else None,
         full_sequence_must_fit=engine.full_sequence_must_fit and abilities.fits_whole,
         mamba_checkpoint_alignment=exported if abilities.exports_states else None,
@@ -136,7 +140,7 @@ _GENERATED = {Profile.QUICK: 100, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
 _FINE_GENERATED = {Profile.QUICK: 20, Profile.DEFAULT: 100, Profile.THOROUGH: 1_000}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays a history of every fourth family."""
-_FINE = {Profile.QUICK: 36, Profile.DEFAULT: 144, Profile.THOROUGH: None}
+_FINE = {Profile.QUICK: 42, Profile.DEFAULT: 168, Profile.THOROUGH: None}
 """Of the histories whose hits end inside blocks the first are the most telling."""
 
 

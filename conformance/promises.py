@@ -149,6 +149,11 @@ class Promises:
             for group, shape in shapes
         )
 
+    @property
+    def reach_tokens(self) -> int:
+        """How many tokens past a hit are computed until all of its blocks can be registered."""
+        return self.lookahead_tokens + self._engine.num_hash_lookahead_tokens
+
     def is_retained(self, group: Group) -> bool:
         """Whether sparse retention decides what is kept of the group."""
         return self._engine.retention_interval is not None and self._policies.thins_out(group.kind)
@@ -201,7 +206,7 @@ class Promises:
     @property
     def keeps_junctions_inside(self) -> bool:
         """Whether the state at the end of a shared prefix is kept where it lies inside a block."""
-        return self._engine.mamba_shared_prefix_checkpoint and self.lookahead_tokens > 0
+        return self._engine.mamba_shared_prefix_checkpoint and self._engine.use_eagle
 
     def _tail_entries(self, request: str, group_index: int) -> range:
         """The entries of which the hit that the prompt's end is kept for needs one.

@@ -40,7 +40,7 @@ class ReferenceManagers:
             hash_block_size=engine.hash_block_size,
             scheduler_block_size=engine.alignment,
             max_num_batched_tokens=engine.max_chunk,
-            use_eagle=engine.use_eagle,
+            use_eagle=engine.use_eagle_block_drop,
             log_stats=True,
             enable_kv_cache_events=True,
             retention_interval=engine.retention_interval,
@@ -74,6 +74,7 @@ class ReferenceManager:
             ],
             cache_salt=request.cache_salt,
             skip_reading_prefix_cache=request.skip_reading_prefix_cache,
+            num_hash_lookahead_tokens=self._engine.num_hash_lookahead_tokens,
         )
 
     def append_output(self, name: str, token_ids: Sequence[int]) -> None:

@@ -120,7 +120,7 @@ class Registrations:
                 life.inside.add((index, who))
             reach = ends.start
             if who != "junction":
-                reach = promises.tail(request) + promises.lookahead_tokens
+                reach = promises.tail(request) + promises.reach_tokens
             if (index, who) in life.inside and life.computed >= reach:
                 self._missing.add(place)
                 yield self._judge.left_out_inside(request, index, who, ends, given_up=False)
@@ -196,5 +196,5 @@ class Registrations:
     def _is_due(self, request: str, index: int, block: int, shared: Shared, computed: int) -> bool:
         size = self._engine.groups[index].block_size
         promised = self._judge.promises.promised(request, index, block, shared)
-        reach = self._judge.promises.lookahead_tokens
+        reach = self._judge.promises.reach_tokens
         return any(end * size + reach <= computed for end in promised.values())

@@ -162,7 +162,7 @@ class _Judged:
         outcome: ReplayOutcome,
     ) -> None:
         requests, engine = history.requests, history.engine
-        prefixes = Prefixes(requests, engine.hash_block_size)
+        prefixes = Prefixes(requests, engine.hash_block_size, engine.num_hash_lookahead_tokens)
         self._engine = engine
         self._outcome = outcome
         self._fine = policies.fine(engine)

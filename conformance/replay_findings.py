@@ -44,6 +44,8 @@ def describe(engine: EngineConfiguration) -> tuple[str, ...]:
         f"a pool of {engine.num_gpu_blocks} blocks, alignment {engine.alignment}, EAGLE "
         f"{'on' if engine.use_eagle else 'off'}, retention {retention}"
     )
+    if engine.num_hash_lookahead_tokens:
+        pool += f", hashes that cover {engine.num_hash_lookahead_tokens} token more"
     if any(group.block_size != unit for group in engine.groups):
         pool += f", hash blocks of {unit}"
     if exported is not None:

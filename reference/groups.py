@@ -120,7 +120,7 @@ class GroupManager:
     def cache_blocks(self, request: Request, num_tokens: int, mask: Mask) -> None:
         """Register the request's full blocks up to ``num_tokens`` tokens that ``mask`` keeps."""
         first = self.num_cached_block.get(request.request_id, 0)
-        full = num_tokens // self.block_size
+        full = min(num_tokens, request.num_hashed_tokens) // self.block_size
         if full <= first:
             return
         self._pool.cache_full_blocks(

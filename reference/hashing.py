@@ -8,7 +8,8 @@ same bytes:
 - the parent's hash (32 bytes; `ROOT` for the first block),
 - the number of tokens, then each token id: signed 64-bit integers, big-endian,
 - the extra keys in the order LoRA, multimodal items, salt: each a tag byte, then its fields. A
-  string is its length in UTF-8 bytes (64-bit) and those bytes; an offset is 64-bit.
+  string is its length in UTF-8 bytes (64-bit) and those bytes; an offset is 64-bit,
+- where hashes look ahead: a tag byte, the number of the tokens that follow the block, and those.
 
 vLLM: ``hash_block_tokens`` and ``generate_block_hash_extra_keys``.
 """
@@ -101,11 +102,18 @@ def extra_keys(
 
 
 def hash_block_tokens(
-    parent: bytes | None, token_ids: Sequence[int], keys: ExtraKeys = NO_EXTRA_KEYS
+    parent: bytes | None,
+    token_ids: Sequence[int],
+    keys: ExtraKeys = NO_EXTRA_KEYS,
+    lookahead_token_ids: Sequence[int] = (),
 ) -> bytes:
-    """The hash of a full block; ``parent`` is None for the first one."""
-    tokens = pack(f">{len(token_ids) + 1}q", len(token_ids), *token_ids)
-    return sha256((parent or ROOT) + tokens + keys.canonical_bytes()).digest()
+    """The hash of a full block; ``parent`` is None for the first one.
+
+    ``lookahead_token_ids`` are the tokens after the block that it covers, too.
+    """
+    ahead = b"A" + _tokens(lookahead_token_ids) if lookahead_token_ids else b""
+    parts = (parent or ROOT, _tokens(token_ids), keys.canonical_bytes(), ahead)
+    return sha256(b"".join(parts)).digest()
 
 
 class CoarseBlockHashes(Sequence[bytes]):
@@ -152,6 +160,10 @@ def hash_units(hash_block_size: int, block_size: int) -> int:
             f"({hash_block_size} tokens)"
         )
     return block_size // hash_block_size
+
+
+def _tokens(token_ids: Sequence[int]) -> bytes:
+    return pack(f">{len(token_ids) + 1}q", len(token_ids), *token_ids)
 
 
 def _string(text: str) -> tuple[bytes, bytes]:

@@ -12,6 +12,7 @@ class Request:
         num_computed_tokens: set by the scheduler, as in vLLM: tokens whose keys and values are
             in the request's blocks. It goes back to 0 on preemption.
         num_preemptions: set by the scheduler; used for statistics only.
+        num_hash_lookahead_tokens: how many tokens past its block a hash covers.
         shared_prefix_boundary: set by `KVCacheManager.get_computed_blocks`: where a prefix ends
             that another request was seen to share, in tokens, or 0.
     """
@@ -25,6 +26,7 @@ class Request:
         mm_features: Sequence[MultiModalFeature] = (),
         cache_salt: str | None = None,
         skip_reading_prefix_cache: bool = False,
+        num_hash_lookahead_tokens: int = 0,
     ) -> None:
         self.request_id = request_id
         self.all_token_ids = list(prompt_token_ids)
@@ -34,6 +36,7 @@ class Request:
         self.mm_features = tuple(mm_features)
         self.cache_salt = cache_salt
         self.skip_reading_prefix_cache = skip_reading_prefix_cache
+        self.num_hash_lookahead_tokens = num_hash_lookahead_tokens
         self.num_computed_tokens = 0
         self.num_preemptions = 0
         self.shared_prefix_boundary = 0
@@ -45,6 +48,11 @@ class Request:
         """Prompt and output tokens."""
         return len(self.all_token_ids)
 
+    @property
+    def num_hashed_tokens(self) -> int:
+        """Tokens whose blocks have a hash. It is known when the tokens that it covers are."""
+        return len(self.block_hashes) * self.hash_block_size
+
     def append_output_token_ids(self, *token_ids: int) -> None:
         """Add decoded tokens, and hash the blocks that they fill."""
         self.all_token_ids.extend(token_ids)
@@ -52,13 +60,20 @@ class Request:
 
     def extra_keys(self, start: int, end: int) -> ExtraKeys:
         """The extra keys of the block of tokens from ``start`` to ``end``."""
-        return extra_keys(start, end, self.lora_request, self.mm_features, self.cache_salt)
+        covered = end + self.num_hash_lookahead_tokens
+        return extra_keys(start, covered, self.lora_request, self.mm_features, self.cache_salt)
 
     def _hash_full_blocks(self) -> None:
-        size = self.hash_block_size
+        size, ahead = self.hash_block_size, self.num_hash_lookahead_tokens
         parent = self.block_hashes[-1] if self.block_hashes else None
-        for start in range(len(self.block_hashes) * size, self.num_tokens - size + 1, size):
+        last = self.num_tokens - size - ahead
+        for start in range(len(self.block_hashes) * size, last + 1, size):
             end = start + size
             tokens = self.all_token_ids[start:end]
-            parent = hash_block_tokens(parent, tokens, self.extra_keys(start, end))
+            parent = hash_block_tokens(
+                parent,
+                tokens,
+                self.extra_keys(start, end),
+                self.all_token_ids[end : end + ahead],
+            )
             self.block_hashes.append(parent)

@@ -38,6 +38,7 @@ _STATS = (
 
 
 _JUNCTIONS = "enable_mamba_shared_prefix_checkpoint"
+_HASH_LOOKAHEAD = "num_hash_lookahead_tokens"
 
 
 class VllmManagers:
@@ -68,6 +69,7 @@ class VllmManagers:
         self.exports_states = "prefill_checkpoint_alignment" in mamba
         constructor = inspect.signature(self.manager_class).parameters
         self.keeps_shared_states = _JUNCTIONS in constructor
+        self.hashes_look_ahead = _HASH_LOOKAHEAD in constructor
         attribute(kv_cache_utils, "init_none_hash")(sha256)
         # It warns of each reset that is refused, and histories ask for many.
         logging.getLogger("vllm").setLevel(logging.ERROR)
@@ -95,6 +97,11 @@ class VllmManagers:
                 "this release keeps no Mamba states inside blocks for shared prefixes; leave "
                 "mamba_shared_prefix_checkpoint out, or name a later release"
             )
+        if engine.num_hash_lookahead_tokens and not self.hashes_look_ahead:
+            raise CannotJudge(
+                "hashes of this release do not look ahead; leave num_hash_lookahead_tokens out, or "
+                "name a later release"
+            )
         interval = engine.retention_interval
         with kv_cache_config(self.interface, groups, engine.num_gpu_blocks, interval) as config:
             manager = call(
@@ -107,7 +114,8 @@ class VllmManagers:
                     "max_num_batched_tokens": engine.max_chunk,
                     "max_in_flight_tokens": engine.max_chunk,
                     "enable_caching": True,
-                    "use_eagle": engine.use_eagle,
+                    "use_eagle": engine.use_eagle_block_drop,
+                    _HASH_LOOKAHEAD: engine.num_hash_lookahead_tokens,
                     "log_stats": True,
                     "enable_kv_cache_events": True,
                     _JUNCTIONS: engine.mamba_shared_prefix_checkpoint,
@@ -133,8 +141,9 @@ class VllmManager:
         self._pool = attribute(self._manager, "block_pool")
         self._single = attribute(self._manager.coordinator, "single_type_managers")
         self._null = attribute(self._pool, "null_block")
+        ahead = engine.num_hash_lookahead_tokens
         self._hasher = attribute(vllm.utils, "get_request_block_hasher")(
-            engine.hash_block_size, vllm.hash_function
+            engine.hash_block_size, vllm.hash_function, *((ahead,) if ahead else ())
         )
         self._external = attribute(vllm.utils, "maybe_convert_block_hash")
         self._statuses = attribute(vllm.requests, "RequestStatus")

@@ -340,7 +340,11 @@ class _Writer:
             raise CannotJudge(f"{value.__qualname__} has no source in a test")
         self._import(value.__module__, maker)
         hash_function = self._imported(self.managers.hash_function)
-        return call(maker, str(self.history.engine.hash_block_size), hash_function)
+        engine = self.history.engine
+        given = [str(engine.hash_block_size), hash_function]
+        if engine.num_hash_lookahead_tokens:
+            given.append(str(engine.num_hash_lookahead_tokens))
+        return call(maker, *given)
 
     def _imported(self, thing: Any) -> str:
         self._import(thing.__module__, thing.__name__)

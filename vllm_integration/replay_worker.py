@@ -70,6 +70,7 @@ def _history(subject: VllmSubject, play: Play) -> History:
         # Replay judges them where the end of a prompt is kept for resends.
         exports_states=managers.exports_states and policies.fine_tail is FineTail.RESEND,
         keeps_shared_states=managers.keeps_shared_states,
+        hashes_look_ahead=managers.hashes_look_ahead,
     )
     return play.history(abilities)
 
