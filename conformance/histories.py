@@ -115,9 +115,9 @@ class EngineConfiguration:
     use_eagle: bool = False
     """Whether an EAGLE or MTP head drafts tokens."""
     num_hash_lookahead_tokens: NonNegativeInt = 0
-    """How many tokens past its block a block hash covers, 0 or 1. Draft layers hang on one token
-    more, so that with 1 no lookahead block is matched and dropped. vLLM: 1 with EAGLE from 0.33 on,
-    unless a KV connector is used."""
+    """How many tokens past its block a block hash covers. Draft layers hang on one token more, so
+    that with 1 no lookahead block is matched and dropped. vLLM: 1 with EAGLE from 0.33 on, unless a
+    KV connector is used."""
     num_speculative_tokens: NonNegativeInt = 0
     """Draft tokens a step; also the lookahead slots that are allocated."""
     retention_interval: NonNegativeInt | None = None
@@ -153,11 +153,6 @@ class EngineConfiguration:
             raise HistoryError("only EAGLE drafts tokens here; set use_eagle")
         if self.num_hash_lookahead_tokens and not self.use_eagle:
             raise HistoryError("hashes look ahead for draft layers only; set use_eagle")
-        if self.num_hash_lookahead_tokens > 1:
-            raise HistoryError(
-                "hashes look ahead by more than 1 token for multi-module MTP only, which histories "
-                "do not have; set num_hash_lookahead_tokens to 1"
-            )
         if any(group.eagle for group in self.groups) and not self.use_eagle:
             raise HistoryError("a group is flagged for EAGLE; set use_eagle")
         if (

@@ -10,6 +10,7 @@ from conformance.history_json import read, write
 from conformance.history_shrinking import shrink
 from conformance.lockstep import run
 from conformance.lockstep_outcome import Difference, LockstepFinding, Outcome
+from conformance.plays import Abilities, possible
 from conformance.reference_managers import ReferenceManagers
 from conformance.subjects import CannotJudge
 from reference import policies
@@ -66,7 +67,9 @@ def shrink_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, A
 def _history(message: dict[str, Any]) -> Any:
     if isinstance(message["history"], str):
         return read(message["history"])
-    return history(f"{message['seed']}:{message['history']}", _managers().registers_tails)
+    managers = _managers()
+    generated = history(f"{message['seed']}:{message['history']}", managers.registers_tails)
+    return possible(generated, Abilities(hashes_look_ahead=managers.hashes_look_ahead))
 
 
 def _run(subject: VllmSubject, message: dict[str, Any], played: Any) -> Outcome | str:

@@ -86,7 +86,7 @@ class Judged:
         flagged = engine.groups
         if policies.eagle_groups is EagleGroups.ALL:
             flagged = tuple(replace(group, eagle=False) for group in flagged)
-        self.groups = share_eagle(flagged, engine.use_eagle)
+        self.groups = share_eagle(flagged, engine.use_eagle_block_drop)
         self._given, self._label = describe(engine), label
 
     def judge_of(self, requests: Mapping[str, RequestInput]) -> Judge:

@@ -265,7 +265,7 @@ class Lives:
         if not is_registered and one_state and not ends_here:
             return
         promised = self._judged.judge.promises.promised(name, number, position, life.shared)
-        reach = self._judged.judge.promises.lookahead_tokens
+        reach = self._judged.judge.promises.reach_tokens
         if not is_registered and not any(b * size + reach <= computed for b in promised.values()):
             life.waiting[number].add(position)
             return

@@ -57,9 +57,6 @@ class Lockstep:
                 hasattr(judged.cache.pool, "cache_partial_block")
                 and any(group.block_size != engine.hash_block_size for group in engine.groups)
             ),
-            "block hashes look ahead": bool(
-                getattr(judged.cache.pool, "num_hash_lookahead_tokens", 0)
-            ),
             "a group opts out of prefix caching": not all(
                 g.prefix_cacheable for g in engine.groups
             ),

@@ -58,7 +58,9 @@ def scope_of(
     # Before 0.33 flagged groups dropped a block whether EAGLE was on or not.
     drops = getattr(coordinator, "drop_eagle_group_ids", None)
     flagged = any(getattr(spec, "is_eagle_group", False) for spec in specs)
-    use_eagle = bool(use_eagle or (flagged and drops is None))
+    # Where hashes look ahead the manager is told of no EAGLE: it drops no block.
+    ahead = getattr(pool, "num_hash_lookahead_tokens", 0)
+    use_eagle = bool(use_eagle or ahead or (flagged and drops is None))
     groups = tuple(
         _group(manager, spec, use_eagle) for manager, spec in zip(managers, specs, strict=True)
     )
@@ -71,6 +73,7 @@ def scope_of(
             hash_block_size=getattr(pool, "hash_block_size", groups[0].block_size),
             max_model_len=max_model_len,
             use_eagle=use_eagle,
+            num_hash_lookahead_tokens=ahead,
             num_speculative_tokens=max(drafts) if use_eagle else 0,
             retention_interval=interval,
         )
