@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from conformance.histories import EngineConfiguration
 from spec.fine import FineTail, tail_boundary
+from spec.groups import Group, GroupKind
 from spec.retention import LookaheadHorizon
 from spec.terms import INTEGERS
 
@@ -24,6 +25,12 @@ class Checkpoint(NamedTuple):
 
     tokens: int
     block: int
+
+
+def exports_pattern(engine: EngineConfiguration, group: Group) -> str:
+    """What patterns about a group end with where states are exported from inside chunks."""
+    exports = group.kind is GroupKind.MAMBA and engine.mamba_checkpoint_alignment
+    return ", with states from inside chunks" if exports else ""
 
 
 def exported(

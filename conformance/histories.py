@@ -175,6 +175,12 @@ class EngineConfiguration:
         return self.use_eagle and not self.num_hash_lookahead_tokens
 
     @property
+    def keeps_shared_states(self) -> bool:
+        """Whether ``mamba_shared_prefix_checkpoint`` takes effect: EAGLE is seen in the groups."""
+        drafts = self.use_eagle_block_drop or any(group.eagle for group in self.groups)
+        return self.mamba_shared_prefix_checkpoint and drafts
+
+    @property
     def max_chunk(self) -> int:
         """The most tokens that one step computes."""
         return self.max_num_batched_tokens or self.max_model_len

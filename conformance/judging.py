@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from conformance.books import wrong_books
+from conformance.checkpoints import exports_pattern
 from conformance.configurations import Configuration
 from conformance.expectations import (
     Expected,
@@ -214,7 +215,7 @@ class Judge:
     def shared(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Shared:
         """What a lookup showed to be shared beyond its hit, as far as retention depends on it."""
         dense = self._engine.retention_interval is None
-        dense = dense and not (self._fine and self.promises.keeps_junctions_inside)
+        dense = dense and not (self._fine and self._engine.keeps_shared_states)
         if dense or self._requests[request].skip_reading_prefix_cache:
             return NOTHING_SHARED
         entries, alignment = self._entries(request, num_tokens, cached), self._alignment
@@ -232,9 +233,39 @@ class Judge:
                 kept = max(kept, junction_boundary(length + drops, drops, alignment))
         return Shared(kept if self._keeps_junctions and kept > hit.length else 0, seen)
 
-    def _asked_alone(self, alone: Group) -> list[Group]:
+    def told(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Violation | None:
+        """Judge that a prefix which a lookup tells to be shared is one: some group has it."""
+        end, entries = hit.shared_prefix_boundary, self._entries(request, num_tokens, cached)
+        if not end or (
+            hit.length < end < num_tokens
+            and end % self._alignment == 0
+            and any(
+                self._is_valid(groups, end, num_tokens, entries)
+                for alone in self._groups
+                if alone.prefix_cacheable
+                for groups in (self._asked_alone(alone), self._asked_alone(alone, drops=False))
+            )
+        ):
+            return None
+        kinds, eagle = self._kinds()
+        return Violation(
+            Signature(
+                _PROMISES["junction"],
+                Divergence.WASTE,
+                kinds,
+                eagle,
+                "a prefix is told to be shared that is not",
+            ),
+            f"hit of {hit.length} tokens, and no shared prefix that ends at token {end}",
+            f"a shared prefix of {end} tokens",
+        )
+
+    def _asked_alone(self, alone: Group, drops: bool = True) -> list[Group]:
         """The groups of which only that one, and those like it, take part."""
-        return [replace(group, prefix_cacheable=group == alone) for group in self._groups]
+        return [
+            replace(group, prefix_cacheable=group == alone, eagle=group.eagle and drops)
+            for group in self._groups
+        ]
 
     def _entries(self, request: str, num_tokens: int, cached: Cached) -> Entries:
         """Whether a group has the request's prefix up to the end of a block, or of a hash unit.
@@ -317,12 +348,13 @@ class Judge:
         None was ever registered, or, ``given_up``, it is gone though nobody needed its block.
         """
         how = "is given up without need" if given_up else "is left out"
+        exports = exports_pattern(self._engine, self._groups[group_index])
         need = str(ends[0]) if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
         return Violation(
             self._of_group(
                 group_index,
                 _PROMISES[who],
-                f"an entry inside a block, of a promised {who}, {how}",
+                f"an entry inside a block, of a promised {who}, {how}{exports}",
                 Divergence.LOST_HIT,
             ),
             f"group {group_index}: request {request} is entered at token {need}",

@@ -26,7 +26,7 @@ can fill: `mamba_utils` keeps one state a step.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from conformance.checkpoints import exported
+from conformance.checkpoints import exported, exports_pattern
 from conformance.expectations import Expected, Held
 from conformance.histories import EngineConfiguration, RequestInput
 from conformance.managers import Tables
@@ -236,10 +236,7 @@ class Pages:
         self._store.written.clear()
 
     def _exports(self, index: int) -> str:
-        """What patterns end with where states are exported from inside chunks."""
-        states = self._engine.groups[index].kind is GroupKind.MAMBA
-        exports = states and self._engine.mamba_checkpoint_alignment
-        return ", with states from inside chunks" if exports else ""
+        return exports_pattern(self._engine, self._engine.groups[index])
 
     # --- attention ---------------------------------------------------------------------------
 

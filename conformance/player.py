@@ -229,11 +229,7 @@ class Player:
             aligned = end // size * size
             end = aligned if aligned > computed or size <= engine.max_chunk else end
         stops = [request.junction]
-        if not (
-            engine.use_eagle
-            and engine.mamba_shared_prefix_checkpoint
-            and request.junction <= prompt
-        ):
+        if not (engine.keeps_shared_states and request.junction <= prompt):
             stops = [computed + (request.junction - computed) // size * size]
         if request.junction >= end:
             stops = []

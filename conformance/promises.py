@@ -198,15 +198,10 @@ class Promises:
         kept, group = shared.kept, self._groups[group_index]
         # What full attention has of a shared prefix showed that it is shared.
         prompt = len(self._requests[request].prompt)
-        junction = self.keeps_junctions_inside and kept <= prompt and kept % group.block_size
+        junction = self._engine.keeps_shared_states and kept <= prompt and kept % group.block_size
         if junction and group.kind is GroupKind.MAMBA:
             promised["junction"] = range(kept, kept + 1)
         return {who: ends for who, ends in promised.items() if ends}
-
-    @property
-    def keeps_junctions_inside(self) -> bool:
-        """Whether the state at the end of a shared prefix is kept where it lies inside a block."""
-        return self._engine.mamba_shared_prefix_checkpoint and self._engine.use_eagle
 
     def _tail_entries(self, request: str, group_index: int) -> range:
         """The entries of which the hit that the prompt's end is kept for needs one.

@@ -223,6 +223,7 @@ class _Judged:
         hit = self._ask(call, lambda manager: manager.get_computed_blocks(name))
         num_tokens = self._num_tokens[name]
         self._add(self._judge.hit(name, num_tokens, hit, cached), call)
+        self._add(self._judge.told(name, num_tokens, hit, cached), call)
         due = self._judge.due_hit(name, num_tokens, cached)
         self._outcome.lookups.append(Lookedup(self.step, name, due, hit.length))
         self._registrations.looked_up(name, self._judge.shared(name, num_tokens, hit, cached))
