@@ -198,6 +198,9 @@ class KVCacheManager:
                 return None
         num_main = total_computed + num_new_tokens
         num_slots = min(num_main + num_lookahead_tokens, self.max_model_len)
+        if request.num_hash_lookahead_tokens:
+            # What accepted drafts filled has its hash only now, and may be freed next.
+            self.cache_blocks(request, request.num_computed_tokens)
         coordinator.remove_skipped_blocks(request_id, total_computed)
         needed = coordinator.get_num_blocks_to_allocate(
             request_id,

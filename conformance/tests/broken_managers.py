@@ -7,7 +7,9 @@ from typing import Any
 from conformance.histories import EngineConfiguration
 from conformance.managers import Allocation, Hit, Manager, Observation, Tables
 from conformance.reference_managers import ReferenceManager, ReferenceManagers
+from reference.manager import KVCacheManager
 from reference.policies import Policies
+from reference.request import Request
 
 
 class Broken:
@@ -32,6 +34,33 @@ class Wrapped:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+
+class LooksNotAhead:
+    """The reference with hashes that cover their blocks only, whatever the engine has."""
+
+    def start(self, engine: EngineConfiguration) -> Manager:
+        started = ReferenceManagers(Policies()).start(engine)
+        started._engine = replace(
+            engine, use_eagle=False, num_hash_lookahead_tokens=0, num_speculative_tokens=0
+        )
+        return started
+
+
+class FreesBeforeItRegisters(KVCacheManager):
+    """Registers nothing of earlier steps before it frees what is read no more."""
+
+    def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
+        if num_computed_tokens != request.num_computed_tokens:
+            super().cache_blocks(request, num_computed_tokens)
+
+
+class TellsTooMuch(Wrapped):
+    """Tells of a shared prefix one boundary longer than the hit."""
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        hit = self.inner.get_computed_blocks(name)
+        return replace(hit, shared_prefix_boundary=hit.length + self.inner._engine.alignment)
 
 
 class ShorterHit(Wrapped):

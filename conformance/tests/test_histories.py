@@ -76,6 +76,12 @@ def test_the_schema_describes_every_field() -> None:
         ('"b": {', '"a": {', "'a' stands twice in one object"),
         ('"num_gpu_blocks": 40', '"num_gpu_blocks": 1', "a block besides the null block"),
         ('"max_model_len"', '"retention_interval": 24, "max_model_len"', "a retention interval is"),
+        ('"max_model_len"', '"num_hash_lookahead_tokens": 1, "max_model_len"', "set use_eagle"),
+        (
+            '"max_model_len"',
+            '"use_eagle": true, "num_hash_lookahead_tokens": 1, "max_model_len"',
+            "set num_hash_lookahead_tokens to 0",
+        ),
         ("{", "[", "is not JSON"),
     ],
 )

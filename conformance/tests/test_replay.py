@@ -8,6 +8,7 @@ import pytest
 
 from conformance.histories import History
 from conformance.history_generator import history
+from conformance.history_json import read
 from conformance.promises import JudgedPolicies
 from conformance.reference_managers import ReferenceManagers
 from conformance.replay import ReplayOutcome, replay
@@ -93,6 +94,7 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.RegistersEarly, "unsound: a key is registered over other content"),
     (broken.ForgetsSteps, "unsound: a state is read in the step that computes it"),
     (broken.SharesFresh, "unsound: a block that is read holds something else"),
+    (broken.TellsTooMuch, "waste: a prefix is told to be shared that is not"),
 ]
 
 
@@ -108,6 +110,28 @@ def test_a_broken_manager_is_caught(manager: type[broken.Wrapped], words: str) -
         if any(text.startswith(word) for text in seen for word in words.split("|")):
             return
     raise AssertionError(seen)
+
+
+LOOKAHEAD = read(
+    """{"engine": {"groups": [{"kind": "sliding_window", "block_size": 2, "window": 3}],
+                   "num_gpu_blocks": 9, "hash_block_size": 2, "max_model_len": 8,
+                   "use_eagle": true, "num_hash_lookahead_tokens": 1, "num_speculative_tokens": 2},
+        "requests": {"a": {"prompt": [1, 2, 3], "output": [[4, 8]]},
+                     "b": {"prompt": [1, 2, 4]}},
+        "steps": [{"do": "schedule", "request": "a"},
+                  {"do": "lookup", "request": "b"},
+                  {"do": "schedule", "request": "a", "drafts": 2, "accepted": 2},
+                  {"do": "schedule", "request": "a"}]}"""
+)
+
+
+def test_hashes_that_look_ahead() -> None:
+    good = replay(LOOKAHEAD, REFERENCE)
+    assert [lookup.served for lookup in good.lookups] == [0, 0]
+    assert shown(good) == []
+    assert "unsound: two contents share a key" in shown(replay(LOOKAHEAD, broken.LooksNotAhead()))
+    late = replay(LOOKAHEAD, ReferenceManagers(Policies(), broken.FreesBeforeItRegisters))
+    assert shown(late) == ["lost hit: the tail block is left out"]
 
 
 def test_what_is_registered_without_need_is_waste() -> None:

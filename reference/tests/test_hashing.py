@@ -2,6 +2,7 @@
 
 import hashlib
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -53,6 +54,20 @@ def test_only_full_blocks_are_hashed_and_decoding_hashes_more() -> None:
     new.append_output_token_ids(*range(8, 21))
     assert new.block_hashes == request("c", range(21)).block_hashes
     assert new.num_prompt_tokens == 7
+
+
+def test_hashes_that_look_ahead_cover_what_follows_and_wait_for_it() -> None:
+    def ahead(tokens: Iterable[int]) -> Request:
+        return Request("a", tokens, 4, num_hash_lookahead_tokens=1)
+
+    new = ahead(range(8))
+    assert (len(new.block_hashes), new.num_hashed_tokens) == (1, 4)
+    new.append_output_token_ids(8)
+    assert new.block_hashes == ahead(range(9)).block_hashes
+    other = ahead([*range(8), 9])
+    assert other.block_hashes[0] == new.block_hashes[0]
+    assert other.block_hashes[1] != new.block_hashes[1]
+    assert new.block_hashes[0] != request("b", range(8)).block_hashes[0]
 
 
 @pytest.mark.parametrize(
