@@ -1,6 +1,6 @@
 """Local prefixes, counted token by token."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations, product
 
 from spec.connector import is_loaded_anew, longest_local_prefix, may_diverge, valid_local_boundary
@@ -32,6 +32,10 @@ def local_prefix(
     others, held = [groups[index] for index in kept], [cached[index] for index in kept]
     align = alignment(groups)
     return max(n for n in range(cap + 1) if serves(others, align, n, cap, horizon, held))
+
+
+def held_in(cached: Sequence[set[int]]) -> Callable[[int, int], bool]:
+    return lambda group, block: block in cached[group]
 
 
 def test_only_states_are_loaded_wherever_a_load_starts() -> None:
@@ -69,7 +73,7 @@ def test_the_longest_local_prefix() -> None:
         for cached in product(subsets(3), repeat=len(groups)):
             for cap, horizon in ((2, 3), (3, 3), (3, 4)):
                 found = longest_local_prefix(
-                    groups, alignment(groups), cap, horizon, lambda g, b, held=cached: b in held[g]
+                    groups, alignment(groups), cap, horizon, held_in(cached)
                 )
                 assert found == local_prefix(groups, cap, horizon, cached)
 
@@ -78,9 +82,7 @@ def test_elsewhere_it_is_the_hit_that_all_groups_share() -> None:
     groups = (Group(SLIDING, 1, 2, eagle=True), STATES)
     for cached in product(subsets(4), repeat=2):
         for cap, horizon in ((2, 3), (3, 3), (3, 4)):
-            found = longest_local_prefix(
-                groups, 1, cap, horizon, lambda g, b, held=cached: b in held[g]
-            )
+            found = longest_local_prefix(groups, 1, cap, horizon, held_in(cached))
             assert found == max(
                 n for n in range(cap + 1) if serves(groups, 1, n, cap, horizon, cached)
             )
