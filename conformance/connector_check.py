@@ -29,7 +29,7 @@ _STATES_ONLY = "local_prefix_lacks_states_only"
 _LONGEST = "local_prefix_is_the_longest"
 
 
-_FEW = 5
+_FEW = 8
 
 
 def is_judged(layout: Layout) -> bool:

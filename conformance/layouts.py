@@ -241,7 +241,6 @@ _MORE = (
     (_sliding(1, 2), _sliding(1, 3), _sliding(1, 4)),
     (_full(1), _sliding(1, 2), _mamba(1)),
     (_full(2), _sliding(1, 3), _mamba(2)),
-    (_mamba(1), _sliding(1, 3)),
     (_full(1), _full(1), _sliding(1, 2), _sliding(1, 2)),
     (_full(1), _sliding(1, 2), replace(_sliding(1, 3), prefix_cacheable=False)),
     (_full(1), replace(_sliding(1, 3), prefix_cacheable=False), _sliding(1, 2)),
