@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from conformance.configurations import Configuration
-from conformance.expectations import Expected, Registered, Returns, Served, TableLengths
+from conformance.expectations import (
+    Expected,
+    LocalPrefix,
+    Registered,
+    Returns,
+    Served,
+    TableLengths,
+)
 from conformance.findings import Evidence
 from conformance.histories import (
     EngineConfiguration,
@@ -24,11 +31,12 @@ from conformance.histories import (
 from conformance.layouts import Layout, without_flags
 from conformance.subjects import Prompt
 from spec.claims import Divergence
+from spec.connector import longest_local_prefix
 from spec.groups import Group, GroupKind
 from spec.in_turn import longest_joint_hit
 from spec.mask import in_mask, next_boundary
 from spec.policies import EagleGroups
-from spec.retention import LookaheadHorizon
+from spec.retention import LookaheadHorizon, horizon
 
 _FRESH = 1_000_000
 """Token ids that no shared prefix has start here."""
@@ -116,6 +124,17 @@ class _Engine:
             self.rules.lookahead_horizon if several else LookaheadHorizon.CAPPED,
             lambda group, block: block in cached[group],
         )
+
+    def local_prefix(self, num_tokens: int, cached: Sequence[frozenset[int]]) -> tuple[int, bool]:
+        """What a connector must be told of such a request, and whether a state is lacking."""
+        length = longest_local_prefix(
+            self.layout.shared,
+            self.layout.alignment,
+            num_tokens - 1,
+            horizon(self.rules.lookahead_horizon, num_tokens),
+            lambda group, block: block in cached[group],
+        )
+        return length, self.hit(num_tokens, cached) < length
 
     def full_blocks(self, num_tokens: int) -> list[frozenset[int]]:
         """Every full block of so many tokens, for each group that does prefix caching."""
@@ -213,6 +232,8 @@ def _lookups(
             expected: Expected = Served("b", hit)
             if evidence.signature.divergence == Divergence.CRASH:
                 expected = Returns()
+            elif evidence.for_connector:
+                expected = LocalPrefix("b", *engine.local_prefix(num_tokens, cached))
             elif evidence.spec_hit == evidence.actual_hit:
                 expected = TableLengths("b", tuple(map(len, engine.full_blocks(hit))))
             yield Attempt(history, expected, tuple(cached))

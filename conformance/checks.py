@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.configurations import Configuration
+from conformance.connector_check import check_local_prefix, is_judged
 from conformance.fine_check import check_fine
 from conformance.junction_check import check_junctions
 from conformance.layouts import Layout
@@ -21,6 +22,8 @@ CHECKS: dict[str, Callable[[Subject, Any], CheckResult]] = {
     "lookup_returns_longest_valid_hit": check_lookup,
     "common_hit_is_valid_for_every_group": check_common_hit,
     "common_hit_is_the_longest": check_common_hit,
+    "local_prefix_lacks_states_only": check_local_prefix,
+    "local_prefix_is_the_longest": check_local_prefix,
     "mask_keeps_every_reachable_block": check_mask,
     "mask_keeps_only_reachable_blocks": check_mask,
     "retention_keeps_resends_and_extensions": check_retention,
@@ -43,7 +46,8 @@ def is_about(claim: str, judged: Configuration | Layout) -> bool:
     Groups whose blocks several ranks share are looked up and registered like others.
     """
     if isinstance(judged, Layout):
-        return CHECKS[claim] is check_common_hit
+        for_connector = CHECKS[claim] is check_local_prefix and is_judged(judged)
+        return for_connector or CHECKS[claim] is check_common_hit
     if judged.ranks != (1, 1):
         return CHECKS[claim] in (check_lookup, check_mask)
-    return CHECKS[claim] is not check_common_hit
+    return CHECKS[claim] not in (check_common_hit, check_local_prefix)

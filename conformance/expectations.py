@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from conformance.managers import Hit, Manager
+from conformance.managers import ConnectorManager, Hit, Manager
+from conformance.subjects import CannotJudge
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,18 @@ class Served:
     request: str
     tokens: int
     or_more: bool = False
+
+
+@dataclass(frozen=True)
+class LocalPrefix:
+    """A KV connector that loads Mamba states is told of a prefix of so many tokens of a request.
+
+    It is flagged where it ``lacks_state`` (`spec.connector`).
+    """
+
+    request: str
+    tokens: int
+    lacks_state: bool
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,7 @@ class Returns:
     """No call of the history raises."""
 
 
-Expected: TypeAlias = Served | TableLengths | Registered | Held | HeldOnce | Returns
+Expected: TypeAlias = Served | LocalPrefix | TableLengths | Registered | Held | HeldOnce | Returns
 
 
 def holds(expected: Expected, manager: Manager, hits: Mapping[str, Hit]) -> bool:
@@ -72,6 +85,9 @@ def holds(expected: Expected, manager: Manager, hits: Mapping[str, Hit]) -> bool
         case Served(request, tokens, or_more):
             length = hits[request].length
             return length >= tokens if or_more else length == tokens
+        case LocalPrefix(request, tokens, lacks_state):
+            found, flagged = local_prefix(manager, request)
+            return found == tokens and flagged >= lacks_state
         case TableLengths(request, lengths):
             return tuple(map(len, hits[request].tables)) == lengths
         case Registered(request, group, block, is_registered):
@@ -85,3 +101,11 @@ def holds(expected: Expected, manager: Manager, hits: Mapping[str, Hit]) -> bool
             return max(times.values(), default=0) <= 1
         case Returns():
             return True
+
+
+def local_prefix(manager: Manager, request: str) -> tuple[int, bool]:
+    """What a KV connector is told of a request: tokens, and whether they are flagged."""
+    if not isinstance(manager, ConnectorManager):
+        raise CannotJudge("the manager has no lookups for KV connectors")
+    hit, flagged = manager.get_computed_blocks_for_connector(request)
+    return hit.length, flagged

@@ -73,6 +73,7 @@ class Evidence:
             block was entered under.
         block: for a mask, the block that is registered, or not, against the spec.
         prompts: two prompts whose block hashes are wrongly equal or different.
+        for_connector: whether the lookup is one for a KV connector that loads Mamba states.
     """
 
     signature: Signature
@@ -91,6 +92,7 @@ class Evidence:
     fine: bool = False
     block: int | None = None
     prompts: tuple[Prompt, ...] = ()
+    for_connector: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The evidence as JSON; `from_json` reads it."""
@@ -257,6 +259,8 @@ def _given_lookup(
         several = len(looked_up.group_ids) > 1
         whose = f"group{'s' if several else ''} {' and '.join(map(str, looked_up.group_ids))}"
         yield f"cached blocks of {whose}: {_listed(blocks)}"
+    if evidence.for_connector:
+        yield "a KV connector loads what follows the local prefix, and Mamba states"
 
 
 def _listed(blocks: Iterable[int]) -> str:

@@ -196,6 +196,14 @@ class FineManager(Manager, Protocol):
         """
 
 
+@runtime_checkable
+class ConnectorManager(Manager, Protocol):
+    """A manager that KV connectors which load Mamba states are served by; see `spec.connector`."""
+
+    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
+        """The local prefix of a request, and whether it is flagged."""
+
+
 class ManagerSubject(Protocol):
     """What makes managers: a vLLM target, the reference, or a broken one in a test."""
 

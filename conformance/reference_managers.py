@@ -105,6 +105,12 @@ class ReferenceManager:
         self._found[name] = hit, blocks
         return hit
 
+    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
+        """See `conformance.managers.ConnectorManager`."""
+        find = self._manager.get_computed_blocks_for_connector
+        blocks, length, flagged = find(self._requests[name])
+        return Hit(length, _tables(blocks)), flagged
+
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
         """See `conformance.managers.Manager`."""
         hit = allocation.hit

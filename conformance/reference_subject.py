@@ -9,11 +9,12 @@ from conformance.layouts import Layout
 from conformance.reference_history import ReferenceHistory
 from conformance.reference_pool import ReferencePool
 from conformance.subjects import Lookup, LookupAnswer, Prompt
+from reference.connector import find_local_prefix
 from reference.fine import find_longest_fine_hit
 from reference.hashing import block_hashes_of_size
 from reference.lookup import Lookup as GroupLookup
 from reference.scan import Scan
-from reference.spec_groups import find_hit, spec_groups
+from reference.spec_groups import SpecGroup, find_hit, spec_groups
 from spec.mask import in_mask, in_stored_mask, is_due
 from spec.policies import EagleGroups
 from spec.retention import LookaheadHorizon, in_retained_mask
@@ -65,11 +66,23 @@ class ReferenceCommonLookup:
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subjects.Lookup`."""
+        hit = find_hit(*self._arguments(max_length), pool)
+        return LookupAnswer(hit.length, hit.blocks)
+
+    def _arguments(self, max_length: int) -> tuple[list[SpecGroup], int, list[bytes], int, int]:
         layout, unit = self._layout, self._layout.hash_block_size
         cap, horizon = layout.reach(max_length, self._policy)
         hashes = self._hashes[: (max_length + 1) // unit]
-        hit = find_hit(self._spec_groups, len(layout.groups), hashes, cap, horizon, pool)
-        return LookupAnswer(hit.length, hit.blocks)
+        return self._spec_groups, len(layout.groups), hashes, cap, horizon
+
+
+class ReferenceConnectorLookup(ReferenceCommonLookup):
+    """The reference's lookup for a KV connector that loads Mamba states."""
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """See `conformance.subjects.Lookup`."""
+        hit, diverged = find_local_prefix(*self._arguments(max_length), pool)
+        return LookupAnswer(hit.length, hit.blocks, diverged)
 
 
 class ReferenceFineLookup:
@@ -107,6 +120,10 @@ class ReferenceSubject:
         if isinstance(judged, Layout):
             return ReferenceCommonLookup(judged, self.lookahead_horizon)
         return ReferenceLookup(judged, self._scan)
+
+    def connector_lookup(self, layout: Layout) -> Lookup:
+        """The reference's lookup for connectors."""
+        return ReferenceConnectorLookup(layout, self.lookahead_horizon)
 
     def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
         """The spec's mask; chunks do not matter to it."""

@@ -14,7 +14,7 @@ subject does not register is out of reach, and the report says so.
 from dataclasses import dataclass
 
 from conformance.attempts import Attempt, OutOfReach, Rules, attempts
-from conformance.expectations import Expected, Served, holds
+from conformance.expectations import Expected, LocalPrefix, Served, holds, local_prefix
 from conformance.findings import Evidence
 from conformance.histories import History
 from conformance.managers import Manager, ManagerSubject
@@ -85,6 +85,10 @@ def _played(attempt: Attempt, evidence: Evidence, subject: ManagerSubject) -> st
         longer = hits[expected.request].length > expected.tokens
         if longer != (evidence.signature.divergence == Divergence.UNSOUND):
             return f"the manager is wrong in another way: hit {hits[expected.request].length}"
+    if isinstance(expected, LocalPrefix):
+        found, _ = local_prefix(manager, expected.request)
+        if (found < expected.tokens) != (evidence.signature.divergence == Divergence.LOST_HIT):
+            return f"the manager is wrong in another way: local prefix of {found} tokens"
     return ""
 
 

@@ -18,6 +18,7 @@ from conformance.explanation import ExplanationError, lacking
 from conformance.findings import Evidence
 from conformance.layouts import Layout
 from conformance.reasons import Reason, in_words, need_reason, run_reasons
+from spec.connector import is_loaded_anew, may_diverge
 from spec.hits import in_required_run, required_run
 from spec.mask import in_mask, next_boundary
 
@@ -150,6 +151,7 @@ def _lookup(evidence: Evidence, max_length: int) -> Iterator[Chapter]:
     claim = evidence.signature.claim
     last = max_length // align * align
     longer = range(last, evidence.spec_hit, -align)
+    what = "local prefix" if evidence.for_connector else "hit"
     asked = [
         Reason(_why_not(judged, evidence, length), claim)
         for length in islice(longer, _MOST_BOUNDARIES)
@@ -157,15 +159,16 @@ def _lookup(evidence: Evidence, max_length: int) -> Iterator[Chapter]:
     if len(longer) > _MOST_BOUNDARIES:
         asked.append(Reason(f"and {len(longer) - _MOST_BOUNDARIES} shorter ones", claim))
     if asked:
-        yield Chapter("what longer hits would have needed", tuple(asked))
+        longer_ones = "longer local prefixes" if evidence.for_connector else "longer hits"
+        yield Chapter(f"what {longer_ones} would have needed", tuple(asked))
     if evidence.spec_hit:
         reasons = (
             reason
-            for looked_up in judged.looked_up
+            for looked_up in _needed(evidence)
             for reason in _run(looked_up, evidence.spec_hit)
         )
         yield Chapter(
-            f"why a hit of {evidence.spec_hit} tokens is valid: all of this is cached",
+            f"why a {what} of {evidence.spec_hit} tokens is valid: all of this is cached",
             tuple(reasons),
         )
 
@@ -176,8 +179,16 @@ def _run(looked_up: LookedUp, length: int) -> Iterator[Reason]:
     yield need_reason(looked_up, end)
 
 
+def _needed(evidence: Evidence) -> tuple[LookedUp, ...]:
+    """The groups that need blocks of what is served: of a local prefix, but those loaded anew."""
+    judged = evidence.configuration
+    if not evidence.for_connector or not may_diverge(judged.shared):
+        return tuple(judged.looked_up)
+    return tuple(each for each in judged.looked_up if not is_loaded_anew(each.group.kind))
+
+
 def _why_not(judged: Configuration | Layout, evidence: Evidence, length: int) -> str:
-    miss = lacking(judged.looked_up, length, _held(judged, evidence))
+    miss = lacking(_needed(evidence), length, _held(judged, evidence))
     if miss is None:
         return (
             f"{length} tokens: every required block is cached, but the lookup may not peek "
@@ -203,9 +214,10 @@ def _served(evidence: Evidence) -> Iterator[Chapter]:
     if hit is None or hit == due or hit % judged.alignment:
         return
     if hit < due:
-        text = f"{due - hit} tokens are computed again, though all that they take is cached"
+        again = "loaded" if evidence.for_connector else "computed"
+        text = f"{due - hit} tokens are {again} again, though all that they take is cached"
     else:
-        miss = lacking(judged.looked_up, hit, _held(judged, evidence))
+        miss = lacking(_needed(evidence), hit, _held(judged, evidence))
         if miss is None:
             return
         text = (

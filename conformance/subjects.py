@@ -26,10 +26,13 @@ class LookupAnswer:
         hit_length: tokens served from the cache.
         tables: for each group of the configuration or layout, its block table up to the hit, one
             entry a block; an empty one for a group that opts out of prefix caching.
+        diverged: whether the hit is flagged as a local prefix that lacks a Mamba state
+            (`spec.connector`).
     """
 
     hit_length: int
     tables: Sequence[Sequence[Any]]
+    diverged: bool = False
 
 
 class Lookup(Protocol):
@@ -135,6 +138,12 @@ class Subject(Protocol):
     def lookup(self, judged: Configuration | Layout) -> Lookup:
         """The lookup of one group by its manager, or of several by the coordinator."""
 
+    def connector_lookup(self, layout: Layout) -> Lookup:
+        """What lookup tells a KV connector that loads Mamba states.
+
+        ``inputs`` may be empty: it is explored without merging.
+        """
+
     def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
         """Which blocks the producer registers for one request of ``num_blocks`` blocks.
 
@@ -206,6 +215,6 @@ class Subject(Protocol):
     def source(self, entry: str) -> str:
         """Where an entry point is, as file:line.
 
-        ``entry`` is "lookup" or "mask" and a kind of group, "lookup" and "several", "block_pool"
-        or "block_hash".
+        ``entry`` is "lookup" or "mask" and a kind of group, "lookup" and "several" or "connector",
+        "block_pool" or "block_hash".
         """

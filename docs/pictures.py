@@ -5,11 +5,14 @@ from dataclasses import replace
 
 from conformance.configurations import single_group
 from conformance.finding_strips import mask_figure
+from conformance.layouts import Layout
 from conformance.strips import Figure, Row, Strip, marks, numbers, roles
 from docs import pool_pictures
 from docs.drawing import WIDE, Picture, explained, strips
+from spec.connector import longest_local_prefix
 from spec.fine import block_of, is_held, longest_fine_hit
 from spec.groups import Group, GroupKind
+from spec.hits import longest_valid_hit
 from spec.mask import in_mask
 from spec.retention import in_retained_mask, junction_boundary, sibling_boundary
 from spec.sharing import is_determined, vouched_tokens
@@ -81,6 +84,52 @@ def _longest_of_all() -> Picture:
         "With EAGLE and a prompt of 33 tokens, all that the producer registers being cached: "
         f"{found.longest} tokens are the longest hit that is valid for every group at once.",
         strips(found),
+    )
+
+
+def _local_prefix(states: set[int]) -> tuple[int, int, tuple[Figure, ...]]:
+    """Hit and local prefix in tokens, three of four full-attention blocks and some states cached.
+
+    The state is marked that is needed should nothing be loaded.
+    """
+    layout = Layout((FULL, STATE), 33, False, 8)
+    cached: tuple[set[int], ...] = ({0, 1, 2}, states)
+    longest = (
+        find(layout.shared, layout.alignment, 32, 33, lambda group, block: block in cached[group])
+        for find in (longest_valid_hit, longest_local_prefix)
+    )
+    hit, prefix = longest
+    figures = []
+    for looked_up, held in zip(layout.looked_up, cached, strict=True):
+        blocks, size = range(4), looked_up.group.block_size
+        ends = (("hit", hit // size), ("local prefix", prefix // size))
+        rows = (
+            Row("block", numbers(blocks)),
+            Row("cached", marks(blocks, held)),
+            *(Row(label, roles(looked_up, blocks, end), end) for label, end in ends),
+        )
+        said = f"{looked_up.group.kind.replace('_', ' ')}, block size {size}"
+        figures.append(Figure(said, Strip(rows, blocks, looked_up.shape.segment)))
+    return hit, prefix, tuple(figures)
+
+
+def _lacks_states_only() -> Picture:
+    hit, prefix, figures = _local_prefix({0})
+    return Picture(
+        f"All groups share a hit of {hit} tokens, full attention holds {prefix}. A connector that "
+        f"loads what follows {prefix} tokens loads a later state, too. Should it load nothing, the "
+        f"state at {prefix} would be read, which is not cached: so the local prefix is flagged.",
+        figures,
+    )
+
+
+def _longest_local_prefix() -> Picture:
+    hit, prefix, figures = _local_prefix({3})
+    return Picture(
+        "Full attention lost its last block, and the one state that is cached is past what is "
+        f"left. No hit but {hit} tokens is shared, and still the local prefix is of {prefix} "
+        "tokens.",
+        figures,
     )
 
 
@@ -228,6 +277,8 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "lookup_returns_longest_valid_hit": _longest_of_one,
     "common_hit_is_valid_for_every_group": _valid_for_all,
     "common_hit_is_the_longest": _longest_of_all,
+    "local_prefix_lacks_states_only": _lacks_states_only,
+    "local_prefix_is_the_longest": _longest_local_prefix,
     "mask_keeps_every_reachable_block": _every_reachable,
     "mask_keeps_only_reachable_blocks": _only_reachable,
     "retention_keeps_resends_and_extensions": _resends,

@@ -6,12 +6,36 @@ something exists, a witness for it. Names of unknowns: positions and windows are
 ``block_size``, ``window`` and ``chunk`` are in tokens.
 """
 
-from proofs import attention, joint, lookup, masks, need, policies, pool, retention, sharing
+from proofs import (
+    attention,
+    connector,
+    joint,
+    lookup,
+    masks,
+    need,
+    policies,
+    pool,
+    retention,
+    sharing,
+)
 from proofs.obligation import Theorem
+
+_MODULES = (
+    attention,
+    need,
+    lookup,
+    joint,
+    connector,
+    masks,
+    retention,
+    policies,
+    sharing,
+    pool,
+)
 
 THEOREMS: dict[str, Theorem] = {
     name: Theorem(name, obligations)
-    for module in (attention, need, lookup, joint, masks, retention, policies, sharing, pool)
+    for module in _MODULES
     for name, obligations in module.OBLIGATIONS.items()
 }
 """Every theorem, by the name of its claim."""

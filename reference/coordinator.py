@@ -13,6 +13,7 @@ from reference.configuration import (
     max_admission_blocks,
     scheduler_block_size,
 )
+from reference.connector import find_local_prefix
 from reference.free_queue import KVCacheBlock
 from reference.groups import Blocks, CrossAttentionManager, GroupManager, MambaManager
 from reference.policies import Policies
@@ -76,6 +77,22 @@ class KVCacheCoordinator:
     ) -> Hit:
         """The longest valid hit of a request of one token more than ``max_cache_hit_length``."""
         return find_hit(
+            self._spec_groups,
+            len(self.single_type_managers),
+            block_hashes,
+            max_cache_hit_length,
+            max_cache_hit_length + self._peeks,
+            self.block_pool,
+        )
+
+    def find_local_prefix(
+        self, block_hashes: Sequence[bytes], max_cache_hit_length: int
+    ) -> tuple[Hit, bool]:
+        """The longest local prefix of such a request, and whether it is flagged.
+
+        See `reference.connector`.
+        """
+        return find_local_prefix(
             self._spec_groups,
             len(self.single_type_managers),
             block_hashes,

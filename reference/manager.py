@@ -145,6 +145,22 @@ class KVCacheManager:
             return self.empty_kv_cache_blocks, 0
         return KVCacheBlocks(hit.blocks), hit.length
 
+    def get_computed_blocks_for_connector(
+        self, request: Request
+    ) -> tuple[KVCacheBlocks, int, bool]:
+        """The request's local prefix, for a KV connector that loads Mamba states.
+
+        Its block tables, its length in tokens, and whether it is flagged: where nothing is loaded
+        after all, `get_computed_blocks` is to be asked instead. Nothing is counted.
+        """
+        if not self.enable_caching or request.skip_reading_prefix_cache:
+            return self.empty_kv_cache_blocks, 0, False
+        if request.hash_block_size != self._hash_block_size:
+            self._refuse(request)
+        cap = request.num_tokens - 1
+        hit, flagged = self.coordinator.find_local_prefix(request.block_hashes, cap)
+        return KVCacheBlocks(hit.blocks), hit.length, flagged
+
     def allocate_slots(
         self,
         request: Request,

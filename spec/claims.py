@@ -10,6 +10,12 @@ from enum import StrEnum
 from typing import Any
 
 from spec.attention import attends, reads_state, tail_blocks
+from spec.connector import (
+    is_loaded_anew,
+    longest_local_prefix,
+    may_diverge,
+    valid_local_boundary,
+)
 from spec.fine import (
     at_hash_units,
     block_of,
@@ -128,6 +134,11 @@ _COORDINATORS = (
     "HybridKVCacheCoordinator.find_longest_cache_hit",
     "HybridKVCacheCoordinator.verify_and_split_kv_cache_groups",
 )
+_FOR_CONNECTORS = (
+    "KVCacheManager.get_computed_blocks_for_connector",
+    "HybridKVCacheCoordinator.find_longest_cache_hit_per_group",
+    "HybridKVCacheCoordinator.verify_and_split_kv_cache_groups",
+)
 _MASKS = (
     "SlidingWindowManager.reachable_block_mask",
     "SlidingWindowManager._cache_block_mask",
@@ -221,6 +232,23 @@ CLAIMS: dict[str, Claim] = {
                 takes_one_turn,
             ),
             symbols=_COORDINATORS,
+        ),
+        Claim(
+            name="local_prefix_lacks_states_only",
+            sentence="A KV connector that loads Mamba states and what follows the local prefix is "
+            "told of a prefix that every other group has its required run of; where a state is "
+            "not cached, either, the prefix is flagged.",
+            divergence=Divergence.UNSOUND,
+            clauses=(is_loaded_anew, valid_local_boundary, valid_hit),
+            symbols=_FOR_CONNECTORS,
+        ),
+        Claim(
+            name="local_prefix_is_the_longest",
+            sentence="A KV connector that loads Mamba states is told of the longest prefix that "
+            "every other group has its required run of, whatever is cached.",
+            divergence=Divergence.LOST_HIT,
+            clauses=(may_diverge, valid_local_boundary, longest_local_prefix),
+            symbols=_FOR_CONNECTORS,
         ),
         Claim(
             name="mask_keeps_every_reachable_block",

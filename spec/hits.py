@@ -101,20 +101,22 @@ def valid_hit(
     cap: int,
     horizon: int,
     cached: Cached,
+    valid: Callable[..., Formula] = valid_boundary,
 ) -> bool:
     """Whether a hit of ``length`` tokens is valid: every group has its required run.
 
     ``groups`` are as `share_eagle` gives them and ``alignment_tokens`` is their `alignment`,
     or a multiple of it; ``cap`` and ``horizon`` (the lookahead horizon) are in tokens. No hit,
-    ``length`` 0, is always valid. Groups that opt out of prefix caching require nothing. vLLM:
-    the hit length that ``find_longest_cache_hit`` may return.
+    ``length`` 0, is always valid. Groups that opt out of prefix caching require nothing. What one
+    group requires is for ``valid`` to say. vLLM: the hit length that ``find_longest_cache_hit``
+    may return.
     """
     if length == 0:
         return True
     if length < 0 or not is_multiple(length, alignment_tokens):
         return False
     return all(
-        valid_boundary(
+        valid(
             geometry(group, alignment_tokens),
             whole_blocks(length, group.block_size),
             whole_blocks(cap, group.block_size),
@@ -127,14 +129,19 @@ def valid_hit(
 
 
 def longest_valid_hit(
-    groups: Sequence[Group], alignment_tokens: int, cap: int, horizon: int, cached: Cached
+    groups: Sequence[Group],
+    alignment_tokens: int,
+    cap: int,
+    horizon: int,
+    cached: Cached,
+    valid: Callable[..., Formula] = valid_boundary,
 ) -> int:
     """The longest valid hit in tokens: what lookup must return. Arguments as in `valid_hit`."""
     return next(
         (
             length
             for length in range(cap // alignment_tokens * alignment_tokens, 0, -alignment_tokens)
-            if valid_hit(groups, alignment_tokens, length, cap, horizon, cached)
+            if valid_hit(groups, alignment_tokens, length, cap, horizon, cached, valid)
         ),
         0,
     )

@@ -26,6 +26,7 @@ from spec.groups import Group, GroupKind
 from spec.policies import DefaultRetention, EagleGroups, Junctions, SparseRetention
 from spec.retention import SPARSE_KINDS, LookaheadHorizon
 from vllm_integration.blocks import BlockHashes, VllmPool, VllmPools
+from vllm_integration.connector import FOR_CONNECTORS, VllmConnectorLookup
 from vllm_integration.groups import NAMES, kv_cache_config, kv_cache_spec
 from vllm_integration.history import History
 from vllm_integration.inspection import arguments, attribute, call, definitions, probed
@@ -108,6 +109,7 @@ class VllmSubject:
             single_type_kv_cache_manager,
         )
 
+        self._whole: ModuleType = vllm.v1.core.kv_cache_manager
         self._managers: ModuleType = single_type_kv_cache_manager
         self._specs: ModuleType = kv_cache_interface
         self._pools: ModuleType = block_pool
@@ -118,7 +120,7 @@ class VllmSubject:
         self._new_pool = VllmPools(block_pool, kv_cache_utils, self._new_request)
         self._block_hashes = BlockHashes(kv_cache_utils, self._new_request)
         self._producer = Producer(kv_cache_coordinator, self._configured, self._request)
-        self._history = History(vllm.v1.core.kv_cache_manager, self._configured, self._request_of)
+        self._history = History(self._whole, self._configured, self._request_of)
 
     def lookup(self, judged: Configuration | Layout) -> Lookup:
         """The real ``find_longest_cache_hit``, of a manager or of the coordinator."""
@@ -135,14 +137,26 @@ class VllmSubject:
             self._lacks("fine-grained hits")
         return self._fine_lookup(configuration)
 
+    def connector_lookup(self, layout: Layout) -> VllmConnectorLookup:
+        """The real ``get_computed_blocks_for_connector`` of a whole manager."""
+        if not hasattr(attribute(self._whole, "KVCacheManager"), FOR_CONNECTORS):
+            self._lacks("local prefixes for connectors")
+        return VllmConnectorLookup(
+            self._whole, self._configured, self._request_of, layout, *self._hashes_and_keys(layout)
+        )
+
     def _common_lookup(self, layout: Layout) -> VllmCommonLookup:
+        return VllmCommonLookup(
+            self._producer.coordinator(layout, None), *self._hashes_and_keys(layout)
+        )
+
+    def _hashes_and_keys(self, layout: Layout) -> tuple[list[bytes], list[list[bytes]]]:
         hashes = _stand_in_hashes(layout.num_tokens // layout.hash_block_size)
         views = [
             (self._view(hashes, layout.hash_block_size, size), layout.num_tokens // size)
             for size in (looked_up.group.block_size for looked_up in layout.looked_up)
         ]
-        keys = [[view[block] for block in range(blocks)] for view, blocks in views]
-        return VllmCommonLookup(self._producer.coordinator(layout, None), hashes, keys)
+        return hashes, [[view[block] for block in range(blocks)] for view, blocks in views]
 
     def _fine_lookup(self, configuration: Configuration) -> VllmLookup:
         hashes = self._hashes(configuration)
@@ -360,6 +374,8 @@ class VllmSubject:
         if entry == "block_hash":
             return _location(self._utils.get_request_block_hasher)
         what, kind = entry.split()
+        if kind == "connector":
+            return _location(attribute(self._whole.KVCacheManager, FOR_CONNECTORS))
         if kind == "several":
             return _location(self._producer.hybrid.find_longest_cache_hit)
         manager = self._manager_class(GroupKind(kind))

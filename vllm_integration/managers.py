@@ -23,6 +23,7 @@ from conformance.managers import (
 )
 from conformance.subjects import CannotJudge
 from spec.fine import is_fine_grained
+from vllm_integration.connector import FOR_CONNECTORS
 from vllm_integration.groups import kv_cache_config, kv_cache_spec
 from vllm_integration.inspection import arguments, attribute, call
 from vllm_integration.overrides import check_taken_up
@@ -278,6 +279,12 @@ class VllmManager:
         hit = Hit(length, self._tables(blocks), boundary[0] if boundary else 0)
         self._found[name] = hit, blocks
         return hit
+
+    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
+        """See `conformance.managers.ConnectorManager`."""
+        find = attribute(self._manager, FOR_CONNECTORS)
+        blocks, length, _, diverged = find(self._requests[name])
+        return Hit(length, self._tables(blocks)), diverged
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
         """See `conformance.managers.Manager`."""

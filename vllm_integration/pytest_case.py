@@ -16,6 +16,7 @@ from conformance.expectations import (
     Expected,
     Held,
     HeldOnce,
+    LocalPrefix,
     Registered,
     Returns,
     Served,
@@ -26,6 +27,7 @@ from conformance.histories import Evict, History
 from conformance.managers import Hit
 from conformance.player import Player
 from conformance.subjects import CannotJudge
+from vllm_integration.connector import FOR_CONNECTORS
 from vllm_integration.inspection import Made, recorded
 from vllm_integration.recording import (
     Appended,
@@ -180,6 +182,15 @@ class _Writer:
             case Served(request, tokens, or_more):
                 comparison = ">=" if or_more else "=="
                 return [f"    assert hit_{self._suffix(request)} {comparison} {tokens}"]
+            case LocalPrefix(request, tokens, lacks_state):
+                suffix = self._suffix(request)
+                asked = call(f"manager.{FOR_CONNECTORS}", self._request(request))
+                flagged = [f"    assert diverged_{suffix}"] if lacks_state else []
+                return [
+                    laid_out(f"_, prefix_{suffix}, _, diverged_{suffix} = ", asked),
+                    f"    assert prefix_{suffix} == {tokens}",
+                    *flagged,
+                ]
             case TableLengths(request, lengths):
                 blocks = f"blocks_{self._suffix(request)}.blocks"
                 return [f"    assert [len(table) for table in {blocks}] == {list(lengths)}"]

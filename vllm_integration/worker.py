@@ -253,14 +253,11 @@ def _shrink(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """Shrink a divergence, and say which code it is about."""
     evidence = Evidence.from_json(message["evidence"])
     what = "mask" if evidence.max_length is None else "lookup"
-    several = isinstance(evidence.configuration, Layout)
+    several = "connector" if evidence.for_connector else "several"
+    of = several if isinstance(evidence.configuration, Layout) else evidence.signature.kind
     return {
         "evidence": shrink(subject, evidence).as_json(),
-        "source": subject.source(
-            evidence.signature.kind
-            if evidence.steps
-            else f"{what} {'several' if several else evidence.signature.kind}"
-        ),
+        "source": subject.source(evidence.signature.kind if evidence.steps else f"{what} {of}"),
     }
 
 

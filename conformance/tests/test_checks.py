@@ -39,6 +39,7 @@ from conformance.tests.subjects_for_tests import (
     wider_segment,
 )
 from conformance.tests.test_common_hit_check import COMMON_BROKEN
+from conformance.tests.test_connector_check import CONNECTOR_BROKEN
 from conformance.tests.test_retention_check import FAULTS
 from reference.scan import PlainScan, Scan, SkippingScan
 from spec.attention import tail_blocks
@@ -140,6 +141,7 @@ def test_every_claim_has_a_fault_that_its_check_refutes() -> None:
     refuted = {claim for _, claim in BROKEN.values()}.union(*(c for _, c in FAULTS.values()))
     refuted |= {claim for claim, _ in test_pool_check.BROKEN.values()} | {test_sharing_check.CLAIM}
     refuted |= {claim for _, claim in COMMON_BROKEN.values()}
+    refuted |= {claim for _, claim in CONNECTOR_BROKEN.values()}
     refuted |= {test_fine_check.CLAIM, test_junction_check.CLAIM}
     assert refuted == CLAIMS.keys() == CHECKS.keys()
 

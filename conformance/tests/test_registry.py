@@ -55,7 +55,7 @@ def test_every_public_clause_belongs_to_a_claim() -> None:
     cited = {clause for claim in CLAIMS.values() for clause in claim.clauses}
     folder = Path(spec.__file__).parent
     stems = ("attention", "groups", "hits", "mask", "retention", "sharing", "pool")
-    for stem in (*stems, "in_turn", "fine"):
+    for stem in (*stems, "in_turn", "fine", "connector"):
         assert (folder / f"{stem}.py").exists()
         module = __import__(f"spec.{stem}", fromlist=["*"])
         for name, function in inspect.getmembers(module, inspect.isfunction):

@@ -26,11 +26,24 @@ from proofs.obligation import Obligation
 from proofs.prover import DEFAULTS, Solver
 from proofs.theorems import THEOREMS
 from reference.tests import test_lookup
-from spec import attention, fine, groups, hits, in_turn, mask, pool, retention, sharing, terms
+from spec import (
+    attention,
+    connector,
+    fine,
+    groups,
+    hits,
+    in_turn,
+    mask,
+    pool,
+    retention,
+    sharing,
+    terms,
+)
 from spec.claims import Status
 from spec.groups import GroupKind
 from spec.tests import (
     test_attention,
+    test_connector,
     test_fine,
     test_groups,
     test_hits,
@@ -42,7 +55,7 @@ from spec.tests import (
     test_terms,
 )
 
-MUTATED = (terms, attention, groups, hits, mask, retention, sharing, pool, in_turn, fine)
+MUTATED = (terms, attention, groups, hits, mask, retention, sharing, pool, in_turn, fine, connector)
 """All of the spec but the registry, which states no predicate."""
 
 TESTS = (
@@ -56,6 +69,7 @@ TESTS = (
     test_retention,
     test_in_turn,
     test_fine,
+    test_connector,
     test_lookup,
 )
 

@@ -106,6 +106,27 @@ def test_before_0_20_eagle_needs_one_block_size(version: str, checked: Check) ->
     assert all("not compatible with eagle" in crash["actual"] for crash in crashes)
 
 
+@pytest.mark.parametrize(
+    ("version", "statuses"),
+    [("0.26.0", {"not applicable"}), ("0.28.0", {"proved", "refuted"})],
+)
+def test_what_connectors_are_told_is_judged_from_0_27_on(
+    version: str, statuses: set[str], judge_claims: JudgeClaims
+) -> None:
+    claims = {"local_prefix_lacks_states_only", "local_prefix_is_the_longest"}
+    code, report = judge_claims(claims, version)
+    assert (code, report["verdict"]) == (0, "conforms")
+    for claim in claims:
+        settled = {o["status"] for o in report["obligations"] if o["claim"] == claim}
+        assert settled == statuses
+    known = report["known_divergences"]
+    assert {each["claim"] for each in known} == (claims if "refuted" in statuses else set())
+    for each in known:
+        path, line = each["source"].split(":")
+        text = (release(version) / path).read_text().splitlines()[int(line) - 1]
+        assert "def get_computed_blocks_for_connector" in text
+
+
 def test_0_32_0_forgets_junctions_with_eagle_and_0_33_0_keeps_them(checked: Check) -> None:
     """The check finds what 0.33.0 mended; the ledger knows it."""
     claim = "retention_keeps_junctions"
@@ -234,6 +255,16 @@ FAULTS = {
         "0.33.0",
         {"boundary_block = aligned // block_size - 1": "boundary_block = aligned // block_size"},
         {"retention_keeps_resends_and_extensions", "retention_keeps_junctions"},
+    ),
+    "full attention is not known, and states that connectors have to load are not": (
+        "0.33.0",
+        {
+            "first.group_ids[0] if isinstance(first.spec, FullAttentionSpec) else None": (
+                "next((g[0] for _, g, *_ in self.attention_groups[1:]), None)"
+            ),
+            "min(per_group_hits) < num_local": "False",
+        },
+        {"local_prefix_lacks_states_only", "local_prefix_is_the_longest"},
     ),
     "the consumer ignores EAGLE": (
         "0.23.0",

@@ -1,0 +1,329 @@
+"""The check of what KV connectors are told, on the reference and on broken subjects."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from conformance.attempts import Rules
+from conformance.checks import is_about
+from conformance.configurations import Profile
+from conformance.connector_check import check_local_prefix, is_judged
+from conformance.expectations import LocalPrefix
+from conformance.exploration import replay
+from conformance.findings import Evidence, finding, smallest
+from conformance.layouts import Layout, layouts
+from conformance.lookup_check import space_of
+from conformance.managers import Hit
+from conformance.reference_managers import ReferenceManagers
+from conformance.reference_subject import ReferenceConnectorLookup, ReferenceSubject
+from conformance.reproduction import reproduce
+from conformance.shrinking import shrink
+from conformance.story import ToldFinding, tell
+from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Predates
+from conformance.tests.broken_managers import Broken, Wrapped
+from reference.policies import Policies
+from reference.spec_groups import find_hit
+from spec.claims import CLAIMS, Status
+from spec.connector import longest_local_prefix
+from spec.groups import Group, GroupKind
+from spec.hits import valid_hit
+from spec.policies import EagleGroups
+from spec.retention import LookaheadHorizon
+
+FULL, SLIDING, MAMBA = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW, GroupKind.MAMBA
+STATES_ONLY, LONGEST = "local_prefix_lacks_states_only", "local_prefix_is_the_longest"
+PAIR = Layout((Group(FULL, 1), Group(MAMBA, 1)), 4, False, 1)
+THREE = Layout((Group(FULL, 1), Group(SLIDING, 1, 2), Group(MAMBA, 1)), 4, False, 1)
+RULES = Rules(LookaheadHorizon.HASHED, EagleGroups.FLAGGED)
+
+Told = Callable[["Telling", Any, int], LookupAnswer]
+"""Another answer for connectors, given a pool and how many tokens may be served."""
+
+
+class Telling(ReferenceConnectorLookup):
+    """A lookup that tells connectors something else."""
+
+    def __init__(self, layout: Layout, told: Told) -> None:
+        super().__init__(layout, LookaheadHorizon.HASHED)
+        self._told = told
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        return self._told(self, pool, max_length)
+
+    def right(self, pool: Any, max_length: int) -> LookupAnswer:
+        """What the reference tells."""
+        return super().__call__(pool, max_length)
+
+    def shared_hit(self, pool: Any, max_length: int) -> LookupAnswer:
+        """The hit that all groups share."""
+        hit = find_hit(*self._arguments(max_length), pool)
+        return LookupAnswer(hit.length, hit.blocks)
+
+    def alone(self, pool: Any, max_length: int) -> tuple[list[int], list[Sequence[Any]]]:
+        """The hit and the table of each group by itself."""
+        groups, count, hashes, cap, horizon = self._arguments(max_length)
+        tables: list[Sequence[Any]] = [()] * count
+        hits = [0] * count
+        for group in groups:
+            for group_id, table in zip(
+                group.group_ids, group.tables(hashes, cap, horizon, pool), strict=True
+            ):
+                tables[group_id], hits[group_id] = table, len(table) * group.block_size
+        return hits, tables
+
+
+class Teller(ReferenceSubject):
+    """The reference that tells connectors something else."""
+
+    def __init__(self, told: Told) -> None:
+        super().__init__()
+        self._told = told
+
+    def connector_lookup(self, layout: Layout) -> Lookup:
+        return Telling(layout, self._told)
+
+
+def the_shared_hit(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
+    return lookup.shared_hit(pool, max_length)
+
+
+def first_group_decides(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
+    """As vLLM 0.33.0: what the first group of full attention holds, whatever others lack."""
+    hits, tables = lookup.alone(pool, max_length)
+    kinds = [group.kind for group in lookup._layout.groups]
+    if FULL not in kinds or max(hits) > hits[kinds.index(FULL)]:
+        return lookup.shared_hit(pool, max_length)
+    length = hits[kinds.index(FULL)]
+    return LookupAnswer(length, tables, min(hits) < length)
+
+
+def never_flags(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
+    return replace(lookup.right(pool, max_length), diverged=False)
+
+
+def one_token_less(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
+    return lookup.right(pool, max(max_length - 1, 0))
+
+
+def one_token_more(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
+    answer = lookup.right(pool, max_length)
+    return replace(answer, hit_length=answer.hit_length + 1)
+
+
+def no_table(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
+    answer = lookup.right(pool, max_length)
+    return replace(answer, tables=[[], *answer.tables[1:]])
+
+
+def long_state_table(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
+    answer = lookup.right(pool, max_length)
+    *tables, states = answer.tables
+    return replace(answer, tables=[*tables, [*states, *[pool.null_block] * 9]])
+
+
+def diverges_anywhere(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
+    """Takes the first group for full attention."""
+    hits, tables = lookup.alone(pool, max_length)
+    if max(hits) > hits[0]:
+        return lookup.shared_hit(pool, max_length)
+    return LookupAnswer(hits[0], tables, min(hits) < hits[0])
+
+
+def raises(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
+    answer = lookup.right(pool, max_length)
+    assert not answer.diverged, "made to fail"
+    return answer
+
+
+CONNECTOR_BROKEN: dict[str, tuple[Teller, str]] = {
+    "the shared hit": (Teller(the_shared_hit), LONGEST),
+    "one token less": (Teller(one_token_less), LONGEST),
+    "raises": (Teller(raises), LONGEST),
+    "the first group decides": (Teller(first_group_decides), STATES_ONLY),
+    "never flagged": (Teller(never_flags), STATES_ONLY),
+    "one token more": (Teller(one_token_more), STATES_ONLY),
+    "a table left out": (Teller(no_table), STATES_ONLY),
+    "a table too long": (Teller(long_state_table), STATES_ONLY),
+    "diverging without full attention": (Teller(diverges_anywhere), STATES_ONLY),
+}
+
+
+def judged(profile: Profile) -> list[Layout]:
+    return [layout for layout in layouts(profile) if is_judged(layout)]
+
+
+def test_the_reference_conforms() -> None:
+    for layout in judged(Profile.QUICK):
+        result = check_local_prefix(ReferenceSubject(), layout)
+        assert set(result.statuses.values()) == {Status.PROVED}, (layout.describe(), result)
+        assert result.paths
+
+
+@pytest.mark.parametrize("name", CONNECTOR_BROKEN)
+def test_each_fault_is_refuted_shrunk_shown_and_told(name: str) -> None:
+    subject, claim = CONNECTOR_BROKEN[name]
+    for layout in judged(Profile.QUICK):
+        result = check_local_prefix(subject, layout)
+        if result.statuses[claim] is Status.REFUTED:
+            found = smallest(result.evidence)
+            evidence = next(item for key, item in found.items() if key.claim == claim)
+            assert Evidence.from_json(evidence.as_json()) == evidence
+            small = shrink(subject, evidence)
+            assert small.signature == evidence.signature
+            assert small.size <= evidence.size
+            shown = finding(small, "f:1")
+            assert shown.sentence == CLAIMS[claim].sentence
+            assert shown.given[-1].startswith("a KV connector loads")
+            story = tell(ToldFinding.model_validate(shown.as_json()))
+            assert "hit" not in " ".join(chapter.title for chapter in story.chapters)
+            return
+    pytest.fail("not refuted")
+
+
+def wrong_states(subject: Any, layout: Layout, max_length: int) -> set[tuple[frozenset[int], ...]]:
+    """The cache states at which the answer is not the spec's, by brute force."""
+    lookup, policy = subject.connector_lookup(layout), subject.lookahead_horizon
+    cap, horizon = layout.reach(max_length, policy)
+    space = space_of(layout, lookup, max_length, policy)
+    groups = tuple(each.group for each in layout.looked_up)
+    questions = sorted(set(space.keys.values()))
+    wrong = set()
+    for held in itertools.product((False, True), repeat=len(questions)):
+        cached = frozenset(itertools.compress(questions, held))
+
+        def holds(number: int, block: int, cached: frozenset[Any] = cached) -> bool:
+            return (number, block) in cached
+
+        due = longest_local_prefix(groups, layout.alignment, cap, horizon, holds)
+        answer = replay(space, lookup, max_length, cached)
+        assert isinstance(answer, LookupAnswer)
+        is_hit = valid_hit(groups, layout.alignment, answer.hit_length, cap, horizon, holds)
+        if answer.hit_length != due or not (answer.diverged or is_hit):
+            wrong.add(
+                tuple(
+                    frozenset(block for owner, block in cached if owner == number)
+                    for number in range(len(groups))
+                )
+            )
+    return wrong
+
+
+@pytest.mark.parametrize(
+    "told", [Telling.right, the_shared_hit, first_group_decides, never_flags, one_token_less]
+)
+@pytest.mark.parametrize(
+    "layout",
+    [
+        PAIR,
+        replace(THREE, num_tokens=3),
+        Layout((Group(FULL, 1, eagle=True), Group(MAMBA, 1)), 4, True, 1),
+        Layout((Group(MAMBA, 1), Group(SLIDING, 1, 3), Group(FULL, 2)), 3, True, 1),
+    ],
+    ids=Layout.describe,
+)
+def test_explorer_agrees_with_brute_force(layout: Layout, told: Told) -> None:
+    subject = Teller(told)
+    wrong = {length: wrong_states(subject, layout, length) for length in layout.max_lengths}
+    result = check_local_prefix(subject, layout)
+    assert bool(result.evidence) == any(wrong.values())
+    for evidence in result.evidence:
+        assert evidence.max_length is not None
+        assert evidence.cached in wrong[evidence.max_length]
+
+
+def patterns(told: Told, layout: Layout) -> set[str]:
+    return {e.signature.pattern for e in check_local_prefix(Teller(told), layout).evidence}
+
+
+def test_the_faults_of_0_33_are_told_apart() -> None:
+    longer, shorter = "a group has a longer hit of its own", "no group has a longer hit of its own"
+    assert patterns(first_group_decides, PAIR) == {longer}
+    assert patterns(the_shared_hit, PAIR) == {longer, shorter}
+    lacking = "a required block of one group is not cached; the prefix is flagged"
+    assert patterns(first_group_decides, THREE) == {longer, lacking}
+
+
+def test_layouts_without_a_state_or_with_hits_inside_blocks_settle_nothing() -> None:
+    fine = Layout((Group(FULL, 1), Group(MAMBA, 2)), 4, False, 1)
+    without, alone = Layout(THREE.groups[:2], 4, False, 1), Layout(PAIR.groups[1:], 4, False, 1)
+    for layout in (fine, without, alone):
+        assert check_local_prefix(ReferenceSubject(), layout).statuses == {}
+        assert not is_about(LONGEST, layout)
+    assert is_about(LONGEST, PAIR)
+    assert any(layout.model for layout in judged(Profile.DEFAULT))
+
+
+def test_a_subject_that_has_no_such_lookup_is_not_judged() -> None:
+    class Old(ReferenceSubject):
+        def connector_lookup(self, *_: Any) -> Lookup:
+            raise Predates("no local prefixes for connectors")
+
+    class Odd(ReferenceSubject):
+        def connector_lookup(self, *_: Any) -> Lookup:
+            raise CannotJudge("get_computed_blocks_for_connector returned something")
+
+    for subject, status in ((Old(), Status.NOT_APPLICABLE), (Odd(), Status.INCONCLUSIVE)):
+        result = check_local_prefix(subject, PAIR)
+        assert set(result.statuses.values()) == {status}
+        assert result.detail
+
+
+class TellsTheSharedHit(Wrapped):
+    """A manager that tells connectors of the hit that all groups share."""
+
+    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
+        return self.inner.get_computed_blocks(name), False
+
+
+class NeverFlags(Wrapped):
+    """A manager that flags nothing."""
+
+    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
+        return self.inner.get_computed_blocks_for_connector(name)[0], False
+
+
+class FullAttentionDecides(Wrapped):
+    """A manager that tells connectors of what full attention, its first group, holds."""
+
+    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
+        held = 0
+        for key in self.inner.block_keys(name, 0)[:-1]:
+            if not self.inner.cached_blocks(0, key):
+                break
+            held += self.inner._engine.groups[0].block_size
+        return Hit(held, ()), True
+
+
+def smallest_against(told: Told, claim: str, layout: Layout) -> Evidence:
+    found = check_local_prefix(Teller(told), layout).evidence
+    return min((e for e in found if e.signature.claim == claim), key=lambda e: e.size)
+
+
+SHOWN = {
+    "too short": (smallest_against(the_shared_hit, LONGEST, PAIR), TellsTheSharedHit),
+    "not flagged": (smallest_against(never_flags, STATES_ONLY, PAIR), NeverFlags),
+    "a window lacks blocks": (
+        smallest_against(first_group_decides, STATES_ONLY, THREE),
+        FullAttentionDecides,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_fault_is_shown_on_a_manager_that_has_it_and_on_no_other(name: str) -> None:
+    evidence, manager = SHOWN[name]
+    found = reproduce(evidence, Broken(manager), RULES)
+    assert (found.detail, type(found.expected)) == ("", LocalPrefix)
+    right = reproduce(evidence, ReferenceManagers(Policies()), RULES)
+    assert right.history is None
+    assert right.detail == "the manager does what the spec demands there"
+
+
+def test_another_fault_is_not_taken_for_this_one() -> None:
+    evidence, _ = SHOWN["a window lacks blocks"]
+    lost = replace(evidence, signature=SHOWN["too short"][0].signature)
+    found = reproduce(lost, Broken(FullAttentionDecides), RULES)
+    assert "wrong in another way" in found.detail

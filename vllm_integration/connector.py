@@ -1,0 +1,71 @@
+"""The real ``KVCacheManager``, asked by a scheduler that has a KV connector."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from conformance.layouts import Layout
+from conformance.subjects import CannotJudge, LookupAnswer
+from vllm_integration.groups import Configured
+from vllm_integration.inspection import attribute, call
+from vllm_integration.overrides import check_taken_up
+
+FOR_CONNECTORS = "get_computed_blocks_for_connector"
+
+
+class VllmConnectorLookup:
+    """``get_computed_blocks_for_connector`` of a real ``KVCacheManager``, ready for one layout.
+
+    ``module`` is the target's module ``kv_cache_manager``; ``request_of`` makes a ``Request`` of
+    those tokens and hashes.
+    """
+
+    inputs: Sequence[object] = ()
+
+    def __init__(
+        self,
+        module: ModuleType,
+        configured: Configured,
+        request_of: Callable[[Sequence[int], list[bytes]], Any],
+        layout: Layout,
+        hashes: list[bytes],
+        keys: Sequence[Sequence[bytes]],
+    ) -> None:
+        self.keys = keys
+        manager = _manager(module, configured, layout)
+        coordinator = attribute(manager, "coordinator")
+        self._owners = (manager, coordinator, *coordinator.single_type_managers)
+        self._find = attribute(manager, FOR_CONNECTORS)
+        unit = layout.hash_block_size
+        self._request = cache(lambda count: request_of(range(count), hashes[: count // unit]))
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """See `conformance.subjects.Lookup`."""
+        for owner in self._owners:
+            owner.block_pool = pool
+        returned = self._find(self._request(max_length + 1))
+        match returned:
+            case (blocks, int() as hit_length, _, bool() as diverged):
+                return LookupAnswer(hit_length, attribute(blocks, "blocks"), diverged)
+        raise CannotJudge(f"{FOR_CONNECTORS} returned {returned!r:.80}, which hitproof cannot read")
+
+
+def _manager(module: ModuleType, configured: Configured, layout: Layout) -> Any:
+    num_tokens = layout.num_tokens
+    blocks = 1 + sum(num_tokens // group.block_size + 1 for group in layout.groups)
+    with configured(layout.groups, blocks, None) as config:
+        manager = call(
+            attribute(module, "KVCacheManager"),
+            {
+                "kv_cache_config": config,
+                "max_model_len": num_tokens + 1,
+                "scheduler_block_size": layout.alignment,
+                "hash_block_size": layout.hash_block_size,
+                "enable_caching": True,
+                "use_eagle": layout.use_eagle,
+            },
+            "KVCacheManager",
+        )
+    check_taken_up(attribute(manager, "coordinator"), None)
+    return manager
