@@ -1,6 +1,6 @@
 """The check of lookups: of one group by its own manager, of several groups by the coordinator."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -305,19 +305,29 @@ def _replayed(request: _Request, evidence: Evidence) -> Evidence:
         expected = longest_joint_hit(groups, judged.alignment, length, request.policy, held)
     else:
         expected = longest_valid_hit(groups, judged.alignment, cap, horizon, held)
+
+    def again(cached: frozenset[Question]) -> Evidence:
+        answer = replay(request.space, request.lookup, request.max_length, cached)
+        return _evidence(request, cached, answer)
+
+    return confirmed(evidence, expected, again)
+
+
+def confirmed(
+    evidence: Evidence, expected: int, again: Callable[[frozenset[Question]], Evidence]
+) -> Evidence:
+    """The evidence, once ``again`` gives it twice for its cache state, and the hit is as expected.
+
+    Raises `CannotJudge` when the two differ, and `ExplorationError` when they are not as it was.
+    """
     cached = frozenset(
         (number, block) for number, blocks in enumerate(evidence.cached) for block in blocks
     )
-    again = [
-        # The text of an exception may hold addresses, which differ from run to run.
-        replace(_evidence(request, cached, answer), actual=evidence.actual)
-        for answer in (
-            replay(request.space, request.lookup, request.max_length, cached) for _ in range(2)
-        )
-    ]
-    if again[0] != again[1]:
+    # The text of an exception may hold addresses, which differ from run to run.
+    first, second = (replace(again(cached), actual=evidence.actual) for _ in range(2))
+    if first != second:
         raise CannotJudge("lookup does not return the same when it is run twice")
-    if expected != evidence.spec_hit or again[0] != evidence:
+    if expected != evidence.spec_hit or first != evidence:
         raise ExplorationError(f"a counterexample does not replay: {evidence}")
     return evidence
 
