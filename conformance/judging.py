@@ -304,8 +304,12 @@ class Judge:
         block: int,
         is_registered: bool,
         shared: Shared = NOTHING_SHARED,
+        gone: bool = False,
     ) -> Violation | None:
-        """Judge that a computed block of a request is registered, or that it is not."""
+        """Judge that a computed block of a request is registered, or that it is not.
+
+        ``gone`` is whether the request gave the block up before its hash was known.
+        """
         group, shape = self._groups[group_index], self._shapes[group_index]
         alignment = self._engine.alignment
         promised = self.promises.promised(request, group_index, block, shared)
@@ -332,6 +336,8 @@ class Judge:
                 who = next(iter(promised))
                 claim = _PROMISES[who]
                 pattern = f"a block of a promised {who} is left out"
+            if gone:
+                pattern += ", gone before its hash is known"
             spec, actual = f"register block {block}", f"block {block} is not registered"
         return Violation(
             self._of_group(group_index, claim, pattern, divergence),

@@ -190,7 +190,8 @@ class Registrations:
                 life.held.add(place)
             if place in life.held and self._is_due(request, index, block, shared, life.computed):
                 life.settled.add(place)
-                missing = self._judge.registered(request, index, block, False, shared)
+                gone = self._engine.num_hash_lookahead_tokens > 0 and not block_id
+                missing = self._judge.registered(request, index, block, False, shared, gone)
                 yield from () if missing is None else (missing,)
 
     def _is_due(self, request: str, index: int, block: int, shared: Shared, computed: int) -> bool:

@@ -131,7 +131,7 @@ def test_hashes_that_look_ahead() -> None:
     assert shown(good) == []
     assert "unsound: two contents share a key" in shown(replay(LOOKAHEAD, broken.LooksNotAhead()))
     late = replay(LOOKAHEAD, ReferenceManagers(Policies(), broken.FreesBeforeItRegisters))
-    assert shown(late) == ["lost hit: the tail block is left out"]
+    assert shown(late) == ["lost hit: the tail block is left out, gone before its hash is known"]
 
 
 def test_what_is_registered_without_need_is_waste() -> None:
