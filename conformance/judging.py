@@ -165,7 +165,9 @@ class Judge:
             )
             run = "whole run" if whole else "run cut at the start of the request"
             claim = _FINE if self._fine else _LONGEST
-            return violation(claim, Divergence.LOST_HIT, f"{run}, {by} short")
+            sizes = {g.block_size for g in self._groups if g.kind is GroupKind.FULL_ATTENTION}
+            many = ", with several sizes of full attention" if self._fine and len(sizes) > 1 else ""
+            return violation(claim, Divergence.LOST_HIT, f"{run}, {by} short{many}")
         lengths = [INTEGERS.ceil_div(hit.length, group.block_size) for group in self._groups]
         for index, group in enumerate(self._groups):
             table = hit.tables[index]
