@@ -220,8 +220,10 @@ def _lookups(
             steps: list[Step] = []
             for (start, end), chunk in zip(pairwise((0, *ends)), _computed("a", ends), strict=True):
                 steps.append(chunk)
+                # A block may be registered later than it is filled, with its boundary.
+                first = start // align * align
                 for group, size in enumerate(sizes):
-                    blocks = frozenset(range(start // size, end // size)) & full[group]
+                    blocks = frozenset(range(first // size, end // size)) & full[group]
                     if blocks - cached[group]:
                         unwanted = sorted(blocks - cached[group])
                         steps.append(Evict("a", group, tuple(unwanted)))
