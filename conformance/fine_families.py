@@ -62,12 +62,12 @@ def fine_engines() -> Iterator[EngineConfiguration]:
     yield replace(eagle, groups=(full, replace(window, eagle=True), states))
     yield replace(eagle, mamba_shared_prefix_checkpoint=True, retention_interval=0)
     yield replace(plain, retention_interval=8, hash_block_size=1)
-    yield replace(plain, mamba_checkpoint_alignment=2, retention_interval=8)
-    yield replace(eagle, mamba_checkpoint_alignment=2, retention_interval=8)
     ahead = replace(eagle, num_hash_lookahead_tokens=1)
     yield ahead
     yield replace(ahead, mamba_shared_prefix_checkpoint=True, retention_interval=0)
     yield replace(ahead, mamba_checkpoint_alignment=2)
+    yield replace(plain, mamba_checkpoint_alignment=2, retention_interval=8)
+    yield replace(eagle, mamba_checkpoint_alignment=2, retention_interval=8)
 
 
 def fine_families(engine: EngineConfiguration, first: int = 0) -> Iterator[History]:

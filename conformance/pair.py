@@ -51,7 +51,9 @@ class Pair:
         self._reference = NamedManager(reference, history, prefixes)
         self._judge = Judge(engine, history.requests, prefixes, JudgedPolicies(horizon=policy))
         self._outcome = outcome
-        self._compared = compared
+        # The reference registers what accepted drafts filled before it frees it, vLLM 0.33 after.
+        ahead = engine.num_hash_lookahead_tokens > 0
+        self._compared = [field for field in compared if not (ahead and field == "events")]
         self._num_tokens: dict[str, int] = {}
         # Computed tokens when the request's tables were last made.
         self._computed: dict[str, int] = {}

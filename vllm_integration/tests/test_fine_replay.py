@@ -17,7 +17,7 @@ from vllm_integration.targets import resolve
 from vllm_integration.tests.conftest import Copy
 
 RELEASE = "0.33.0"
-COUNT = 20
+COUNT = 25
 
 
 def told(target: str | Path, has_checkpoints: bool = True) -> Counter[tuple[str, str]]:
@@ -26,7 +26,9 @@ def told(target: str | Path, has_checkpoints: bool = True) -> Counter[tuple[str,
     with Worker(resolved, sys.executable, in_bytes(MEMORY)) as worker:
         for history in islice(fine_histories(), COUNT):
             abilities = Abilities(
-                exports_states=has_checkpoints, keeps_shared_states=has_checkpoints
+                exports_states=has_checkpoints,
+                keeps_shared_states=has_checkpoints,
+                hashes_look_ahead=has_checkpoints,
             )
             asked = possible(history, abilities)
             report = judge(worker, resolved, asked, 60.0)
