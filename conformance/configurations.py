@@ -317,7 +317,6 @@ def grid(profile: Profile) -> Iterator[Configuration]:
                         halved = segment == 2 and block_size % 2 == 0
                         unit = block_size // 2 if halved else block_size
                         yield replace(configuration, hash_block_size=unit)
-    yield single_group(GroupKind.FULL_ATTENTION, 1, 1, None, True, sizes.num_blocks)
     yield single_group(GroupKind.SLIDING_WINDOW, 1, 2, 3, True, sizes.num_blocks)
     yield single_group(GroupKind.CHUNKED_LOCAL, 1, 1, None, False, sizes.num_blocks, chunk=1)
     yield single_group(GroupKind.SLIDING_WINDOW, 16, 1, 17, False, sizes.num_blocks)

@@ -66,7 +66,7 @@ def _draft_cases(subject: Subject, configuration: Configuration) -> Iterator[Cas
     where = ", while drafts are computed anew"
     last = (2 * shape.segment + shape.lookahead + 1) * size
     for alone in beside:
-        ahead = {1, max(1, configuration.alignment - 1)}
+        ahead = {1, configuration.alignment - 1} & {*range(1, configuration.alignment)}
         for num_tokens, not_final in product(range(1, last + 1), sorted(ahead)):
             full, final = num_tokens // size, (num_tokens - not_final) // size
             held = partial(
