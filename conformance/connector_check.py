@@ -28,8 +28,8 @@ from spec.retention import LookaheadHorizon
 _STATES_ONLY = "local_prefix_lacks_states_only"
 _LONGEST = "local_prefix_is_the_longest"
 
-
 _FEW = 8
+"""Tokens that show whether lookup knows full attention from its absence."""
 
 
 def is_judged(layout: Layout) -> bool:

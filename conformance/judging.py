@@ -31,12 +31,12 @@ from conformance.strips import ROLES, block_role
 from spec.attention import attends
 from spec.claims import Divergence
 from spec.fine import at_hash_units, longest_fine_hit, peek, valid_fine_hit, vouching_entries
-from spec.groups import Group, GroupKind, geometry, share_eagle
+from spec.groups import Group, GroupKind, geometry
 from spec.hits import required_run, valid_hit
 from spec.in_turn import longest_joint_hit
 from spec.mask import next_boundary
-from spec.policies import EagleGroups, Junctions
-from spec.retention import LookaheadHorizon, horizon, junction_boundary
+from spec.policies import Junctions
+from spec.retention import horizon, junction_boundary
 from spec.terms import INTEGERS
 
 Cached = Mapping[tuple[int, Name], tuple[int, ...]]
@@ -90,14 +90,9 @@ class Judge:
         self._engine = engine
         self._requests = requests
         self._prefixes = prefixes
-        # The coordinator of one group never peeks past the cap.
-        if len(engine.groups) == 1:
-            policies = replace(policies, horizon=LookaheadHorizon.CAPPED)
+        policies = policies.on(engine)
         self._policy = policies.horizon
-        flagged = engine.groups
-        if policies.eagle_groups is EagleGroups.ALL:
-            flagged = tuple(replace(group, eagle=False) for group in flagged)
-        self._groups = share_eagle(flagged, engine.use_eagle_block_drop)
+        self._groups = policies.groups(engine)
         self.promises = Promises(engine, requests, self._groups, policies)
         self._keeps_junctions = policies.junctions is Junctions.KEPT
         self.loaded: set[str] = set()

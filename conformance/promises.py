@@ -1,7 +1,7 @@
 """What a release promises to keep: its policies, and the boundaries that a block is kept for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 from conformance.histories import EngineConfiguration, RequestInput
@@ -14,7 +14,7 @@ from spec.fine import (
     tail_boundary,
     vouching_entries,
 )
-from spec.groups import Group, GroupKind, geometry
+from spec.groups import Group, GroupKind, geometry, share_eagle
 from spec.hits import in_required_run
 from spec.mask import next_boundary
 from spec.policies import EagleGroups, Junctions, SparseRetention
@@ -64,6 +64,17 @@ class JudgedPolicies:
             fine_tail=FineTail(values["fine_tail"]),
             every_state=every_state,
         )
+
+    def on(self, engine: EngineConfiguration) -> Self:
+        """As they hold for the engine: the coordinator of one group never peeks past the cap."""
+        return self if len(engine.groups) > 1 else replace(self, horizon=LookaheadHorizon.CAPPED)
+
+    def groups(self, engine: EngineConfiguration) -> tuple[Group, ...]:
+        """The engine's groups as lookups treat them; see `share_eagle`."""
+        flagged = engine.groups
+        if self.eagle_groups is EagleGroups.ALL:
+            flagged = tuple(replace(group, eagle=False) for group in flagged)
+        return share_eagle(flagged, engine.use_eagle_block_drop)
 
     def fine(self, engine: EngineConfiguration) -> bool:
         """Whether hits of the engine may end inside blocks."""

@@ -12,7 +12,7 @@ resumes at the end of the local prefix, and the state is needed there: a prefix 
 from collections.abc import Callable, Sequence
 
 from spec.groups import BlockGeometry, Group, GroupKind
-from spec.hits import Cached, has_required_run, longest_valid_hit, within_reach
+from spec.hits import Cached, longest_valid_hit, valid_boundary, within_reach
 from spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 
@@ -44,10 +44,9 @@ def valid_local_boundary(
     As `spec.hits.valid_boundary`, but nothing need be cached of what is loaded anew. What a window
     or a chunk reads before the boundary is not: the load starts at the boundary.
     """
-    reach = within_reach(group, boundary, cap_blocks, horizon_blocks)
     if is_loaded_anew(group.kind):
-        return reach
-    return reach & has_required_run(group, boundary, cached, arithmetic)
+        return within_reach(group, boundary, cap_blocks, horizon_blocks)
+    return valid_boundary(group, boundary, cap_blocks, horizon_blocks, cached, arithmetic)
 
 
 def longest_local_prefix(

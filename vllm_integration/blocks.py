@@ -152,7 +152,22 @@ class VllmPool:
         return [self._pool.blocks[number] for number in numbers]
 
 
-_HASH_LOOKAHEAD = "num_hash_lookahead_tokens"
+HASH_LOOKAHEAD = "num_hash_lookahead_tokens"
+
+
+def block_hasher(
+    utils: ModuleType, hash_function: Any, hash_block_size: int, hash_lookahead: int
+) -> Callable[[Any], list[bytes]]:
+    """The target's own hasher of requests; ``utils`` is its module ``kv_cache_utils``."""
+    values = {
+        "hash_block_size": hash_block_size,
+        "block_size": hash_block_size,
+        "caching_hash_fn": hash_function,
+        HASH_LOOKAHEAD: hash_lookahead,
+    }
+    make = "get_request_block_hasher"
+    hasher: Callable[[Any], list[bytes]] = call(attribute(utils, make), values, make)
+    return hasher
 
 
 class BlockHashes:
@@ -190,21 +205,13 @@ class BlockHashes:
     def can_look_ahead(self) -> bool:
         """Whether a hash can cover tokens past its block."""
         make = attribute(self._utils, "get_request_block_hasher")
-        return _HASH_LOOKAHEAD in inspect.signature(make).parameters
+        return HASH_LOOKAHEAD in inspect.signature(make).parameters
 
     def _hasher(self, size: int, lookahead: int) -> Callable[[Any], list[bytes]]:
         from vllm.utils.hashing import sha256
 
-        make = attribute(self._utils, "get_request_block_hasher")
-        values = {
-            "hash_block_size": size,
-            "block_size": size,
-            "caching_hash_fn": sha256,
-            _HASH_LOOKAHEAD: lookahead,
-        }
         attribute(self._utils, "init_none_hash")(sha256)
-        hasher: Callable[[Any], list[bytes]] = call(make, values, "get_request_block_hasher")
-        return hasher
+        return block_hasher(self._utils, sha256, size, lookahead)
 
     def _adapter(self, name: str, path: str) -> Any:
         from vllm.lora.request import LoRARequest

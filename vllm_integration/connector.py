@@ -8,8 +8,8 @@ from typing import Any
 from conformance.layouts import Layout
 from conformance.subjects import CannotJudge, LookupAnswer
 from vllm_integration.groups import Configured
-from vllm_integration.inspection import attribute, call
-from vllm_integration.overrides import check_taken_up
+from vllm_integration.history import whole_manager
+from vllm_integration.inspection import attribute
 
 FOR_CONNECTORS = "get_computed_blocks_for_connector"
 
@@ -33,7 +33,8 @@ class VllmConnectorLookup:
         keys: Sequence[Sequence[bytes]],
     ) -> None:
         self.keys = keys
-        manager = _manager(module, configured, layout)
+        blocks = sum(layout.num_tokens // group.block_size + 1 for group in layout.groups)
+        manager = whole_manager(module, configured, layout, 1 + blocks, None)
         coordinator = attribute(manager, "coordinator")
         self._owners = (manager, coordinator, *coordinator.single_type_managers)
         self._find = attribute(manager, FOR_CONNECTORS)
@@ -49,23 +50,3 @@ class VllmConnectorLookup:
             case (blocks, int() as hit_length, _, bool() as diverged):
                 return LookupAnswer(hit_length, attribute(blocks, "blocks"), diverged)
         raise CannotJudge(f"{FOR_CONNECTORS} returned {returned!r:.80}, which hitproof cannot read")
-
-
-def _manager(module: ModuleType, configured: Configured, layout: Layout) -> Any:
-    num_tokens = layout.num_tokens
-    blocks = 1 + sum(num_tokens // group.block_size + 1 for group in layout.groups)
-    with configured(layout.groups, blocks, None) as config:
-        manager = call(
-            attribute(module, "KVCacheManager"),
-            {
-                "kv_cache_config": config,
-                "max_model_len": num_tokens + 1,
-                "scheduler_block_size": layout.alignment,
-                "hash_block_size": layout.hash_block_size,
-                "enable_caching": True,
-                "use_eagle": layout.use_eagle,
-            },
-            "KVCacheManager",
-        )
-    check_taken_up(attribute(manager, "coordinator"), None)
-    return manager

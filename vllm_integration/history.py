@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from conformance.configurations import Configuration
+from conformance.layouts import Layout
 from conformance.subjects import CannotJudge
 from vllm_integration.groups import Configured
 from vllm_integration.inspection import attribute, call
@@ -68,24 +69,38 @@ class History:
     def _manager(
         self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
     ) -> Any:
-        groups = configuration.layout
-        longest = max(map(len, prompts))
+        groups, unit = configuration.layout, configuration.hash_block_size
+        layout = Layout(groups, max(map(len, prompts)), configuration.group.eagle, unit)
         blocks = sum(len(p) // g.block_size + 3 for p in prompts for g in groups)
-        with self._configured(groups, 1 + blocks, interval) as config:
-            manager = call(
-                attribute(self._module, "KVCacheManager"),
-                {
-                    "kv_cache_config": config,
-                    "max_model_len": longest + 1,
-                    "scheduler_block_size": configuration.alignment,
-                    "hash_block_size": configuration.hash_block_size,
-                    "enable_caching": True,
-                    "use_eagle": configuration.group.eagle,
-                },
-                "KVCacheManager",
-            )
-        check_taken_up(attribute(manager, "coordinator"), interval)
-        return manager
+        return whole_manager(self._module, self._configured, layout, 1 + blocks, interval)
+
+
+def whole_manager(
+    module: ModuleType,
+    configured: Configured,
+    layout: Layout,
+    num_blocks: int,
+    interval: int | None,
+) -> Any:
+    """A real ``KVCacheManager`` of the layout, with a pool of ``num_blocks`` blocks.
+
+    ``module`` is the target's module ``kv_cache_manager``, ``interval`` the retention interval.
+    """
+    with configured(layout.groups, num_blocks, interval) as config:
+        manager = call(
+            attribute(module, "KVCacheManager"),
+            {
+                "kv_cache_config": config,
+                "max_model_len": layout.num_tokens + 1,
+                "scheduler_block_size": layout.alignment,
+                "hash_block_size": layout.hash_block_size,
+                "enable_caching": True,
+                "use_eagle": layout.use_eagle,
+            },
+            "KVCacheManager",
+        )
+    check_taken_up(attribute(manager, "coordinator"), interval)
+    return manager
 
 
 def prefix_hashes(prompt: Sequence[int], unit: int) -> list[bytes]:

@@ -23,6 +23,7 @@ from conformance.managers import (
 )
 from conformance.subjects import CannotJudge
 from spec.fine import is_fine_grained
+from vllm_integration.blocks import HASH_LOOKAHEAD, block_hasher
 from vllm_integration.connector import FOR_CONNECTORS
 from vllm_integration.groups import kv_cache_config, kv_cache_spec
 from vllm_integration.inspection import arguments, attribute, call
@@ -39,7 +40,6 @@ _STATS = (
 
 
 _JUNCTIONS = "enable_mamba_shared_prefix_checkpoint"
-_HASH_LOOKAHEAD = "num_hash_lookahead_tokens"
 
 
 class VllmManagers:
@@ -70,7 +70,7 @@ class VllmManagers:
         self.exports_states = "prefill_checkpoint_alignment" in mamba
         constructor = inspect.signature(self.manager_class).parameters
         self.keeps_shared_states = _JUNCTIONS in constructor
-        self.hashes_look_ahead = _HASH_LOOKAHEAD in constructor
+        self.hashes_look_ahead = HASH_LOOKAHEAD in constructor
         attribute(kv_cache_utils, "init_none_hash")(sha256)
         # It warns of each reset that is refused, and histories ask for many.
         logging.getLogger("vllm").setLevel(logging.ERROR)
@@ -116,7 +116,7 @@ class VllmManagers:
                     "max_in_flight_tokens": engine.max_chunk,
                     "enable_caching": True,
                     "use_eagle": engine.use_eagle_block_drop,
-                    _HASH_LOOKAHEAD: engine.num_hash_lookahead_tokens,
+                    HASH_LOOKAHEAD: engine.num_hash_lookahead_tokens,
                     "log_stats": True,
                     "enable_kv_cache_events": True,
                     _JUNCTIONS: engine.mamba_shared_prefix_checkpoint,
@@ -142,10 +142,8 @@ class VllmManager:
         self._pool = attribute(self._manager, "block_pool")
         self._single = attribute(self._manager.coordinator, "single_type_managers")
         self._null = attribute(self._pool, "null_block")
-        ahead = engine.num_hash_lookahead_tokens
-        self._hasher = attribute(vllm.utils, "get_request_block_hasher")(
-            engine.hash_block_size, vllm.hash_function, *((ahead,) if ahead else ())
-        )
+        unit, ahead = engine.hash_block_size, engine.num_hash_lookahead_tokens
+        self._hasher = block_hasher(vllm.utils, vllm.hash_function, unit, ahead)
         self._external = attribute(vllm.utils, "maybe_convert_block_hash")
         self._statuses = attribute(vllm.requests, "RequestStatus")
         self._requests: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """One manager under the shadow: what is known of it, and the judge of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -10,9 +10,6 @@ from conformance.judging import Judge, Violation
 from conformance.managers import Tables
 from conformance.promises import JudgedPolicies
 from conformance.replay_findings import describe
-from spec.groups import share_eagle
-from spec.policies import EagleGroups
-from spec.retention import LookaheadHorizon
 from vllm_integration.shadow.real import CachedPrefixes, Prefix, RealCache, named
 from vllm_integration.shadow.report import Report
 from vllm_integration.shadow.scope import Scope
@@ -79,14 +76,9 @@ class Judged:
         self.real: dict[str, Any] = {}
         self._requests: dict[str, RequestInput] = {}
         self._names = _Names(self.real, engine.hash_block_size)
-        if len(engine.groups) == 1:
-            policies = replace(policies, horizon=LookaheadHorizon.CAPPED)
-        self.policies = policies
-        self.judge = Judge(engine, self._requests, self._names, policies)
-        flagged = engine.groups
-        if policies.eagle_groups is EagleGroups.ALL:
-            flagged = tuple(replace(group, eagle=False) for group in flagged)
-        self.groups = share_eagle(flagged, engine.use_eagle_block_drop)
+        self.policies = policies.on(engine)
+        self.judge = Judge(engine, self._requests, self._names, self.policies)
+        self.groups = self.policies.groups(engine)
         self._given, self._label = describe(engine), label
 
     def judge_of(self, requests: Mapping[str, RequestInput]) -> Judge:
