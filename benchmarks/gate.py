@@ -15,10 +15,11 @@ import time
 from collections.abc import Sequence
 from statistics import median
 
-from vllm_integration.targets import Target, TargetError, resolve
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.target import Target, TargetError
 
 _IMPORT = "import vllm.v1.core.kv_cache_manager"
-_CHECK = "from vllm_integration.cli import main; main()"
+_CHECK = "from hitproof.vllm_integration.cli import main; main()"
 
 
 def seconds(code: str, *arguments: str, path: str = "") -> float:

@@ -30,9 +30,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.sides import Side, Vllm, reference_side
-from conformance.subjects import CannotJudge
-from spec.groups import Group, GroupKind
-from vllm_integration.targets import TargetError
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration.targets.target import TargetError
 
 BLOCK_SIZE = 16
 WINDOWS = (128, 1024)

@@ -25,10 +25,10 @@ from benchmarks.manager import (
     timed,
 )
 from benchmarks.sides import Vllm
-from vllm_integration.shadow.hooks import Hooks
-from vllm_integration.shadow.report import Report
-from vllm_integration.shadow.scope import policies_of
-from vllm_integration.shadow.watch import Watch
+from hitproof.vllm_integration.shadow.hooks import Hooks
+from hitproof.vllm_integration.shadow.report import Report
+from hitproof.vllm_integration.shadow.scope import policies_of
+from hitproof.vllm_integration.shadow.watch import Watch
 
 WHOLE = "all of them"
 

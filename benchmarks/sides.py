@@ -8,14 +8,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from reference.configuration import KVCacheConfig
-from reference.manager import KVCacheManager
-from reference.policies import VLLM_0_23
-from reference.request import Request
-from spec.groups import Group, alignment
-from vllm_integration.groups import kv_cache_config, kv_cache_spec
-from vllm_integration.inspection import attribute, call
-from vllm_integration.targets import resolve
+from hitproof.reference.configuration import KVCacheConfig
+from hitproof.reference.manager import KVCacheManager
+from hitproof.reference.policies import VLLM_0_23
+from hitproof.reference.request import Request
+from hitproof.spec.groups import Group, alignment
+from hitproof.vllm_integration.adapter.groups import kv_cache_config, kv_cache_spec
+from hitproof.vllm_integration.adapter.inspection import attribute, call
+from hitproof.vllm_integration.targets.resolving import resolve
 
 _REQUEST_ID = "benchmark"
 

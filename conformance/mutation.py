@@ -50,6 +50,7 @@ _OPERATORS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.And: (ast.Or,),
     ast.Or: (ast.And,),
 }
+_OURS = "hitproof."
 _NAMES = {"max": "min", "min": "max", "any": "all", "all": "any", "lcm": "gcd"}
 _FIELDS = ("lookahead", "segment", "tail")
 
@@ -107,7 +108,7 @@ def mutants(module: ModuleType, wanted: Collection[str] | None = None) -> Iterat
             seen[words] = seen.get(words, 0) + 1
             again = f" #{seen[words]}" if seen[words] > 1 else ""
             yield Mutant(
-                name=f"{module.__name__}.{qualified}: {words}{again}",
+                name=f"{module.__name__.removeprefix(_OURS)}.{qualified}: {words}{again}",
                 function=function,
                 code=_compiled(mutated, path, module, function.__code__.co_qualname),
                 change=change,

@@ -6,14 +6,14 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
-from conformance.checks import CHECKS
 from docs.notation import Line, formulas
 from docs.pictures import picture
 from docs.source import folded, listing, place, rests_on
 from docs.tables import faults, survey
-from proofs.theorems import THEOREMS
-from spec.claims import CLAIMS, Claim
-from spec.terms import is_multiple
+from hitproof.conformance.checks.registry import CHECKS
+from hitproof.proofs.theorems import THEOREMS
+from hitproof.spec.claims import CLAIMS, Claim
+from hitproof.spec.terms import is_multiple
 
 _SEARCH = "https://github.com/search?type=code&q="
 

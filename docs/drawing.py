@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from html import escape
 
-from conformance.configurations import LookedUp
-from conformance.explanation import Cache, Explanation, Question
-from conformance.layouts import Layout, hash_unit
-from conformance.strip_svg import inline_svg
-from conformance.strips import Figure
-from spec.groups import Group
-from spec.retention import LookaheadHorizon
+from hitproof.conformance.explain.explanation import Cache, Explanation, Question
+from hitproof.conformance.findings.strip_svg import inline_svg
+from hitproof.conformance.findings.strips import Figure
+from hitproof.conformance.scope.configurations import LookedUp
+from hitproof.conformance.scope.layouts import Layout, hash_unit
+from hitproof.spec.groups import Group
+from hitproof.spec.releases.horizons import LookaheadHorizon
 
 WIDE, NARROW = 16, 8
 """Blocks of a line, on desktops and on phones."""

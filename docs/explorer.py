@@ -13,14 +13,14 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from conformance.configurations import LookedUp
-from conformance.explanation import Explanation, Question
-from conformance.layouts import Layout, hash_unit, is_possible
-from conformance.reasons import in_ranges, need_reason
-from conformance.strips import SIGNS, block_role
-from spec.groups import Group, GroupKind
-from spec.hits import required_run
-from spec.retention import LookaheadHorizon
+from hitproof.conformance.explain.explanation import Explanation, Question
+from hitproof.conformance.explain.reasons import in_ranges, need_reason
+from hitproof.conformance.findings.strips import SIGNS, block_role
+from hitproof.conformance.scope.configurations import LookedUp
+from hitproof.conformance.scope.layouts import Layout, hash_unit, is_possible
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.hits import required_run
+from hitproof.spec.releases.horizons import LookaheadHorizon
 
 PROMPTS = sorted({tokens + more for tokens in range(32, 641, 32) for more in (0, 1)})
 RETENTIONS = {"dense": None, "latest boundary only": 0, "every 128 tokens": 128}

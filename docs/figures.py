@@ -2,15 +2,15 @@
 
 from html import escape
 
-from conformance.explanation import Explanation
-from conformance.reasons import Reason, blocks_in_words
-from conformance.strips import Figure, Row, Strip, marks, numbers
 from docs.drawing import Picture, explained, strips
-from spec.attention import attends, tail_blocks
-from spec.claims import CLAIMS
-from spec.groups import Group, GroupKind
-from spec.sharing import is_determined, vouched_tokens
-from vllm_integration.explain_rendering import answer, name
+from hitproof.conformance.explain.explanation import Explanation
+from hitproof.conformance.explain.reasons import Reason, blocks_in_words
+from hitproof.conformance.findings.strips import Figure, Row, Strip, marks, numbers
+from hitproof.spec.attention import attends, tail_blocks
+from hitproof.spec.claims import CLAIMS
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.sharing import is_determined, vouched_tokens
+from hitproof.vllm_integration.reports.explain import answer, name
 
 
 def example() -> str:

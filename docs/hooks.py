@@ -9,12 +9,12 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from conformance.strip_svg import STYLE
-from conformance.strips import ROLES, SIGNS
 from docs import clauses, explorer, figures, source, tables
 from docs.notation import NotWritable
 from docs.pictures import NoPicture
-from spec.claims import CLAIMS
+from hitproof.conformance.findings.strip_svg import STYLE
+from hitproof.conformance.findings.strips import ROLES, SIGNS
+from hitproof.spec.claims import CLAIMS
 
 _LEGEND = """\
 <ul class="legend strip" aria-label="what the signs of the pictures mean">

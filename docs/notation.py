@@ -11,9 +11,9 @@ from inspect import Parameter, signature
 from itertools import count
 from typing import Any, get_origin
 
-from spec.groups import BlockGeometry, Group, GroupKind, geometry
-from spec.pool import BlockState
-from spec.terms import Arithmetic, Formula, Term
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
+from hitproof.spec.pool import BlockState
+from hitproof.spec.terms import Arithmetic, Formula, Term
 
 SYMBOLS = {
     "alignment_tokens": "A",

@@ -3,19 +3,19 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from conformance.configurations import single_group
-from conformance.finding_strips import mask_figure
-from conformance.layouts import Layout
-from conformance.strips import Figure, Row, Strip, marks, numbers, roles
 from docs import pool_pictures
 from docs.drawing import WIDE, Picture, explained, strips
-from spec.connector import longest_local_prefix
-from spec.fine import block_of, is_held, longest_fine_hit
-from spec.groups import Group, GroupKind
-from spec.hits import longest_valid_hit
-from spec.mask import in_mask
-from spec.retention import in_retained_mask, junction_boundary, sibling_boundary
-from spec.sharing import is_determined, vouched_tokens
+from hitproof.conformance.findings.figures import mask_figure
+from hitproof.conformance.findings.strips import Figure, Row, Strip, marks, numbers, roles
+from hitproof.conformance.scope.configurations import single_group
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.spec.connector import longest_local_prefix
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.hits import longest_valid_hit
+from hitproof.spec.mask import in_mask
+from hitproof.spec.releases.fine import block_of, is_held, longest_fine_hit
+from hitproof.spec.retention import in_retained_mask, junction_boundary, sibling_boundary
+from hitproof.spec.sharing import is_determined, vouched_tokens
 
 FULL = Group(GroupKind.FULL_ATTENTION, 8)
 WINDOW = Group(GroupKind.SLIDING_WINDOW, 2, window=6)

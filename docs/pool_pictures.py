@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from conformance.strips import Figure, Row, Strip, numbers
 from docs.drawing import Picture
-from spec.pool import CACHE, FREE, GET, TOUCH, BlockState, Operation
-from spec.terms import INTEGERS
+from hitproof.conformance.findings.strips import Figure, Row, Strip, numbers
+from hitproof.spec.pool import CACHE, FREE, GET, TOUCH, BlockState, Operation
+from hitproof.spec.terms import INTEGERS
 
 
 def states() -> dict[str, BlockState]:

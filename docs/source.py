@@ -8,7 +8,9 @@ from textwrap import indent
 from types import FunctionType
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
+OURS = "hitproof"
+"""The package that has the folders of the repository; names leave it out."""
 
 
 class NoSuchCode(LookupError):
@@ -18,6 +20,7 @@ class NoSuchCode(LookupError):
 def find(name: str) -> Any:
     """What a dotted name stands for, a module, a class or a function. Raises `NoSuchCode`."""
     module, _, rest = name.partition(".")
+    module = f"{OURS}.{module}" if (ROOT / module).is_dir() else module
     try:
         thing: Any = importlib.import_module(module)
         for part in filter(None, rest.split(".")):
@@ -38,7 +41,7 @@ def text(thing: Any) -> str:
 
 def place(thing: Any) -> str:
     """The file and line where it starts, from the root of the repository."""
-    file = Path(inspect.getsourcefile(thing) or "").relative_to(ROOT)
+    file = Path(inspect.getsourcefile(thing) or "").resolve().relative_to(ROOT)
     return f"{file}:{inspect.getsourcelines(thing)[1] or 1}"
 
 
@@ -79,5 +82,5 @@ def _called(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     for code in (function.__code__, *filter(inspect.iscode, function.__code__.co_consts)):
         for name in code.co_names:
             other = function.__globals__.get(name)
-            if isinstance(other, FunctionType) and other.__module__.startswith("spec."):
+            if isinstance(other, FunctionType) and other.__module__.startswith("hitproof.spec."):
                 yield other

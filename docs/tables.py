@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from functools import cache
 
 from docs.source import folded, listing, place
-from spec.policies import POLICIES
-from vllm_integration.faults import load
-from vllm_integration.survey import read
-from vllm_integration.survey_rendering import document, table
+from hitproof.spec.releases.policies import POLICIES
+from hitproof.vllm_integration.reports.survey import document, table
+from hitproof.vllm_integration.survey.faults import load
+from hitproof.vllm_integration.survey.survey import read
 
 faults = cache(load)
 survey = cache(read)

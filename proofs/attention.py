@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from proofs.cases import (
+from hitproof.proofs.cases import (
     CASES,
     CHUNKED,
     FULL,
@@ -15,11 +15,11 @@ from proofs.cases import (
     chunks,
     holds_token,
 )
-from proofs.interpretation import Interpretation
-from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from spec import attention, hits
-from spec.groups import BlockGeometry, GroupKind
-from spec.terms import Formula, Term
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import attention, hits
+from hitproof.spec.groups import BlockGeometry, GroupKind
+from hitproof.spec.terms import Formula, Term
 
 
 def _attending_group(

@@ -8,11 +8,11 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from proofs.interpretation import Interpretation, Products
-from proofs.obligation import AnyGroup, Hypotheses, Mutant, Obligation, Statement
-from spec import hits
-from spec.groups import GroupKind, whole_blocks
-from spec.terms import Formula, Term, is_multiple
+from hitproof.proofs.interpretation import Interpretation, Products
+from hitproof.proofs.obligation import AnyGroup, Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import hits
+from hitproof.spec.groups import GroupKind, whole_blocks
+from hitproof.spec.terms import Formula, Term, is_multiple
 
 _SOME_BLOCK = "a block holds at least one token"
 _SOME_SHARE = "the alignment holds at least one block of the group"

@@ -1,9 +1,9 @@
 """The groups that theorems are about: any group of each kind, seen in blocks."""
 
-from proofs.interpretation import Interpretation
-from proofs.obligation import Hypotheses
-from spec.groups import BlockGeometry, Group, GroupKind, geometry
-from spec.terms import Formula, Term
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
+from hitproof.spec.terms import Formula, Term
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
 CHUNKED, MAMBA = GroupKind.CHUNKED_LOCAL, GroupKind.MAMBA

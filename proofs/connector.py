@@ -6,11 +6,11 @@
 from collections.abc import Iterable
 from functools import partial
 
-from proofs.cases import CASES, MAMBA, any_group, case_name
-from proofs.interpretation import Interpretation
-from proofs.obligation import Mutant, Obligation, Statement
-from spec import connector, hits
-from spec.groups import GroupKind
+from hitproof.proofs.cases import CASES, MAMBA, any_group, case_name
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Mutant, Obligation, Statement
+from hitproof.spec import connector, hits
+from hitproof.spec.groups import GroupKind
 
 
 def _load_completes(

@@ -7,10 +7,10 @@ those that are looked up together with the group in question, itself included.
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from proofs.interpretation import Interpretation
-from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from spec.groups import drops_block
-from spec.terms import Formula, Term
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec.groups import drops_block
+from hitproof.spec.terms import Formula, Term
 
 _Members = Callable[[Term], Formula]
 

@@ -15,12 +15,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from proofs.cases import CASES, any_group, case_name
-from proofs.interpretation import Interpretation
-from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from spec import hits, retention
-from spec.groups import BlockGeometry, GroupKind
-from spec.terms import Formula, Term
+from hitproof.proofs.cases import CASES, any_group, case_name
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import hits, retention
+from hitproof.spec.groups import BlockGeometry, GroupKind
+from hitproof.spec.terms import Formula, Term
 
 _Members = Callable[[Term], Formula]
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import z3
 
-from spec.terms import Arithmetic, Formula, IntegerArithmetic, Term
+from hitproof.spec.terms import Arithmetic, Formula, IntegerArithmetic, Term
 
 
 class Interpretation(Arithmetic, Protocol):

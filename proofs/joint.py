@@ -13,13 +13,13 @@ after its last, ``given`` and ``returned`` that of one lookup in it.
 from collections.abc import Iterable
 from functools import partial
 
-from proofs import policies
-from proofs.cases import KINDS, any_group
-from proofs.interpretation import Interpretation
-from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from spec import hits
-from spec.groups import GroupKind
-from spec.terms import Term
+from hitproof.proofs import policies
+from hitproof.proofs.cases import KINDS, any_group
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import hits
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.terms import Term
 
 NOT_NEGATIVE = "lookup returns no negative length"
 NOT_LONGER = "lookup returns no more than it is given"

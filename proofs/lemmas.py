@@ -5,7 +5,7 @@ Theorems are only as good as these: while one of them is not proved, no theorem 
 
 from functools import partial
 
-from proofs.interpretation import (
+from hitproof.proofs.interpretation import (
     Interpretation,
     Products,
     is_ceiling,
@@ -13,7 +13,7 @@ from proofs.interpretation import (
     one_is_neutral,
     products_keep_order_of_sums,
 )
-from proofs.obligation import Mutant, Obligation, State, Statement, Theorem
+from hitproof.proofs.obligation import Mutant, Obligation, State, Statement, Theorem
 
 _HAS_SIZE = "the unit, a block or a segment, has a size"
 

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from proofs import boundaries, scans
-from proofs.cases import CASES, KINDS, any_group, case_name
-from proofs.interpretation import Interpretation
-from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from spec import hits
-from spec.groups import GroupKind
-from spec.terms import Formula, Term
+from hitproof.proofs import boundaries, scans
+from hitproof.proofs.cases import CASES, KINDS, any_group, case_name
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import hits
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.terms import Formula, Term
 
 
 def _more_stays_valid(

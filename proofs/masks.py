@@ -5,12 +5,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from proofs.cases import CASES, CHUNKED, FULL, MAMBA, SLIDING, any_group, case_name
-from proofs.interpretation import Interpretation
-from proofs.obligation import Mutant, Obligation, Statement
-from spec import hits, mask
-from spec.groups import BlockGeometry, GroupKind
-from spec.terms import Term, is_multiple
+from hitproof.proofs.cases import CASES, CHUNKED, FULL, MAMBA, SLIDING, any_group, case_name
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Mutant, Obligation, Statement
+from hitproof.spec import hits, mask
+from hitproof.spec.groups import BlockGeometry, GroupKind
+from hitproof.spec.terms import Term, is_multiple
 
 
 def _altered(group: BlockGeometry, tail_slip: int = 0, **changes: Term) -> BlockGeometry:

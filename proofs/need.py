@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from proofs import dropping
-from proofs.cases import (
+from hitproof.proofs import dropping
+from hitproof.proofs.cases import (
     CHUNKED,
     FULL,
     MAMBA,
@@ -18,11 +18,11 @@ from proofs.cases import (
     holds_token,
     lookaheads,
 )
-from proofs.interpretation import Interpretation
-from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from spec import hits
-from spec.groups import BlockGeometry, GroupKind
-from spec.terms import Formula, Term
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import hits
+from hitproof.spec.groups import BlockGeometry, GroupKind
+from hitproof.spec.terms import Formula, Term
 
 
 def _group_and_need(

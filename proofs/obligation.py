@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from proofs.interpretation import Abstract, Interpretation, Z3Interpretation
-from spec.groups import BlockGeometry, GroupKind
-from spec.terms import Formula, Term
+from hitproof.proofs.interpretation import Abstract, Interpretation, Z3Interpretation
+from hitproof.spec.groups import BlockGeometry, GroupKind
+from hitproof.spec.terms import Formula, Term
 
 Hypotheses: TypeAlias = tuple[tuple[str, Formula], ...]
 """Formulas that are taken for granted, each with one line that explains it."""

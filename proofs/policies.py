@@ -8,12 +8,22 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from proofs.cases import CASES, FULL, KINDS, MAMBA, SLIDING, any_group, case_name, lookaheads
-from proofs.interpretation import Interpretation
-from proofs.obligation import Mutant, Obligation, Statement
-from spec import fine, hits, in_turn, retention
-from spec.groups import BlockGeometry, GroupKind
-from spec.terms import Term
+from hitproof.proofs.cases import (
+    CASES,
+    FULL,
+    KINDS,
+    MAMBA,
+    SLIDING,
+    any_group,
+    case_name,
+    lookaheads,
+)
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Mutant, Obligation, Statement
+from hitproof.spec import hits, retention
+from hitproof.spec.groups import BlockGeometry, GroupKind
+from hitproof.spec.releases import fine, in_turn
+from hitproof.spec.terms import Term
 
 _SPARSE = tuple((kind, n) for kind, n in CASES if kind in retention.SPARSE_KINDS)
 

@@ -9,11 +9,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from proofs.interpretation import Interpretation
-from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from spec import pool
-from spec.pool import CACHE, EVICT, FREE, GET, OPERATIONS, RESET, TOUCH, BlockState, Operation
-from spec.terms import Arithmetic, Formula
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import pool
+from hitproof.spec.pool import (
+    CACHE,
+    EVICT,
+    FREE,
+    GET,
+    OPERATIONS,
+    RESET,
+    TOUCH,
+    BlockState,
+    Operation,
+)
+from hitproof.spec.terms import Arithmetic, Formula
 
 After = Callable[[BlockState, Operation, Arithmetic], BlockState]
 Holds = Callable[[BlockState, BlockState, Interpretation], Formula]

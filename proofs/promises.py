@@ -7,11 +7,11 @@ interval is asked about by itself, ``interval`` is in units of its own.
 from collections.abc import Iterable
 from functools import partial
 
-from proofs.interpretation import Interpretation, Products
-from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from spec import hits, retention
-from spec.groups import BlockGeometry, GroupKind
-from spec.terms import Term, is_multiple
+from hitproof.proofs.interpretation import Interpretation, Products
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import hits, retention
+from hitproof.spec.groups import BlockGeometry, GroupKind
+from hitproof.spec.terms import Term, is_multiple
 
 
 def _replayed(at: Interpretation, slip: int) -> tuple[Term, Term, Hypotheses]:

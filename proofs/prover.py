@@ -19,14 +19,14 @@ from multiprocessing.connection import Connection
 
 import z3
 
-from proofs.errors import ReplayError
-from proofs.interpretation import Bounded, Model, Replay, Z3Interpretation
-from proofs.lemmas import LEMMAS
-from proofs.obligation import Obligation, State, Theorem, refutation
-from proofs.second_solver import Opinion, available, obligation_query, opinion
-from proofs.theorems import THEOREMS
-from spec.claims import Status
-from spec.terms import Formula
+from hitproof.proofs.errors import ReplayError
+from hitproof.proofs.interpretation import Bounded, Model, Replay, Z3Interpretation
+from hitproof.proofs.lemmas import LEMMAS
+from hitproof.proofs.obligation import Obligation, State, Theorem, refutation
+from hitproof.proofs.second_solver import Opinion, available, obligation_query, opinion
+from hitproof.proofs.theorems import THEOREMS
+from hitproof.spec.claims import Status
+from hitproof.spec.terms import Formula
 
 
 @dataclass(frozen=True)

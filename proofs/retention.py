@@ -10,13 +10,13 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 
-from proofs import histories, promises
-from proofs.cases import CASES, any_group, case_name
-from proofs.interpretation import Interpretation
-from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from spec import hits, mask, retention
-from spec.groups import BlockGeometry, GroupKind
-from spec.terms import Formula, Term
+from hitproof.proofs import histories, promises
+from hitproof.proofs.cases import CASES, any_group, case_name
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import hits, mask, retention
+from hitproof.spec.groups import BlockGeometry, GroupKind
+from hitproof.spec.terms import Formula, Term
 
 _SPARSE = tuple((kind, n) for kind, n in CASES if kind in retention.SPARSE_KINDS)
 

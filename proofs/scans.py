@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from proofs.interpretation import Interpretation
-from proofs.obligation import AnyGroup, Hypotheses, Mutant, Obligation, Statement
-from reference.scan import (
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import AnyGroup, Hypotheses, Mutant, Obligation, Statement
+from hitproof.reference.scan import (
     PlainScan,
     Scan,
     SkippingScan,
@@ -22,9 +22,9 @@ from reference.scan import (
     hit_found,
     is_done,
 )
-from spec import hits
-from spec.groups import BlockGeometry, GroupKind
-from spec.terms import Formula, Term
+from hitproof.spec import hits
+from hitproof.spec.groups import BlockGeometry, GroupKind
+from hitproof.spec.terms import Formula, Term
 
 SCANS: dict[str, Scan] = {"plain": PlainScan(), "skipping": SkippingScan()}
 """The scans that are proved, by name."""

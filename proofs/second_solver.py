@@ -13,10 +13,10 @@ from pathlib import Path
 
 import z3
 
-from proofs.errors import SecondSolverError
-from proofs.interpretation import Bounded, Z3Interpretation
-from proofs.obligation import Mutant, Obligation, State, Theorem, refutation
-from spec.terms import Formula
+from hitproof.proofs.errors import SecondSolverError
+from hitproof.proofs.interpretation import Bounded, Z3Interpretation
+from hitproof.proofs.obligation import Mutant, Obligation, State, Theorem, refutation
+from hitproof.spec.terms import Formula
 
 
 class Opinion(StrEnum):

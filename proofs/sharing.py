@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from proofs.cases import CASES, any_group, case_name
-from proofs.interpretation import Interpretation
-from proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from spec import hits, sharing
-from spec.groups import GroupKind
-from spec.terms import Term
+from hitproof.proofs.cases import CASES, any_group, case_name
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import hits, sharing
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.terms import Term
 
 
 def _held(at: Interpretation) -> tuple[Term, Term, Term, Hypotheses]:

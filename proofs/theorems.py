@@ -6,7 +6,7 @@ something exists, a witness for it. Names of unknowns: positions and windows are
 ``block_size``, ``window`` and ``chunk`` are in tokens.
 """
 
-from proofs import (
+from hitproof.proofs import (
     attention,
     connector,
     joint,
@@ -18,7 +18,7 @@ from proofs import (
     retention,
     sharing,
 )
-from proofs.obligation import Theorem
+from hitproof.proofs.obligation import Theorem
 
 _MODULES = (
     attention,

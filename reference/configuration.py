@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spec.groups import ConfigurationError, Group
-from spec.terms import INTEGERS
+from hitproof.spec.groups import ConfigurationError, Group
+from hitproof.spec.terms import INTEGERS
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from reference.free_queue import KVCacheBlock
-from reference.pool import BlockPool
-from reference.spec_groups import Hit, SpecGroup, find_hit
-from spec.connector import is_loaded_anew, may_diverge
+from hitproof.reference.free_queue import KVCacheBlock
+from hitproof.reference.pool import BlockPool
+from hitproof.reference.spec_groups import Hit, SpecGroup, find_hit
+from hitproof.spec.connector import is_loaded_anew, may_diverge
 
 
 def find_local_prefix(

@@ -7,22 +7,22 @@ caching nothing is looked up or registered, and one group is a common hit of one
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reference.configuration import (
+from hitproof.reference.configuration import (
     CrossAttention,
     KVCacheConfig,
     max_admission_blocks,
     scheduler_block_size,
 )
-from reference.connector import find_local_prefix
-from reference.free_queue import KVCacheBlock
-from reference.groups import Blocks, CrossAttentionManager, GroupManager, MambaManager
-from reference.policies import Policies
-from reference.pool import BlockPool
-from reference.registration import Registration
-from reference.request import Request
-from reference.spec_groups import Hit, find_hit, spec_groups
-from spec.groups import ConfigurationError, Group, GroupKind, alignment, share_eagle
-from spec.retention import LookaheadHorizon, horizon
+from hitproof.reference.connector import find_local_prefix
+from hitproof.reference.free_queue import KVCacheBlock
+from hitproof.reference.groups import Blocks, CrossAttentionManager, GroupManager, MambaManager
+from hitproof.reference.policies import Policies
+from hitproof.reference.pool import BlockPool
+from hitproof.reference.registration import Registration
+from hitproof.reference.request import Request
+from hitproof.reference.spec_groups import Hit, find_hit, spec_groups
+from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment, share_eagle
+from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 
 
 class KVCacheCoordinator:

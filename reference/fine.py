@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from reference.lookup import Lookup, Pool
-from reference.scan import Scan
-from spec.fine import at_hash_units, block_of
-from spec.groups import Group, GroupKind, geometry
+from hitproof.reference.lookup import Lookup, Pool
+from hitproof.reference.scan import Scan
+from hitproof.spec.groups import Group, GroupKind, geometry
+from hitproof.spec.releases.fine import at_hash_units, block_of
 
 
 class _Units:
@@ -49,8 +49,8 @@ def find_longest_fine_hit(
 
     ``block_hashes`` has the hash of each hash unit, and the hit stays within ``max_units`` of
     them. The last block of a table may be used in part only. ``group`` is of one of
-    `spec.fine.FINE_KINDS`. vLLM: ``find_longest_cache_hit`` with ``alignment_tokens`` smaller
-    than the block size.
+    `spec.releases.fine.FINE_KINDS`. vLLM: ``find_longest_cache_hit`` with ``alignment_tokens``
+    smaller than the block size.
     """
     units = group.block_size // hash_block_size
     asked_at = 1 if group.kind is GroupKind.MAMBA else units

@@ -5,14 +5,14 @@ vLLM: ``vllm/v1/core/single_type_kv_cache_manager.py``.
 
 from collections.abc import Sequence
 
-from reference.configuration import CrossAttention
-from reference.free_queue import KVCacheBlock
-from reference.policies import FreeOrder
-from reference.pool import BlockPool
-from reference.registration import Mask
-from reference.request import Request
-from spec.groups import Group, GroupKind
-from spec.terms import INTEGERS
+from hitproof.reference.configuration import CrossAttention
+from hitproof.reference.free_queue import KVCacheBlock
+from hitproof.reference.policies import FreeOrder
+from hitproof.reference.pool import BlockPool
+from hitproof.reference.registration import Mask
+from hitproof.reference.request import Request
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.terms import INTEGERS
 
 Blocks = Sequence[KVCacheBlock]
 

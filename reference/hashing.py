@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from struct import pack
 
-from spec.groups import ConfigurationError
+from hitproof.spec.groups import ConfigurationError
 
 ROOT = bytes(32)
 """The parent of every first block. vLLM: ``NONE_HASH``, which is random by default."""

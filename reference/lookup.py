@@ -6,9 +6,9 @@ Each block is asked about at most once, and the lookup stops as soon as the answ
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from reference.scan import Scan, SkippingScan, State, first_state, hit_found, is_done
-from spec.groups import BlockGeometry
-from spec.hits import run_end, run_start
+from hitproof.reference.scan import Scan, SkippingScan, State, first_state, hit_found, is_done
+from hitproof.spec.groups import BlockGeometry
+from hitproof.spec.hits import run_end, run_start
 
 
 class Pool(Protocol):

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from reference.configuration import CrossAttention, KVCacheConfig
-from reference.coordinator import KVCacheCoordinator
-from reference.events import BlockStored, KVCacheEvent
-from reference.free_queue import KVCacheBlock
-from reference.policies import Policies
-from reference.request import Request
-from spec.groups import ConfigurationError, Group, GroupKind
+from hitproof.reference.configuration import CrossAttention, KVCacheConfig
+from hitproof.reference.coordinator import KVCacheCoordinator
+from hitproof.reference.events import BlockStored, KVCacheEvent
+from hitproof.reference.free_queue import KVCacheBlock
+from hitproof.reference.policies import Policies
+from hitproof.reference.request import Request
+from hitproof.spec.groups import ConfigurationError, Group, GroupKind
 
 
 @dataclass

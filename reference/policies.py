@@ -7,8 +7,9 @@ can be compared with a release that has it; the default never does.
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from spec.groups import GroupKind
-from spec.retention import SPARSE_KINDS, LookaheadHorizon
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.retention import SPARSE_KINDS
 
 
 class FreeOrder(StrEnum):

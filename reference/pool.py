@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from reference.events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
-from reference.free_queue import FreeBlockQueue, KVCacheBlock
-from reference.hashing import block_hashes_of_size
-from reference.request import Request
-from spec.groups import ConfigurationError
+from hitproof.reference.events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
+from hitproof.reference.free_queue import FreeBlockQueue, KVCacheBlock
+from hitproof.reference.hashing import block_hashes_of_size
+from hitproof.reference.request import Request
+from hitproof.spec.groups import ConfigurationError
 
 
 class BlockPool:

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from reference.policies import Policies, ReplayPolicy
-from reference.request import Request
-from spec.groups import BlockGeometry, Group, geometry
-from spec.mask import in_mask
-from spec.retention import check_interval, horizon, in_retained_mask, replay_boundary
-from spec.terms import INTEGERS
+from hitproof.reference.policies import Policies, ReplayPolicy
+from hitproof.reference.request import Request
+from hitproof.spec.groups import BlockGeometry, Group, geometry
+from hitproof.spec.mask import in_mask
+from hitproof.spec.releases.horizons import horizon
+from hitproof.spec.retention import check_interval, in_retained_mask, replay_boundary
+from hitproof.spec.terms import INTEGERS
 
 Mask = Callable[[int, int], list[bool]]
 """``mask(first, end)``: whether the producer registers each of a request's blocks from ``first``

@@ -2,7 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from reference.hashing import ExtraKeys, LoRA, MultiModalFeature, extra_keys, hash_block_tokens
+from hitproof.reference.hashing import (
+    ExtraKeys,
+    LoRA,
+    MultiModalFeature,
+    extra_keys,
+    hash_block_tokens,
+)
 
 
 class Request:

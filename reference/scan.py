@@ -11,9 +11,9 @@ to the longest valid hit, whatever is cached.
 
 from typing import NamedTuple, Protocol
 
-from spec.groups import BlockGeometry
-from spec.hits import run_end, run_start
-from spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.groups import BlockGeometry
+from hitproof.spec.hits import run_end, run_start
+from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 
 class State(NamedTuple):

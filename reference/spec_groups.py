@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from reference.free_queue import KVCacheBlock
-from reference.hashing import CoarseBlockHashes, hash_units
-from reference.joint import find_longest_common_hit
-from reference.lookup import Lookup
-from reference.pool import BlockPool
-from spec.groups import Group, GroupKind, geometry
+from hitproof.reference.free_queue import KVCacheBlock
+from hitproof.reference.hashing import CoarseBlockHashes, hash_units
+from hitproof.reference.joint import find_longest_common_hit
+from hitproof.reference.lookup import Lookup
+from hitproof.reference.pool import BlockPool
+from hitproof.spec.groups import Group, GroupKind, geometry
 
 
 class SpecGroup:

@@ -6,7 +6,7 @@ block that holds one of them must be there. Nothing else must. Mamba layers do n
 carry all they need of the past in one state.
 """
 
-from spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 
 def attends(

@@ -9,28 +9,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from spec.attention import attends, reads_state, tail_blocks
-from spec.connector import (
+from hitproof.spec.attention import attends, reads_state, tail_blocks
+from hitproof.spec.connector import (
     is_loaded_anew,
     longest_local_prefix,
     may_diverge,
     valid_local_boundary,
 )
-from spec.fine import (
-    at_hash_units,
-    block_of,
-    hit_alignment,
-    is_fine_grained,
-    is_held,
-    longest_fine_hit,
-    peek,
-    proving_unit,
-    tail_boundary,
-    valid_fine_hit,
-    vouching_entries,
-)
-from spec.groups import alignment, drops_block, geometry, share_eagle, whole_blocks
-from spec.hits import (
+from hitproof.spec.groups import alignment, drops_block, geometry, share_eagle, whole_blocks
+from hitproof.spec.hits import (
     has_required_run,
     in_required_run,
     longest_valid_hit,
@@ -41,14 +28,8 @@ from spec.hits import (
     valid_hit,
     within_reach,
 )
-from spec.in_turn import (
-    longest_joint_hit,
-    lookup_order,
-    takes_one_turn,
-    valid_without_margin,
-)
-from spec.mask import in_mask, in_stored_mask, is_due, next_boundary
-from spec.pool import (
+from hitproof.spec.mask import in_mask, in_stored_mask, is_due, next_boundary
+from hitproof.spec.pool import (
     can_be_freed,
     can_be_registered,
     can_be_reset,
@@ -71,17 +52,36 @@ from spec.pool import (
     touched,
     vacancy,
 )
-from spec.retention import (
+from hitproof.spec.releases.fine import (
+    at_hash_units,
+    block_of,
+    hit_alignment,
+    is_fine_grained,
+    is_held,
+    longest_fine_hit,
+    peek,
+    proving_unit,
+    tail_boundary,
+    valid_fine_hit,
+    vouching_entries,
+)
+from hitproof.spec.releases.horizons import horizon
+from hitproof.spec.releases.in_turn import (
+    longest_joint_hit,
+    lookup_order,
+    takes_one_turn,
+    valid_without_margin,
+)
+from hitproof.spec.retention import (
     check_interval,
     falls_on_boundaries,
-    horizon,
     in_retained_mask,
     junction_boundary,
     replay_boundary,
     sibling_boundary,
 )
-from spec.sharing import is_chained, is_determined, vouched_tokens
-from spec.terms import is_multiple
+from hitproof.spec.sharing import is_chained, is_determined, vouched_tokens
+from hitproof.spec.terms import is_multiple
 
 
 class Divergence(StrEnum):

@@ -11,9 +11,9 @@ resumes at the end of the local prefix, and the state is needed there: a prefix 
 
 from collections.abc import Callable, Sequence
 
-from spec.groups import BlockGeometry, Group, GroupKind
-from spec.hits import Cached, longest_valid_hit, valid_boundary, within_reach
-from spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind
+from hitproof.spec.hits import Cached, longest_valid_hit, valid_boundary, within_reach
+from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 
 def is_loaded_anew(kind: GroupKind) -> bool:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from spec.attention import tail_blocks
-from spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
+from hitproof.spec.attention import tail_blocks
+from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
 
 
 class ConfigurationError(ValueError):

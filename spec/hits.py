@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from spec.groups import BlockGeometry, Group, GroupKind, geometry, whole_blocks
-from spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry, whole_blocks
+from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
 
 Cached = Callable[[int, Term], Formula]
 """``cached(g, i)``: whether block i of group g (an index into the groups) is cached. It is asked

@@ -1,8 +1,8 @@
 """Which blocks the producer should register: those that some aligned hit can reach."""
 
-from spec.groups import BlockGeometry
-from spec.hits import in_required_run
-from spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.groups import BlockGeometry
+from hitproof.spec.hits import in_required_run
+from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 
 def next_boundary(group: BlockGeometry, block: Term, arithmetic: Arithmetic = INTEGERS) -> Term:

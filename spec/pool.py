@@ -13,7 +13,7 @@ cache that name it.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 
 @dataclass(frozen=True)

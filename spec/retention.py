@@ -12,45 +12,14 @@ a few boundaries and drops the rest of a sliding window's blocks. Its contract:
 
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 
-from spec.groups import BlockGeometry, ConfigurationError, GroupKind
-from spec.hits import in_required_run
-from spec.mask import in_mask, next_boundary
-from spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
+from hitproof.spec.groups import BlockGeometry, ConfigurationError, GroupKind
+from hitproof.spec.hits import in_required_run
+from hitproof.spec.mask import in_mask, next_boundary
+from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
 
 SPARSE_KINDS = (GroupKind.SLIDING_WINDOW, GroupKind.MAMBA)
 """The kinds that sparse retention thins out: those whose runs stay short."""
-
-
-class LookaheadHorizon(StrEnum):
-    """How far past the hit a lookup may peek for the lookahead block: a policy of the release.
-
-    The coordinator of one group is always ``CAPPED``. Which release has which stands in
-    `spec.policies`.
-    """
-
-    CANDIDATE = "candidate"
-    """No further than the candidate, which other groups may have shortened: no margin. Each group
-    drops its lookahead block on its own, so there is no one horizon of a hit; see
-    `spec.in_turn`."""
-    CAPPED = "capped"
-    """No further than ``num_tokens - 1``."""
-    HASHED = "hashed"
-    """As far as tokens are hashed."""
-
-
-def horizon(policy: LookaheadHorizon, num_tokens: int, candidate: int | None = None) -> int:
-    """The lookahead horizon, in tokens, of a request of ``num_tokens`` tokens.
-
-    ``candidate`` is the length that a group's lookup is asked for; None for the first group,
-    whose candidate is the cap, ``num_tokens - 1``. Only ``CANDIDATE`` depends on it.
-    """
-    if policy is LookaheadHorizon.HASHED:
-        return num_tokens
-    if policy is LookaheadHorizon.CAPPED or candidate is None:
-        return num_tokens - 1
-    return candidate
 
 
 def falls_on_boundaries(

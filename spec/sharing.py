@@ -24,7 +24,7 @@ and leaves open the last entry of a draft layer. There are two ways out:
 
 from collections.abc import Callable
 
-from spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 
 def is_determined(token: Term, lookahead_tokens: Term, agreed_tokens: Term) -> Formula:

@@ -8,19 +8,19 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from vllm_integration.commands.check import check
-from vllm_integration.commands.configs import configs
-from vllm_integration.commands.diff import diff
-from vllm_integration.commands.explain import explain
-from vllm_integration.commands.init_ledger import init_ledger
-from vllm_integration.commands.lockstep import lockstep
-from vllm_integration.commands.options import EXIT_CODES
-from vllm_integration.commands.policies import policies
-from vllm_integration.commands.prove import prove
-from vllm_integration.commands.replay import replay
-from vllm_integration.commands.selftest import selftest
-from vllm_integration.commands.survey import survey
-from vllm_integration.gate import Verdict
+from hitproof.vllm_integration.commands.check import check
+from hitproof.vllm_integration.commands.configs import configs
+from hitproof.vllm_integration.commands.diff import diff
+from hitproof.vllm_integration.commands.explain import explain
+from hitproof.vllm_integration.commands.init_ledger import init_ledger
+from hitproof.vllm_integration.commands.lockstep import lockstep
+from hitproof.vllm_integration.commands.options import EXIT_CODES
+from hitproof.vllm_integration.commands.policies import policies
+from hitproof.vllm_integration.commands.prove import prove
+from hitproof.vllm_integration.commands.replay import replay
+from hitproof.vllm_integration.commands.selftest import selftest
+from hitproof.vllm_integration.commands.survey import survey
+from hitproof.vllm_integration.verdict import Verdict
 
 app = typer.Typer(
     name="hitproof",

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.manager import LAYOUTS, OPERATIONS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.release
 runs_vllm = pytest.mark.skipif(

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.manager import LAYOUTS, OPERATIONS
 from benchmarks.shadow import WHOLE
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def benchmark(*arguments: str) -> subprocess.CompletedProcess[str]:

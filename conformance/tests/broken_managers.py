@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from conformance.histories import EngineConfiguration
-from conformance.managers import Allocation, Hit, Manager, Observation, Tables
-from conformance.reference_managers import ReferenceManager, ReferenceManagers
-from reference.manager import KVCacheManager
-from reference.policies import Policies
-from reference.request import Request
+from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
+from hitproof.conformance.subject.managers import Allocation, Hit, Manager, Observation, Tables
+from hitproof.reference.manager import KVCacheManager
+from hitproof.reference.policies import Policies
+from hitproof.reference.request import Request
 
 
 class Broken:

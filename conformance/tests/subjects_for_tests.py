@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from conformance.configurations import Configuration
-from conformance.layouts import Layout
-from conformance.reference_subject import ReferenceLookup, ReferenceSubject
-from conformance.subjects import Lookup, LookupAnswer
-from reference.lookup import Lookup as GroupLookup
-from spec.groups import BlockGeometry
-from spec.mask import in_mask
+from hitproof.conformance.reference.subject import ReferenceLookup, ReferenceSubject
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
+from hitproof.reference.lookup import Lookup as GroupLookup
+from hitproof.spec.groups import BlockGeometry
+from hitproof.spec.mask import in_mask
 
 Answer = Callable[[LookupAnswer, Any, Configuration], LookupAnswer]
 Shape = Callable[[BlockGeometry], BlockGeometry]

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from conformance.behaviour import FEW, Fact, behaviour, questions_of
-from conformance.changes import Change, Effect, changes
-from conformance.configurations import Configuration, single_group
-from conformance.layouts import Layout
-from conformance.reference_subject import ReferenceSubject
-from conformance.subjects import Lookup, LookupAnswer
-from spec.groups import Group, GroupKind
+from hitproof.conformance.comparison.behaviour import FEW, Fact, behaviour, questions_of
+from hitproof.conformance.comparison.changes import Change, Effect, changes
+from hitproof.conformance.reference.subject import ReferenceSubject
+from hitproof.conformance.scope.configurations import Configuration, single_group
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
+from hitproof.spec.groups import Group, GroupKind
 
 SLIDING = GroupKind.SLIDING_WINDOW
 WINDOW = single_group(SLIDING, 2, 2, 3, True, 6)

@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from conformance.checks import CHECKS
-from conformance.configurations import (
+from hitproof.conformance.checks.lookup import check_lookup, space_of
+from hitproof.conformance.checks.mask import check_mask
+from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.checks.shrinking import shrink
+from hitproof.conformance.exploration.explorer import explore
+from hitproof.conformance.findings.findings import Evidence, finding, smallest
+from hitproof.conformance.reference.subject import ReferenceSubject
+from hitproof.conformance.scope.configurations import (
     LONGEST_TAIL,
     MODELS,
     Configuration,
@@ -18,34 +24,28 @@ from conformance.configurations import (
     single_group,
     windows_with_tail,
 )
-from conformance.exploration import explore
-from conformance.findings import Evidence, finding, smallest
-from conformance.lookup_check import check_lookup, space_of
-from conformance.mask_check import check_mask
-from conformance.reference_subject import ReferenceSubject
-from conformance.shrinking import shrink
-from conformance.subjects import CannotJudge, LookupAnswer
-from conformance.tests import (
+from hitproof.conformance.subject.subjects import CannotJudge, LookupAnswer
+from hitproof.conformance.tests import (
     test_fine_check,
     test_junction_check,
     test_pool_check,
     test_sharing_check,
 )
-from conformance.tests.subjects_for_tests import (
+from hitproof.conformance.tests.subjects_for_tests import (
     BrokenSubject,
     longer_tail,
     no_lookahead,
     shorter_tail,
     wider_segment,
 )
-from conformance.tests.test_common_hit_check import COMMON_BROKEN
-from conformance.tests.test_connector_check import CONNECTOR_BROKEN
-from conformance.tests.test_retention_check import FAULTS
-from reference.scan import PlainScan, Scan, SkippingScan
-from spec.attention import tail_blocks
-from spec.claims import CLAIMS, Status
-from spec.groups import BlockGeometry, GroupKind
-from spec.retention import LookaheadHorizon
+from hitproof.conformance.tests.test_common_hit_check import COMMON_BROKEN
+from hitproof.conformance.tests.test_connector_check import CONNECTOR_BROKEN
+from hitproof.conformance.tests.test_retention_check import FAULTS
+from hitproof.reference.scan import PlainScan, Scan, SkippingScan
+from hitproof.spec.attention import tail_blocks
+from hitproof.spec.claims import CLAIMS, Status
+from hitproof.spec.groups import BlockGeometry, GroupKind
+from hitproof.spec.releases.horizons import LookaheadHorizon
 
 SLIDING = GroupKind.SLIDING_WINDOW
 CHUNKED, MAMBA = GroupKind.CHUNKED_LOCAL, GroupKind.MAMBA

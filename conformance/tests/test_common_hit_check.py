@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from conformance.configurations import MODELS, LookedUp, Profile
-from conformance.exploration import explore, replay
-from conformance.findings import Evidence, finding, smallest
-from conformance.layouts import (
+from hitproof.conformance.checks.lookup import check_common_hit, space_of
+from hitproof.conformance.checks.shrinking import shrink
+from hitproof.conformance.exploration.explorer import explore, replay
+from hitproof.conformance.findings.findings import Evidence, finding, smallest
+from hitproof.conformance.reference.subject import ReferenceCommonLookup, ReferenceSubject
+from hitproof.conformance.scope.configurations import MODELS, LookedUp, Profile
+from hitproof.conformance.scope.layouts import (
     Layout,
     grid,
     is_possible,
@@ -18,16 +21,13 @@ from conformance.layouts import (
     layouts,
     of_model,
 )
-from conformance.lookup_check import check_common_hit, space_of
-from conformance.reference_subject import ReferenceCommonLookup, ReferenceSubject
-from conformance.shrinking import shrink
-from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Predates
-from reference.lookup import Lookup as GroupLookup
-from spec.claims import CLAIMS, Divergence, Status
-from spec.groups import Group, GroupKind
-from spec.hits import longest_valid_hit
-from spec.policies import EagleGroups
-from spec.retention import LookaheadHorizon
+from hitproof.conformance.subject.subjects import CannotJudge, Lookup, LookupAnswer, Predates
+from hitproof.reference.lookup import Lookup as GroupLookup
+from hitproof.spec.claims import CLAIMS, Divergence, Status
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.hits import longest_valid_hit
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.releases.policies import EagleGroups
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
 GPT_OSS = next(model for model in MODELS if model.name == "gpt-oss-like")

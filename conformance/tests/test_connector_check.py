@@ -7,31 +7,31 @@ from typing import Any
 
 import pytest
 
-from conformance.attempts import Rules
-from conformance.checks import is_about
-from conformance.configurations import Profile
-from conformance.connector_check import check_local_prefix, is_judged
-from conformance.expectations import LocalPrefix
-from conformance.exploration import replay
-from conformance.findings import Evidence, finding, smallest
-from conformance.layouts import Layout, layouts
-from conformance.lookup_check import space_of
-from conformance.managers import Hit
-from conformance.reference_managers import ReferenceManagers
-from conformance.reference_subject import ReferenceConnectorLookup, ReferenceSubject
-from conformance.reproduction import reproduce
-from conformance.shrinking import shrink
-from conformance.story import ToldFinding, tell
-from conformance.subjects import CannotJudge, Lookup, LookupAnswer, Predates
-from conformance.tests.broken_managers import Broken, Wrapped
-from reference.policies import Policies
-from reference.spec_groups import find_hit
-from spec.claims import CLAIMS, Status
-from spec.connector import longest_local_prefix
-from spec.groups import Group, GroupKind
-from spec.hits import valid_hit
-from spec.policies import EagleGroups
-from spec.retention import LookaheadHorizon
+from hitproof.conformance.checks.connector import check_local_prefix, is_judged
+from hitproof.conformance.checks.lookup import space_of
+from hitproof.conformance.checks.registry import is_about
+from hitproof.conformance.checks.shrinking import shrink
+from hitproof.conformance.explain.story import ToldFinding, tell
+from hitproof.conformance.exploration.explorer import replay
+from hitproof.conformance.findings.findings import Evidence, finding, smallest
+from hitproof.conformance.playing.expectations import LocalPrefix
+from hitproof.conformance.reference.managers import ReferenceManagers
+from hitproof.conformance.reference.subject import ReferenceConnectorLookup, ReferenceSubject
+from hitproof.conformance.reproduce.attempts import Rules
+from hitproof.conformance.reproduce.reproduction import reproduce
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.layouts import Layout, layouts
+from hitproof.conformance.subject.managers import Hit
+from hitproof.conformance.subject.subjects import CannotJudge, Lookup, LookupAnswer, Predates
+from hitproof.conformance.tests.broken_managers import Broken, Wrapped
+from hitproof.reference.policies import Policies
+from hitproof.reference.spec_groups import find_hit
+from hitproof.spec.claims import CLAIMS, Status
+from hitproof.spec.connector import longest_local_prefix
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.hits import valid_hit
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.releases.policies import EagleGroups
 
 FULL, SLIDING, MAMBA = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW, GroupKind.MAMBA
 STATES_ONLY, LONGEST = "local_prefix_lacks_states_only", "local_prefix_is_the_longest"

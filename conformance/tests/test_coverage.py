@@ -4,11 +4,11 @@ from itertools import combinations
 
 import pytest
 
-from conformance import coverage
-from conformance.configurations import Configuration, Profile, configurations
-from conformance.coverage import PROPERTIES, missing, pairs, properties
-from conformance.layouts import Layout, layouts
-from spec.groups import GroupKind
+from hitproof.conformance.scope import coverage
+from hitproof.conformance.scope.configurations import Configuration, Profile, configurations
+from hitproof.conformance.scope.coverage import PROPERTIES, missing, pairs, properties
+from hitproof.conformance.scope.layouts import Layout, layouts
+from hitproof.spec.groups import GroupKind
 
 
 @pytest.mark.parametrize("profile", Profile)

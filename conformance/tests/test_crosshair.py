@@ -17,9 +17,9 @@ from types import ModuleType
 
 import pytest
 
-from conformance.tests import wrong_contracts
-from reference.tests import contracts as reference_contracts
-from spec.tests import contracts as spec_contracts
+from hitproof.conformance.tests import wrong_contracts
+from hitproof.reference.tests import contracts as reference_contracts
+from hitproof.spec.tests import contracts as spec_contracts
 
 CONTRACTS = {spec_contracts: 20, reference_contracts: 100}
 """How many paths that lead nowhere CrossHair tries before it gives a contract up."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.explanation import (
+from hitproof.conformance.explain.explanation import (
     Cache,
     Explanation,
     ExplanationError,
@@ -12,13 +12,14 @@ from conformance.explanation import (
     shortest_prompt,
     usual_hit,
 )
-from conformance.layouts import Layout, hash_unit
-from conformance.reasons import in_ranges, in_words
-from spec.claims import CLAIMS
-from spec.groups import ConfigurationError, Group, GroupKind
-from spec.hits import longest_valid_hit, required_run, valid_hit
-from spec.mask import in_mask
-from spec.retention import LookaheadHorizon, in_retained_mask
+from hitproof.conformance.explain.reasons import in_ranges, in_words
+from hitproof.conformance.scope.layouts import Layout, hash_unit
+from hitproof.spec.claims import CLAIMS
+from hitproof.spec.groups import ConfigurationError, Group, GroupKind
+from hitproof.spec.hits import longest_valid_hit, required_run, valid_hit
+from hitproof.spec.mask import in_mask
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.retention import in_retained_mask
 
 HASHED, CAPPED = LookaheadHorizon.HASHED, LookaheadHorizon.CAPPED
 FULL = Group(GroupKind.FULL_ATTENTION, 64)

@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from conformance.configurations import Configuration, single_group
-from conformance.exploration import BudgetExceeded, Exploration, explore, replay
-from conformance.lookup_check import check_lookup, space_of
-from conformance.reference_subject import ReferenceLookup
-from conformance.subjects import CannotJudge, Lookup, LookupAnswer
-from conformance.tests.subjects_for_tests import (
+from hitproof.conformance.checks.lookup import check_lookup, space_of
+from hitproof.conformance.exploration.explorer import BudgetExceeded, Exploration, explore, replay
+from hitproof.conformance.reference.subject import ReferenceLookup
+from hitproof.conformance.scope.configurations import Configuration, single_group
+from hitproof.conformance.subject.subjects import CannotJudge, Lookup, LookupAnswer
+from hitproof.conformance.tests.subjects_for_tests import (
     BrokenSubject,
     longer_tail,
     no_lookahead,
     shorter_tail,
     unchanged,
 )
-from spec.claims import Status
-from spec.groups import GroupKind
-from spec.hits import longest_valid_hit
-from spec.retention import LookaheadHorizon
+from hitproof.spec.claims import Status
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.hits import longest_valid_hit
+from hitproof.spec.releases.horizons import LookaheadHorizon
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
 CAPPED = LookaheadHorizon.CAPPED

@@ -4,15 +4,20 @@ from typing import Any
 
 import pytest
 
-from conformance.configurations import Configuration, Profile, configurations, single_group
-from conformance.findings import finding, smallest
-from conformance.fine_check import check_fine
-from conformance.reference_subject import ReferenceFineLookup, ReferenceSubject
-from conformance.shrinking import shrink
-from conformance.subjects import CannotJudge, LookupAnswer, Predates
-from spec.claims import Divergence, Status
-from spec.fine import FINE_KINDS
-from spec.groups import GroupKind
+from hitproof.conformance.checks.fine_hits import check_fine
+from hitproof.conformance.checks.shrinking import shrink
+from hitproof.conformance.findings.findings import finding, smallest
+from hitproof.conformance.reference.subject import ReferenceFineLookup, ReferenceSubject
+from hitproof.conformance.scope.configurations import (
+    Configuration,
+    Profile,
+    configurations,
+    single_group,
+)
+from hitproof.conformance.subject.subjects import CannotJudge, LookupAnswer, Predates
+from hitproof.spec.claims import Divergence, Status
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases.fine import FINE_KINDS
 
 FULL, MAMBA = GroupKind.FULL_ATTENTION, GroupKind.MAMBA
 CLAIM = "fine_grained_hit_is_vouched_for"

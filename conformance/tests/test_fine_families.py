@@ -4,17 +4,17 @@ from itertools import islice
 
 import pytest
 
-from conformance.fine_families import fine_engines, fine_families, fine_histories
-from conformance.histories import Evict, Load, Loaded, Preempt, Schedule
-from conformance.history_generator import fine_history
-from conformance.history_json import read, write
-from conformance.promises import JudgedPolicies
-from conformance.reference_managers import ReferenceManagers
-from conformance.replay import replay
-from conformance.subjects import CannotJudge
-from reference.policies import Policies
-from spec.fine import FineTail, HitGranularity, is_fine_grained
-from spec.groups import GroupKind
+from hitproof.conformance.histories.fine_families import fine_engines, fine_families, fine_histories
+from hitproof.conformance.histories.generator import fine_history
+from hitproof.conformance.histories.json_format import read, write
+from hitproof.conformance.histories.schema import Evict, Load, Loaded, Preempt, Schedule
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.reference.managers import ReferenceManagers
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.reference.policies import Policies
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases.fine import FineTail, HitGranularity, is_fine_grained
 
 FINE = JudgedPolicies(granularity=HitGranularity.FINE)
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.histories import HistoryError
-from conformance.history_generator import history
-from conformance.history_json import read, schema, write
+from hitproof.conformance.histories.generator import history
+from hitproof.conformance.histories.json_format import read, schema, write
+from hitproof.conformance.histories.schema import HistoryError
 
 BY_HAND = """
 {"about": "a prompt and its resend",

@@ -4,15 +4,15 @@ from itertools import islice
 
 import pytest
 
-from conformance.histories import Evict, History, Lookup
-from conformance.history_families import engines, families
-from conformance.history_json import read, write
-from conformance.reference_managers import ReferenceManagers
-from conformance.replay import replay
-from conformance.tests import broken_managers as broken
-from reference.policies import Policies
-from spec.claims import Divergence
-from spec.groups import GroupKind
+from hitproof.conformance.histories.families import engines, families
+from hitproof.conformance.histories.json_format import read, write
+from hitproof.conformance.histories.schema import Evict, History, Lookup
+from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.reference.managers import ReferenceManagers
+from hitproof.conformance.tests import broken_managers as broken
+from hitproof.reference.policies import Policies
+from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import GroupKind
 
 
 def sample(step: int) -> list[History]:

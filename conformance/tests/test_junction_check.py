@@ -5,16 +5,22 @@ from typing import Any
 
 import pytest
 
-from conformance.configurations import Configuration, Profile, configurations, single_group
-from conformance.findings import finding, smallest
-from conformance.junction_check import check_junctions
-from conformance.reference_history import ReferenceHistory
-from conformance.reference_subject import ReferenceSubject
-from conformance.shrinking import shrink
-from conformance.subjects import CannotJudge, Predates
-from spec.claims import Divergence, Status
-from spec.groups import GroupKind
-from spec.retention import SPARSE_KINDS, LookaheadHorizon
+from hitproof.conformance.checks.junctions import check_junctions
+from hitproof.conformance.checks.shrinking import shrink
+from hitproof.conformance.findings.findings import finding, smallest
+from hitproof.conformance.reference.history import ReferenceHistory
+from hitproof.conformance.reference.subject import ReferenceSubject
+from hitproof.conformance.scope.configurations import (
+    Configuration,
+    Profile,
+    configurations,
+    single_group,
+)
+from hitproof.conformance.subject.subjects import CannotJudge, Predates
+from hitproof.spec.claims import Divergence, Status
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.retention import SPARSE_KINDS
 
 SLIDING = GroupKind.SLIDING_WINDOW
 CLAIM = "retention_keeps_junctions"

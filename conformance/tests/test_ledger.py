@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from conformance.configurations import single_group
-from conformance.findings import Finding, Signature
-from conformance.ledger import Entry, LedgerError, judge, load
-from conformance.plays import Origin, Play
-from spec.groups import GroupKind
+from hitproof.conformance.findings.findings import Finding, Signature
+from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.ledger.ledger import Entry, LedgerError, judge, load
+from hitproof.conformance.scope.configurations import single_group
+from hitproof.spec.groups import GroupKind
 
 SIGNATURE = Signature(
     "lookup_returns_longest_valid_hit", "lost hit", "sliding_window", True, "one boundary short"

@@ -6,12 +6,17 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from conformance.configurations import Configuration, Profile, configurations, single_group
-from conformance.findings import Finding, Signature
-from conformance.layouts import Layout, layouts
-from conformance.ledger import Entry, judge, load
-from conformance.ledger_writing import adopted, to_toml
-from spec.groups import GroupKind
+from hitproof.conformance.findings.findings import Finding, Signature
+from hitproof.conformance.ledger.ledger import Entry, judge, load
+from hitproof.conformance.ledger.writing import adopted, to_toml
+from hitproof.conformance.scope.configurations import (
+    Configuration,
+    Profile,
+    configurations,
+    single_group,
+)
+from hitproof.conformance.scope.layouts import Layout, layouts
+from hitproof.spec.groups import GroupKind
 
 SIGNATURE = Signature(
     "lookup_returns_longest_valid_hit", "lost hit", "sliding_window", True, "one boundary short"

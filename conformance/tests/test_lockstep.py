@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from conformance.history_generator import history
-from conformance.history_shrinking import shrink
-from conformance.lockstep import run
-from conformance.lockstep_outcome import Outcome
-from conformance.reference_managers import ReferenceManagers
-from conformance.tests.broken_managers import (
+from hitproof.conformance.histories.generator import history
+from hitproof.conformance.lockstep.lockstep import run
+from hitproof.conformance.lockstep.outcome import Outcome
+from hitproof.conformance.playing.shrinking import shrink
+from hitproof.conformance.reference.managers import ReferenceManagers
+from hitproof.conformance.tests.broken_managers import (
     Broken,
     ChangesKeys,
     Crashes,
@@ -30,9 +30,9 @@ from conformance.tests.broken_managers import (
     Wrapped,
     WrongUsage,
 )
-from reference.policies import VLLM_0_23, FreeOrder, Policies
-from spec.claims import Divergence
-from spec.retention import LookaheadHorizon
+from hitproof.reference.policies import VLLM_0_23, FreeOrder, Policies
+from hitproof.spec.claims import Divergence
+from hitproof.spec.releases.horizons import LookaheadHorizon
 
 POLICIES = Policies()
 REFERENCE = ReferenceManagers(POLICIES)

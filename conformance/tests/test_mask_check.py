@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from conformance.configurations import Configuration, single_group
-from conformance.mask_check import check_mask
-from conformance.reference_subject import ReferenceSubject
-from conformance.subjects import CannotJudge, Predates
-from spec.claims import Status
-from spec.groups import GroupKind
+from hitproof.conformance.checks.mask import check_mask
+from hitproof.conformance.reference.subject import ReferenceSubject
+from hitproof.conformance.scope.configurations import Configuration, single_group
+from hitproof.conformance.subject.subjects import CannotJudge, Predates
+from hitproof.spec.claims import Status
+from hitproof.spec.groups import GroupKind
 
 WINDOW = single_group(GroupKind.SLIDING_WINDOW, 2, 3, 2, False, 10)
 EARLY = single_group(GroupKind.SLIDING_WINDOW, 2, 3, 4, True, 9)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance import mutation
-from conformance.mutation import mutants
-from spec import attention, groups
-from spec.attention import attends
+from hitproof.conformance import mutation
+from hitproof.conformance.mutation import mutants
+from hitproof.spec import attention, groups
+from hitproof.spec.attention import attends
 
 CHANGES = {
     "a < b": {"a <= b", "a > b", "a >= b"},

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from conformance.histories import EngineConfiguration, RequestInput
-from conformance.pages import Pages, WrongPage
-from spec.groups import Group, GroupKind
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.judge.pages import Pages, WrongPage
+from hitproof.spec.groups import Group, GroupKind
 
 FULL = Group(GroupKind.FULL_ATTENTION, 2)
 SLIDING = Group(GroupKind.SLIDING_WINDOW, 2, window=3)

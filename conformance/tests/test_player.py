@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.histories import (
+from hitproof.conformance.histories.schema import (
     EngineConfiguration,
     Evict,
     Finish,
@@ -21,10 +21,10 @@ from conformance.histories import (
     Schedule,
     Step,
 )
-from conformance.managers import Allocation, Hit, Observation, Progress, Tables
-from conformance.player import Player
-from spec.fine import FineTail
-from spec.groups import Group, GroupKind
+from hitproof.conformance.playing.player import Player
+from hitproof.conformance.subject.managers import Allocation, Hit, Observation, Progress, Tables
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.releases.fine import FineTail
 
 FULL = (Group(GroupKind.FULL_ATTENTION, 4),)
 HYBRID = (*FULL, Group(GroupKind.MAMBA, 4))

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.configurations import Profile
-from conformance.history_families import engines
-from conformance.plays import Abilities, Origin, Play, plays, possible
-from conformance.replay import replay
-from conformance.tests import broken_managers as broken
-from spec.claims import Divergence
-from spec.groups import GroupKind
+from hitproof.conformance.histories.families import engines
+from hitproof.conformance.histories.plays import Abilities, Origin, Play, plays, possible
+from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.tests import broken_managers as broken
+from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import GroupKind
 
 ALL, OLD = Abilities(), Abilities(False, (), False, False, False)
 QUICK = list(plays(Profile.QUICK, fine=True))

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from conformance import pool_check
-from conformance.configurations import Profile, configurations, single_group
-from conformance.findings import Evidence, finding
-from conformance.pool_check import check_pool, is_judged_once
-from conformance.reference_subject import ReferenceSubject
-from conformance.shrinking import shrink
-from conformance.subjects import CannotJudge, Key, PoolSnapshot
-from conformance.tests.plain_pool import PlainPool
-from spec.claims import CLAIMS, Divergence, Status
-from spec.groups import GroupKind
+from hitproof.conformance.checks import pool as pool_check
+from hitproof.conformance.checks.pool import check_pool, is_judged_once
+from hitproof.conformance.checks.shrinking import shrink
+from hitproof.conformance.findings.findings import Evidence, finding
+from hitproof.conformance.reference.subject import ReferenceSubject
+from hitproof.conformance.scope.configurations import Profile, configurations, single_group
+from hitproof.conformance.subject.subjects import CannotJudge, Key, PoolSnapshot
+from hitproof.conformance.tests.plain_pool import PlainPool
+from hitproof.spec.claims import CLAIMS, Divergence, Status
+from hitproof.spec.groups import GroupKind
 
 PLAIN = single_group(GroupKind.FULL_ATTENTION, 4, 1, None, False, 24)
 

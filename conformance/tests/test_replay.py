@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from conformance.histories import History
-from conformance.history_generator import history
-from conformance.history_json import read
-from conformance.promises import JudgedPolicies
-from conformance.reference_managers import ReferenceManagers
-from conformance.replay import ReplayOutcome, replay
-from conformance.subjects import CannotJudge
-from conformance.tests import broken_managers as broken
-from reference.policies import VLLM_0_23, Policies
-from spec.claims import Divergence
-from spec.fine import HitGranularity
-from spec.groups import Group, GroupKind
-from spec.policies import Junctions, SparseRetention
-from spec.retention import LookaheadHorizon
+from hitproof.conformance.histories.generator import history
+from hitproof.conformance.histories.json_format import read
+from hitproof.conformance.histories.schema import History
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.judge.replay import ReplayOutcome, replay
+from hitproof.conformance.reference.managers import ReferenceManagers
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.tests import broken_managers as broken
+from hitproof.reference.policies import VLLM_0_23, Policies
+from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.releases.fine import HitGranularity
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.releases.policies import Junctions, SparseRetention
 
 REFERENCE = ReferenceManagers(Policies())
 HISTORIES = 60

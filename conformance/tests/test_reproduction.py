@@ -6,32 +6,38 @@ from typing import Any
 
 import pytest
 
-from conformance.attempts import Rules
-from conformance.checks import CHECKS
-from conformance.configurations import Configuration, single_group
-from conformance.expectations import Registered, Returns, Served, TableLengths
-from conformance.findings import Evidence, Signature, smallest
-from conformance.histories import EngineConfiguration, RequestInput
-from conformance.layouts import Layout
-from conformance.managers import Hit, Manager
-from conformance.reference_managers import ReferenceManager, ReferenceManagers
-from conformance.reproduction import reproduce
-from conformance.subjects import Prompt
-from conformance.tests.broken_managers import Broken, Forgets, ShorterHit, StaleHit, Wrapped
-from conformance.tests.subjects_for_tests import (
+from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.findings.findings import Evidence, Signature, smallest
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.playing.expectations import Registered, Returns, Served, TableLengths
+from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
+from hitproof.conformance.reproduce.attempts import Rules
+from hitproof.conformance.reproduce.reproduction import reproduce
+from hitproof.conformance.scope.configurations import Configuration, single_group
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.managers import Hit, Manager
+from hitproof.conformance.subject.subjects import Prompt
+from hitproof.conformance.tests.broken_managers import (
+    Broken,
+    Forgets,
+    ShorterHit,
+    StaleHit,
+    Wrapped,
+)
+from hitproof.conformance.tests.subjects_for_tests import (
     BrokenSubject,
     longer_tail,
     no_lookahead,
     shorter_tail,
 )
-from conformance.tests.test_pool_check import PLAIN
-from conformance.tests.test_retention_check import Forgetful, all_but_the_last, everything
-from conformance.tests.test_sharing_check import Confused, adapter_by_name, without_salt
-from reference.policies import Policies, ReplayPolicy
-from spec.claims import Divergence
-from spec.groups import Group, GroupKind
-from spec.policies import EagleGroups
-from spec.retention import LookaheadHorizon
+from hitproof.conformance.tests.test_pool_check import PLAIN
+from hitproof.conformance.tests.test_retention_check import Forgetful, all_but_the_last, everything
+from hitproof.conformance.tests.test_sharing_check import Confused, adapter_by_name, without_salt
+from hitproof.reference.policies import Policies, ReplayPolicy
+from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.releases.policies import EagleGroups
 
 FULL, SLIDING, MAMBA = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW, GroupKind.MAMBA
 REFERENCE = ReferenceManagers(Policies())

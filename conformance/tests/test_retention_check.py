@@ -5,15 +5,21 @@ from typing import Any
 
 import pytest
 
-from conformance.configurations import Configuration, Profile, configurations, single_group
-from conformance.findings import finding, smallest
-from conformance.reference_subject import ReferenceSubject
-from conformance.retention_check import check_retention
-from conformance.shrinking import shrink
-from conformance.subjects import CannotJudge, Predates
-from spec.claims import Divergence, Status
-from spec.groups import GroupKind
-from spec.retention import SPARSE_KINDS, LookaheadHorizon
+from hitproof.conformance.checks.retention import check_retention
+from hitproof.conformance.checks.shrinking import shrink
+from hitproof.conformance.findings.findings import finding, smallest
+from hitproof.conformance.reference.subject import ReferenceSubject
+from hitproof.conformance.scope.configurations import (
+    Configuration,
+    Profile,
+    configurations,
+    single_group,
+)
+from hitproof.conformance.subject.subjects import CannotJudge, Predates
+from hitproof.spec.claims import Divergence, Status
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.retention import SPARSE_KINDS
 
 SLIDING = GroupKind.SLIDING_WINDOW
 RESENDS = "retention_keeps_resends_and_extensions"

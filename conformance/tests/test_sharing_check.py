@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.configurations import single_group
-from conformance.findings import Evidence, finding
-from conformance.reference_subject import ReferenceSubject
-from conformance.sharing_check import check_sharing
-from conformance.shrinking import shrink
-from conformance.subjects import Predates, Prompt
-from spec.claims import Divergence, Status
-from spec.groups import GroupKind
+from hitproof.conformance.checks.sharing import check_sharing
+from hitproof.conformance.checks.shrinking import shrink
+from hitproof.conformance.findings.findings import Evidence, finding
+from hitproof.conformance.reference.subject import ReferenceSubject
+from hitproof.conformance.scope.configurations import single_group
+from hitproof.conformance.subject.subjects import Predates, Prompt
+from hitproof.spec.claims import Divergence, Status
+from hitproof.spec.groups import GroupKind
 
 CLAIM = "reused_content_is_determined_by_the_hit"
 PLAIN = single_group(GroupKind.FULL_ATTENTION, 4, 1, None, False, 24)

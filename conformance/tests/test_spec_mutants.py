@@ -17,31 +17,20 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from conformance.configurations import Configuration, single_group
-from conformance.lookup_check import check_lookup
-from conformance.mask_check import check_mask
-from conformance.mutation import Mutant, mutants
-from conformance.reference_subject import ReferenceSubject
-from proofs.obligation import Obligation
-from proofs.prover import DEFAULTS, Solver
-from proofs.theorems import THEOREMS
-from reference.tests import test_lookup
-from spec import (
-    attention,
-    connector,
-    fine,
-    groups,
-    hits,
-    in_turn,
-    mask,
-    pool,
-    retention,
-    sharing,
-    terms,
-)
-from spec.claims import Status
-from spec.groups import GroupKind
-from spec.tests import (
+from hitproof.conformance.checks.lookup import check_lookup
+from hitproof.conformance.checks.mask import check_mask
+from hitproof.conformance.mutation import Mutant, mutants
+from hitproof.conformance.reference.subject import ReferenceSubject
+from hitproof.conformance.scope.configurations import Configuration, single_group
+from hitproof.proofs.obligation import Obligation
+from hitproof.proofs.prover import DEFAULTS, Solver
+from hitproof.proofs.theorems import THEOREMS
+from hitproof.reference.tests import test_lookup
+from hitproof.spec import attention, connector, groups, hits, mask, pool, retention, sharing, terms
+from hitproof.spec.claims import Status
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases import fine, in_turn
+from hitproof.spec.tests import (
     test_attention,
     test_connector,
     test_fine,
@@ -80,22 +69,21 @@ ZERO_IS_PAST = "length 0 was answered before"
 TOO_HIGH = "the scan starts higher, at lengths that are beyond the cap and so not valid"
 
 EQUIVALENT: dict[str, str] = {
-    "spec.fine.proving_unit: arithmetic.times(block, units) -> arithmetic.times(units, block)": (
-        ORDER
-    ),
-    "spec.fine.vouching_entries: min(last + 1, horizon // hash_block_size) -> "
+    "spec.releases.fine.proving_unit: "
+    "arithmetic.times(block, units) -> arithmetic.times(units, block)": (ORDER),
+    "spec.releases.fine.vouching_entries: min(last + 1, horizon // hash_block_size) -> "
     "min(horizon // hash_block_size, last + 1)": ORDER,
-    "spec.in_turn.valid_without_margin: "
+    "spec.releases.in_turn.valid_without_margin: "
     "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic) -> "
     "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic)": SAME,
-    "spec.in_turn.longest_joint_hit: horizon(policy, num_tokens, candidate) -> "
+    "spec.releases.in_turn.longest_joint_hit: horizon(policy, num_tokens, candidate) -> "
     "horizon(num_tokens, policy, candidate)": "only one policy gets there, whose horizon is the "
     "candidate, whatever the request",
-    "spec.in_turn.longest_joint_hit: "
+    "spec.releases.in_turn.longest_joint_hit: "
     "policy is not LookaheadHorizon.CANDIDATE or not takes_one_turn(groups) -> "
     "not takes_one_turn(groups)": "with a horizon that stays, one turn each leaves the longest "
     "valid hit, too",
-    "spec.in_turn.longest_joint_hit: "
+    "spec.releases.in_turn.longest_joint_hit: "
     "longest_valid_hit(asked, alignment_tokens, candidate, peek, cached) -> "
     "longest_valid_hit(asked, alignment_tokens, peek, candidate, cached)": SAME,
     "spec.retention.junction_boundary: "

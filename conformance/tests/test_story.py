@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from conformance.configurations import Configuration, single_group
-from conformance.explanation import ExplanationError
-from conformance.findings import Evidence, Signature, finding
-from conformance.layouts import Layout
-from conformance.story import Story, choose, tell
-from conformance.tests.test_checks import BROKEN, evidence_of
-from spec.claims import CLAIMS
-from spec.groups import Group, GroupKind
+from hitproof.conformance.explain.explanation import ExplanationError
+from hitproof.conformance.explain.story import Story, choose, tell
+from hitproof.conformance.findings.findings import Evidence, Signature, finding
+from hitproof.conformance.scope.configurations import Configuration, single_group
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.tests.test_checks import BROKEN, evidence_of
+from hitproof.spec.claims import CLAIMS
+from hitproof.spec.groups import Group, GroupKind
 
 CONFIGURATION = single_group(GroupKind.SLIDING_WINDOW, 2, 2, 3, True, 6)
 CLAIM = "eagle_needs_tail_plus_one"

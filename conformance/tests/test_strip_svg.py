@@ -4,10 +4,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conformance.configurations import single_group
-from conformance.strip_svg import NAMESPACE, inline_svg, svg
-from conformance.strips import Figure, Row, Strip, marks, numbers, roles
-from spec.groups import GroupKind
+from hitproof.conformance.findings.strip_svg import NAMESPACE, inline_svg, svg
+from hitproof.conformance.findings.strips import Figure, Row, Strip, marks, numbers, roles
+from hitproof.conformance.scope.configurations import single_group
+from hitproof.spec.groups import GroupKind
 
 IN = f"{{{NAMESPACE}}}"
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from conformance.histories import History, RequestInput, Schedule
-from conformance.history_generator import history
-from conformance.history_json import as_json, read, write
-from conformance.managers import Allocation, Hit, Progress, Tables
-from conformance.player import Player
-from conformance.reference_managers import ReferenceManagers
-from conformance.transcript import Asked, Transcript, history_of
-from reference.policies import Policies
+from hitproof.conformance.histories.generator import history
+from hitproof.conformance.histories.json_format import as_json, read, write
+from hitproof.conformance.histories.schema import History, RequestInput, Schedule
+from hitproof.conformance.playing.player import Player
+from hitproof.conformance.playing.transcript import Asked, Transcript, history_of
+from hitproof.conformance.reference.managers import ReferenceManagers
+from hitproof.conformance.subject.managers import Allocation, Hit, Progress, Tables
+from hitproof.reference.policies import Policies
 
 REFERENCE = ReferenceManagers(Policies())
 

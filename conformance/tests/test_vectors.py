@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.frozen_vectors import vectors
-from conformance.histories import History
-from conformance.history_json import read, write
-from conformance.promises import JudgedPolicies
-from conformance.reference_managers import ReferenceManagers
-from conformance.replay import replay
-from reference.policies import Policies
-from spec.retention import LookaheadHorizon
+from hitproof.conformance.histories.json_format import read, write
+from hitproof.conformance.histories.schema import History
+from hitproof.conformance.histories.vectors import vectors
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.reference.managers import ReferenceManagers
+from hitproof.reference.policies import Policies
+from hitproof.spec.releases.horizons import LookaheadHorizon
 
 VECTORS = vectors()
 
@@ -41,10 +41,10 @@ def test_the_two_horizons_differ_somewhere() -> None:
 def test_no_solver_is_needed() -> None:
     program = (
         "import sys; sys.modules['z3'] = None\n"
-        "from conformance.frozen_vectors import vectors\n"
-        "from conformance.replay import replay\n"
-        "from conformance.reference_managers import ReferenceManagers\n"
-        "from reference.policies import Policies\n"
+        "from hitproof.conformance.histories.vectors import vectors\n"
+        "from hitproof.conformance.judge.replay import replay\n"
+        "from hitproof.conformance.reference.managers import ReferenceManagers\n"
+        "from hitproof.reference.policies import Policies\n"
         "for vector in vectors().values(): replay(vector, ReferenceManagers(Policies()))\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,8 +1,8 @@
 """Contracts that do not hold, or say nothing: CrossHair must notice each. For `test_crosshair`."""
 
-from spec.attention import tail_blocks
-from spec.groups import BlockGeometry, GroupKind
-from spec.mask import in_mask
+from hitproof.spec.attention import tail_blocks
+from hitproof.spec.groups import BlockGeometry, GroupKind
+from hitproof.spec.mask import in_mask
 
 
 def a_tail_covers_one_token_more(window: int, block_size: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = "HITPROOF_SCREENSHOTS"
 """Names a directory to keep what the browser showed."""
 REQUIRED = "HITPROOF_REQUIRE_BROWSER"

@@ -13,14 +13,14 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
-from conformance.demonstration import Demonstration
 from docs import explorer
 from docs.tests.building import REQUIRED, SCREENSHOTS, chromium
-from vllm_integration.diff import Diff
-from vllm_integration.gate import Report
-from vllm_integration.html_report import writing
-from vllm_integration.html_report.pages import check_page, diff_page
-from vllm_integration.tests.reports import conforming, diverging, known
+from hitproof.conformance.findings.demonstration import Demonstration
+from hitproof.vllm_integration.gate.diff import Diff
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.html import writing
+from hitproof.vllm_integration.reports.html.pages import check_page, diff_page
+from hitproof.vllm_integration.tests.reports import conforming, diverging, known
 
 Scheme = Literal["light", "dark"]
 PHONE, DESKTOP = (360, 740), (1280, 900)

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from conformance.explanation import Explanation
 from docs import explorer, figures
 from docs.notation import formulas
 from docs.pictures import PICTURES, picture
 from docs.pool_pictures import states
 from docs.source import NoSuchCode, find, listing, place, rests_on
-from spec.attention import attends, tail_blocks
-from spec.claims import CLAIMS
-from spec.fine import proving_unit
-from spec.hits import Cached, in_required_run, longest_valid_hit, run_start, valid_hit
-from spec.pool import is_sound, touched
-from spec.retention import horizon
-from spec.terms import INTEGERS, Arithmetic, Formula, Term
+from hitproof.conformance.explain.explanation import Explanation
+from hitproof.spec.attention import attends, tail_blocks
+from hitproof.spec.claims import CLAIMS
+from hitproof.spec.hits import Cached, in_required_run, longest_valid_hit, run_start, valid_hit
+from hitproof.spec.pool import is_sound, touched
+from hitproof.spec.releases.fine import proving_unit
+from hitproof.spec.releases.horizons import horizon
+from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 
 def plain(mathml: str) -> str:

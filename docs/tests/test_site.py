@@ -11,11 +11,11 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from mkdocs.exceptions import MkDocsException
 
-from conformance.checks import CHECKS
 from docs import pictures
 from docs.tests.building import ROOT, build_site
-from spec import attention
-from spec.claims import CLAIMS
+from hitproof.conformance.checks.registry import CHECKS
+from hitproof.spec import attention
+from hitproof.spec.claims import CLAIMS
 
 PAGES = ROOT / "docs" / "pages"
 

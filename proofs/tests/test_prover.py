@@ -10,11 +10,11 @@ from multiprocessing.connection import Connection
 import pytest
 import z3
 
-from proofs import prover
-from proofs.errors import ReplayError
-from proofs.interpretation import Abstract, Interpretation, Model, Replay
-from proofs.obligation import Mutant, Obligation, State, Statement, Theorem
-from proofs.prover import (
+from hitproof.proofs import prover
+from hitproof.proofs.errors import ReplayError
+from hitproof.proofs.interpretation import Abstract, Interpretation, Model, Replay
+from hitproof.proofs.obligation import Mutant, Obligation, State, Statement, Theorem
+from hitproof.proofs.prover import (
     DEFAULTS,
     ProofResult,
     Settings,
@@ -22,9 +22,9 @@ from proofs.prover import (
     prove_in_subprocess,
     prove_obligation,
 )
-from proofs.theorems import THEOREMS
-from spec.claims import Status
-from spec.terms import Formula
+from hitproof.proofs.theorems import THEOREMS
+from hitproof.spec.claims import Status
+from hitproof.spec.terms import Formula
 
 CLAIM = "mask_keeps_every_reachable_block"
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from proofs.errors import SecondSolverError
-from proofs.interpretation import Interpretation
-from proofs.lemmas import LEMMAS
-from proofs.obligation import Mutant, Obligation, Statement
-from proofs.prover import DEFAULTS, prove_obligation
-from proofs.second_solver import (
+from hitproof.proofs.errors import SecondSolverError
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.lemmas import LEMMAS
+from hitproof.proofs.obligation import Mutant, Obligation, Statement
+from hitproof.proofs.prover import DEFAULTS, prove_obligation
+from hitproof.proofs.second_solver import (
     Opinion,
     Query,
     ask,
@@ -23,8 +23,8 @@ from proofs.second_solver import (
     queries,
     write,
 )
-from proofs.theorems import THEOREMS
-from spec.claims import Status
+from hitproof.proofs.theorems import THEOREMS
+from hitproof.spec.claims import Status
 
 ALL = (LEMMAS, *THEOREMS.values())
 LIMIT = DEFAULTS.second_resource_limit

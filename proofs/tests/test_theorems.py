@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proofs.cases import CASES, KINDS
-from proofs.interpretation import Model, Replay
-from proofs.lemmas import LEMMAS
-from proofs.lookup import _two_hits
-from proofs.obligation import Obligation, State
-from proofs.prover import ProofResult, Settings, Solver, prove
-from proofs.theorems import THEOREMS
-from spec import attention, hits, mask
-from spec.claims import CLAIMS, Status
-from spec.groups import Group, GroupKind
+from hitproof.proofs.cases import CASES, KINDS
+from hitproof.proofs.interpretation import Model, Replay
+from hitproof.proofs.lemmas import LEMMAS
+from hitproof.proofs.lookup import _two_hits
+from hitproof.proofs.obligation import Obligation, State
+from hitproof.proofs.prover import ProofResult, Settings, Solver, prove
+from hitproof.proofs.theorems import THEOREMS
+from hitproof.spec import attention, hits, mask
+from hitproof.spec.claims import CLAIMS, Status
+from hitproof.spec.groups import Group, GroupKind
 
 ALL = [
     pytest.param(obligation, id=f"{theorem.name}-{obligation.name}")

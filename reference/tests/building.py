@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from reference.configuration import CrossAttention, KVCacheConfig
-from reference.manager import KVCacheBlocks, KVCacheManager
-from reference.request import Request
-from spec.groups import Group, GroupKind
+from hitproof.reference.configuration import CrossAttention, KVCacheConfig
+from hitproof.reference.manager import KVCacheBlocks, KVCacheManager
+from hitproof.reference.request import Request
+from hitproof.spec.groups import Group, GroupKind
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
 CHUNKED, MAMBA = GroupKind.CHUNKED_LOCAL, GroupKind.MAMBA

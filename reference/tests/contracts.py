@@ -1,11 +1,11 @@
 """Contracts of the reference's pure functions, for CrossHair. As in `spec.tests.contracts`."""
 
-from reference.groups import num_skipped_tokens
-from reference.hashing import MultiModalFeature, extra_keys
-from reference.scan import PlainScan, Scan, SkippingScan, first_state, hit_found, is_done
-from spec.attention import attends
-from spec.groups import BlockGeometry, Group, GroupKind
-from spec.hits import has_required_run, required_run
+from hitproof.reference.groups import num_skipped_tokens
+from hitproof.reference.hashing import MultiModalFeature, extra_keys
+from hitproof.reference.scan import PlainScan, Scan, SkippingScan, first_state, hit_found, is_done
+from hitproof.spec.attention import attends
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind
+from hitproof.spec.hits import has_required_run, required_run
 
 
 def _hit(scan: Scan, held: list[bool], group: BlockGeometry) -> int:

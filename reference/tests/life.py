@@ -13,17 +13,17 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from reference.configuration import KVCacheConfig
-from reference.hashing import LoRA, block_hashes_of_size
-from reference.manager import KVCacheManager
-from reference.policies import VLLM_0_23, VLLM_0_30, Policies
-from reference.registration import Registration
-from reference.request import Request
-from reference.tests.building import CHUNKED, FULL, MAMBA, SLIDING
-from spec.attention import attends, reads_state
-from spec.groups import Group, alignment, geometry, share_eagle
-from spec.hits import longest_valid_hit, required_run
-from spec.retention import LookaheadHorizon, horizon
+from hitproof.reference.configuration import KVCacheConfig
+from hitproof.reference.hashing import LoRA, block_hashes_of_size
+from hitproof.reference.manager import KVCacheManager
+from hitproof.reference.policies import VLLM_0_23, VLLM_0_30, Policies
+from hitproof.reference.registration import Registration
+from hitproof.reference.request import Request
+from hitproof.reference.tests.building import CHUNKED, FULL, MAMBA, SLIDING
+from hitproof.spec.attention import attends, reads_state
+from hitproof.spec.groups import Group, alignment, geometry, share_eagle
+from hitproof.spec.hits import longest_valid_hit, required_run
+from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 
 LAYOUTS: list[tuple[Group, ...]] = [
     (Group(FULL, 2),),

@@ -2,9 +2,18 @@
 
 import pytest
 
-from reference.configuration import max_admission_blocks
-from reference.tests.building import CHUNKED, FULL, MAMBA, SLIDING, manager, prefill, request, step
-from spec.groups import Group
+from hitproof.reference.configuration import max_admission_blocks
+from hitproof.reference.tests.building import (
+    CHUNKED,
+    FULL,
+    MAMBA,
+    SLIDING,
+    manager,
+    prefill,
+    request,
+    step,
+)
+from hitproof.spec.groups import Group
 
 WINDOW = Group(SLIDING, 4, window=9)
 

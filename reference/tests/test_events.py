@@ -1,9 +1,9 @@
 """Events: enough for a consumer to know at any time what is cached."""
 
-from reference.events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
-from reference.hashing import LoRA, MultiModalFeature
-from reference.manager import KVCacheManager
-from reference.tests.building import (
+from hitproof.reference.events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
+from hitproof.reference.hashing import LoRA, MultiModalFeature
+from hitproof.reference.manager import KVCacheManager
+from hitproof.reference.tests.building import (
     CHUNKED,
     FULL,
     SLIDING,
@@ -14,7 +14,7 @@ from reference.tests.building import (
     request,
     step,
 )
-from spec.groups import Group
+from hitproof.spec.groups import Group
 
 
 def stored(kv: KVCacheManager) -> list[BlockStored]:

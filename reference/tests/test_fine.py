@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from itertools import combinations
 
-from reference.fine import find_longest_fine_hit
-from spec.fine import FINE_KINDS, at_hash_units, is_held
-from spec.groups import Group, GroupKind
-from spec.hits import longest_valid_hit
+from hitproof.reference.fine import find_longest_fine_hit
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.hits import longest_valid_hit
+from hitproof.spec.releases.fine import FINE_KINDS, at_hash_units, is_held
 
 UNITS = 6
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from reference.configuration import CrossAttention
-from reference.groups import num_skipped_tokens
-from reference.policies import VLLM_0_23, FreeOrder, Policies
-from reference.tests.building import (
+from hitproof.reference.configuration import CrossAttention
+from hitproof.reference.groups import num_skipped_tokens
+from hitproof.reference.policies import VLLM_0_23, FreeOrder, Policies
+from hitproof.reference.tests.building import (
     CHUNKED,
     FULL,
     MAMBA,
@@ -20,8 +20,8 @@ from reference.tests.building import (
     request,
     step,
 )
-from spec.attention import attends, reads_state
-from spec.groups import ConfigurationError, Group
+from hitproof.spec.attention import attends, reads_state
+from hitproof.spec.groups import ConfigurationError, Group
 
 WINDOW = Group(SLIDING, 4, window=6)
 CHUNK = Group(CHUNKED, 4, chunk=8)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.hashing import (
+from hitproof.reference.hashing import (
     ROOT,
     CoarseBlockHashes,
     ExtraKeys,
@@ -19,9 +19,9 @@ from reference.hashing import (
     extra_keys,
     hash_block_tokens,
 )
-from reference.request import Request
-from reference.tests.building import request
-from spec.groups import ConfigurationError
+from hitproof.reference.request import Request
+from hitproof.reference.tests.building import request
+from hitproof.spec.groups import ConfigurationError
 
 ITEMS = [MultiModalFeature("a", 2, 3), MultiModalFeature("b", 6, 5)]
 

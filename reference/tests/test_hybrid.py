@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from reference.coordinator import KVCacheCoordinator
-from reference.policies import VLLM_0_23, Policies
-from reference.tests.building import (
+from hitproof.reference.coordinator import KVCacheCoordinator
+from hitproof.reference.policies import VLLM_0_23, Policies
+from hitproof.reference.tests.building import (
     CHUNKED,
     FULL,
     MAMBA,
@@ -21,8 +21,8 @@ from reference.tests.building import (
     request,
     step,
 )
-from spec.groups import ConfigurationError, Group, alignment
-from spec.retention import LookaheadHorizon
+from hitproof.spec.groups import ConfigurationError, Group, alignment
+from hitproof.spec.releases.horizons import LookaheadHorizon
 
 WINDOW = Group(SLIDING, 4, window=6)
 KINDS = (Group(FULL, 4), WINDOW, Group(SLIDING, 2, window=4), Group(MAMBA, 8), Group(FULL, 8))

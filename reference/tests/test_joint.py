@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 
-from reference.joint import find_longest_common_hit
-from reference.lookup import Lookup
-from spec.groups import Group, GroupKind, alignment, geometry, share_eagle
-from spec.hits import longest_valid_hit
+from hitproof.reference.joint import find_longest_common_hit
+from hitproof.reference.lookup import Lookup
+from hitproof.spec.groups import Group, GroupKind, alignment, geometry, share_eagle
+from hitproof.spec.hits import longest_valid_hit
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
 CHUNKED, MAMBA = GroupKind.CHUNKED_LOCAL, GroupKind.MAMBA

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from reference import groups, request
-from reference.free_queue import KVCacheBlock
-from reference.pool import BlockPool
-from reference.registration import Registration
-from reference.spec_groups import SpecGroup
-from reference.tests.life import Life
+from hitproof.reference import groups, request
+from hitproof.reference.free_queue import KVCacheBlock
+from hitproof.reference.pool import BlockPool
+from hitproof.reference.registration import Registration
+from hitproof.reference.spec_groups import SpecGroup
+from hitproof.reference.tests.life import Life
 
 QUICK = settings(
     max_examples=120,

@@ -6,9 +6,9 @@ from itertools import chain, combinations, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.lookup import Lookup
-from spec.groups import Group, GroupKind, geometry
-from spec.hits import longest_valid_hit, required_run
+from hitproof.reference.lookup import Lookup
+from hitproof.spec.groups import Group, GroupKind, geometry
+from hitproof.spec.hits import longest_valid_hit, required_run
 
 MEMBERS = (3, 5)
 """Group ids that share the lookup."""

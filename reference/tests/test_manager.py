@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from reference.hashing import LoRA, MultiModalFeature
-from reference.manager import PrefixCacheStats
-from reference.tests.building import (
+from hitproof.reference.hashing import LoRA, MultiModalFeature
+from hitproof.reference.manager import PrefixCacheStats
+from hitproof.reference.tests.building import (
     FULL,
     cached_ids,
     decode,
@@ -18,7 +18,7 @@ from reference.tests.building import (
     request,
     step,
 )
-from spec.groups import ConfigurationError, Group
+from hitproof.spec.groups import ConfigurationError, Group
 
 
 def test_prefill_shares_full_blocks_and_recomputes_the_rest() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from reference.events import AllBlocksCleared, BlockRemoved, BlockStored
-from reference.free_queue import FreeBlockQueue, KVCacheBlock
-from reference.pool import BlockPool
-from reference.tests.building import request
-from spec.groups import ConfigurationError
+from hitproof.reference.events import AllBlocksCleared, BlockRemoved, BlockStored
+from hitproof.reference.free_queue import FreeBlockQueue, KVCacheBlock
+from hitproof.reference.pool import BlockPool
+from hitproof.reference.tests.building import request
+from hitproof.spec.groups import ConfigurationError
 
 
 def ids(blocks: list[KVCacheBlock]) -> list[int]:

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from reference.manager import KVCacheManager
-from reference.policies import VLLM_0_23, VLLM_0_24, VLLM_0_30, VLLM_0_32, Policies
-from reference.registration import Registration
-from reference.tests.building import (
+from hitproof.reference.manager import KVCacheManager
+from hitproof.reference.policies import VLLM_0_23, VLLM_0_24, VLLM_0_30, VLLM_0_32, Policies
+from hitproof.reference.registration import Registration
+from hitproof.reference.tests.building import (
     CHUNKED,
     FULL,
     MAMBA,
@@ -19,8 +19,8 @@ from reference.tests.building import (
     request,
     step,
 )
-from spec.groups import Group, alignment, geometry, share_eagle
-from spec.hits import required_run
+from hitproof.spec.groups import Group, alignment, geometry, share_eagle
+from hitproof.spec.hits import required_run
 
 FINE = Group(SLIDING, 2, window=4)
 GROUPS = (Group(FULL, 8), FINE)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from reference.lookup import Lookup
-from reference.scan import PlainScan, Scan, SkippingScan
-from spec.groups import BlockGeometry, Group, GroupKind, geometry
-from spec.hits import longest_valid_hit, required_run
+from hitproof.reference.lookup import Lookup
+from hitproof.reference.scan import PlainScan, Scan, SkippingScan
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
+from hitproof.spec.hits import longest_valid_hit, required_run
 
 BLOCKS = 7
 

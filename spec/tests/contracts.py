@@ -3,9 +3,9 @@
 Assertions before the first other statement are premises.
 """
 
-from spec.attention import attends, tail_blocks
-from spec.groups import BlockGeometry, Group, GroupKind, geometry
-from spec.hits import (
+from hitproof.spec.attention import attends, tail_blocks
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
+from hitproof.spec.hits import (
     has_required_run,
     in_required_run,
     longest_valid_hit,
@@ -14,8 +14,8 @@ from spec.hits import (
     valid_hit,
     within_reach,
 )
-from spec.mask import in_mask, next_boundary
-from spec.terms import INTEGERS
+from hitproof.spec.mask import in_mask, next_boundary
+from hitproof.spec.terms import INTEGERS
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
 

@@ -2,8 +2,8 @@
 
 from itertools import product
 
-from spec.attention import attends, reads_state, tail_blocks
-from spec.tests.token_level import SLIDING, needed_blocks, read_by, small_groups
+from hitproof.spec.attention import attends, reads_state, tail_blocks
+from hitproof.spec.tests.token_level import SLIDING, needed_blocks, read_by, small_groups
 
 
 def test_attends_to_the_last_tokens() -> None:

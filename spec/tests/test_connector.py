@@ -3,9 +3,14 @@
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
 
-from spec.connector import is_loaded_anew, longest_local_prefix, may_diverge, valid_local_boundary
-from spec.groups import Group, alignment, geometry
-from spec.tests.token_level import (
+from hitproof.spec.connector import (
+    is_loaded_anew,
+    longest_local_prefix,
+    may_diverge,
+    valid_local_boundary,
+)
+from hitproof.spec.groups import Group, alignment, geometry
+from hitproof.spec.tests.token_level import (
     CHUNKED,
     FULL,
     MAMBA,

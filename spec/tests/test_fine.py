@@ -6,7 +6,9 @@ from itertools import combinations, product
 
 import pytest
 
-from spec.fine import (
+from hitproof.spec.groups import ConfigurationError, Group
+from hitproof.spec.hits import longest_valid_hit
+from hitproof.spec.releases.fine import (
     FineTail,
     HitGranularity,
     at_hash_units,
@@ -18,10 +20,8 @@ from spec.fine import (
     tail_boundary,
     valid_fine_hit,
 )
-from spec.groups import ConfigurationError, Group
-from spec.hits import longest_valid_hit
-from spec.retention import LookaheadHorizon, horizon
-from spec.tests.token_level import CHUNKED, FULL, MAMBA, SLIDING, serves_finely
+from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
+from hitproof.spec.tests.token_level import CHUNKED, FULL, MAMBA, SLIDING, serves_finely
 
 UNITS = 3
 """Hash units in the longest request tried."""

@@ -5,8 +5,15 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 
-from spec.groups import ConfigurationError, Group, GroupKind, alignment, geometry, share_eagle
-from spec.tests.token_level import FULL, SLIDING, needed_blocks, small_groups
+from hitproof.spec.groups import (
+    ConfigurationError,
+    Group,
+    GroupKind,
+    alignment,
+    geometry,
+    share_eagle,
+)
+from hitproof.spec.tests.token_level import FULL, SLIDING, needed_blocks, small_groups
 
 
 def test_each_kind_of_group_is_written_out_token_by_token() -> None:

@@ -5,8 +5,8 @@ from itertools import chain, combinations, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec.groups import Group, alignment, geometry
-from spec.hits import (
+from hitproof.spec.groups import Group, alignment, geometry
+from hitproof.spec.hits import (
     has_required_run,
     in_required_run,
     longest_valid_hit,
@@ -17,7 +17,14 @@ from spec.hits import (
     valid_hit,
     within_reach,
 )
-from spec.tests.token_level import FULL, SLIDING, Asked, needed_blocks, serves, small_groups
+from hitproof.spec.tests.token_level import (
+    FULL,
+    SLIDING,
+    Asked,
+    needed_blocks,
+    serves,
+    small_groups,
+)
 
 
 def subsets(blocks: range) -> list[set[int]]:

@@ -3,16 +3,23 @@
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
 
-from spec.groups import Group, alignment, geometry
-from spec.hits import longest_valid_hit
-from spec.in_turn import (
+from hitproof.spec.groups import Group, alignment, geometry
+from hitproof.spec.hits import longest_valid_hit
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.releases.in_turn import (
     longest_joint_hit,
     lookup_order,
     takes_one_turn,
     valid_without_margin,
 )
-from spec.retention import LookaheadHorizon
-from spec.tests.token_level import FULL, MAMBA, SLIDING, needed_blocks, serves, small_groups
+from hitproof.spec.tests.token_level import (
+    FULL,
+    MAMBA,
+    SLIDING,
+    needed_blocks,
+    serves,
+    small_groups,
+)
 
 CANDIDATE = LookaheadHorizon.CANDIDATE
 

@@ -2,9 +2,9 @@
 
 from itertools import product
 
-from spec.groups import geometry
-from spec.mask import in_mask, in_stored_mask, is_due, next_boundary
-from spec.tests.token_level import (
+from hitproof.spec.groups import geometry
+from hitproof.spec.mask import in_mask, in_stored_mask, is_due, next_boundary
+from hitproof.spec.tests.token_level import (
     lookahead_blocks,
     needed_blocks,
     reachable_blocks,

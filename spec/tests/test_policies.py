@@ -5,7 +5,7 @@ from enum import StrEnum
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from spec.policies import POLICIES
+from hitproof.spec.releases.policies import POLICIES
 
 RELEASES = [Version(f"0.{minor}.{micro}") for minor in range(40) for micro in range(3)]
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from itertools import product
 
-from spec import pool
-from spec.pool import CACHE, EVICT, FREE, GET, OPERATIONS, RESET, TOUCH, BlockState
-from spec.terms import INTEGERS
+from hitproof.spec import pool
+from hitproof.spec.pool import CACHE, EVICT, FREE, GET, OPERATIONS, RESET, TOUCH, BlockState
+from hitproof.spec.terms import INTEGERS
 
 FREE_BLOCK = BlockState(False, ref_count=0, holders=0, queued=1, keys=0, named=0, stale=0)
 CACHED = replace(FREE_BLOCK, keys=1, named=1)

@@ -8,19 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec.groups import ConfigurationError, Group, geometry
-from spec.hits import longest_valid_hit, required_run
-from spec.mask import in_mask
-from spec.retention import (
-    LookaheadHorizon,
+from hitproof.spec.groups import ConfigurationError, Group, geometry
+from hitproof.spec.hits import longest_valid_hit, required_run
+from hitproof.spec.mask import in_mask
+from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
+from hitproof.spec.retention import (
     check_interval,
-    horizon,
     in_retained_mask,
     junction_boundary,
     replay_boundary,
     sibling_boundary,
 )
-from spec.tests.token_level import CHUNKED, FULL, MAMBA, SLIDING, small_groups
+from hitproof.spec.tests.token_level import CHUNKED, FULL, MAMBA, SLIDING, small_groups
 
 KINDS = st.sampled_from([SLIDING, MAMBA])
 

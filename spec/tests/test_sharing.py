@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from spec.sharing import is_chained, is_determined, vouched_tokens
+from hitproof.spec.sharing import is_chained, is_determined, vouched_tokens
 
 
 def entry(tokens: tuple[int, ...], token: int, lookahead_tokens: int) -> tuple[int, ...]:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from spec.attention import attends, reads_state
-from spec.groups import (
+from hitproof.spec.attention import attends, reads_state
+from hitproof.spec.groups import (
     BlockGeometry,
     ConfigurationError,
     Group,
@@ -15,8 +15,8 @@ from spec.groups import (
     geometry,
     share_eagle,
 )
-from spec.hits import longest_valid_hit, required_run, valid_hit
-from spec.mask import in_mask
+from hitproof.spec.hits import longest_valid_hit, required_run, valid_hit
+from hitproof.spec.mask import in_mask
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
 CHUNKED, MAMBA = GroupKind.CHUNKED_LOCAL, GroupKind.MAMBA

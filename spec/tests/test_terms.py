@@ -4,8 +4,8 @@ from functools import partial
 from itertools import product
 from operator import ne
 
-from spec.terms import INTEGERS
-from spec.tests.token_level import Asked
+from hitproof.spec.terms import INTEGERS
+from hitproof.spec.tests.token_level import Asked
 
 
 def test_ceil_div_is_the_least_that_covers() -> None:

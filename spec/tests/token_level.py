@@ -5,7 +5,7 @@ Which tokens a query reads is written out as a set of positions; all else is cou
 
 from collections.abc import Iterator, Sequence
 
-from spec.groups import Group, GroupKind
+from hitproof.spec.groups import Group, GroupKind
 
 FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
 CHUNKED, MAMBA = GroupKind.CHUNKED_LOCAL, GroupKind.MAMBA

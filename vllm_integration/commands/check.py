@@ -8,13 +8,11 @@ from typing import Annotated
 
 import typer
 
-from conformance.findings import Finding
-from conformance.ledger import Judgement, load
-from vllm_integration import gate, rendering
-from vllm_integration.cases import write_and_run
-from vllm_integration.ci_formats import github, junit, sarif
-from vllm_integration.commands.files import wanted_files, write_files
-from vllm_integration.commands.options import (
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.ledger.ledger import Judgement, load
+from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.commands.files import wanted_files, write_files
+from hitproof.vllm_integration.commands.options import (
     JOBS,
     MEMORY,
     PYTHON,
@@ -35,8 +33,8 @@ from vllm_integration.commands.options import (
     Write,
     in_bytes,
 )
-from vllm_integration.commands.report import wanted_report, write_report
-from vllm_integration.commands.running import (
+from hitproof.vllm_integration.commands.report import wanted_report, write_report
+from hitproof.vllm_integration.commands.running import (
     announce,
     as_document,
     fail,
@@ -46,11 +44,16 @@ from vllm_integration.commands.running import (
     wanted_profile,
     with_classes,
 )
-from vllm_integration.driver import find_python
-from vllm_integration.gate import LEDGER, Verdict
-from vllm_integration.html_report.pages import check_page
-from vllm_integration.policies import chosen_values
-from vllm_integration.targets import resolve
+from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.policies import chosen_values
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports import text as rendering
+from hitproof.vllm_integration.reports.ci import github, junit, sarif
+from hitproof.vllm_integration.reports.html.pages import check_page
+from hitproof.vllm_integration.reproduce.cases import write_and_run
+from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.verdict import Verdict
 
 
 class CheckFormat(StrEnum):
@@ -132,7 +135,7 @@ def check(
 
 
 def _tested(
-    directory: Path, report: gate.Report, python: str, timeout: float, verbose: bool
+    directory: Path, report: Report, python: str, timeout: float, verbose: bool
 ) -> Judgement:
     """The judgement, with how each finding's test ended on the target."""
     judgement = report.judgement

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from vllm_integration.commands.options import Format, Output
-from vllm_integration.commands.running import show, wanted_profile
-from vllm_integration.configs_rendering import configs_json, print_configs
+from hitproof.vllm_integration.commands.options import Format, Output
+from hitproof.vllm_integration.commands.running import show, wanted_profile
+from hitproof.vllm_integration.reports.configs import configs_json, print_configs
 
 
 def configs(

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from vllm_integration.ci_formats.github import diff_annotations
-from vllm_integration.commands.files import wanted_files, write_files
-from vllm_integration.commands.options import (
+from hitproof.vllm_integration.commands.files import wanted_files, write_files
+from hitproof.vllm_integration.commands.options import (
     JOBS,
     MEMORY,
     PYTHON,
@@ -25,8 +24,8 @@ from vllm_integration.commands.options import (
     Write,
     in_bytes,
 )
-from vllm_integration.commands.report import wanted_report, write_report
-from vllm_integration.commands.running import (
+from hitproof.vllm_integration.commands.report import wanted_report, write_report
+from hitproof.vllm_integration.commands.running import (
     announce,
     as_document,
     failures,
@@ -35,11 +34,12 @@ from vllm_integration.commands.running import (
     wanted_profile,
     with_classes,
 )
-from vllm_integration.diff import compare
-from vllm_integration.diff_rendering import diff_json, markdown, print_diff
-from vllm_integration.driver import find_python
-from vllm_integration.html_report.pages import diff_page
-from vllm_integration.targets import resolve
+from hitproof.vllm_integration.gate.diff import compare
+from hitproof.vllm_integration.reports.ci.github import diff_annotations
+from hitproof.vllm_integration.reports.diff import diff_json, markdown, print_diff
+from hitproof.vllm_integration.reports.html.pages import diff_page
+from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.targets.resolving import resolve
 
 
 class DiffFormat(StrEnum):

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from conformance.configurations import MODELS
-from conformance.explanation import (
+from hitproof.conformance.explain.explanation import (
     MOST_TOKENS,
     Cache,
     Explanation,
@@ -17,21 +16,22 @@ from conformance.explanation import (
     shortest_prompt,
     usual_hit,
 )
-from conformance.layouts import Layout, hash_unit
-from conformance.story import choose, tell
-from spec.groups import ConfigurationError, Group, GroupKind, alignment, whole_blocks
-from spec.policies import POLICIES
-from spec.retention import LookaheadHorizon
-from vllm_integration.commands.options import Format, Output
-from vllm_integration.commands.running import fail, show
-from vllm_integration.explain_rendering import (
+from hitproof.conformance.explain.story import choose, tell
+from hitproof.conformance.scope.configurations import MODELS
+from hitproof.conformance.scope.layouts import Layout, hash_unit
+from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment, whole_blocks
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.releases.policies import POLICIES
+from hitproof.vllm_integration.commands.options import Format, Output
+from hitproof.vllm_integration.commands.running import fail, show
+from hitproof.vllm_integration.reports.explain import (
     explanation_json,
     explanation_svg,
     print_explanation,
     print_story,
     story_json,
 )
-from vllm_integration.gate import Verdict
+from hitproof.vllm_integration.verdict import Verdict
 
 _DENSE = "dense"
 _NEWEST = LookaheadHorizon(POLICIES["lookahead_horizon"].eras[-1].value)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from vllm_integration.commands.running import fail
-from vllm_integration.gate import Verdict
+from hitproof.vllm_integration.commands.running import fail
+from hitproof.vllm_integration.verdict import Verdict
 
 
 def wanted_files(

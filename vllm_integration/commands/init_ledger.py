@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from conformance.configurations import Profile
-from conformance.ledger import Entry, Judgement, load
-from conformance.ledger_writing import adopted, to_toml
-from vllm_integration import gate
-from vllm_integration.commands.options import (
+from hitproof.conformance.ledger.ledger import Entry, Judgement, load
+from hitproof.conformance.ledger.writing import adopted, to_toml
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.commands.options import (
     JOBS,
     MEMORY,
     PYTHON,
@@ -28,12 +28,21 @@ from vllm_integration.commands.options import (
     Timeout,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, fail, failures, progress, with_classes
-from vllm_integration.driver import find_python
-from vllm_integration.gate import LEDGER, Report, Verdict
-from vllm_integration.policies import chosen_values
-from vllm_integration.rendering import count
-from vllm_integration.targets import Target, resolve
+from hitproof.vllm_integration.commands.running import (
+    announce,
+    fail,
+    failures,
+    progress,
+    with_classes,
+)
+from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.policies import chosen_values
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.text import count
+from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_CHECKS = 4
 """Checks until the ledger has all: entries name configurations, which may show more."""

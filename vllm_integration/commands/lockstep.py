@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from conformance.ledger import load
-from vllm_integration.cases import write_and_run
-from vllm_integration.commands.options import (
+from hitproof.conformance.ledger.ledger import load
+from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
     Coordinators,
@@ -23,12 +23,18 @@ from vllm_integration.commands.options import (
     Verbose,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, failures, progress, show, with_classes
-from vllm_integration.driver import find_python
-from vllm_integration.gate import LEDGER
-from vllm_integration.lockstep import run
-from vllm_integration.lockstep_rendering import lockstep_json, print_lockstep
-from vllm_integration.targets import resolve
+from hitproof.vllm_integration.commands.running import (
+    announce,
+    failures,
+    progress,
+    show,
+    with_classes,
+)
+from hitproof.vllm_integration.gate.lockstep import run
+from hitproof.vllm_integration.reports.lockstep import lockstep_json, print_lockstep
+from hitproof.vllm_integration.reproduce.cases import write_and_run
+from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.targets.resolving import resolve
 
 
 def lockstep(

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-PACKAGE = Path(__file__).resolve().parent.parent
 EXIT_CODES = """\
 Exit codes: 0 conforms (known divergences of the ledger apart); 1 diverges: a finding that is
 not in the ledger, or a ledger entry that no longer reproduces; 2 usage or environment: bad

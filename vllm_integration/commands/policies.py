@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from vllm_integration import rendering
-from vllm_integration.commands.options import (
+from hitproof.vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
     Format,
@@ -15,11 +14,12 @@ from vllm_integration.commands.options import (
     Timeout,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, failures, show
-from vllm_integration.driver import find_python
-from vllm_integration.gate import Verdict
-from vllm_integration.policies import standings
-from vllm_integration.targets import resolve
+from hitproof.vllm_integration.commands.running import announce, failures, show
+from hitproof.vllm_integration.gate.policies import standings
+from hitproof.vllm_integration.reports import text as rendering
+from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.verdict import Verdict
 
 
 def policies(

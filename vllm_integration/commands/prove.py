@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from spec.claims import Status
-from vllm_integration.commands.options import Format, Output
-from vllm_integration.commands.running import fail, failures, show
-from vllm_integration.gate import Verdict
+from hitproof.spec.claims import Status
+from hitproof.vllm_integration.commands.options import Format, Output
+from hitproof.vllm_integration.commands.running import fail, failures, show
+from hitproof.vllm_integration.verdict import Verdict
 
 
 def prove(
@@ -38,9 +38,9 @@ def prove(
     Z3 proves them; where cvc5 is installed it is asked, too.
     """
     # Here, so that no other command waits for the solvers to be loaded.
-    from proofs.prover import DEFAULTS, chosen, prove_in_subprocess
-    from proofs.second_solver import Opinion, write
-    from vllm_integration import proof_rendering
+    from hitproof.proofs.prover import DEFAULTS, chosen, prove_in_subprocess
+    from hitproof.proofs.second_solver import Opinion, write
+    from hitproof.vllm_integration.reports import proof as proof_rendering
 
     with failures(output):
         try:

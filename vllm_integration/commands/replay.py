@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from conformance.histories import HistoryError
-from conformance.history_json import read, read_lines, schema
-from vllm_integration.commands.options import (
+from hitproof.conformance.histories.json_format import read, read_lines, schema
+from hitproof.conformance.histories.schema import HistoryError
+from hitproof.vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
     Coordinators,
@@ -24,18 +24,18 @@ from vllm_integration.commands.options import (
     Verbose,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, fail, failures, show, with_classes
-from vllm_integration.driver import find_python
-from vllm_integration.gate import Verdict
-from vllm_integration.policies import chosen_values
-from vllm_integration.replay import run, worst
-from vllm_integration.replay_rendering import (
+from hitproof.vllm_integration.commands.running import announce, fail, failures, show, with_classes
+from hitproof.vllm_integration.gate.policies import chosen_values
+from hitproof.vllm_integration.gate.replay import run, worst
+from hitproof.vllm_integration.reports.replay import (
     print_replay,
     print_replays,
     replay_json,
     replays_json,
 )
-from vllm_integration.targets import resolve
+from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.verdict import Verdict
 
 
 def _print_schema(wanted: bool) -> None:

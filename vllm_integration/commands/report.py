@@ -7,9 +7,9 @@ from pathlib import Path
 
 import typer
 
-from vllm_integration.commands.running import announce, fail
-from vllm_integration.gate import Verdict
-from vllm_integration.html_report import writing
+from hitproof.vllm_integration.commands.running import announce, fail
+from hitproof.vllm_integration.reports.html import writing
+from hitproof.vllm_integration.verdict import Verdict
 
 
 def wanted_report(directory: Path | None, output: StrEnum) -> Path | None:

@@ -13,16 +13,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from conformance.configurations import Profile
-from conformance.exploration import ExplorationError
-from conformance.ledger import LedgerError
-from proofs.errors import ReplayError, SecondSolverError
-from vllm_integration.ci_formats import github, junit, sarif
-from vllm_integration.driver import EnvironmentFailure, InternalFailure, WorkerGone
-from vllm_integration.gate import Verdict
-from vllm_integration.policies import CannotProbe
-from vllm_integration.rendering import verdict_name
-from vllm_integration.targets import Target, TargetError
+from hitproof.conformance.exploration.explorer import ExplorationError
+from hitproof.conformance.ledger.ledger import LedgerError
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.proofs.errors import ReplayError, SecondSolverError
+from hitproof.vllm_integration.gate.policies import CannotProbe
+from hitproof.vllm_integration.reports.ci import github, junit, sarif
+from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, InternalFailure, WorkerGone
+from hitproof.vllm_integration.targets.target import Target, TargetError
+from hitproof.vllm_integration.verdict import Verdict
 
 
 def as_document(data: Any) -> str:
@@ -31,7 +30,7 @@ def as_document(data: Any) -> str:
 
 
 def _refusal_json(verdict: Verdict, sentence: str) -> str:
-    name = verdict_name(verdict)
+    name = verdict.label
     return json.dumps({"verdict": name, "exit_code": int(verdict), "error": sentence}) + "\n"
 
 

@@ -9,12 +9,11 @@ from typing import Annotated
 
 import typer
 
-from conformance.configurations import Profile
-from conformance.ledger import load
-from vllm_integration import equivalents
-from vllm_integration.commands.options import (
+from hitproof.conformance.ledger.ledger import load
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.vllm_integration.bundled import EQUIVALENTS, LEDGER
+from hitproof.vllm_integration.commands.options import (
     MEMORY,
-    PACKAGE,
     PYTHON,
     Format,
     Ledger,
@@ -25,14 +24,13 @@ from vllm_integration.commands.options import (
     Verbose,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, fail, failures, progress, show
-from vllm_integration.driver import find_python
-from vllm_integration.gate import LEDGER, Verdict
-from vllm_integration.selftest import UnknownFunction, run
-from vllm_integration.selftest_rendering import print_selftest, selftest_json
-from vllm_integration.targets import resolve
-
-EQUIVALENTS = PACKAGE / "equivalents.toml"
+from hitproof.vllm_integration.commands.running import announce, fail, failures, progress, show
+from hitproof.vllm_integration.gate import equivalents
+from hitproof.vllm_integration.gate.selftest import UnknownFunction, run
+from hitproof.vllm_integration.reports.selftest import print_selftest, selftest_json
+from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.verdict import Verdict
 
 
 @contextmanager

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from vllm_integration.commands.options import (
+from hitproof.vllm_integration.bundled import SURVEY
+from hitproof.vllm_integration.commands.options import (
     JOBS,
     MEMORY,
     PYTHON,
@@ -19,13 +20,19 @@ from vllm_integration.commands.options import (
     Timeout,
     in_bytes,
 )
-from vllm_integration.commands.running import announce, failures, progress, show, wanted_profile
-from vllm_integration.driver import find_python
-from vllm_integration.faults import load
-from vllm_integration.survey import SURVEY, read, to_json, verdict
-from vllm_integration.survey import survey as judge
-from vllm_integration.survey_rendering import document, table
-from vllm_integration.targets import resolve
+from hitproof.vllm_integration.commands.running import (
+    announce,
+    failures,
+    progress,
+    show,
+    wanted_profile,
+)
+from hitproof.vllm_integration.reports.survey import document, table
+from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.survey.faults import load
+from hitproof.vllm_integration.survey.survey import read, to_json, verdict
+from hitproof.vllm_integration.survey.survey import survey as judge
+from hitproof.vllm_integration.targets.resolving import resolve
 
 
 class SurveyFormat(StrEnum):

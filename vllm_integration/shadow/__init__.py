@@ -4,5 +4,5 @@ Read in this order: `scope` (what of a manager the spec speaks of), `real` (its 
 they are), `judged` (one manager and its judge), `lives` (its requests), `shadow` (its calls),
 `lookups` (lookups without a manager), `hooks` and `watch` (all managers of a process), `report`
 (what was judged, and what not), `recorder` (lives as histories), `session` (from start to end),
-`live` (the plugin of an engine). The plugin for pytest is `vllm_integration.pytest_shadow`.
+`live` (the plugin of an engine). The plugin for pytest is `vllm_integration.shadow.pytest_plugin`.
 """

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from conformance.histories import RequestInput
-from conformance.judging import Judge, Violation
-from conformance.managers import Tables
-from conformance.promises import JudgedPolicies
-from conformance.replay_findings import describe
-from vllm_integration.shadow.real import CachedPrefixes, Prefix, RealCache, named
-from vllm_integration.shadow.report import Report
-from vllm_integration.shadow.scope import Scope
+from hitproof.conformance.findings.replayed import describe
+from hitproof.conformance.histories.schema import RequestInput
+from hitproof.conformance.judge.judging import Judge, Violation
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.subject.managers import Tables
+from hitproof.vllm_integration.shadow.real import CachedPrefixes, Prefix, RealCache, named
+from hitproof.vllm_integration.shadow.report import Report
+from hitproof.vllm_integration.shadow.scope import Scope
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,12 @@ class Sized(RequestInput):
 
 
 class _Names:
-    """Names the prefixes of real requests; see `conformance.naming.Naming`."""
+    """Names the prefixes of real requests; see `conformance.histories.naming.Naming`."""
 
     def __init__(self, requests: Mapping[str, Any], unit: int) -> None:
         self._requests = requests
         self._unit = unit
 
     def name(self, request: str, end: int) -> Prefix:
-        """See `conformance.naming.Naming`."""
+        """See `conformance.histories.naming.Naming`."""
         return named(self._requests[request], end, self._unit)

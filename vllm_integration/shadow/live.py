@@ -53,7 +53,7 @@ class _Live:
     """The shadow of one process."""
 
     def __init__(self) -> None:
-        from vllm_integration.shadow.session import Session
+        from hitproof.vllm_integration.shadow.session import Session
 
         environment = os.environ
         file, record = (environment.get(f"HITPROOF_SHADOW_{n}") for n in ("FILE", "RECORD"))

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from conformance.judging import Violation
-from conformance.promises import NOTHING_SHARED, Shared
-from reference.groups import num_skipped_tokens
-from reference.policies import Policies
-from reference.registration import Mask, Registration
-from spec.groups import Group, GroupKind
-from spec.policies import Junctions
-from spec.retention import SPARSE_KINDS
-from spec.terms import INTEGERS
-from vllm_integration.shadow.judged import Call, Judged, numbers
-from vllm_integration.shadow.real import named, tables_of
+from hitproof.conformance.judge.judging import Violation
+from hitproof.conformance.judge.promises import NOTHING_SHARED, Shared
+from hitproof.reference.groups import num_skipped_tokens
+from hitproof.reference.policies import Policies
+from hitproof.reference.registration import Mask, Registration
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.releases.policies import Junctions
+from hitproof.spec.retention import SPARSE_KINDS
+from hitproof.spec.terms import INTEGERS
+from hitproof.vllm_integration.shadow.judged import Call, Judged, numbers
+from hitproof.vllm_integration.shadow.real import named, tables_of
 
 
 @dataclass

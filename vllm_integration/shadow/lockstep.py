@@ -10,17 +10,17 @@ from typing import Any
 
 from packaging.version import Version
 
-from conformance.histories import HistoryError
-from conformance.managers import Allocation, Hit, Progress
-from conformance.reference_managers import ReferenceManager, ReferenceManagers
-from conformance.subjects import CannotJudge
-from reference import policies as releases
-from reference.policies import Policies, ReplayPolicy
-from spec.groups import GroupKind
-from vllm_integration.lockstep import policies_name
-from vllm_integration.shadow.judged import Call, Judged, numbers
-from vllm_integration.shadow.real import State
-from vllm_integration.shadow.recorder import input_of
+from hitproof.conformance.histories.schema import HistoryError
+from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
+from hitproof.conformance.subject.managers import Allocation, Hit, Progress
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.reference import policies as releases
+from hitproof.reference.policies import Policies, ReplayPolicy
+from hitproof.spec.groups import GroupKind
+from hitproof.vllm_integration.gate.lockstep import policies_name
+from hitproof.vllm_integration.shadow.judged import Call, Judged, numbers
+from hitproof.vllm_integration.shadow.real import State
+from hitproof.vllm_integration.shadow.recorder import input_of
 
 _NOT_FOLLOWED = ("reserved_blocks", "num_encoder_tokens", "full_sequence_must_fit")
 

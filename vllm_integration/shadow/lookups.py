@@ -5,25 +5,25 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from conformance.configurations import Configuration
-from conformance.exploration import Question, SymbolicBlock, SymbolicNullBlock
-from conformance.findings import finding
-from conformance.judging import Violation
-from conformance.lookup_check import judge_answer
-from conformance.subjects import CannotJudge, LookupAnswer
-from reference.lookup import Lookup
-from spec.groups import ConfigurationError, Group, GroupKind
-from spec.retention import LookaheadHorizon
-from vllm_integration.groups import KINDS
-from vllm_integration.shadow.hooks import Method
-from vllm_integration.shadow.real import LookupPool, RealCache
-from vllm_integration.shadow.report import Report
+from hitproof.conformance.checks.lookup import judge_answer
+from hitproof.conformance.exploration.explorer import Question, SymbolicBlock, SymbolicNullBlock
+from hitproof.conformance.findings.findings import finding
+from hitproof.conformance.judge.judging import Violation
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.subject.subjects import CannotJudge, LookupAnswer
+from hitproof.reference.lookup import Lookup
+from hitproof.spec.groups import ConfigurationError, Group, GroupKind
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.vllm_integration.adapter.groups import KINDS
+from hitproof.vllm_integration.shadow.hooks import Method
+from hitproof.vllm_integration.shadow.real import LookupPool, RealCache
+from hitproof.vllm_integration.shadow.report import Report
 
 _NEEDED = ("block_hashes", "max_length", "kv_cache_group_ids", "block_pool", "kv_cache_spec")
 
 
 class _Keys:
-    """A lookup of which only the keys are known: `conformance.subjects.Lookup`."""
+    """A lookup of which only the keys are known: `conformance.subject.subjects.Lookup`."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self.keys = [keys]

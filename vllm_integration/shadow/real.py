@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from conformance.managers import Observation, Tables
-from conformance.naming import Name
-from conformance.subjects import CannotJudge
-from vllm_integration.inspection import attribute
+from hitproof.conformance.histories.naming import Name
+from hitproof.conformance.subject.managers import Observation, Tables
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.vllm_integration.adapter.inspection import attribute
 
 Entries = Mapping[Any, Any]
 """The hash map of a pool: a key's block, or several by their numbers."""

@@ -6,10 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from conformance.histories import EngineConfiguration, HistoryError, Image, RequestInput
-from conformance.history_json import as_json, read
-from conformance.transcript import Asked, Transcript, history_of
-from vllm_integration.shadow.real import tables_of
+from hitproof.conformance.histories.json_format import as_json, read
+from hitproof.conformance.histories.schema import (
+    EngineConfiguration,
+    HistoryError,
+    Image,
+    RequestInput,
+)
+from hitproof.conformance.playing.transcript import Asked, Transcript, history_of
+from hitproof.vllm_integration.shadow.real import tables_of
 
 _CALLS = 100_000
 _TOKENS = 1_000_000

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from conformance.findings import Signature
-from conformance.judging import Violation
-from conformance.ledger import load
-from spec.claims import CLAIMS
-from vllm_integration.gate import LEDGER
-from vllm_integration.rendering import count
+from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.judge.judging import Violation
+from hitproof.conformance.ledger.ledger import load
+from hitproof.spec.claims import CLAIMS
+from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.reports.text import count
 
-_PACKAGE = Path(__file__).resolve().parent.parent
 LEDGERS = (LEDGER,)
 
 
@@ -68,7 +67,7 @@ class Finding:
 def load_known(version: str | None, paths: Iterable[Path] = LEDGERS) -> dict[Signature, str]:
     """The known divergences of a release with their reasons; None is newer than any.
 
-    Raises `conformance.ledger.LedgerError`.
+    Raises `conformance.ledger.ledger.LedgerError`.
     """
     known: dict[Signature, str] = {}
     for path in paths:

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.histories import EngineConfiguration, HistoryError
-from conformance.promises import JudgedPolicies
-from conformance.subjects import CannotJudge
-from spec.fine import HitGranularity, is_fine_grained
-from spec.groups import ConfigurationError, Group, GroupKind
-from spec.policies import POLICIES
-from vllm_integration.groups import KINDS
-from vllm_integration.inspection import attribute
-from vllm_integration.policies import expected_value
+from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.spec.groups import ConfigurationError, Group, GroupKind
+from hitproof.spec.releases.fine import HitGranularity, is_fine_grained
+from hitproof.spec.releases.policies import POLICIES
+from hitproof.vllm_integration.adapter.groups import KINDS
+from hitproof.vllm_integration.adapter.inspection import attribute
+from hitproof.vllm_integration.gate.policies import expected_value
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Scope:
 
 
 def policies_of(version: str | None, chosen: Mapping[str, str]) -> JudgedPolicies:
-    """The policies of a release, by the table of `spec.policies`; None is newer than any.
+    """The policies of a release, by the table of `spec.releases.policies`; None is newer than any.
 
     ``chosen`` has the values that the user asks for instead, by the policies' names.
     """

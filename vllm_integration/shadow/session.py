@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from conformance.ledger import LedgerError
-from conformance.subjects import CannotJudge
-from vllm_integration.policies import chosen_values
-from vllm_integration.shadow.hooks import Hooks
-from vllm_integration.shadow.lockstep import policies_of as policies_of_reference
-from vllm_integration.shadow.recorder import write_histories
-from vllm_integration.shadow.report import LEDGERS, Report, load_known
-from vllm_integration.shadow.scope import policies_of
-from vllm_integration.shadow.watch import Watch
-from vllm_integration.targets import stated_version
+from hitproof.conformance.ledger.ledger import LedgerError
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.vllm_integration.gate.policies import chosen_values
+from hitproof.vllm_integration.shadow.hooks import Hooks
+from hitproof.vllm_integration.shadow.lockstep import policies_of as policies_of_reference
+from hitproof.vllm_integration.shadow.recorder import write_histories
+from hitproof.vllm_integration.shadow.report import LEDGERS, Report, load_known
+from hitproof.vllm_integration.shadow.scope import policies_of
+from hitproof.vllm_integration.shadow.watch import Watch
+from hitproof.vllm_integration.targets.resolving import stated_version
 
 
 class SessionError(Exception):

@@ -14,23 +14,23 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
-from conformance.histories import RequestInput
-from conformance.managers import Hit
-from conformance.promises import NOTHING_SHARED
-from conformance.transcript import Asked
-from reference.spec_groups import find_hit, spec_groups
-from spec.retention import LookaheadHorizon, horizon
-from vllm_integration.shadow.judged import Call, Judged, Sized, numbers
-from vllm_integration.shadow.lives import Found, Lives
-from vllm_integration.shadow.lockstep import Lockstep
-from vllm_integration.shadow.real import (
+from hitproof.conformance.histories.schema import RequestInput
+from hitproof.conformance.judge.promises import NOTHING_SHARED
+from hitproof.conformance.playing.transcript import Asked
+from hitproof.conformance.subject.managers import Hit
+from hitproof.reference.spec_groups import find_hit, spec_groups
+from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
+from hitproof.vllm_integration.shadow.judged import Call, Judged, Sized, numbers
+from hitproof.vllm_integration.shadow.lives import Found, Lives
+from hitproof.vllm_integration.shadow.lockstep import Lockstep
+from hitproof.vllm_integration.shadow.real import (
     LookupPool,
     State,
     observation_of,
     state_of,
     tables_of,
 )
-from vllm_integration.shadow.recorder import Recorder
+from hitproof.vllm_integration.shadow.recorder import Recorder
 
 _FOUND = 256
 """Lookups whose answers are remembered until the request is admitted."""

@@ -6,18 +6,18 @@ from time import perf_counter
 from types import ModuleType
 from typing import Any
 
-from conformance.promises import JudgedPolicies
-from conformance.subjects import CannotJudge
-from conformance.transcript import Transcript
-from reference.policies import Policies
-from vllm_integration.shadow.hooks import Given, Method
-from vllm_integration.shadow.judged import Call, Judged
-from vllm_integration.shadow.lockstep import Lockstep
-from vllm_integration.shadow.lookups import Lookups
-from vllm_integration.shadow.recorder import Recorder
-from vllm_integration.shadow.report import Report
-from vllm_integration.shadow.scope import scope_of
-from vllm_integration.shadow.shadow import KNOWN_METHODS, Shadow
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.playing.transcript import Transcript
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.reference.policies import Policies
+from hitproof.vllm_integration.shadow.hooks import Given, Method
+from hitproof.vllm_integration.shadow.judged import Call, Judged
+from hitproof.vllm_integration.shadow.lockstep import Lockstep
+from hitproof.vllm_integration.shadow.lookups import Lookups
+from hitproof.vllm_integration.shadow.recorder import Recorder
+from hitproof.vllm_integration.shadow.report import Report
+from hitproof.vllm_integration.shadow.scope import scope_of
+from hitproof.vllm_integration.shadow.shadow import KNOWN_METHODS, Shadow
 
 _TOLERATED = 10
 

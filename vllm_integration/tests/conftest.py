@@ -16,16 +16,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from conformance.checks import CHECKS
-from conformance.configurations import Profile
-from conformance.ledger import Entry, load
-from conformance.plays import Origin, Play
-from spec.claims import CLAIMS
-from spec.groups import GroupKind
-from vllm_integration import cli, gate
-from vllm_integration.obligations import Task, tasks
-from vllm_integration.processes import is_running
-from vllm_integration.targets import resolve
+from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.ledger.ledger import Entry, load
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.spec.claims import CLAIMS
+from hitproof.spec.groups import GroupKind
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.gate import gate, report
+from hitproof.vllm_integration.gate.obligations import Task, tasks
+from hitproof.vllm_integration.sandbox.processes import is_running
+from hitproof.vllm_integration.targets.resolving import resolve
 
 CORE = "vllm/v1/core/"
 MANAGERS = f"{CORE}single_type_kv_cache_manager.py"
@@ -85,7 +86,7 @@ def broken_copy(tmp_path: Path) -> Copy:
 def hitproof(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command as users do."""
     return subprocess.run(
-        [sys.executable, "-c", "from vllm_integration.cli import main; main()"]
+        [sys.executable, "-c", "from hitproof.vllm_integration.cli import main; main()"]
         + [str(argument) for argument in arguments],
         env=os.environ | environment,
         capture_output=True,
@@ -179,7 +180,7 @@ def judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Judge:
     ]
     settled = {c for c, check in CHECKS.items() if check.__name__ in dict(wanted)}
     settled.remove("eagle_needs_tail_plus_one")  # EAGLE is off in all of them
-    monkeypatch.setattr(gate, "CLAIMS", {claim: CLAIMS[claim] for claim in settled})
+    monkeypatch.setattr(report, "CLAIMS", {claim: CLAIMS[claim] for claim in settled})
     monkeypatch.setattr(gate, "tasks", lambda *_: [by_entry[entry] for entry in wanted])
     monkeypatch.setattr(gate, "histories", lambda *_: [PLAIN])
     ledger = tmp_path / "empty.toml"
@@ -215,10 +216,10 @@ def judge_claims(monkeypatch: pytest.MonkeyPatch) -> JudgeClaims:
                 if entry.signature.claim in judged and not isinstance(entry.configuration, Play)
             )
 
-        monkeypatch.setattr(gate, "CLAIMS", judged)
+        monkeypatch.setattr(report, "CLAIMS", judged)
         monkeypatch.setattr(gate, "tasks", wanted)
         monkeypatch.setattr(gate, "histories", lambda *_: [PLAIN])
-        monkeypatch.setattr("vllm_integration.commands.check.load", known)
+        monkeypatch.setattr("hitproof.vllm_integration.commands.check.load", known)
         words = ["check", "--quick", "--format", "json", *arguments]
         result = CliRunner().invoke(cli.app, [str(word) for word in words])
         return result.exit_code, json.loads(result.stdout)

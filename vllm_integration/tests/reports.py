@@ -5,24 +5,24 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
-from conformance.checks import CHECKS
-from conformance.configurations import Profile, single_group
-from conformance.demonstration import Demonstration
-from conformance.findings import Finding, Signature, finding
-from conformance.layouts import judged_from_json
-from conformance.ledger import Entry, Judgement
-from conformance.mask_check import check_mask
-from conformance.outcomes import CheckResult
-from conformance.plays import Abilities, Origin, Play
-from conformance.replay_findings import replayed
-from conformance.tests.subjects_for_tests import BrokenSubject, no_lookahead
-from spec.claims import CLAIMS, Status
-from spec.groups import GroupKind
-from spec.policies import POLICIES
-from vllm_integration.gate import Report
-from vllm_integration.obligations import Obligation, Played
-from vllm_integration.policies import Standing
-from vllm_integration.targets import Target
+from hitproof.conformance.checks.mask import check_mask
+from hitproof.conformance.checks.outcomes import CheckResult
+from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.findings.demonstration import Demonstration
+from hitproof.conformance.findings.findings import Finding, Signature, finding
+from hitproof.conformance.findings.replayed import replayed
+from hitproof.conformance.histories.plays import Abilities, Origin, Play
+from hitproof.conformance.ledger.ledger import Entry, Judgement
+from hitproof.conformance.scope.configurations import Profile, single_group
+from hitproof.conformance.scope.layouts import judged_from_json
+from hitproof.conformance.tests.subjects_for_tests import BrokenSubject, no_lookahead
+from hitproof.spec.claims import CLAIMS, Status
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases.policies import POLICIES
+from hitproof.vllm_integration.gate.obligations import Obligation, Played
+from hitproof.vllm_integration.gate.policies import Standing
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.targets.target import Target
 
 CONFIGURATION = single_group(GroupKind.SLIDING_WINDOW, 1, 2, 2, True, 3)
 PLAY, OTHER = Play(Origin.GENERATED, "1:0"), Play(Origin.GENERATED, "1:1")

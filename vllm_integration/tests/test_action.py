@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from vllm_integration.gate import LEDGER
-from vllm_integration.tests.conftest import release
-from vllm_integration.tests.test_commits import git
+from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.tests.conftest import release
+from hitproof.vllm_integration.tests.test_commits import git
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "ci" / "action.sh"
 
 STUB = """\
@@ -68,7 +68,7 @@ def judge(tmp_path: Path) -> Any:
             "RUNNER_TEMP": str(tmp_path),
             "GITHUB_STEP_SUMMARY": str(summary),
             "GITHUB_OUTPUT": str(outputs),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(ROOT / "src"),
             "HITPROOF_CACHE": str(tmp_path / "cache"),
         } | {f"HITPROOF_{name.upper()}": value for name, value in inputs.items()}
         ended = subprocess.run(
@@ -153,7 +153,7 @@ def test_bad_inputs_exit_2(inputs: dict[str, str], sentence: str, judge: Any) ->
 
 
 REAL = """\
-from vllm_integration.cli import main
+from hitproof.vllm_integration.cli import main
 main()
 """
 

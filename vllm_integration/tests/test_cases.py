@@ -8,13 +8,20 @@ from typing import Any
 
 import pytest
 
-from conformance.demonstration import CaseOutcome, Demonstration
-from vllm_integration.cases import write_and_run
-from vllm_integration.driver import EnvironmentFailure
-from vllm_integration.run_cases import _called
-from vllm_integration.source_text import Bracketed, call, laid_out, literal, one_line
-from vllm_integration.targets import Target, resolve
-from vllm_integration.tests.conftest import Copy, hitproof
+from hitproof.conformance.findings.demonstration import CaseOutcome, Demonstration
+from hitproof.vllm_integration.reproduce.cases import write_and_run
+from hitproof.vllm_integration.reproduce.run_cases import _called
+from hitproof.vllm_integration.reproduce.source_text import (
+    Bracketed,
+    call,
+    laid_out,
+    literal,
+    one_line,
+)
+from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.tests.conftest import Copy, hitproof
 
 NOWHERE = Target("nowhere", None, None)
 

@@ -12,15 +12,15 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 from typer.testing import CliRunner
 
-from conformance.mask_check import check_mask
-from conformance.reference_subject import ReferenceSubject
-from spec.claims import CLAIMS
-from vllm_integration import cli
-from vllm_integration.ci_formats import github, junit, sarif
-from vllm_integration.ci_formats.problems import place
-from vllm_integration.diff import Diff
-from vllm_integration.gate import Report, Verdict
-from vllm_integration.tests.reports import (
+from hitproof.conformance.checks.mask import check_mask
+from hitproof.conformance.reference.subject import ReferenceSubject
+from hitproof.spec.claims import CLAIMS
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.gate.diff import Diff
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.ci import github, junit, sarif
+from hitproof.vllm_integration.reports.ci.problems import place
+from hitproof.vllm_integration.tests.reports import (
     CONFIGURATION,
     REPORTS,
     SOURCE,
@@ -30,6 +30,7 @@ from vllm_integration.tests.reports import (
     known,
     obligations,
 )
+from hitproof.vllm_integration.verdict import Verdict
 
 FORMATS = ["github", "sarif", "junit"]
 
@@ -318,8 +319,10 @@ def test_a_test_case_ends_as_its_obligation_does() -> None:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, report: Report, *arguments: str) -> tuple[int, str]:
-    monkeypatch.setattr("vllm_integration.commands.check.resolve", lambda *_, **__: report.target)
-    monkeypatch.setattr("vllm_integration.gate.check", lambda *_, **__: report)
+    monkeypatch.setattr(
+        "hitproof.vllm_integration.commands.check.resolve", lambda *_, **__: report.target
+    )
+    monkeypatch.setattr("hitproof.vllm_integration.gate.gate.check", lambda *_, **__: report)
     result = CliRunner().invoke(cli.app, ["check", "fork", *arguments])
     return result.exit_code, result.stdout
 
@@ -362,7 +365,9 @@ def test_other_formats_are_written_beside(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_refusal_is_a_document_too(
     form: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vllm_integration.gate.check", lambda *_, **__: pytest.fail("too late"))
+    monkeypatch.setattr(
+        "hitproof.vllm_integration.gate.gate.check", lambda *_, **__: pytest.fail("too late")
+    )
     command = ["check", "fork", "--format", form, *arguments]
     result = CliRunner().invoke(cli.app, command)
     code, printed = result.exit_code, result.stdout
@@ -384,8 +389,10 @@ def test_a_comparison_is_printed_and_written(
 ) -> None:
     before, after = conforming(), diverging()
     diff = Diff(before, after, brought=list(after.judgement.new))
-    monkeypatch.setattr("vllm_integration.commands.diff.resolve", lambda *_, **__: before.target)
-    monkeypatch.setattr("vllm_integration.commands.diff.compare", lambda *_, **__: diff)
+    monkeypatch.setattr(
+        "hitproof.vllm_integration.commands.diff.resolve", lambda *_, **__: before.target
+    )
+    monkeypatch.setattr("hitproof.vllm_integration.commands.diff.compare", lambda *_, **__: diff)
     table = tmp_path / "table.md"
     command = ["diff", "a", "b", "--format", form, "--write", f"markdown={table}"]
     result = CliRunner().invoke(cli.app, command)

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from conformance.exploration import ExplorationError
-from proofs.errors import ReplayError
-from proofs.prover import ProofResult
-from spec.claims import Status
-from spec.policies import POLICIES
-from vllm_integration import cli
-from vllm_integration.commands.options import EXIT_CODES
-from vllm_integration.driver import InternalFailure
-from vllm_integration.tests.conftest import Check, hitproof, one_sentence
+from hitproof.conformance.exploration.explorer import ExplorationError
+from hitproof.proofs.errors import ReplayError
+from hitproof.proofs.prover import ProofResult
+from hitproof.spec.claims import Status
+from hitproof.spec.releases.policies import POLICIES
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.commands.options import EXIT_CODES
+from hitproof.vllm_integration.sandbox.driver import InternalFailure
+from hitproof.vllm_integration.tests.conftest import Check, hitproof, one_sentence
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 def test_version() -> None:
@@ -86,7 +86,7 @@ def test_an_internal_error_exits_4(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("vllm_integration.commands.check.resolve", fail)
+    monkeypatch.setattr("hitproof.vllm_integration.commands.check.resolve", fail)
     monkeypatch.setattr("sys.argv", ["hitproof", "check", "0.33.0"])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -112,7 +112,7 @@ def test_prove_exit_codes(
             raise outcome
         return outcome
 
-    monkeypatch.setattr("proofs.prover.prove_in_subprocess", prove)
+    monkeypatch.setattr("hitproof.proofs.prover.prove_in_subprocess", prove)
     result = CliRunner().invoke(cli.app, ["prove"])
     assert result.exit_code == code, result.output
 
@@ -144,7 +144,7 @@ def test_readme_examples_are_what_is_printed(command: str, shown: str, checked: 
 
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_a_closed_pipe_does_not_change_the_exit_code(output: str) -> None:
-    command = "from vllm_integration.cli import main; main()"
+    command = "from hitproof.vllm_integration.cli import main; main()"
     claim = "mask_keeps_only_reachable_blocks"
     process = subprocess.Popen(
         [sys.executable, "-c", command, "prove", "--format", output, claim],

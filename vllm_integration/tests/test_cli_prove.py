@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from proofs.errors import SecondSolverError
-from proofs.prover import ProofResult, prove
-from proofs.second_solver import Opinion
-from vllm_integration import cli
-from vllm_integration.gate import Verdict
+from hitproof.proofs.errors import SecondSolverError
+from hitproof.proofs.prover import ProofResult, prove
+from hitproof.proofs.second_solver import Opinion
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.verdict import Verdict
 
 CLAIM = "mask_keeps_every_reachable_block"
-PROVER = "proofs.prover.prove_in_subprocess"
+PROVER = "hitproof.proofs.prover.prove_in_subprocess"
 
 
 @pytest.fixture(scope="module")

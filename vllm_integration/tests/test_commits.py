@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from vllm_integration.targets import Target, TargetError, resolve
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.target import Target, TargetError
 
 MANAGER = "vllm/v1/core/single_type_kv_cache_manager.py"
 IDENTITY = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid")

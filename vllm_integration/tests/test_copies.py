@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from vllm_integration import driver
-from vllm_integration.commands.options import MEMORY, in_bytes
-from vllm_integration.driver import Asked, Copy, Worker, WorkerGone, Workers
-from vllm_integration.targets import Target, resolve
-from vllm_integration.tests.conftest import LOOKUP, ended
-from vllm_integration.tests.conftest import Copy as Copied
+from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
+from hitproof.vllm_integration.sandbox import driver
+from hitproof.vllm_integration.sandbox.driver import Asked, Copy, Worker, WorkerGone, Workers
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.tests.conftest import LOOKUP, ended
+from hitproof.vllm_integration.tests.conftest import Copy as Copied
 
 pytestmark = pytest.mark.release
 

@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from conformance.changes import Effect
-from conformance.configurations import Profile
-from spec.claims import Status
-from vllm_integration import cli, gate
-from vllm_integration.commands.options import MEMORY, PYTHON, in_bytes
-from vllm_integration.diff import Diff, difference
-from vllm_integration.driver import find_python
-from vllm_integration.gate import Report, Verdict
-from vllm_integration.targets import resolve
-from vllm_integration.tests.conftest import Copy
+from hitproof.conformance.comparison.changes import Effect
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.spec.claims import Status
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.commands.options import MEMORY, PYTHON, in_bytes
+from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.diff import Diff, difference
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.tests.conftest import Copy
+from hitproof.vllm_integration.verdict import Verdict
 
 pytestmark = pytest.mark.release
 
@@ -97,7 +99,7 @@ def test_what_was_not_settled_is_no_equality() -> None:
 )
 def test_the_command(base: str, head: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "vllm_integration.commands.diff.compare", lambda *_, **__: between(base, head)
+        "hitproof.vllm_integration.commands.diff.compare", lambda *_, **__: between(base, head)
     )
     printed = {}
     for form in ("text", "json", "markdown"):

@@ -8,13 +8,13 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner, Result
 
-from conformance.configurations import MODELS, single_group
-from conformance.findings import finding
-from conformance.strip_svg import NAMESPACE
-from conformance.tests.test_checks import BROKEN, evidence_of
-from spec.claims import CLAIMS
-from spec.groups import GroupKind
-from vllm_integration import cli
+from hitproof.conformance.findings.findings import finding
+from hitproof.conformance.findings.strip_svg import NAMESPACE
+from hitproof.conformance.scope.configurations import MODELS, single_group
+from hitproof.conformance.tests.test_checks import BROKEN, evidence_of
+from hitproof.spec.claims import CLAIMS
+from hitproof.spec.groups import GroupKind
+from hitproof.vllm_integration import cli
 
 PAIR = (
     "--group",

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from conformance.fine_families import fine_histories
-from conformance.plays import Abilities, possible
-from vllm_integration.commands.options import MEMORY, in_bytes
-from vllm_integration.driver import Worker
-from vllm_integration.replay import judge
-from vllm_integration.targets import resolve
-from vllm_integration.tests.conftest import Copy
+from hitproof.conformance.histories.fine_families import fine_histories
+from hitproof.conformance.histories.plays import Abilities, possible
+from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
+from hitproof.vllm_integration.gate.replay import judge
+from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.tests.conftest import Copy
 
 RELEASE = "0.33.0"
 COUNT = 25

@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from spec.claims import Status
-from vllm_integration import cli
-from vllm_integration.driver import WorkerGone
-from vllm_integration.targets import Target
-from vllm_integration.tests.conftest import Copy, Judge, fake_checkout, hitproof, one_sentence
+from hitproof.spec.claims import Status
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.sandbox.driver import WorkerGone
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.tests.conftest import (
+    Copy,
+    Judge,
+    fake_checkout,
+    hitproof,
+    one_sentence,
+)
 
 WINDOWS = """\
 from vllm.v1.core.single_type_kv_cache_manager import SlidingWindowManager
@@ -137,7 +143,7 @@ def test_a_fork_that_builds_others_is_inconclusive(fork: Any, judge: Judge) -> N
 @pytest.mark.release
 def test_the_other_commands_build_them_too(fork: Any) -> None:
     root, done = fork("0.33.0")
-    vector = Path(__file__).parents[2] / "conformance/vectors/eagle_with_mask.json"
+    vector = Path(__file__).resolve().parents[2] / "conformance/vectors/eagle_with_mask.json"
     result = hitproof(
         "replay", vector, root, "--manager", "vllm_fork.windows:Broken", "--format", "json"
     )
@@ -164,7 +170,7 @@ def test_what_is_no_class_is_refused(
     command: str, option: str, text: str, sentence: str, tmp_path: Path
 ) -> None:
     root = fake_checkout(tmp_path / "x", "")
-    vector = Path(__file__).parents[2] / "conformance/vectors/eagle_with_mask.json"
+    vector = Path(__file__).resolve().parents[2] / "conformance/vectors/eagle_with_mask.json"
     more: dict[str, list[object]] = {"diff": [root], "replay": [vector]}
     more["init-ledger"] = ["-o", tmp_path / "new.toml"]
     result = hitproof(command, *more.get(command, []), root, option, text)
@@ -214,7 +220,7 @@ def test_a_comparison_builds_in_the_base_what_it_has(
         compared.extend(targets[:2])  # what follows is the profile
         raise WorkerGone("that is all")
 
-    monkeypatch.setattr("vllm_integration.commands.diff.compare", compare)
+    monkeypatch.setattr("hitproof.vllm_integration.commands.diff.compare", compare)
     words = ["diff", base, head, "--manager", "both:A", "--manager", "new:B"]
     words += ["--coordinator", "elsewhere:C"]
     assert CliRunner().invoke(cli.app, [str(word) for word in words]).exit_code == 3

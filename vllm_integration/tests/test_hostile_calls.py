@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vllm_integration.tests.conftest import LOOKUP, Copy, Judge
+from hitproof.vllm_integration.tests.conftest import LOOKUP, Copy, Judge
 
 pytestmark = pytest.mark.release
 
@@ -87,7 +87,7 @@ def test_a_fault_is_found_all_the_same(hostile: Hostile, judge: Judge, tmp_path:
         ("x = [bytes(1 << 28) for _ in range(100)]", ""),
         ("import os; os.waitpid(os.fork(), 0)", ""),
         ("[os.write(n, b) for n in writable()]", "its answer cannot be read (it is"),
-        ("import spec.hits; spec.hits.required_run = None", "the target changes"),
+        ("import hitproof.spec.hits as h; h.required_run = None", "the target changes"),
     ],
 )
 def test_an_act_in_a_lookup(

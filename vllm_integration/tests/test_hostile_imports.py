@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from vllm_integration import driver
-from vllm_integration.tests.conftest import Judge, ended, fake_checkout, hitproof
+from hitproof.vllm_integration.sandbox import driver
+from hitproof.vllm_integration.tests.conftest import Judge, ended, fake_checkout, hitproof
 
 FORGED = r"""b'{"ok": true, "python": "3.12", "token": ""}\n'"""
 
@@ -98,25 +98,31 @@ def test_an_act_that_ends_the_import(act: str, sentence: str, judge: Judge, tmp_
         ("import builtins; builtins.print = lambda *_, **__: None", "builtins.print"),
         ("import builtins; builtins.open = None", "builtins.open"),
         ("import builtins; builtins.all = lambda _: True", "builtins.all"),
-        ("import sys; sys.modules['spec'] = sys.modules['reference'] = 0", "spec"),
-        ("import sys; del sys.modules['conformance.checks']", "conformance.checks"),
+        ("import sys; sys.modules['hitproof.spec'] = sys.modules['hitproof'] = 0", "hitproof"),
         (
-            "from conformance import checks; checks.CHECKS['null_block_is_never_served'] = None",
-            "conformance.checks.CHECKS['null_block_is_never_served']",
+            "import sys; del sys.modules['hitproof.conformance.checks.registry']",
+            "hitproof.conformance.checks.registry",
         ),
         (
-            "import spec.hits as h; h.required_run.__code__ = (lambda *_: True).__code__",
-            "spec.hits.required_run",
+            "from hitproof.conformance.checks.registry import CHECKS as C; "
+            "C['null_block_is_never_served'] = None",
+            "hitproof.conformance.checks.registry.CHECKS['null_block_is_never_served']",
         ),
         (
-            "from conformance.findings import Evidence as E; E.as_json = lambda _: {}",
-            "conformance.findings.Evidence.as_json",
+            "import hitproof.spec.hits as h; h.required_run.__code__ = (lambda *_: True).__code__",
+            "hitproof.spec.hits.required_run",
         ),
         (
-            "import vllm_integration.worker as w; w._check = w._OPERATIONS['check'] = None",
-            "vllm_integration.worker._check",
+            "from hitproof.conformance.findings.findings import Evidence as E; "
+            "E.as_json = lambda _: {}",
+            "hitproof.conformance.findings.findings.Evidence.as_json",
         ),
-        ("import vllm_integration.seal as s; s.Seal.broken = lambda _: ''", ""),
+        (
+            "import hitproof.vllm_integration.worker.main as w; "
+            "w._check = w._OPERATIONS['check'] = None",
+            "hitproof.vllm_integration.worker.main._check",
+        ),
+        ("import hitproof.vllm_integration.sandbox.seal as s; s.Seal.broken = lambda _: ''", ""),
     ],
 )
 def test_a_target_that_changes_its_judge(

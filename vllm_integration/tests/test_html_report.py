@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from conformance.demonstration import CaseOutcome, Demonstration
-from conformance.ledger import Judgement
-from spec.claims import CLAIMS, Divergence
-from vllm_integration import cli
-from vllm_integration.diff import Diff
-from vllm_integration.gate import Report, Verdict
-from vllm_integration.html_report import writing
-from vllm_integration.html_report.pages import check_page, diff_page
-from vllm_integration.targets import Target
-from vllm_integration.tests.reports import REPORTS, conforming, diverging, found, known
+from hitproof.conformance.findings.demonstration import CaseOutcome, Demonstration
+from hitproof.conformance.ledger.ledger import Judgement
+from hitproof.spec.claims import CLAIMS, Divergence
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.gate.diff import Diff
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.html import writing
+from hitproof.vllm_integration.reports.html.pages import check_page, diff_page
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.tests.reports import REPORTS, conforming, diverging, found, known
+from hitproof.vllm_integration.verdict import Verdict
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 
@@ -148,8 +149,10 @@ def test_what_a_target_says_cannot_become_part_of_the_page() -> None:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, report: Report, *arguments: str) -> tuple[int, str]:
-    monkeypatch.setattr("vllm_integration.commands.check.resolve", lambda *_, **__: report.target)
-    monkeypatch.setattr("vllm_integration.gate.check", lambda *_, **__: report)
+    monkeypatch.setattr(
+        "hitproof.vllm_integration.commands.check.resolve", lambda *_, **__: report.target
+    )
+    monkeypatch.setattr("hitproof.vllm_integration.gate.gate.check", lambda *_, **__: report)
     result = CliRunner().invoke(cli.app, ["check", "fork", *arguments])
     return result.exit_code, result.stderr
 
@@ -183,8 +186,10 @@ def _touched(path: Path) -> Path:
 
 def test_the_comparison_writes_one_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     diff = comparison()
-    monkeypatch.setattr("vllm_integration.commands.diff.resolve", lambda *_, **__: diff.base.target)
-    monkeypatch.setattr("vllm_integration.commands.diff.compare", lambda *_, **__: diff)
+    monkeypatch.setattr(
+        "hitproof.vllm_integration.commands.diff.resolve", lambda *_, **__: diff.base.target
+    )
+    monkeypatch.setattr("hitproof.vllm_integration.commands.diff.compare", lambda *_, **__: diff)
     result = CliRunner().invoke(cli.app, ["diff", "a", "b", "--report", str(tmp_path)])
     assert result.exit_code == int(Verdict.DIVERGES)
     assert "hitproof diff a b --report" in Page((tmp_path / "index.html").read_text()).text
@@ -199,7 +204,8 @@ def test_a_place_where_no_page_can_be_written_is_refused_before_the_work(
     (tmp_path / "taken" / "index.html").mkdir(parents=True)
     for name in ("check", "diff"):
         monkeypatch.setattr(
-            f"vllm_integration.commands.{name}.resolve", lambda *_, **__: pytest.fail("too late")
+            f"hitproof.vllm_integration.commands.{name}.resolve",
+            lambda *_, **__: pytest.fail("too late"),
         )
     result = CliRunner().invoke(cli.app, [*command, "--report", str(tmp_path / where)])
     assert result.exit_code == int(Verdict.USAGE)

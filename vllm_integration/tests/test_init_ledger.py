@@ -9,21 +9,23 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from conformance.checks import CHECKS
-from conformance.configurations import Profile
-from conformance.ledger import Entry, judge, load
-from spec.claims import CLAIMS
-from spec.groups import GroupKind
-from vllm_integration import cli, gate
-from vllm_integration.gate import Report, Verdict
-from vllm_integration.obligations import Task, tasks
-from vllm_integration.tests.conftest import MANAGERS, Copy
-from vllm_integration.tests.reports import (
+from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.ledger.ledger import Entry, judge, load
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.spec.claims import CLAIMS
+from hitproof.spec.groups import GroupKind
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.obligations import Task, tasks
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.tests.conftest import MANAGERS, Copy
+from hitproof.vllm_integration.tests.reports import (
     changed_policy,
     conforming,
     diverging,
     inconclusive,
 )
+from hitproof.vllm_integration.verdict import Verdict
 
 
 @pytest.fixture
@@ -43,9 +45,10 @@ def behaves(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         for command in ("check", "init_ledger"):
             monkeypatch.setattr(
-                f"vllm_integration.commands.{command}.resolve", lambda *_, **__: report.target
+                f"hitproof.vllm_integration.commands.{command}.resolve",
+                lambda *_, **__: report.target,
             )
-        monkeypatch.setattr("vllm_integration.gate.check", check)
+        monkeypatch.setattr("hitproof.vllm_integration.gate.gate.check", check)
         return made
 
     return make
@@ -122,7 +125,7 @@ def test_a_target_that_never_stops_to_show_more(
 ) -> None:
     report = diverging()
     behaves(report)
-    monkeypatch.setattr("vllm_integration.gate.check", lambda *_, **__: report)
+    monkeypatch.setattr("hitproof.vllm_integration.gate.gate.check", lambda *_, **__: report)
     code, said = run("init-ledger", "fork", "--ledger", empty, "-o", tmp_path / "x.toml")
     assert code == 1
     assert "still found something new" in said

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from conformance.history_json import read
-from vllm_integration.gate import Verdict
-from vllm_integration.lockstep import policies_of
-from vllm_integration.targets import Target, TargetError
-from vllm_integration.tests.conftest import Copy, hitproof, one_sentence
+from hitproof.conformance.histories.json_format import read
+from hitproof.vllm_integration.gate.lockstep import policies_of
+from hitproof.vllm_integration.targets.target import Target, TargetError
+from hitproof.vllm_integration.tests.conftest import Copy, hitproof, one_sentence
+from hitproof.vllm_integration.verdict import Verdict
 
 
 def lockstep(*arguments: object) -> tuple[int, dict[str, Any]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vllm_integration.tests.conftest import (
+from hitproof.vllm_integration.tests.conftest import (
     Judge,
     check_json,
     fake_checkout,

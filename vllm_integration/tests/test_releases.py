@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from conformance.ledger import load
-from spec.policies import POLICIES
-from vllm_integration.gate import LEDGER
-from vllm_integration.policies import expected_value
-from vllm_integration.tests.conftest import (
+from hitproof.conformance.ledger.ledger import load
+from hitproof.spec.releases.policies import POLICIES
+from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.gate.policies import expected_value
+from hitproof.vllm_integration.tests.conftest import (
     Check,
     Copy,
     JudgeClaims,

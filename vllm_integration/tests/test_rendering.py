@@ -6,17 +6,17 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from conformance.changes import Change, Effect
-from conformance.ledger import Judgement
-from conformance.strips import LEGEND
-from proofs.prover import ProofResult
-from spec.claims import CLAIMS, Divergence, Status
-from vllm_integration.diff import ChangeGroup, Diff
-from vllm_integration.diff_rendering import print_diff
-from vllm_integration.gate import Report
-from vllm_integration.proof_rendering import print_proofs
-from vllm_integration.rendering import print_report
-from vllm_integration.tests.reports import CONFIGURATION, conforming, found
+from hitproof.conformance.comparison.changes import Change, Effect
+from hitproof.conformance.findings.strips import LEGEND
+from hitproof.conformance.ledger.ledger import Judgement
+from hitproof.proofs.prover import ProofResult
+from hitproof.spec.claims import CLAIMS, Divergence, Status
+from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.diff import print_diff
+from hitproof.vllm_integration.reports.proof import print_proofs
+from hitproof.vllm_integration.reports.text import print_report
+from hitproof.vllm_integration.tests.reports import CONFIGURATION, conforming, found
 
 
 def several(count: int) -> Report:

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from conformance.findings import Signature
-from conformance.frozen_vectors import vectors
-from spec.retention import LookaheadHorizon
-from vllm_integration.commands.options import MEMORY, in_bytes
-from vllm_integration.driver import Worker
-from vllm_integration.gate import Verdict
-from vllm_integration.replay import Found, ReplayReport, judge
-from vllm_integration.replay_rendering import print_replay, replay_json
-from vllm_integration.targets import Target, resolve
-from vllm_integration.tests.conftest import hitproof, one_sentence
+from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.histories.vectors import vectors
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
+from hitproof.vllm_integration.gate.replay import Found, ReplayReport, judge
+from hitproof.vllm_integration.reports.replay import print_replay, replay_json
+from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
+from hitproof.vllm_integration.verdict import Verdict
 
 VECTORS = vectors()
 FAULTS = {
@@ -85,7 +86,9 @@ def test_the_newest_release_serves_what_is_promised() -> None:
 @pytest.mark.release
 def test_what_is_printed() -> None:
     """An extension of a prompt does not hit what retention promises it."""
-    path = Path(__file__).parents[2] / "conformance" / "vectors" / "retention_junction.json"
+    path = (
+        Path(__file__).resolve().parents[2] / "conformance" / "vectors" / "retention_junction.json"
+    )
     result = hitproof("replay", path, "0.23.0", "--format", "json")
     report = json.loads(result.stdout)
     assert (result.returncode, report["verdict"]) == (Verdict.DIVERGES, "diverges")
@@ -98,7 +101,7 @@ def test_what_is_printed() -> None:
 
 @pytest.mark.release
 def test_a_policy_that_is_asked_for_is_judged_by() -> None:
-    path = Path(__file__).parents[2] / "conformance" / "vectors" / "eagle_with_mask.json"
+    path = Path(__file__).resolve().parents[2] / "conformance" / "vectors" / "eagle_with_mask.json"
     asked = ("--policy", "lookahead_horizon=hashed", "--format", "json")
     report = json.loads(hitproof("replay", path, "0.23.0", *asked).stdout)
     assert report["policies"]["horizon"] == "hashed"

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from conformance.configurations import Profile
-from conformance.ledger import LedgerError
-from vllm_integration import equivalents
-from vllm_integration.commands.selftest import EQUIVALENTS
-from vllm_integration.equivalents import Change, Equivalent
-from vllm_integration.forks import Forks, allow
-from vllm_integration.gate import Verdict
-from vllm_integration.selftest import SelfTestReport, fill
-from vllm_integration.targets import Target
-from vllm_integration.tests.conftest import hitproof, one_sentence
+from hitproof.conformance.ledger.ledger import LedgerError
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.vllm_integration.bundled import EQUIVALENTS
+from hitproof.vllm_integration.gate import equivalents
+from hitproof.vllm_integration.gate.equivalents import Change, Equivalent
+from hitproof.vllm_integration.gate.selftest import SelfTestReport, fill
+from hitproof.vllm_integration.sandbox.forks import Forks, allow
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
+from hitproof.vllm_integration.verdict import Verdict
 
 
 def described(mutant: str) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from conformance.configurations import Profile
-from conformance.plays import Origin, plays
-from spec.claims import Status
-from vllm_integration.driver import Asked, WorkerGone
-from vllm_integration.obligations import Played, Task, tasks
-from vllm_integration.sessions import Outcome, Session, Sessions
+from hitproof.conformance.histories.plays import Origin, plays
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.spec.claims import Status
+from hitproof.vllm_integration.gate.obligations import Played, Task, tasks
+from hitproof.vllm_integration.gate.sessions import Outcome, Session, Sessions
+from hitproof.vllm_integration.sandbox.driver import Asked, WorkerGone
 
 EVERY = tasks(Profile.QUICK, ())
 ENDS = EVERY[len(EVERY) // 2].entry

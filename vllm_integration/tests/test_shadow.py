@@ -14,12 +14,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conformance.history_json import read_lines
-from vllm_integration.tests.conftest import hitproof, release
+from hitproof.conformance.histories.json_format import read_lines
+from hitproof.vllm_integration.tests.conftest import hitproof, release
 
 HOME = Path(__file__).resolve().parents[2]
 README = HOME / "README.md"
-PLUGIN = "vllm_integration.pytest_shadow"
+PLUGIN = "hitproof.vllm_integration.shadow.pytest_plugin"
 UPSTREAM = (
     "tests/v1/core/test_prefix_caching.py",
     "tests/v1/core/test_single_type_kv_cache_manager.py",
@@ -50,7 +50,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run Python where the release is the vLLM that gets imported, in its directory."""
     root = release(version)
-    paths = [root, HOME, *([] if path is None else [path])]
+    paths = [root, HOME / "src", *([] if path is None else [path])]
     settings = {
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -140,11 +140,11 @@ import vllm.v1.core.kv_cache_manager as kv_cache_manager
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core import single_type_kv_cache_manager as managers
 
-from conformance.histories import EngineConfiguration, RequestInput
-from conformance.managers import Allocation, Hit
-from conformance.player import Player
-from conformance.history_json import read
-from vllm_integration.managers import VllmManagers
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.subject.managers import Allocation, Hit
+from hitproof.conformance.playing.player import Player
+from hitproof.conformance.histories.json_format import read
+from hitproof.vllm_integration.adapter.managers import VllmManagers
 
 GROUPS = {
     "full": '[{"kind": "full_attention", "block_size": 4}]',
@@ -289,7 +289,7 @@ def test_somebody_edits_the_cache():
 
 
 def read_step(name):
-    from conformance.histories import Finish
+    from hitproof.conformance.histories.schema import Finish
     return Finish(name)
 
 
@@ -355,15 +355,15 @@ def _cases(report: Path) -> list[ElementTree.Element]:
 HISTORIES = """
 import json, pathlib, sys
 import vllm.v1.core.kv_cache_manager
-from conformance.history_generator import history
-from conformance.history_json import read
-from conformance.player import Player
-from conformance.replay import replay
-from conformance.subjects import CannotJudge
-from spec.fine import is_fine_grained
-from vllm_integration.managers import VllmManagers
-from vllm_integration.shadow.scope import policies_of
-from vllm_integration.shadow.session import Session, imported_version
+from hitproof.conformance.histories.generator import history
+from hitproof.conformance.histories.json_format import read
+from hitproof.conformance.playing.player import Player
+from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.spec.releases.fine import is_fine_grained
+from hitproof.vllm_integration.adapter.managers import VllmManagers
+from hitproof.vllm_integration.shadow.scope import policies_of
+from hitproof.vllm_integration.shadow.session import Session, imported_version
 
 home = pathlib.Path(sys.argv[1])
 vllm = VllmManagers()
@@ -468,10 +468,10 @@ vllm.plugins.load_general_plugins()
 vllm.plugins.plugins_loaded = False
 vllm.plugins.load_general_plugins()  # vLLM may load them more than once
 from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
-from conformance.history_json import read
-from conformance.player import Player
-from vllm_integration.managers import VllmManagers
-from vllm_integration.shadow import live, shadow
+from hitproof.conformance.histories.json_format import read
+from hitproof.conformance.playing.player import Player
+from hitproof.vllm_integration.adapter.managers import VllmManagers
+from hitproof.vllm_integration.shadow import live, shadow
 
 history = read(open(sys.argv[1]).read())
 written = pathlib.Path(os.environ["HITPROOF_SHADOW_FILE"])

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from conformance.findings import Signature
-from conformance.histories import HistoryError
-from conformance.history_json import read_lines
-from conformance.judging import Violation
-from conformance.ledger import LedgerError
-from spec.claims import Divergence
-from spec.policies import EagleGroups
-from spec.retention import LookaheadHorizon
-from vllm_integration.shadow.live import _sample
-from vllm_integration.shadow.report import Finding, Report, load_known
-from vllm_integration.shadow.scope import policies_of
+from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.histories.json_format import read_lines
+from hitproof.conformance.histories.schema import HistoryError
+from hitproof.conformance.judge.judging import Violation
+from hitproof.conformance.ledger.ledger import LedgerError
+from hitproof.spec.claims import Divergence
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.releases.policies import EagleGroups
+from hitproof.vllm_integration.shadow.live import _sample
+from hitproof.vllm_integration.shadow.report import Finding, Report, load_known
+from hitproof.vllm_integration.shadow.scope import policies_of
 
 LOST = Signature("lookup_returns_longest_valid_hit", Divergence.LOST_HIT, "mamba", False, "short")
 WASTE = Signature("mask_keeps_only_reachable_blocks", Divergence.WASTE, "mamba", False, "more")

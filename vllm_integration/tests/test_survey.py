@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from vllm_integration import cli
-from vllm_integration.faults import cause, load
-from vllm_integration.gate import Verdict
-from vllm_integration.survey import SURVEY, Release, read, to_json, verdict
-from vllm_integration.survey_rendering import document, table
-from vllm_integration.tests.conftest import hitproof
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.bundled import SURVEY
+from hitproof.vllm_integration.reports.survey import document, table
+from hitproof.vllm_integration.survey.faults import cause, load
+from hitproof.vllm_integration.survey.survey import Release, read, to_json, verdict
+from hitproof.vllm_integration.tests.conftest import hitproof
+from hitproof.vllm_integration.verdict import Verdict
 
-HOUSE = Path(cli.__file__).parents[1]
+HOUSE = Path(__file__).resolve().parents[2]
 
 
 def test_readme_has_the_table() -> None:

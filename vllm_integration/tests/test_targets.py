@@ -23,10 +23,12 @@ from typing import Any
 import pytest
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-from vllm_integration import package_index, targets
-from vllm_integration.targets import Target, TargetError, resolve
+import hitproof
+from hitproof.vllm_integration.targets import package_index
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.target import Target, TargetError
 
-HOUSE = Path(targets.__file__).parents[1]
+SOURCE = Path(hitproof.__file__).parents[1]
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 MANAGER = "vllm/v1/core/single_type_kv_cache_manager.py"
 MEMBERS = {
@@ -483,7 +485,7 @@ def test_a_full_disk(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 KILLED_WHILE_UNPACKING = f"""
 import os, signal, tarfile
-from vllm_integration.targets import resolve
+from hitproof.vllm_integration.targets.resolving import resolve
 
 data_filter = tarfile.data_filter
 def killed(member, destination):
@@ -495,13 +497,13 @@ tarfile.data_filter = killed
 resolve("1.2.3")
 """
 RESOLVED = """
-from vllm_integration.targets import resolve
+from hitproof.vllm_integration.targets.resolving import resolve
 print(resolve("1.2.3").root)
 """
 
 
 def python(code: str) -> "subprocess.Popen[str]":
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HOUSE), *sys.path])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(SOURCE), *sys.path])}
     return subprocess.Popen(
         [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
     )

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from spec.claims import Status
-from vllm_integration.rendering import print_report
-from vllm_integration.tests.conftest import Copy, Edits, Judge
-from vllm_integration.tests.reports import inconclusive
+from hitproof.spec.claims import Status
+from hitproof.vllm_integration.reports.text import print_report
+from hitproof.vllm_integration.tests.conftest import Copy, Edits, Judge
+from hitproof.vllm_integration.tests.reports import inconclusive
 
 HEADER = "@classmethod\n    def {}("
 LOOKUPS = "        alignment_tokens: int,\n"

@@ -1,0 +1,225 @@
+"""The check of what lookup tells a KV connector that loads Mamba states (`spec.connector`)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from hitproof.conformance.checks.lookup import confirmed, space_of, wrong_in_tables
+from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
+from hitproof.conformance.exploration.explorer import (
+    Candidate,
+    ExplorationError,
+    Path,
+    Question,
+    Space,
+    explore,
+    replay,
+)
+from hitproof.conformance.findings.findings import Evidence, Signature, smallest
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Subject
+from hitproof.spec.claims import Divergence
+from hitproof.spec.connector import is_loaded_anew, longest_local_prefix, may_diverge
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.hits import longest_valid_hit
+from hitproof.spec.releases.fine import is_fine_grained
+from hitproof.spec.releases.horizons import LookaheadHorizon
+
+_STATES_ONLY = "local_prefix_lacks_states_only"
+_LONGEST = "local_prefix_is_the_longest"
+
+_FEW = 8
+"""Tokens that show whether lookup knows full attention from its absence."""
+
+
+def is_judged(layout: Layout) -> bool:
+    """Whether the layout has something to tell: Mamba beside others, and hits on boundaries only.
+
+    Elsewhere the local prefix is the hit that other claims are about. So it is without full
+    attention, and few tokens show whether lookup knows.
+    """
+    kinds = {looked_up.group.kind for looked_up in layout.looked_up}
+    return (
+        len(layout.groups) > 1
+        and GroupKind.MAMBA in kinds
+        and (may_diverge(layout.groups) or layout.num_tokens <= _FEW)
+        and not is_fine_grained(layout.groups, layout.hash_block_size)
+    )
+
+
+def check_local_prefix(subject: Subject, layout: Layout) -> CheckResult:
+    """Judge the lookup for connectors for every cache state, up to the bound in tokens.
+
+    A layout on which hits may end inside blocks settles nothing.
+    """
+    if not is_judged(layout):
+        return CheckResult({}, (), 0, 0)
+    return finished((_STATES_ONLY, _LONGEST), partial(_cases, subject, layout))
+
+
+@dataclass(frozen=True)
+class _Request:
+    """One lookup with all that judging it takes."""
+
+    layout: Layout
+    lookup: Lookup
+    max_length: int
+    policy: LookaheadHorizon
+    space: Space
+
+    def is_state(self, question: Question) -> bool:
+        """Whether a question is about what a connector loads anyway."""
+        return is_loaded_anew(self.layout.looked_up[question[0]].group.kind)
+
+    def needs(self, hit: Candidate, flagged: bool) -> frozenset[Question]:
+        """What must be cached for a local prefix of that length, flagged or not."""
+        if not flagged or not may_diverge(self.layout.shared):
+            return hit.required
+        return frozenset(question for question in hit.required if not self.is_state(question))
+
+    def expected(self, cached: frozenset[Question]) -> Candidate:
+        """The local prefix that is due when exactly ``cached`` is cached."""
+        return max(
+            (hit for hit in self.space.hits if self.needs(hit, True) <= cached),
+            key=lambda hit: hit.length,
+        )
+
+    def hit(self, answer: LookupAnswer) -> Candidate | None:
+        """The local prefix that was served, if one may be of that length."""
+        return next((hit for hit in self.space.hits if hit.length == answer.hit_length), None)
+
+
+def _cases(subject: Subject, layout: Layout) -> Iterator[Case]:
+    lookup, policy = subject.connector_lookup(layout), subject.lookahead_horizon
+    for max_length in layout.max_lengths:
+        space = space_of(layout, lookup, max_length, policy)
+        request = _Request(layout, lookup, max_length, policy, space)
+        exploration = explore(space, lookup, max_length, merging=False)
+        diverging = smallest(
+            _evidence(request, cached, path.answer)
+            for path in exploration.paths
+            for cached in _diverging_completions(request, path)
+        )
+        evidence = [_replayed(request, each) for each in diverging.values()]
+        yield Case(len(exploration.paths), 1 << space.questions, evidence)
+
+
+def _diverging_completions(request: _Request, path: Path) -> Iterator[frozenset[Question]]:
+    """Cache states of the path at which the answer is wrong, one for each way to be wrong."""
+    held = frozenset(question for question, cached in path.answers.items() if cached)
+    missing = path.answers.keys() - held
+    answer = path.answer
+    if isinstance(answer, Exception) or (served := request.hit(answer)) is None:
+        yield held
+        return
+    if (
+        wrong_in_tables(request.layout, answer)
+        or not request.needs(served, answer.diverged) <= held
+    ):
+        yield held  # blocks that were not asked about are missing in this completion
+    for hit in request.space.hits:
+        needed = request.needs(hit, True)
+        if hit.length > served.length and missing.isdisjoint(needed):
+            yield held | needed
+            yield held | (frozenset(request.space.keys.values()) - missing)
+
+
+def _evidence(
+    request: _Request, cached: frozenset[Question], answer: LookupAnswer | Exception
+) -> Evidence:
+    """What is wrong with ``answer`` when exactly ``cached`` is cached."""
+    expected = request.expected(cached)
+    lacks_state = not expected.required <= cached
+    if isinstance(answer, Exception):
+        actual, actual_hit = f"raises {answer!r}", None
+    else:
+        actual, actual_hit = _in_words(answer.hit_length, answer.diverged), answer.hit_length
+    return Evidence(
+        signature=_classified(request, cached, expected, answer),
+        configuration=request.layout,
+        cached=tuple(
+            frozenset(block for owner, block in cached if owner == number)
+            for number in range(len(request.layout.looked_up))
+        ),
+        max_length=request.max_length,
+        chunks=(),
+        spec=_in_words(expected.length, lacks_state),
+        actual=actual,
+        spec_hit=expected.length,
+        actual_hit=actual_hit,
+        for_connector=True,
+    )
+
+
+def _in_words(length: int, flagged: bool) -> str:
+    return f"local prefix of {length} tokens{', flagged' if flagged else ''}"
+
+
+def _replayed(request: _Request, evidence: Evidence) -> Evidence:
+    """The evidence, once a concrete run of the lookup and of the spec has confirmed it."""
+    layout = request.layout
+    cap, horizon = layout.reach(request.max_length, request.policy)
+    expected = longest_local_prefix(
+        tuple(looked_up.group for looked_up in layout.looked_up),
+        layout.alignment,
+        cap,
+        horizon,
+        lambda number, block: block in evidence.cached[number],
+    )
+
+    def again(cached: frozenset[Question]) -> Evidence:
+        answer = replay(request.space, request.lookup, request.max_length, cached)
+        return _evidence(request, cached, answer)
+
+    return confirmed(evidence, expected, again)
+
+
+def _classified(
+    request: _Request,
+    cached: frozenset[Question],
+    expected: Candidate,
+    answer: LookupAnswer | Exception,
+) -> Signature:
+    """What is wrong with an answer; a right one does not replay."""
+    layout = request.layout
+    signature = partial(Signature, kind=layout.kinds, eagle=layout.drops_block)
+    unsound = partial(signature, _STATES_ONLY, Divergence.UNSOUND)
+    if isinstance(answer, Exception):
+        return signature(_LONGEST, Divergence.CRASH, pattern=f"raises {type(answer).__name__}")
+    served = request.hit(answer)
+    if served is None:
+        return unsound(pattern="local prefix off the boundaries within reach")
+    missing = request.needs(served, answer.diverged) - cached
+    if missing:
+        question = min(missing)
+        looked_up = layout.looked_up[question[0]]
+        flagged = "flagged" if answer.diverged else "not flagged"
+        what = "required block"
+        if request.is_state(question):
+            what = "state"
+        elif question[1] >= served.length // looked_up.group.block_size:
+            what = "lookahead block"
+        pattern = f"a {what} of one group is not cached; the prefix is {flagged}"
+        return unsound(kind=looked_up.group.kind, pattern=pattern)
+    if wrong := wrong_in_tables(layout, answer):
+        return unsound(pattern=wrong)
+    if served.length >= expected.length:
+        raise ExplorationError(f"a right answer is taken for a wrong one ({layout})")
+    alone = "a" if _longest_alone(request, cached) > expected.length else "no"
+    pattern = f"{alone} group has a longer hit of its own"
+    return signature(_LONGEST, Divergence.LOST_HIT, pattern=pattern)
+
+
+def _longest_alone(request: _Request, cached: frozenset[Question]) -> int:
+    """The longest hit that is valid for some set of groups, in tokens."""
+    layout = request.layout
+    cap, horizon = layout.reach(request.max_length, request.policy)
+
+    def alone(number: int) -> int:
+        group = layout.looked_up[number].group
+        held = {block for owner, block in cached if owner == number}
+        return longest_valid_hit(
+            (group,), layout.alignment, cap, horizon, lambda _, block: block in held
+        )
+
+    return max(map(alone, range(len(layout.looked_up))))

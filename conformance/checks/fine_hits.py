@@ -1,0 +1,125 @@
+"""The check of fine-grained hits: lookups that may end inside a block, for all cached entries.
+
+A block may be entered under any prefix that ends inside it, so the cache states of a request are
+all sets of its hash blocks. Few are enough here, since full attention looks into one block only
+and Mamba at one entry; each state is run on its own.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+
+from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
+from hitproof.conformance.exploration.explorer import ExplorationError, Space, SymbolicBlock, replay
+from hitproof.conformance.findings.findings import Evidence, Signature
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.subject.subjects import CannotJudge, Lookup, LookupAnswer, Subject
+from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.hits import longest_valid_hit, valid_hit
+from hitproof.spec.releases.fine import FINE_KINDS, at_hash_units, is_held
+
+_CLAIM = "fine_grained_hit_is_vouched_for"
+
+_SCALES = ((2, 3), (4, 2))
+"""Hash blocks in a block, and blocks in the longest request."""
+
+
+def check_fine(subject: Subject, configuration: Configuration) -> CheckResult:
+    """Judge the lookup of a group whose blocks are several hash blocks.
+
+    Kinds whose blocks cannot be entered inside settle nothing, nor do alignments of several
+    blocks, since fine-grained hits have none. Real models add nothing to the grid: only the hash
+    blocks in a block matter.
+    """
+    group, size = configuration.group, configuration.group.block_size
+    scales = [(units, blocks) for units, blocks in _SCALES if size % units == 0]
+    aligned_hits_only = group.kind not in FINE_KINDS or configuration.alignment != size
+    if aligned_hits_only or configuration.model or not scales:
+        return CheckResult({}, (), 0, 0)
+    subjects = [
+        replace(configuration, hash_block_size=size // units, num_blocks=blocks, members=1)
+        for units, blocks in scales
+    ]
+    return finished((_CLAIM,), partial(_cases, subject, subjects))
+
+
+def _cases(subject: Subject, configurations: list[Configuration]) -> Iterator[Case]:
+    for configuration in configurations:
+        lookup = subject.fine_lookup(configuration)
+        unit = configuration.hash_block_size
+        count = configuration.num_blocks * configuration.group.block_size // unit
+        if [len(keys) for keys in lookup.keys] != [count]:
+            raise CannotJudge(f"fine-grained lookup has no key for each of {count} hash blocks")
+        states = [frozenset(s) for n in range(count + 1) for s in combinations(range(count), n)]
+        for max_length in (*range(0, (count + 1) * unit, unit), count * unit - 1):
+            found = [_judged(configuration, lookup, max_length, cached) for cached in states]
+            evidence = [_replayed(lookup, item) for item in found if item is not None]
+            yield Case(len(states), len(states), evidence)
+
+
+def _judged(
+    configuration: Configuration, lookup: Lookup, max_length: int, cached: frozenset[int]
+) -> Evidence | None:
+    """What is wrong with the answer when exactly those entries are cached."""
+    group, unit = configuration.group, configuration.hash_block_size
+    keys = {(0, key): (0, block) for block, key in enumerate(lookup.keys[0])}
+    held_blocks = frozenset((0, block) for block in cached)
+    answer = replay(Space(keys, unit, ()), lookup, max_length, held_blocks)
+    in_units = at_hash_units(group, unit)
+
+    def held(_: int, number: int) -> bool:
+        return is_held(group, unit, number, max_length, cached.__contains__)
+
+    expected = longest_valid_hit([in_units], unit, max_length, max_length, held)
+    served = None if isinstance(answer, Exception) else answer.hit_length
+    if isinstance(answer, Exception):
+        divergence, pattern = Divergence.CRASH, f"raises {type(answer).__name__}"
+    elif not valid_hit([in_units], unit, answer.hit_length, max_length, max_length, held):
+        divergence, pattern = Divergence.UNSOUND, "no entry vouches for the hit"
+    elif not _table_holds(configuration, answer):
+        divergence, pattern = Divergence.UNSOUND, "block table does not hold the hit"
+    elif answer.hit_length < expected:
+        divergence, pattern = Divergence.LOST_HIT, "a longer hit is vouched for"
+    else:
+        return None
+    return Evidence(
+        signature=Signature(_CLAIM, divergence, group.kind, configuration.drops_block, pattern),
+        configuration=configuration,
+        cached=(cached,),
+        max_length=max_length,
+        chunks=(),
+        spec=f"hit of {expected} tokens",
+        actual=f"raises {answer!r}" if served is None else f"hit of {served} tokens",
+        spec_hit=expected,
+        actual_hit=served,
+        fine=True,
+    )
+
+
+def _table_holds(configuration: Configuration, answer: LookupAnswer) -> bool:
+    """Whether each block in the table is the one, entered where that vouches for the hit."""
+    units = configuration.group.block_size // configuration.hash_block_size
+    hit = answer.hit_length // configuration.hash_block_size
+    ends = [min(end, hit) for end in range(units, hit + units, units)]
+    for table in answer.tables:
+        if len(table) != len(ends) or not all(isinstance(b, SymbolicBlock) for b in table):
+            return False
+        for block, (end, found) in enumerate(zip(ends, table, strict=True)):
+            if configuration.group.kind is GroupKind.MAMBA:
+                right = found.index == hit - 1 if end == hit else found.is_null_block
+            else:
+                right = end - 1 <= found.index < (block + 1) * units
+            if not right:
+                return False
+    return len(answer.tables) == 1
+
+
+def _replayed(lookup: Lookup, evidence: Evidence) -> Evidence:
+    assert evidence.max_length is not None
+    assert isinstance(evidence.configuration, Configuration)
+    again = _judged(evidence.configuration, lookup, evidence.max_length, *evidence.cached)
+    if again is None or again.signature != evidence.signature:
+        raise ExplorationError(f"a counterexample does not replay: {evidence}")
+    return evidence

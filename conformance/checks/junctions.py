@@ -1,0 +1,98 @@
+"""The check of junctions: a prefix seen to be shared is hit again, on whole managers.
+
+Three prompts that share a prefix and nothing else are served one after another. What the first
+leaves behind under sparse retention is of little use to the second, whose lookup shows that the
+prefix is shared; the third must hit what it hits under dense retention.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
+from hitproof.conformance.findings.findings import Evidence, Signature
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.subject.subjects import CannotJudge, Predates, Subject
+from hitproof.spec.claims import Divergence
+from hitproof.spec.retention import SPARSE_KINDS
+
+_CLAIM = "retention_keeps_junctions"
+
+
+def check_junctions(subject: Subject, configuration: Configuration) -> CheckResult:
+    """Judge what the third of three siblings hits, for prefixes of several lengths.
+
+    Kinds that retention does not thin out settle nothing.
+    """
+    if configuration.group.kind not in SPARSE_KINDS:
+        return CheckResult({}, (), 0, 0)
+    return finished((_CLAIM,), partial(_cases, subject, configuration))
+
+
+def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+    align, size = configuration.alignment, configuration.group.block_size
+    lookahead = configuration.lookahead_tokens
+    past = {0, 1, size, lookahead, align - 1}
+    for shared in (align, align + lookahead, *sorted(2 * align + more for more in past)):
+        promised = _third_hit(subject, configuration, shared, None)
+        if promised == 0:
+            continue  # there is nothing to lose
+        if isinstance(promised, Exception):
+            yield Case(1, 1, [_evidence(configuration, shared, None, 0, promised)])
+            continue
+        for interval in (0, 2 * align):
+            hit = _third_hit(subject, configuration, shared, interval)
+            lost = isinstance(hit, Exception) or hit < promised
+            evidence = [_evidence(configuration, shared, interval, promised, hit)] if lost else []
+            yield Case(1, 1, evidence)
+
+
+def _third_hit(
+    subject: Subject, configuration: Configuration, shared: int, interval: int | None
+) -> int | Exception:
+    # Long enough that no boundary of a prompt's own end lies in what is shared.
+    suffix = 3 * configuration.alignment
+    prompts = [
+        [*range(shared), *range(first, first + suffix)]
+        for first in range(shared, shared + 3 * suffix, suffix)
+    ]
+    try:
+        hits = subject.hits(configuration, prompts, interval)
+    except (CannotJudge, Predates):
+        raise
+    except Exception as crash:
+        return crash
+    if len(hits) != len(prompts):
+        raise CannotJudge("not every prompt's hit is accounted for")
+    return hits[-1]
+
+
+def _evidence(
+    configuration: Configuration,
+    shared: int,
+    interval: int | None,
+    promised: int,
+    hit: int | Exception,
+) -> Evidence:
+    policy = {None: "dense retention", 0: "the latest boundary only"}.get(
+        interval, "an interval of two alignments"
+    )
+    if isinstance(hit, Exception):
+        divergence, pattern = Divergence.CRASH, f"raises {type(hit).__name__}, with {policy}"
+    else:
+        whole = "and finds nothing" if hit == 0 else "but finds some of it"
+        divergence = Divergence.LOST_HIT
+        pattern = f"a shared prefix is not hit again, {whole}, with {policy}"
+    drops = configuration.lookahead_tokens > 0
+    return Evidence(
+        signature=Signature(_CLAIM, divergence, configuration.group.kind, drops, pattern),
+        configuration=configuration,
+        cached=(),
+        max_length=None,
+        chunks=(shared + 3 * configuration.alignment,),
+        spec=f"the third prompt hits {promised} tokens, as under dense retention",
+        actual=f"raises {hit!r}" if isinstance(hit, Exception) else f"it hits {hit} tokens",
+        spec_hit=promised,
+        actual_hit=None if isinstance(hit, Exception) else hit,
+        retention=interval,
+        shared=shared,
+    )

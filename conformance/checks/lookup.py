@@ -1,0 +1,394 @@
+"""The check of lookups: of one group by its own manager, of several groups by the coordinator."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
+from hitproof.conformance.exploration.explorer import (
+    Candidate,
+    Exploration,
+    ExplorationError,
+    Path,
+    Question,
+    Space,
+    SymbolicBlock,
+    explore,
+    replay,
+)
+from hitproof.conformance.findings.findings import Evidence, Signature, smallest
+from hitproof.conformance.scope.configurations import SMALL, Configuration
+from hitproof.conformance.scope.layouts import Layout, is_possible, without_flags
+from hitproof.conformance.subject.subjects import (
+    CannotJudge,
+    Lookup,
+    LookupAnswer,
+    Predates,
+    Subject,
+)
+from hitproof.spec.claims import Divergence, Status
+from hitproof.spec.connector import is_loaded_anew
+from hitproof.spec.hits import longest_valid_hit, required_run, within_reach
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.releases.in_turn import longest_joint_hit, takes_one_turn
+from hitproof.spec.releases.policies import EagleGroups
+
+_TABLE = "hit_has_every_block_attention_reads"
+_EAGLE = "eagle_needs_tail_plus_one"
+_LONGEST = "lookup_returns_longest_valid_hit"
+_COMMON_VALID = "common_hit_is_valid_for_every_group"
+_COMMON_LONGEST = "common_hit_is_the_longest"
+
+
+def check_lookup(subject: Subject, configuration: Configuration) -> CheckResult:
+    """Judge a group's own lookup for every cache state, up to the bound in blocks."""
+    eagle = (_EAGLE,) if configuration.group.eagle else ()
+    return finished((_TABLE, *eagle, _LONGEST), partial(_cases, subject, configuration))
+
+
+def check_common_hit(subject: Subject, layout: Layout) -> CheckResult:
+    """Judge the coordinator's lookup for every cache state, up to the bound in tokens.
+
+    Where groups drop in turn (`spec.releases.in_turn`), only requests of few blocks are judged,
+    and layouts that have no such request are not. Where all groups drop a block, flags mean
+    nothing, and a layout that is not possible without them settles nothing.
+    """
+    claims = (_COMMON_VALID, _COMMON_LONGEST)
+    try:
+        all_drop = layout.use_eagle and subject.eagle_groups is EagleGroups.ALL
+    except CannotJudge as reason:
+        return CheckResult(dict.fromkeys(claims, Status.INCONCLUSIVE), (), 0, 0, str(reason))
+    if all_drop:
+        layout = without_flags(layout)
+        if not is_possible(layout):
+            return CheckResult({}, (), 0, 0)
+    return finished(claims, partial(_cases, subject, layout))
+
+
+def judge_answer(
+    judged: Configuration | Layout,
+    lookup: Lookup,
+    max_length: int,
+    policy: LookaheadHorizon,
+    cached: frozenset[Question],
+    answer: LookupAnswer | Exception,
+) -> Evidence | None:
+    """What is wrong with one answer of a lookup when exactly ``cached`` is cached, if anything.
+
+    The blocks in the answer's tables are `SymbolicBlock`s. Of ``lookup`` only the keys are asked.
+    """
+    space = space_of(judged, lookup, max_length, policy)
+    request = _Request(judged, lookup, max_length, policy, space)
+    if _malformed(request, answer) is None:
+        assert isinstance(answer, LookupAnswer)
+        hit = request.hit(answer.hit_length)
+        assert hit is not None
+        if hit.required <= cached and hit.length == request.expected(cached):
+            return None
+    return _evidence(request, cached, answer)
+
+
+def space_of(
+    judged: Configuration | Layout, lookup: Lookup, max_length: int, policy: LookaheadHorizon
+) -> Space:
+    """What a lookup of at most ``max_length`` tokens can ask, and what it may serve."""
+    cap, horizon = judged.reach(max_length, policy)
+    keys = {
+        (group_id, key): (number, block)
+        for number, (looked_up, keys) in enumerate(zip(judged.looked_up, lookup.keys, strict=True))
+        for group_id in looked_up.group_ids
+        for block, key in enumerate(keys)
+    }
+    hits = [
+        _candidate(judged, length)
+        for length in range(judged.alignment, cap + 1, judged.alignment)
+        if all(
+            within_reach(looked_up.shape, length // size, cap // size, horizon // size)
+            for looked_up in judged.looked_up
+            for size in (looked_up.group.block_size,)
+        )
+    ]
+    several = len(judged.looked_up) > 1
+    return Space(keys, judged.hash_block_size, (Candidate(0, frozenset()), *hits), several)
+
+
+def _candidate(judged: Configuration | Layout, length: int) -> Candidate:
+    return Candidate(
+        length,
+        frozenset(
+            (number, block)
+            for number, looked_up in enumerate(judged.looked_up)
+            for block in required_run(looked_up.shape, length // looked_up.group.block_size)
+        ),
+    )
+
+
+_FEW = 10
+"""Blocks of the longest requests that are explored without merging: up to 2^n runs."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    """One lookup with all that judging it takes; ``cached`` states are sets of questions."""
+
+    judged: Configuration | Layout
+    lookup: Lookup
+    max_length: int
+    policy: LookaheadHorizon
+    space: Space
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks the lookup can ask about."""
+        _, horizon = self.judged.reach(self.max_length, self.policy)
+        return sum(horizon // looked_up.group.block_size for looked_up in self.judged.looked_up)
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether groups drop their lookahead blocks in turn, so that validity has a candidate."""
+        return (
+            isinstance(self.judged, Layout)
+            and self.judged.drops_block
+            and self.policy is LookaheadHorizon.CANDIDATE
+            and takes_one_turn(self.judged.shared)
+        )
+
+    def expected(self, cached: frozenset[Question]) -> int:
+        """The hit that lookup must return when exactly ``cached`` is cached, in tokens."""
+        if not self.in_turn:
+            return max(hit.length for hit in self.space.hits if hit.required <= cached)
+        judged = self.judged
+        return longest_joint_hit(
+            tuple(looked_up.group for looked_up in judged.looked_up),
+            judged.alignment,
+            self.max_length + 1,
+            self.policy,
+            lambda number, block: (number, block) in cached,
+        )
+
+    def hit(self, length: int | None) -> Candidate | None:
+        """The hit of that length, if lookup may serve it."""
+        return next((hit for hit in self.space.hits if hit.length == length), None)
+
+
+def _cases(subject: Subject, judged: Configuration | Layout) -> Iterator[Case]:
+    one_group = isinstance(judged, Configuration) or len(judged.groups) == 1
+    policy = LookaheadHorizon.CAPPED if one_group else subject.lookahead_horizon
+    lookup = subject.lookup(judged)
+    for max_length in judged.max_lengths:
+        space = space_of(judged, lookup, max_length, policy)
+        request = _Request(judged, lookup, max_length, policy, space)
+        if request.in_turn and request.num_blocks > _FEW:
+            if max_length == judged.max_lengths[0]:
+                raise Predates("without a margin only requests of few blocks are judged")
+            break
+        exploration = explore(space, lookup, max_length, merging=not request.in_turn)
+        evidence = _evidence_in(request, exploration)
+        if exploration.merged and request.num_blocks <= SMALL:
+            apart = explore(space, lookup, max_length, merging=False)
+            if smallest(_evidence_in(request, apart)).keys() != smallest(evidence).keys():
+                raise CannotJudge("the lookup depends on something that merging forgets")
+        yield Case(len(exploration.paths), 1 << request.num_blocks, evidence, exploration.coarse)
+
+
+def _evidence_in(request: _Request, exploration: Exploration) -> list[Evidence]:
+    """The smallest evidence of each signature among the paths, replayed."""
+    diverging = smallest(
+        _evidence(request, cached, path.answer)
+        for path in exploration.paths
+        for cached in _diverging_completions(request, path)
+    )
+    return [_replayed(request, evidence) for evidence in diverging.values()]
+
+
+def _diverging_completions(request: _Request, path: Path) -> Iterator[frozenset[Question]]:
+    """Cache states of the path at which the answer is wrong, one for each way to be wrong."""
+    held = frozenset(question for question, cached in path.answers.items() if cached)
+    missing = path.answers.keys() - held
+    if _malformed(request, path.answer):
+        yield held
+        return
+    assert isinstance(path.answer, LookupAnswer)  # _malformed covers exceptions
+    served = request.hit(path.answer.hit_length)
+    assert served is not None
+    if not served.required <= held:
+        yield held  # blocks that were not asked about are missing in this completion
+    if request.in_turn:  # more blocks never shorten what is left, so all of them show a lost hit
+        everything = held | (frozenset(request.space.keys.values()) - missing)
+        if request.expected(everything) > served.length:
+            yield everything
+        return
+    for hit in request.space.hits:
+        if hit.length > served.length and missing.isdisjoint(hit.required):
+            yield held | hit.required
+
+
+def _malformed(request: _Request, answer: LookupAnswer | Exception) -> Signature | None:
+    """What is wrong with an answer that is wrong whatever is cached."""
+    judged = request.judged
+    several = isinstance(judged, Layout)
+    if isinstance(answer, Exception):
+        claim = _COMMON_LONGEST if several else _LONGEST
+        return _signature(judged, claim, Divergence.CRASH, f"raises {type(answer).__name__}")
+    if request.hit(answer.hit_length) is None:
+        claim = _COMMON_VALID if several else _EAGLE if judged.drops_block else _TABLE
+        wrong = "hit off the boundaries within reach"
+        return _signature(judged, claim, Divergence.UNSOUND, wrong)
+    found = wrong_in_tables(judged, answer)
+    claim = _COMMON_VALID if several else _TABLE
+    return None if found is None else _signature(judged, claim, Divergence.UNSOUND, found)
+
+
+def wrong_in_tables(judged: Configuration | Layout, answer: LookupAnswer) -> str | None:
+    """What is wrong with the block tables of an answer, whatever is cached.
+
+    Where a local prefix lacks the state of a Mamba group, that group's table may be shorter.
+    """
+    owners = {
+        group_id: (number, looked_up)
+        for number, looked_up in enumerate(judged.looked_up)
+        for group_id in looked_up.group_ids
+    }
+    if len(answer.tables) != len(judged.shared):
+        return "not one block table a group"
+    for group_id, table in enumerate(answer.tables):
+        if group_id not in owners:
+            if table is None or len(table) > 0:
+                return "block table of a group that opts out"
+            continue
+        number, looked_up = owners[group_id]
+        boundary = answer.hit_length // looked_up.group.block_size
+        lags = answer.diverged and is_loaded_anew(looked_up.group.kind)
+        if len(table) > boundary or (len(table) < boundary and not lags):
+            return "block table as long as the hit is not"
+        run = required_run(looked_up.shape, boundary)
+        for position, block in enumerate(table):
+            if not isinstance(block, SymbolicBlock):
+                return "block table holds something else than blocks"
+            in_place = block.question == (number, position) and block.group_id == group_id
+            if not in_place and not (block.is_null_block and position not in run):
+                return "block table holds another block"
+    return None
+
+
+def _evidence(
+    request: _Request, cached: frozenset[Question], answer: LookupAnswer | Exception
+) -> Evidence:
+    """What is wrong with ``answer`` when exactly ``cached`` is cached."""
+    judged = request.judged
+    expected = request.expected(cached)
+    if isinstance(answer, Exception):
+        actual, actual_hit = f"raises {answer!r}", None
+    else:
+        actual, actual_hit = f"hit of {answer.hit_length} tokens", answer.hit_length
+    return Evidence(
+        signature=_classified(request, cached, expected, answer),
+        configuration=judged,
+        cached=tuple(
+            frozenset(block for owner, block in cached if owner == number)
+            for number in range(len(judged.looked_up))
+        ),
+        max_length=request.max_length,
+        chunks=(),
+        spec=f"hit of {expected} tokens",
+        actual=actual,
+        spec_hit=expected,
+        actual_hit=actual_hit,
+    )
+
+
+def _replayed(request: _Request, evidence: Evidence) -> Evidence:
+    """The evidence, once a concrete run of the lookup and of the spec has confirmed it."""
+    judged = request.judged
+    cap, horizon = judged.reach(request.max_length, request.policy)
+    groups = tuple(looked_up.group for looked_up in judged.looked_up)
+
+    def held(number: int, block: int) -> bool:
+        return block in evidence.cached[number]
+
+    if request.in_turn:
+        length = request.max_length + 1
+        expected = longest_joint_hit(groups, judged.alignment, length, request.policy, held)
+    else:
+        expected = longest_valid_hit(groups, judged.alignment, cap, horizon, held)
+
+    def again(cached: frozenset[Question]) -> Evidence:
+        answer = replay(request.space, request.lookup, request.max_length, cached)
+        return _evidence(request, cached, answer)
+
+    return confirmed(evidence, expected, again)
+
+
+def confirmed(
+    evidence: Evidence, expected: int, again: Callable[[frozenset[Question]], Evidence]
+) -> Evidence:
+    """The evidence, once ``again`` gives it twice for its cache state, and the hit is as expected.
+
+    Raises `CannotJudge` when the two differ, and `ExplorationError` when they are not as it was.
+    """
+    cached = frozenset(
+        (number, block) for number, blocks in enumerate(evidence.cached) for block in blocks
+    )
+    # The text of an exception may hold addresses, which differ from run to run.
+    first, second = (replace(again(cached), actual=evidence.actual) for _ in range(2))
+    if first != second:
+        raise CannotJudge("lookup does not return the same when it is run twice")
+    if expected != evidence.spec_hit or first != evidence:
+        raise ExplorationError(f"a counterexample does not replay: {evidence}")
+    return evidence
+
+
+def _classified(
+    request: _Request,
+    cached: frozenset[Question],
+    expected: int,
+    answer: LookupAnswer | Exception,
+) -> Signature:
+    """What is wrong with an answer; a right one does not replay."""
+    judged = request.judged
+    served = None if isinstance(answer, Exception) else answer.hit_length
+    hit = request.hit(served)
+    malformed = _malformed(request, answer)
+    if served is None or hit is None or (malformed and hit.required <= cached):
+        assert malformed
+        return malformed
+    whole = all(
+        max(expected, served) // looked_up.group.block_size >= looked_up.shape.tail
+        for looked_up in judged.looked_up
+    )
+    run = "whole run" if whole else "run cut at the start of the request"
+    if not hit.required <= cached:
+        if isinstance(judged, Layout):
+            return _missing(judged, hit.required - cached, hit.length)
+        claim = _EAGLE if judged.group.eagle else _TABLE
+        wrong = f"{run}, a required block is not cached"
+        return _signature(judged, claim, Divergence.UNSOUND, wrong)
+    if served >= expected:
+        raise ExplorationError(f"a right answer is taken for a wrong one ({judged})")
+    short = (expected - served) // judged.alignment
+    by = "one boundary" if short == 1 else "several boundaries"
+    several = any(looked_up.shape.segment > 1 for looked_up in judged.looked_up)
+    step = "several blocks" if several else "one block"
+    claim = _COMMON_LONGEST if isinstance(judged, Layout) else _LONGEST
+    pattern = f"{run}, {by} short, {step} a segment"
+    return _signature(judged, claim, Divergence.LOST_HIT, pattern)
+
+
+def _missing(layout: Layout, missing: frozenset[Question], served: int) -> Signature:
+    """Which kind of group lacks a block of the served hit, in tokens, and which block."""
+    number, block = min(missing)
+    looked_up = layout.looked_up[number]
+    what = "lookahead" if block >= served // looked_up.group.block_size else "required"
+    flagged = sum(looked_up.group.eagle for looked_up in layout.looked_up)
+    dropping = (
+        "several are told to" if flagged > 1 else "one is told to" if flagged else "none is to"
+    )
+    pattern = f"a {what} block of one group is not cached; {dropping} drop a block"
+    unsound = _signature(layout, _COMMON_VALID, Divergence.UNSOUND, pattern)
+    return replace(unsound, kind=looked_up.group.kind)
+
+
+def _signature(
+    judged: Configuration | Layout, claim: str, divergence: Divergence, pattern: str
+) -> Signature:
+    return Signature(claim, divergence, judged.kinds, judged.drops_block, pattern)

@@ -1,0 +1,182 @@
+"""The check of the mask: the producer registers the reachable blocks and no others."""
+
+from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import product
+
+from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
+from hitproof.conformance.findings.findings import Evidence, Signature
+from hitproof.conformance.findings.strips import ROLES, block_role
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.subject.subjects import CannotJudge, Predates, Subject
+from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.hits import required_run
+from hitproof.spec.mask import in_mask, in_stored_mask, is_due, next_boundary
+
+_KEPT = "mask_keeps_every_reachable_block"
+_ONLY = "mask_keeps_only_reachable_blocks"
+
+
+def check_mask(subject: Subject, configuration: Configuration) -> CheckResult:
+    """Judge what the producer registers, for a request in one chunk and in many.
+
+    Judged as well, where the release has it: what a KV connector is told to store of requests that
+    end at each block, and what is registered while a draft model computes the last tokens anew.
+    """
+    return finished((_KEPT, _ONLY), partial(_mask_cases, subject, configuration))
+
+
+def _mask_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+    size, bound = configuration.group.block_size, configuration.num_blocks
+    shape = configuration.shape
+    whole = (bound * size,)
+    one_by_one = tuple(blocks * size for blocks in range(1, bound + 1))
+    uneven = tuple(sorted({*range(size // 2 + size, bound * size, 2 * size + 1), bound * size}))
+    wanted = [bool(in_mask(shape, block)) for block in range(bound)]
+    for chunks in dict.fromkeys((whole, one_by_one, uneven)):
+        registered = partial(subject.registered, configuration, chunks)
+        yield _judged(configuration, chunks, registered, wanted)
+    for cases in (_stored_cases, _draft_cases):
+        with suppress(Predates):
+            yield from cases(subject, configuration)
+
+
+def _stored_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+    """What a connector stores of requests that end at each block."""
+    size, bound = configuration.group.block_size, configuration.num_blocks
+    shape, where = configuration.shape, ", of a stored request's end"
+    if configuration.group.kind is not GroupKind.SLIDING_WINDOW or configuration.model:
+        return
+    for end in range(1, bound + 1):
+        wanted = [bool(in_stored_mask(shape, block, end)) for block in range(bound)]
+        stored = partial(subject.stored, configuration, end)
+        yield _judged(configuration, (end * size,), stored, wanted, where)
+
+
+def _draft_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+    """What is registered while the last tokens are not final."""
+    size, shape = configuration.group.block_size, configuration.shape
+    if not shape.lookahead or configuration.model or configuration.ranks != (1, 1):
+        return
+    # Beside full attention of the same block size a group of full attention is looked up with it.
+    same = shape.segment == 1 and configuration.group.kind is GroupKind.FULL_ATTENTION
+    beside = [True] if same else [False, True] if shape.segment == 1 else [False]
+    where = ", while drafts are computed anew"
+    last = (2 * shape.segment + shape.lookahead + 1) * size
+    for alone in beside:
+        ahead = {1, configuration.alignment - 1} & {*range(1, configuration.alignment)}
+        for num_tokens, not_final in product(range(1, last + 1), sorted(ahead)):
+            full, final = num_tokens // size, (num_tokens - not_final) // size
+            held = partial(
+                subject.registered_when_final, configuration, num_tokens, not_final, alone
+            )
+            due = [bool(is_due(shape, block, final)) for block in range(full)]
+            # Once its boundary is reached a block may be registered before its run is final.
+            optional = {block for block in range(final) if next_boundary(shape, block) <= full}
+            yield _judged(configuration, (num_tokens,), held, due, where, optional)
+
+
+def _judged(
+    configuration: Configuration,
+    chunks: tuple[int, ...],
+    ask: Callable[[], list[bool]],
+    due: list[bool],
+    where: str = "",
+    optional: Container[int] = (),
+) -> Case:
+    """Whether those blocks are registered that are ``due``, and of the others only ``optional``."""
+    try:
+        registered = ask()
+    except (CannotJudge, Predates):
+        raise
+    except Exception as crash:
+        return Case(1, 1, [_mask_crash(configuration, chunks, crash, where)])
+    if len(registered) != len(due):
+        raise CannotJudge(f"{len(registered)} of {len(due)} blocks are accounted for")
+    return Case(
+        1,
+        1,
+        [
+            _mask_evidence(configuration, chunks, registered, block, where)
+            for block, (held, wanted) in enumerate(zip(registered, due, strict=True))
+            if held != wanted and not (held and block in optional)
+        ],
+    )
+
+
+def _mask_crash(
+    configuration: Configuration, chunks: tuple[int, ...], crash: Exception, where: str
+) -> Evidence:
+    pattern = f"raises {type(crash).__name__}{where}"
+    kind, drops = configuration.group.kind, configuration.drops_block
+    return Evidence(
+        signature=Signature(_KEPT, Divergence.CRASH, kind, drops, pattern),
+        configuration=configuration,
+        cached=(frozenset(),),
+        max_length=None,
+        chunks=chunks,
+        spec="blocks are registered",
+        actual=f"raises {crash!r}",
+    )
+
+
+def _mask_evidence(
+    configuration: Configuration,
+    chunks: tuple[int, ...],
+    registered: list[bool],
+    block: int,
+    where: str,
+) -> Evidence:
+    shape, size = configuration.shape, configuration.group.block_size
+    boundary = next_boundary(shape, block)
+    if not in_mask(shape, block):
+        boundary = chunks[-1] // size
+    if registered[block] and in_mask(shape, block) and boundary > chunks[-1] // size:
+        claim, divergence = _ONLY, Divergence.WASTE
+        pattern = f"a block before its boundary is reached{where}"
+        spec = f"no hit can use block {block} before the request has {boundary * size} tokens"
+        actual = f"block {block} is registered"
+    elif registered[block] and in_mask(shape, block):
+        claim, divergence = _ONLY, Divergence.UNSOUND
+        pattern = f"a block that is not final{where}"
+        spec = f"block {block} is not final{where}; do not register it yet"
+        actual = f"block {block} is registered"
+    elif registered[block]:
+        claim, divergence = _ONLY, Divergence.WASTE
+        pattern = f"a block {unreachable_place(configuration, block)}{where}"
+        spec = f"block {block} is in no required run{where}; do not register it"
+        actual = f"block {block} is registered"
+    else:
+        name = ROLES[block_role(configuration, block, boundary)]
+        claim, divergence = _KEPT, Divergence.LOST_HIT
+        pattern = f"the {name} block is left out{where}"
+        spec = f"block {block} is the {name} block of the hit of {boundary * size} tokens; keep it"
+        actual = f"block {block} is not registered, so that hit is lost"
+    return Evidence(
+        signature=Signature(
+            claim, divergence, configuration.group.kind, configuration.drops_block, pattern
+        ),
+        configuration=configuration,
+        cached=(frozenset(i for i, held in enumerate(registered) if held),),
+        max_length=None,
+        chunks=chunks,
+        spec=spec,
+        actual=actual,
+        block=block,
+    )
+
+
+def unreachable_place(configuration: Configuration, block: int) -> str:
+    """Where a block stands that is in no required run."""
+    group, shape = configuration.group, configuration.shape
+    if group.chunk is not None:
+        ends_chunk = (block + 1) * group.block_size % group.chunk == 0
+        return "at the end of a chunk" if ends_chunk else "inside a chunk"
+    if group.kind is GroupKind.MAMBA:
+        return "between boundaries"
+    first = required_run(shape, shape.segment).start
+    where = "before the first run" if block < first else "between runs"
+    filled = shape.tail + shape.lookahead == shape.segment
+    return f"{where}, which {'just fills' if filled else 'does not fill'} a segment"

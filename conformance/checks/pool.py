@@ -1,0 +1,172 @@
+"""The check of the block pool: what must hold of each block holds after every operation.
+
+Two requests use a small pool in every way that callers may: they take blocks, register them, hit
+what is cached, give blocks back one by one and all at once; content is declared invalid and the
+cache is reset. All sequences of operations up to a depth are tried, states that differ in names
+only merged; then long ones on a larger pool, drawn with fixed seeds. After each operation the
+clauses of `spec.pool` are evaluated on what the pool says of itself.
+
+Merging cannot see a fault in what a pool does not show; the long sequences can.
+"""
+
+import random
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+from functools import partial
+
+from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
+from hitproof.conformance.checks.pool_faults import COUNT, IN_USE, NAMES, NULL, Complaint
+from hitproof.conformance.checks.pool_model import Operation, World
+from hitproof.conformance.findings.findings import Evidence, Signature, smallest
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.subject.subjects import CannotJudge, Subject
+from hitproof.spec.groups import GroupKind
+
+_BLOCKS, _DEPTH = 4, 5
+"""The exhaustive part: blocks of the pool, the null block among them, and operations in a row."""
+_MANY_BLOCKS, _MANY_STEPS, _SEEDS = 7, 200, range(5)
+"""The long sequences: blocks, operations in each, and the seeds of their random choices."""
+
+_Start = Callable[[], World]
+
+
+def is_judged_once(configuration: Configuration) -> bool:
+    """Whether a check of what all groups share runs here: on one configuration of each profile."""
+    group = configuration.group
+    plain = group.kind is GroupKind.FULL_ATTENTION and not group.eagle
+    alone = configuration.members == 1 and not configuration.model
+    return plain and alone and configuration.shape.segment == 1 and 1 < group.block_size <= 4
+
+
+def check_pool(subject: Subject, configuration: Configuration) -> CheckResult:
+    """Judge the block pool, which all groups share: most configurations settle nothing."""
+    if not is_judged_once(configuration):
+        return CheckResult({}, (), 0, 0)
+    return finished((IN_USE, COUNT, NULL, NAMES), partial(_cases, subject, configuration))
+
+
+def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+    case = _exhaustive(lambda: World(subject.pool(_BLOCKS)), configuration)
+    yield case
+    known = {evidence.signature for evidence in case.evidence}
+    for seed in _SEEDS:
+        case = _long(lambda: World(subject.pool(_MANY_BLOCKS)), configuration, seed, known)
+        yield case
+        known |= {evidence.signature for evidence in case.evidence}
+
+
+def _exhaustive(start: _Start, configuration: Configuration) -> Case:
+    """Every sequence of up to `_DEPTH` operations, the shortest first."""
+    known: set[Hashable] = {start().canonical()}
+    evidence: dict[Signature, Evidence] = {}
+    frontier: list[tuple[Operation, ...]] = [()]
+    tried = 0
+    for _ in range(_DEPTH):
+        reached = []
+        for done in frontier:
+            for operation in _after(start, done).possible():
+                world = _after(start, done)
+                complaints = world.do(operation)
+                tried += 1
+                if complaints:
+                    new = {_signature(c) for c in complaints} - evidence.keys()
+                    if new:
+                        found = _evidence(start, configuration, (*done, operation))
+                        evidence |= {s: e for s, e in found.items() if s in new}
+                elif (state := world.canonical()) not in known:
+                    known.add(state)
+                    reached.append((*done, operation))
+        frontier = reached
+    return Case(tried, len(known), list(evidence.values()))
+
+
+def _long(
+    start: _Start, configuration: Configuration, seed: int, known: Container[Signature]
+) -> Case:
+    """One long sequence; what it breaks is cut down to the operations that it takes."""
+    choose, world = random.Random(seed), start()
+    done: list[Operation] = []
+    while len(done) < _MANY_STEPS:
+        done.append(choose.choice(list(world.possible())))
+        broken = [_signature(complaint) for complaint in world.do(done[-1])]
+        new = [signature for signature in broken if signature not in known]
+        if new:
+            short = _shortened(start, done, new[0])
+            return Case(len(done), 1, list(_evidence(start, configuration, short).values()))
+        if broken:
+            break
+    return Case(len(done), 1, [])
+
+
+def _after(start: _Start, done: Sequence[Operation]) -> World:
+    """A new pool on which this was done before."""
+    world = start()
+    for operation in done:
+        world.do(operation, judged=False)
+    world.refresh()
+    return world
+
+
+def _shortened(
+    start: _Start, done: Sequence[Operation], signature: Signature
+) -> tuple[Operation, ...]:
+    """The operations without those that the divergence does not need."""
+    needed, size = tuple(done), len(done) // 2
+    while size:
+        position = 0
+        while position < len(needed):
+            fewer = needed[:position] + needed[position + size :]
+            cut = _diverges(start, fewer, signature)
+            if cut is None:
+                position += size
+            else:
+                needed = cut
+        size //= 2
+    return needed
+
+
+def _diverges(
+    start: _Start, operations: Sequence[Operation], signature: Signature
+) -> tuple[Operation, ...] | None:
+    """The operations up to the first divergence if it is this one, and all were possible."""
+    world = start()
+    for count, operation in enumerate(operations, 1):
+        if operation not in world.possible():
+            return None
+        broken = {_signature(complaint) for complaint in world.do(operation)}
+        if broken:
+            return tuple(operations[:count]) if signature in broken else None
+    return None
+
+
+def _evidence(
+    start: _Start, configuration: Configuration, operations: Sequence[Operation]
+) -> dict[Signature, Evidence]:
+    """What the last of these operations breaks, replayed."""
+    found = [_replay(start, configuration, operations) for _ in range(2)]
+    if found[0] != found[1] or not found[0]:
+        raise CannotJudge("the pool does not do the same when the same is done again")
+    return found[0]
+
+
+def _replay(
+    start: _Start, configuration: Configuration, operations: Sequence[Operation]
+) -> dict[Signature, Evidence]:
+    world = _after(start, operations[:-1])
+    return smallest(
+        Evidence(
+            signature=_signature(complaint),
+            configuration=configuration,
+            cached=(),
+            max_length=None,
+            chunks=(),
+            spec=complaint.spec,
+            actual=complaint.actual,
+            steps=tuple(world.steps),
+            picture=world.picture(),
+        )
+        for complaint in world.do(operations[-1])
+    )
+
+
+def _signature(complaint: Complaint) -> Signature:
+    return Signature(complaint.claim, complaint.divergence, "block_pool", False, complaint.pattern)

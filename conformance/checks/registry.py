@@ -1,0 +1,53 @@
+"""The checks, one for each claim; some judge several claims at once."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hitproof.conformance.checks.connector import check_local_prefix, is_judged
+from hitproof.conformance.checks.fine_hits import check_fine
+from hitproof.conformance.checks.junctions import check_junctions
+from hitproof.conformance.checks.lookup import check_common_hit, check_lookup
+from hitproof.conformance.checks.mask import check_mask
+from hitproof.conformance.checks.outcomes import CheckResult
+from hitproof.conformance.checks.pool import check_pool
+from hitproof.conformance.checks.retention import check_retention
+from hitproof.conformance.checks.sharing import check_sharing
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.subjects import Subject
+
+CHECKS: dict[str, Callable[[Subject, Any], CheckResult]] = {
+    "hit_has_every_block_attention_reads": check_lookup,
+    "eagle_needs_tail_plus_one": check_lookup,
+    "lookup_returns_longest_valid_hit": check_lookup,
+    "common_hit_is_valid_for_every_group": check_common_hit,
+    "common_hit_is_the_longest": check_common_hit,
+    "local_prefix_lacks_states_only": check_local_prefix,
+    "local_prefix_is_the_longest": check_local_prefix,
+    "mask_keeps_every_reachable_block": check_mask,
+    "mask_keeps_only_reachable_blocks": check_mask,
+    "retention_keeps_resends_and_extensions": check_retention,
+    "retention_keeps_siblings": check_retention,
+    "retention_keeps_junctions": check_junctions,
+    "fine_grained_hit_is_vouched_for": check_fine,
+    "retention_keeps_only_promised_blocks": check_retention,
+    "reused_content_is_determined_by_the_hit": check_sharing,
+    "block_in_use_is_never_evicted": check_pool,
+    "free_count_is_free_queue_length": check_pool,
+    "null_block_is_never_served": check_pool,
+    "cached_key_names_its_content": check_pool,
+}
+"""The check of each claim, by the claim's name."""
+
+
+def is_about(claim: str, judged: Configuration | Layout) -> bool:
+    """Whether the claim's check takes such a thing: one group, or a layout of several.
+
+    Groups whose blocks several ranks share are looked up and registered like others.
+    """
+    if isinstance(judged, Layout):
+        for_connector = CHECKS[claim] is check_local_prefix and is_judged(judged)
+        return for_connector or CHECKS[claim] is check_common_hit
+    if judged.ranks != (1, 1):
+        return CHECKS[claim] in (check_lookup, check_mask)
+    return CHECKS[claim] not in (check_common_hit, check_local_prefix)

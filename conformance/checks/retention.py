@@ -1,0 +1,156 @@
+"""The check of retention: the producer keeps the blocks of every hit that it promises.
+
+It judges the real coordinator's ``cache_blocks`` on prompts of many lengths, each with the
+latest-boundary-only policy and with an interval of two alignments.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
+from hitproof.conformance.findings.findings import Evidence, Signature
+from hitproof.conformance.findings.strips import ROLES, block_role
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.subject.subjects import CannotJudge, Predates, Subject
+from hitproof.spec.claims import Divergence
+from hitproof.spec.hits import in_required_run, required_run
+from hitproof.spec.mask import next_boundary
+from hitproof.spec.retention import SPARSE_KINDS, in_retained_mask, sibling_boundary
+
+_REPLAYS = "retention_keeps_resends_and_extensions"
+_SIBLINGS = "retention_keeps_siblings"
+_ONLY = "retention_keeps_only_promised_blocks"
+
+
+def check_retention(subject: Subject, configuration: Configuration) -> CheckResult:
+    """Judge what the producer keeps of prompts that end at each distance from a boundary.
+
+    Kinds that retention does not thin out settle nothing, and no claim is judged on them. Mamba
+    states are taken to exist at every block edge: the prompt was computed block by block.
+    """
+    if configuration.group.kind not in SPARSE_KINDS:
+        return CheckResult({}, (), 0, 0)
+    claims = (_REPLAYS, _SIBLINGS, _ONLY)
+    return finished(claims, partial(_cases, subject, configuration))
+
+
+def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+    size, segment = configuration.group.block_size, configuration.shape.segment
+    bound = configuration.num_blocks
+    near = range(segment + 1) if segment <= 4 else (0, 1, 2, segment - 1, segment)
+    # Prompts that end near the bound, near the first boundary and near the second.
+    counts = {end - distance for end in (bound, 2 * segment + 1) for distance in near}
+    counts |= {1, segment, segment + 1}
+    lengths = {blocks * size + more for blocks in counts for more in (0, 1)}
+    for interval in (0, 2 * configuration.alignment):
+        for num_tokens in sorted(n for n in lengths if 0 < n <= bound * size):
+            try:
+                registered = subject.retained(configuration, num_tokens, interval)
+            except (CannotJudge, Predates):
+                raise
+            except Exception as crash:
+                yield Case(1, 1, [_crash(configuration, num_tokens, interval, crash)])
+                continue
+            if len(registered) != num_tokens // size:
+                raise CannotJudge(f"not all of {num_tokens // size} blocks are accounted for")
+            evidence = _evidence(subject, configuration, num_tokens, interval, registered)
+            yield Case(1, 1, list(evidence))
+
+
+def _evidence(
+    subject: Subject,
+    configuration: Configuration,
+    num_tokens: int,
+    interval: int,
+    registered: Sequence[bool],
+) -> Iterator[Evidence]:
+    shape, size = configuration.shape, configuration.group.block_size
+    resend, extension = configuration.replays(num_tokens, subject.lookahead_horizon)
+    replays = {"resend": resend, "extension": extension}
+    every = interval // size or None
+    policy = _policy(interval)
+    for block, held in enumerate(registered):
+        promised = dict(replays)
+        sibling = 0 if every is None else sibling_boundary(shape, block, every)
+        if sibling <= replays["extension"]:  # else the prompt does not complete its run
+            promised["sibling"] = sibling
+        kept = bool(in_retained_mask(shape, block, list(promised.values())))
+        if kept == held or (held and in_retained_mask(shape, block, [sibling])):
+            continue
+        yield _divergence(configuration, num_tokens, interval, policy, registered, block, promised)
+
+
+def _policy(interval: int) -> str:
+    return "the latest boundary only" if interval == 0 else "an interval of two alignments"
+
+
+def _crash(
+    configuration: Configuration, num_tokens: int, interval: int, crash: Exception
+) -> Evidence:
+    pattern = f"raises {type(crash).__name__}, with {_policy(interval)}"
+    kind, drops = configuration.group.kind, configuration.lookahead_tokens > 0
+    return Evidence(
+        signature=Signature(_REPLAYS, Divergence.CRASH, kind, drops, pattern),
+        configuration=configuration,
+        cached=(frozenset(),),
+        max_length=None,
+        chunks=(num_tokens,),
+        spec="blocks are registered",
+        actual=f"raises {crash!r}",
+        retention=interval,
+    )
+
+
+def _divergence(
+    configuration: Configuration,
+    num_tokens: int,
+    interval: int,
+    policy: str,
+    registered: Sequence[bool],
+    block: int,
+    promised: dict[str, int],
+) -> Evidence:
+    group, shape = configuration.group, configuration.shape
+    needing = [
+        name
+        for name, boundary in promised.items()
+        if boundary >= 1 and in_required_run(shape, block, boundary)
+    ]
+    if registered[block]:
+        claim, divergence = _ONLY, Divergence.WASTE
+        boundary = 0 if block in required_run(shape, 0) else next_boundary(shape, block)
+        whose = "of a hit of no tokens" if boundary == 0 else "of a hit that is not promised"
+        pattern = f"a block {whose} is kept, with {policy}"
+        spec = f"block {block} is in the required run of no promised hit; do not register it"
+        actual = f"block {block} is registered"
+    else:
+        name = needing[0]
+        boundary = promised[name]
+        earlier = required_run(shape, boundary - shape.segment)
+        instead = boundary == shape.segment or all(registered[b] for b in earlier)
+        claim = _SIBLINGS if name == "sibling" else _REPLAYS
+        divergence = Divergence.LOST_HIT
+        pattern = (
+            f"a promised {name} loses its hit, "
+            f"{'but the one a boundary earlier is kept' if instead else 'and more'}, with {policy}"
+        )
+        role = ROLES[block_role(configuration, block, boundary)]
+        length = boundary * group.block_size
+        spec = f"block {block} is the {role} block of the {name}'s hit of {length} tokens; keep it"
+        actual = f"block {block} is not registered, so that hit is lost"
+    if configuration.lookahead_tokens == configuration.alignment:
+        pattern += ", the lookahead block as long as the alignment"
+    return Evidence(
+        signature=Signature(
+            claim, divergence, group.kind, configuration.lookahead_tokens > 0, pattern
+        ),
+        configuration=configuration,
+        cached=(frozenset(i for i, held in enumerate(registered) if held),),
+        max_length=None,
+        chunks=(num_tokens,),
+        spec=spec,
+        actual=actual,
+        spec_hit=boundary * group.block_size,
+        retention=interval,
+        block=block,
+    )

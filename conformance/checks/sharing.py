@@ -1,0 +1,126 @@
+"""The check of sharing: two block hashes are equal just when all that they vouch for is.
+
+The hashes of many small prompts, with and without cache salt and LoRA adapter, are held against
+each other: for a group whose blocks are as long as what one hash covers, for one with longer
+blocks, and with hashes that look ahead where the subject has them.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+
+from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
+from hitproof.conformance.checks.pool import is_judged_once
+from hitproof.conformance.findings.findings import Evidence, Signature, smallest
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.subject.subjects import CannotJudge, Predates, Prompt, Subject
+from hitproof.spec.claims import Divergence
+from hitproof.spec.sharing import vouched_tokens
+
+_CLAIM = "reused_content_is_determined_by_the_hit"
+_BLOCKS = 3
+_BLOCK_SIZES = (1, 2)
+_HASH_LOOKAHEADS = (0, 1, 2)
+_SALTS = ("", "x")
+_ADAPTERS = (("", ""), ("x", "/x"), ("x", "/y"))
+
+
+def check_sharing(subject: Subject, configuration: Configuration) -> CheckResult:
+    """Judge block hashes, which all groups share: most configurations settle nothing."""
+    if not is_judged_once(configuration):
+        return CheckResult({}, (), 0, 0)
+    return finished((_CLAIM,), partial(_cases, subject, configuration))
+
+
+def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+    for block_size, lookahead in product(_BLOCK_SIZES, _HASH_LOOKAHEADS):
+        hashes = partial(_hashes, subject, block_size=block_size, lookahead=lookahead)
+        evidence: list[Evidence] = []
+        told_apart: dict[tuple[int, Prompt], tuple[bytes, Prompt]] = {}
+        owners: dict[tuple[int, bytes], tuple[Prompt, Prompt]] = {}
+        prompts = list(_prompts(_BLOCKS * block_size + lookahead))
+        try:
+            hashes(prompts[0])
+        except Predates:
+            if lookahead:
+                continue  # a subject without hashes that look ahead
+            raise
+        for prompt in prompts:
+            found = hashes(prompt)
+            for block, block_hash in enumerate(found):
+                agreed = vouched_tokens(block, block_size, lookahead)
+                content = Prompt(prompt.tokens[:agreed], prompt.salt, prompt.adapter)
+                known_hash, first = told_apart.setdefault((block, content), (block_hash, prompt))
+                known_content, other = owners.setdefault((block, block_hash), (content, prompt))
+                if known_hash != block_hash or known_content != content:
+                    pair = (first if known_hash != block_hash else other), prompt
+                    if [hashes(p) == hashes(p) for p in pair] != [True, True]:
+                        raise CannotJudge("a prompt does not have the same hashes when asked again")
+                    evidence.append(_evidence(configuration, pair, block, agreed, lookahead))
+        yield Case(len(prompts), len(prompts), list(smallest(evidence).values()))
+
+
+def _hashes(subject: Subject, prompt: Prompt, block_size: int, lookahead: int) -> list[bytes]:
+    hashes = subject.block_hashes(prompt, 1, block_size, lookahead)
+    if len(hashes) != _BLOCKS:
+        raise CannotJudge(f"not all of the {_BLOCKS} blocks of a prompt have a hash")
+    return hashes
+
+
+def _prompts(length: int) -> Iterator[Prompt]:
+    """Prompts of ``length`` tokens, the plain ones first."""
+    for adapter, salt in product(_ADAPTERS, _SALTS):
+        for tokens in product((0, 1), repeat=length):
+            yield Prompt(tokens, salt, adapter)
+
+
+def _evidence(
+    configuration: Configuration,
+    pair: tuple[Prompt, Prompt],
+    block: int,
+    agreed: int,
+    lookahead: int,
+) -> Evidence:
+    first, second = pair
+    differing = [
+        what
+        for what, differs in (
+            ("tokens", first.tokens[:agreed] != second.tokens[:agreed]),
+            ("salts", first.salt != second.salt),
+            ("adapters", first.adapter != second.adapter),
+        )
+        if differs
+    ]
+    ahead = " that look ahead" if lookahead else ""
+    if differing:
+        divergence = Divergence.UNSOUND
+        what = " and ".join(differing)
+        pattern = f"equal hashes{ahead} for different {what}"
+        spec, actual = f"{what} differ, so the hashes of block {block} do", "they are equal"
+    else:
+        divergence = Divergence.LOST_HIT
+        pattern = f"different hashes{ahead} for equal content"
+        spec = f"the first {agreed} tokens are equal, so the hashes of block {block} are"
+        actual = "they differ"
+    covered = "one token" + (f" and the {lookahead} after it" if lookahead else "")
+    size = len(first.tokens[: -lookahead or None]) // _BLOCKS
+    return Evidence(
+        signature=Signature(_CLAIM, divergence, "block_hash", False, pattern),
+        configuration=configuration,
+        cached=(),
+        max_length=None,
+        chunks=(),
+        spec=spec,
+        actual=actual,
+        steps=(
+            f"block size {size}; a hash is of {covered}, and of the hash before",
+            *(f"request {name}: {_words(prompt)}" for name, prompt in zip("AB", pair, strict=True)),
+        ),
+        prompts=pair,
+    )
+
+
+def _words(prompt: Prompt) -> str:
+    adapter = " at ".join(prompt.adapter) if any(prompt.adapter) else "none"
+    tokens = " ".join(map(str, prompt.tokens))
+    return f"tokens {tokens}; salt {prompt.salt or 'none'}; LoRA adapter {adapter}"

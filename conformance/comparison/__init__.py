@@ -1,0 +1,1 @@
+"""Two subjects side by side: what changes for users."""

@@ -1,0 +1,1 @@
+"""Explanations of hits and masks, and findings step by step."""

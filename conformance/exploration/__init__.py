@@ -1,0 +1,1 @@
+"""One lookup, unmodified, on every cache state."""

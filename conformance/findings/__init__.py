@@ -1,0 +1,1 @@
+"""Findings: what diverged, with its evidence and its pictures."""

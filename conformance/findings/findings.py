@@ -1,0 +1,272 @@
+"""Findings: what diverged, in the form that people, the ledger and other tools read."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hitproof.conformance.findings.demonstration import Demonstration
+from hitproof.conformance.findings.figures import (
+    hits_figure,
+    lookup_figures,
+    mask_figure,
+    promise_figure,
+)
+from hitproof.conformance.findings.strips import Figure, draw
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.layouts import Layout, judged_from_json
+from hitproof.conformance.subject.subjects import Prompt
+from hitproof.spec.claims import CLAIMS, Divergence
+
+SEVERITY = tuple(Divergence)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The structure of a divergence: findings with equal signatures have one cause.
+
+    Attributes:
+        claim: the claim that is broken.
+        divergence: unsound, crash, lost hit, waste.
+        kind: the group's kind, the kinds of several, joined by " + ", or what is judged if that is
+            no group.
+        eagle: whether the group, or one of several, drops a lookahead block; for what is retained
+            of Mamba, whether the full attention beside it does.
+        pattern: how it is broken, in words that do not depend on sizes.
+    """
+
+    claim: str
+    divergence: str
+    kind: str
+    eagle: bool
+    pattern: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The signature as JSON."""
+        return asdict(self)
+
+    @property
+    def headline(self) -> str:
+        """What is broken where, in a line."""
+        return f"{self.kind.replace('_', ' ')}: {self.pattern}"
+
+    @property
+    def severity(self) -> tuple[int, str, str]:
+        """Sorts the most severe first."""
+        return SEVERITY.index(Divergence(self.divergence)), self.claim, self.pattern
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One concrete case of a divergence, replayed on the subject.
+
+    Attributes:
+        signature: what it is a case of.
+        configuration: the configuration, or the layout of several groups.
+        cached: for each set of groups that are looked up together, for a lookup, the cached
+            blocks; for a mask, the registered ones.
+        max_length: for a lookup, how many tokens it may serve; None for a mask.
+        chunks: for a mask, the token counts at which blocks were registered.
+        spec: what the spec says, as a hit length or the blocks.
+        actual: what the subject did.
+        spec_hit: the hit, in tokens, that the spec promises.
+        actual_hit: the hit that the subject's lookup served; None for a mask, or a crash.
+        retention: the retention interval in tokens; None for dense retention.
+        steps: where no lookup or mask is judged, what was done, one step a line.
+        picture: what the steps led to.
+        shared: how many tokens three prompts share, when they show it; None otherwise.
+        fine: whether hits may end on any hash block; then ``cached`` has the hash blocks that a
+            block was entered under.
+        block: for a mask, the block that is registered, or not, against the spec.
+        prompts: two prompts whose block hashes are wrongly equal or different.
+        for_connector: whether the lookup is one for a KV connector that loads Mamba states.
+    """
+
+    signature: Signature
+    configuration: Configuration | Layout
+    cached: tuple[frozenset[int], ...]
+    max_length: int | None
+    chunks: tuple[int, ...]
+    spec: str
+    actual: str
+    spec_hit: int = 0
+    actual_hit: int | None = None
+    retention: int | None = None
+    steps: tuple[str, ...] = ()
+    picture: tuple[str, ...] = ()
+    shared: int | None = None
+    fine: bool = False
+    block: int | None = None
+    prompts: tuple[Prompt, ...] = ()
+    for_connector: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """The evidence as JSON; `from_json` reads it."""
+        return {
+            **asdict(self),
+            "configuration": self.configuration.as_json(),
+            "cached": [sorted(blocks) for blocks in self.cached],
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> "Evidence":
+        """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else."""
+        return Evidence(
+            **{
+                **data,
+                "signature": Signature(**data["signature"]),
+                "configuration": judged_from_json(data["configuration"]),
+                "cached": tuple(map(frozenset, data["cached"])),
+                "chunks": tuple(data["chunks"]),
+                "steps": tuple(data["steps"]),
+                "picture": tuple(data["picture"]),
+                "prompts": tuple(
+                    Prompt(tuple(p["tokens"]), p["salt"], tuple(p["adapter"]))
+                    for p in data["prompts"]
+                ),
+            }
+        )
+
+    @property
+    def size(self) -> tuple[Any, ...]:
+        """Smaller evidence first: groups, blocks, sizes, then what is cached."""
+        counts = sum(map(len, self.cached)), len(self.chunks), len(self.steps)
+        order = (list(map(sorted, self.cached)), self.chunks, self.steps)
+        return self.configuration, self.max_length or 0, counts, order
+
+
+def smallest(evidence: Iterable[Evidence]) -> dict[Signature, Evidence]:
+    """The smallest evidence for each signature."""
+    best: dict[Signature, Evidence] = {}
+    for item in evidence:
+        known = best.get(item.signature)
+        if known is None or item.size < known.size:
+            best[item.signature] = item
+    return best
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A divergence with its smallest evidence, ready to show.
+
+    Attributes:
+        signature: see `Signature`.
+        sentence: the claim's sentence.
+        given: the configuration and the cache state, one fact a line.
+        spec: what the spec says.
+        actual: what the subject did.
+        strip: a picture of the blocks.
+        source: file:line of the code that it judges.
+        configuration: the configuration as JSON, ready for a ledger entry.
+        demonstration: the finding on a whole manager.
+        evidence: what it was made of, as JSON, so that `hitproof explain` can tell it again.
+    """
+
+    signature: Signature
+    sentence: str
+    given: tuple[str, ...]
+    spec: str
+    actual: str
+    strip: str
+    source: str
+    configuration: dict[str, Any]
+    demonstration: Demonstration = field(default_factory=Demonstration)
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding as JSON, as `hitproof check --format json` prints it."""
+        return {
+            "claim": self.signature.claim,
+            "sentence": self.sentence,
+            "class": self.signature.divergence,
+            "signature": self.signature.as_json(),
+            "given": list(self.given),
+            "spec": self.spec,
+            "actual": self.actual,
+            "strip": self.strip.splitlines(),
+            "source": self.source,
+            "configuration": self.configuration,
+            "evidence": self.evidence,
+            **self.demonstration.as_json(),
+        }
+
+
+def finding(evidence: Evidence, source: str, demonstration: Demonstration | None = None) -> Finding:
+    """The finding that ``evidence`` shows; ``source`` is the judged code, as file:line."""
+    judged = evidence.configuration
+    given = [judged.describe()]
+    if evidence.steps:
+        given = list(evidence.steps)
+    elif evidence.shared is not None:
+        assert isinstance(judged, Configuration)
+        policy = "dense" if evidence.retention is None else f"interval {evidence.retention}"
+        given.append(
+            f"three prompts of {evidence.chunks[0]} tokens that share the first {evidence.shared}, "
+            f"served one after another, retention {policy}"
+        )
+    elif evidence.fine:
+        assert isinstance(judged, Configuration)
+        given.append(
+            f"a lookup of at most {evidence.max_length} tokens that may end on any hash block of "
+            f"{judged.hash_block_size} tokens; entered hash blocks: {_listed(evidence.cached[0])}"
+        )
+    elif evidence.max_length is not None:
+        given += _given_lookup(evidence, judged, evidence.max_length)
+    else:
+        assert isinstance(judged, Configuration)  # masks are of one group
+        after = ", ".join(map(str, evidence.chunks))
+        if evidence.retention is None:
+            given.append(
+                f"a request of {judged.num_blocks} blocks, registered after {after} tokens"
+            )
+        else:
+            given.append(f"a prompt of {after} tokens, retention interval {evidence.retention}")
+    return Finding(
+        signature=evidence.signature,
+        sentence=CLAIMS[evidence.signature.claim].sentence,
+        given=tuple(given),
+        spec=evidence.spec,
+        actual=evidence.actual,
+        strip="\n".join(evidence.picture) if evidence.steps else draw(figures(evidence)),
+        source=source,
+        configuration=judged.as_json(),
+        demonstration=demonstration or Demonstration(),
+        evidence=evidence.as_json(),
+    )
+
+
+def figures(evidence: Evidence) -> tuple[Figure, ...]:
+    """The pictures of a finding; none where its steps led to one of their own."""
+    judged, hits = evidence.configuration, (evidence.spec_hit, evidence.actual_hit)
+    if evidence.steps:
+        return ()
+    if evidence.max_length is not None and not evidence.fine and evidence.shared is None:
+        return lookup_figures(judged, evidence.cached, *hits)
+    assert isinstance(judged, Configuration)  # all else is of one group
+    if evidence.shared is not None:
+        return (hits_figure(judged, *hits),)
+    if evidence.fine:
+        return lookup_figures(judged.in_hash_units, evidence.cached, *hits)
+    (registered,) = evidence.cached
+    if evidence.retention is None:
+        return (mask_figure(judged, registered),)
+    return (promise_figure(judged, registered, evidence.spec_hit),)
+
+
+def _given_lookup(
+    evidence: Evidence, judged: Configuration | Layout, max_length: int
+) -> Iterator[str]:
+    if isinstance(judged, Configuration):
+        (blocks,) = evidence.cached
+        yield f"a lookup of at most {max_length} tokens; cached blocks: {_listed(blocks)}"
+        return
+    yield f"a request of {max_length + 1} tokens, of which at most {max_length} may be served"
+    for looked_up, blocks in zip(judged.looked_up, evidence.cached, strict=True):
+        several = len(looked_up.group_ids) > 1
+        whose = f"group{'s' if several else ''} {' and '.join(map(str, looked_up.group_ids))}"
+        yield f"cached blocks of {whose}: {_listed(blocks)}"
+    if evidence.for_connector:
+        yield "a KV connector loads what follows the local prefix, and Mamba states"
+
+
+def _listed(blocks: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(blocks))) or "none"

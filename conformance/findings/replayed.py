@@ -1,0 +1,62 @@
+"""Findings of replayed histories, in the form of all findings."""
+
+import json
+
+from hitproof.conformance.findings.demonstration import Demonstration
+from hitproof.conformance.findings.findings import Finding, Signature
+from hitproof.conformance.histories.json_format import as_json, read
+from hitproof.conformance.histories.plays import Play
+from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.spec.claims import CLAIMS
+from hitproof.spec.groups import Group
+
+
+def replayed(
+    signature: Signature, play: Play, spec: str, actual: str, step: int, shown: Demonstration
+) -> Finding:
+    """What the history ``play`` shows at ``step``, an index."""
+    claim = CLAIMS.get(signature.claim)
+    given = [play.describe()]
+    if play.text:
+        history = read(play.text)
+        data = as_json(history)
+        given = [*describe(history.engine)]
+        given += [f"request {name}: {json.dumps(each)}" for name, each in data["requests"].items()]
+        given += [json.dumps(each) for each in data["steps"][: step + 1]]
+    return Finding(
+        signature=signature,
+        sentence="" if claim is None else claim.sentence,
+        given=tuple(given),
+        spec=spec,
+        actual=actual,
+        strip="",
+        source="",
+        configuration=play.as_json(),
+        demonstration=shown,
+    )
+
+
+def describe(engine: EngineConfiguration) -> tuple[str, ...]:
+    """A configuration in words, one fact a line."""
+    retention = "dense" if engine.retention_interval is None else f"{engine.retention_interval}"
+    unit, exported = engine.hash_block_size, engine.mamba_checkpoint_alignment
+    pool = (
+        f"a pool of {engine.num_gpu_blocks} blocks, alignment {engine.alignment}, EAGLE "
+        f"{'on' if engine.use_eagle else 'off'}, retention {retention}"
+    )
+    if engine.num_hash_lookahead_tokens:
+        pool += f", hashes that cover {engine.num_hash_lookahead_tokens} token more"
+    if any(group.block_size != unit for group in engine.groups):
+        pool += f", hash blocks of {unit}"
+    if exported is not None:
+        pool += f", Mamba states exported every {exported} tokens of a chunk"
+    if engine.mamba_shared_prefix_checkpoint:
+        pool += ", and kept where shared prefixes end"
+    return "; ".join(map(_group, engine.groups)), pool
+
+
+def _group(group: Group) -> str:
+    more = f", window {group.window}" if group.window else ""
+    more += f", chunk {group.chunk}" if group.chunk else ""
+    more += ", EAGLE" if group.eagle else ""
+    return f"{group.kind.replace('_', ' ')}, block size {group.block_size}{more}"

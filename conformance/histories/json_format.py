@@ -1,0 +1,123 @@
+"""Histories as JSON: read strictly, written so that people can read them, and their schema."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from hitproof.conformance.histories.schema import History, HistoryError
+
+_ADAPTER = TypeAdapter(History)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a history."""
+    return _ADAPTER.json_schema()
+
+
+def read(text: str | bytes, where: str = "the history") -> History:
+    """The history in ``text``. Raises `HistoryError` with one sentence that begins with ``where``.
+
+    Unknown fields, duplicate names and values of another type are refused.
+    """
+    try:
+        json.loads(text, object_pairs_hook=_no_duplicates)
+        return _ADAPTER.validate_json(text, strict=True)
+    except ValidationError as invalid:
+        error = invalid.errors(include_url=False, include_context=False)[0]
+        raise HistoryError(f"{where}: {_sentence(error['loc'], error['msg'])}") from invalid
+    except (ValueError, RecursionError) as invalid:
+        raise HistoryError(f"{where} is not JSON ({invalid}); mend it there") from invalid
+
+
+def read_lines(text: bytes, where: str) -> list[History]:
+    """The histories in ``text``, one a line, at least one. Raises `HistoryError`; see `read`."""
+    histories = [
+        read(line, f"{where} line {number}")
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip()
+    ]
+    if not histories:
+        raise HistoryError(f"{where} has no history; a .jsonl file has one a line")
+    return histories
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> None:
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name!r} stands twice in one object")
+
+
+def _sentence(location: Sequence[str | int], message: str) -> str:
+    text = message.removeprefix("Value error, ")
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    return f"{path.lstrip('.')}: {text}" if path else text
+
+
+def as_json(history: History) -> dict[str, Any]:
+    """The history as JSON values, without what has its default."""
+    plain = _plain(history)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def write(history: History) -> str:
+    """The history as JSON text, one request and one step a line; `read` reads it."""
+    data = as_json(history)
+    lines = ["{"]
+    if history.about:
+        lines.append(f' "about": {json.dumps(history.about)},')
+    lines.append(f' "engine": {json.dumps(data["engine"])},')
+    rows = [f"  {json.dumps(n)}: {json.dumps(r)}" for n, r in data["requests"].items()]
+    lines += [' "requests": {', ",\n".join(rows), " },"]
+    rows = [f"  {json.dumps(step)}" for step in data["steps"]]
+    lines += [' "steps": [', ",\n".join(rows), " ]" + ("," if history.hits else "")]
+    if history.hits:
+        lines.append(f' "hits": {json.dumps(data["hits"])}')
+    lines.append("}")
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        kept = {}
+        for item in fields(value):
+            found = getattr(value, item.name)
+            default = item.default
+            if item.default_factory is not MISSING:
+                default = item.default_factory()
+            if item.name == "do" or default is MISSING or found != default:
+                tokens = item.name in ("prompt", "output")
+                kept[item.name] = _ranges(found) if tokens else _plain(found)
+        # The word that says what a step does comes first.
+        return dict(sorted(kept.items(), key=lambda pair: pair[0] != "do"))
+    if isinstance(value, dict):
+        return {name: _plain(found) for name, found in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _ranges(token_ids: Iterable[int]) -> list[int | list[int]]:
+    """Token ids with runs of three or more written as ranges."""
+    return [
+        item
+        for first, last in _runs(token_ids)
+        for item in ([[first, last]] if last - first >= 2 else range(first, last + 1))
+    ]
+
+
+def _runs(token_ids: Iterable[int]) -> Iterator[tuple[int, int]]:
+    run: tuple[int, int] | None = None
+    for token in token_ids:
+        if run is not None and token == run[1] + 1:
+            run = run[0], token
+            continue
+        if run is not None:
+            yield run
+        run = token, token
+    if run is not None:
+        yield run

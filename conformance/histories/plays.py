@@ -1,0 +1,164 @@
+"""The histories of whole managers that the gate replays (`conformance.judge.replay`).
+
+Those of the ledger, in which known divergences show; then one of each family or more
+(`conformance.histories.families`), and generated ones (`conformance.histories.generator`).
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from hitproof.conformance.histories.families import engines, families
+from hitproof.conformance.histories.fine_families import fine_histories
+from hitproof.conformance.histories.generator import fine_history, history
+from hitproof.conformance.histories.json_format import read, write
+from hitproof.conformance.histories.schema import History
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.retention import SPARSE_KINDS
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What histories can ask of a release.
+
+    Attributes:
+        registers_tails: whether it registers tails of prompts inside blocks, which generated
+            histories leave out (`conformance.histories.generator.history`).
+        retained_kinds: what its retention interval thins out; an engine without is given none.
+        fits_whole: whether it can be asked that a whole request fits.
+        exports_states: whether it has ``mamba_checkpoint_alignment``.
+        keeps_shared_states: whether it has ``mamba_shared_prefix_checkpoint``.
+        hashes_look_ahead: whether it has ``num_hash_lookahead_tokens``.
+    """
+
+    registers_tails: bool = False
+    retained_kinds: Collection[GroupKind] = SPARSE_KINDS
+    fits_whole: bool = True
+    exports_states: bool = True
+    keeps_shared_states: bool = True
+    hashes_look_ahead: bool = True
+
+
+def possible(history: History, abilities: Abilities) -> History:
+    """The history without what a release cannot have."""
+    engine = history.engine
+    retains = any(group.kind in abilities.retained_kinds for group in engine.groups)
+    exported = engine.mamba_checkpoint_alignment
+    shared = engine.mamba_shared_prefix_checkpoint and abilities.keeps_shared_states
+    ahead = engine.num_hash_lookahead_tokens if abilities.hashes_look_ahead else 0
+    engine = replace(
+        engine,
+        num_hash_lookahead_tokens=ahead,
+        retention_interval=engine.retention_interval if retains else None,
+        full_sequence_must_fit=engine.full_sequence_must_fit and abilities.fits_whole,
+        mamba_checkpoint_alignment=exported if abilities.exports_states else None,
+        mamba_shared_prefix_checkpoint=shared,
+    )
+    return replace(history, engine=engine)
+
+
+class Origin(StrEnum):
+    """Where a history comes from."""
+
+    WRITTEN = "written"
+    FAMILY = "family"
+    FINE = "fine family"
+    FINE_GENERATED = "fine generated"
+    GENERATED = "generated"
+
+
+@dataclass(frozen=True)
+class Play:
+    """A history that is replayed.
+
+    Attributes:
+        origin: where it comes from.
+        name: which one it is there: the seed, the family's engine and its number there, its
+            number among all, or what the reader calls it.
+        text: the history as JSON, where it is written out.
+    """
+
+    origin: Origin
+    name: str
+    text: str = ""
+
+    def describe(self) -> str:
+        """The history in words, as findings and obligations show it."""
+        return f"{self.origin} history {self.name}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The history as JSON; `from_json` reads it."""
+        return {"origin": str(self.origin), "history": self.name, "text": self.text}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> "Play":
+        """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else."""
+        return Play(Origin(data["origin"]), data["history"], data["text"])
+
+    @staticmethod
+    def written(played: History, name: str) -> "Play":
+        """A history that is written out."""
+        return Play(Origin.WRITTEN, name, write(played))
+
+    def history(self, abilities: Abilities) -> History:
+        """The history, without what a release cannot have unless it is written out.
+
+        Raises ValueError when there is no such history.
+        """
+        match self.origin:
+            case Origin.WRITTEN:
+                return read(self.text, self.name)
+            case Origin.GENERATED:
+                made = history(self.name, abilities.registers_tails)
+            case Origin.FAMILY:
+                engine, number = map(int, self.name.split("."))
+                family = _family(engine)
+                made = family[number % len(family)]
+            case Origin.FINE:
+                made = _fine()[int(self.name)]
+            case Origin.FINE_GENERATED:
+                made = fine_history(self.name)
+        return possible(made, abilities)
+
+
+@cache
+def _family(engine: int) -> tuple[History, ...]:
+    return tuple(families(next(islice(engines(), engine, None))))
+
+
+@cache
+def _fine() -> tuple[History, ...]:
+    return tuple(fine_histories())
+
+
+_SEED = "1"
+_GENERATED = {Profile.QUICK: 100, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
+_FINE_GENERATED = {Profile.QUICK: 20, Profile.DEFAULT: 100, Profile.THOROUGH: 1_000}
+_EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
+"""The quick profile replays a history of every fourth family."""
+_FINE = {Profile.QUICK: 42, Profile.DEFAULT: 168, Profile.THOROUGH: None}
+"""Of the histories whose hits end inside blocks the first are the most telling."""
+
+
+def plays(profile: Profile, fine: bool) -> Iterator[Play]:
+    """What a profile replays beside the ledger's histories: generated ones, and one history of
+    each family, the first of the first, the second of the second, and so on, where a family starts
+    again when it ends; with the thorough profile every history of every family. ``fine`` is whether
+    hits may end inside blocks.
+    """
+    for number in range(_GENERATED[profile]):
+        yield Play(Origin.GENERATED, f"{_SEED}:{number}")
+    for number in range(0, sum(1 for _ in engines()), _EVERY[profile]):
+        thorough = profile is Profile.THOROUGH
+        for each in range(len(_family(number))) if thorough else (number,):
+            yield Play(Origin.FAMILY, f"{number}.{each}")
+    if not fine:
+        return
+    for number in range(len(_fine()))[: _FINE[profile]]:
+        yield Play(Origin.FINE, str(number))
+    for number in range(_FINE_GENERATED[profile]):
+        yield Play(Origin.FINE_GENERATED, f"{_SEED}:{number}")

@@ -1,0 +1,417 @@
+"""Histories: what a scheduler asks of a manager over time, as data that can be kept and replayed.
+
+A history names the engine's configuration, the requests with their token ids, and the steps. It is
+independent of what the manager answers: a step says what is wanted ("schedule request a for up to
+16 tokens"), and `conformance.playing.player` does a scheduler's bookkeeping. A step that the state
+does not allow is skipped, so every subset of the steps is a history, too.
+
+As JSON (`conformance.histories.json_format`), with token ids one by one or as inclusive ranges
+``[first, last]``::
+
+    {"engine": {"groups": [{"kind": "full_attention", "block_size": 16},
+                           {"kind": "sliding_window", "block_size": 16, "window": 32}],
+                "num_gpu_blocks": 40, "hash_block_size": 16, "max_model_len": 128},
+     "requests": {"a": {"prompt": [[1, 40], 7], "output": [50, 51]},
+                  "b": {"prompt": [[1, 40], 8], "lora_name": "poet"}},
+     "steps": [{"do": "schedule", "request": "a", "tokens": 16},
+               {"do": "schedule", "request": "a"},
+               {"do": "finish", "request": "a"},
+               {"do": "lookup", "request": "b"}]}
+"""
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    WithJsonSchema,
+)
+
+from hitproof.spec.groups import Group, GroupKind, alignment
+from hitproof.spec.releases.fine import is_fine_grained
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.retention import check_interval
+
+_MAX_TOKENS = 2_000_000
+_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+class HistoryError(ValueError):
+    """A history that cannot be read or that no engine can have; the message names the mend."""
+
+
+def _expand(value: Any) -> tuple[int, ...]:
+    """Token ids from a list of ids and of inclusive ranges [first, last]."""
+    if not isinstance(value, (list, tuple)):
+        raise ValueError("token ids are a list of numbers and of ranges [first, last]")
+    found: list[int] = []
+    for item in value:
+        match item:
+            case bool():
+                raise ValueError(f"{item!r} is no token id")
+            case int():
+                run = range(item, item + 1)
+            case [int() as first, int() as last] if first <= last:
+                run = range(first, last + 1)
+            case _:
+                raise ValueError(f"{item!r} is neither a token id nor a range [first, last]")
+        if run.start < 0:
+            raise ValueError(f"token ids are not negative; {run.start} is")
+        if len(found) + len(run) > _MAX_TOKENS:
+            raise ValueError(f"a request has at most {_MAX_TOKENS} tokens")
+        found += run
+    return tuple(found)
+
+
+def _unknown_group_fields(value: Any) -> Any:
+    if isinstance(value, dict):
+        known = {item.name for item in fields(Group)}
+        for name in value.keys() - known:
+            raise ValueError(f"a group has no {name!r}; it has {', '.join(sorted(known))}")
+    return value
+
+
+TokenIds = Annotated[
+    tuple[int, ...],
+    BeforeValidator(_expand),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {
+                "anyOf": [
+                    {"type": "integer", "minimum": 0},
+                    {
+                        "type": "array",
+                        "items": {"type": "integer", "minimum": 0},
+                        "minItems": 2,
+                        "maxItems": 2,
+                    },
+                ]
+            },
+            "description": "Token ids, one by one or as inclusive ranges [first, last].",
+        }
+    ),
+]
+
+
+@dataclass(frozen=True)
+class EngineConfiguration:
+    """The engine around the manager. vLLM: ``KVCacheConfig`` and what the scheduler passes on."""
+
+    groups: tuple[Annotated[Group, BeforeValidator(_unknown_group_fields)], ...]
+    """KV cache groups, EAGLE-flagged where a draft layer lives in them."""
+    num_gpu_blocks: PositiveInt
+    """Blocks in the pool, the null block included."""
+    hash_block_size: PositiveInt
+    """Tokens that one block hash covers; it divides every block size."""
+    max_model_len: PositiveInt
+    """The longest request, prompt and output, in tokens."""
+    max_num_batched_tokens: PositiveInt | None = None
+    """The most tokens that one step computes; as many as ``max_model_len`` by default."""
+    use_eagle: bool = False
+    """Whether an EAGLE or MTP head drafts tokens."""
+    num_hash_lookahead_tokens: NonNegativeInt = 0
+    """How many tokens past its block a block hash covers. Draft layers hang on one token more, so
+    that with 1 no lookahead block is matched and dropped. vLLM: 1 with EAGLE from 0.33 on, unless a
+    KV connector is used."""
+    num_speculative_tokens: NonNegativeInt = 0
+    """Draft tokens a step; also the lookahead slots that are allocated."""
+    retention_interval: NonNegativeInt | None = None
+    """Sparse retention in tokens, 0 for the latest boundary only, none for dense retention."""
+    full_sequence_must_fit: bool = False
+    """Whether a request is admitted only when blocks for all of it are free."""
+    mamba_checkpoint_alignment: PositiveInt | None = None
+    """Where a step can export Mamba states from inside its chunk: multiples of so many tokens from
+    the chunk's start; none where it cannot. vLLM: ``prefill_checkpoint_alignment``."""
+    mamba_shared_prefix_checkpoint: bool = False
+    """Whether a Mamba state is kept at the end of a prefix that is seen to be shared, inside a
+    block, too, with EAGLE. vLLM: ``enable_mamba_shared_prefix_checkpoint``."""
+
+    __pydantic_config__ = _STRICT
+
+    def __post_init__(self) -> None:
+        if not self.groups:
+            raise HistoryError("an engine has at least one KV cache group")
+        for group in self.groups:
+            if group.block_size % self.hash_block_size:
+                raise HistoryError(
+                    f"the hash block size ({self.hash_block_size}) must divide every block size; "
+                    f"it does not divide {group.block_size}"
+                )
+        if len(self.groups) == 1 and self.groups[0].block_size != self.hash_block_size:
+            raise HistoryError(
+                "with one group the hash block size is the block size "
+                f"({self.groups[0].block_size}), not {self.hash_block_size}"
+            )
+        if self.num_gpu_blocks < 2:
+            raise HistoryError("the pool needs a block besides the null block")
+        if self.num_speculative_tokens and not self.use_eagle:
+            raise HistoryError("only EAGLE drafts tokens here; set use_eagle")
+        if self.num_hash_lookahead_tokens and not self.use_eagle:
+            raise HistoryError("hashes look ahead for draft layers only; set use_eagle")
+        if any(group.eagle for group in self.groups) and not self.use_eagle:
+            raise HistoryError("a group is flagged for EAGLE; set use_eagle")
+        if (
+            self.mamba_checkpoint_alignment is not None or self.mamba_shared_prefix_checkpoint
+        ) and not is_fine_grained(self.groups, self.hash_block_size):
+            raise HistoryError(
+                "Mamba checkpoints are for engines whose hits may end inside blocks; leave them "
+                "out, or choose a smaller hash block size"
+            )
+        check_interval(self.retention_interval, self.alignment)
+
+    @property
+    def alignment(self) -> int:
+        """The alignment in tokens. vLLM: ``scheduler_block_size``."""
+        return math.lcm(alignment(self.groups), self.hash_block_size)
+
+    @property
+    def use_eagle_block_drop(self) -> bool:
+        """Whether lookups match a lookahead block and drop it."""
+        return self.use_eagle and not self.num_hash_lookahead_tokens
+
+    @property
+    def keeps_shared_states(self) -> bool:
+        """Whether ``mamba_shared_prefix_checkpoint`` takes effect: EAGLE is seen in the groups."""
+        drafts = self.use_eagle_block_drop or any(group.eagle for group in self.groups)
+        return self.mamba_shared_prefix_checkpoint and drafts
+
+    @property
+    def max_chunk(self) -> int:
+        """The most tokens that one step computes."""
+        return self.max_num_batched_tokens or self.max_model_len
+
+    @property
+    def mamba_block_size(self) -> int | None:
+        """The block size at which chunks end for Mamba's sake; None without Mamba."""
+        sizes = [g.block_size for g in self.groups if g.kind is GroupKind.MAMBA]
+        return max(sizes) if sizes else None
+
+
+@dataclass(frozen=True)
+class Image:
+    """A multimodal item in a prompt. vLLM: ``MultiModalFeatureSpec``."""
+
+    identifier: str
+    """Names the content: items with one identifier are equal."""
+    offset: NonNegativeInt
+    """Where its placeholder tokens start."""
+    length: PositiveInt
+    """How many placeholder tokens it has."""
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class RequestInput:
+    """A request as it arrives, and what the model will answer. vLLM: ``Request``."""
+
+    prompt: TokenIds
+    """The prompt's token ids."""
+    output: TokenIds = ()
+    """The tokens that the model will sample, in order."""
+    lora_name: str | None = None
+    """The LoRA adapter."""
+    lora_path: str | None = None
+    """Where the adapter was loaded from; by default each name stands for one place."""
+    cache_salt: str | None = None
+    """Keeps the request's blocks apart from those of other salts."""
+    images: tuple[Image, ...] = ()
+    """Multimodal items, in the order of their offsets."""
+    skip_reading_prefix_cache: bool = False
+    """Whether the request takes no hits, as with prompt logprobs."""
+
+    __pydantic_config__ = _STRICT
+
+    def __post_init__(self) -> None:
+        if not self.prompt:
+            raise HistoryError("a prompt has at least one token")
+        if self.lora_path is not None and self.lora_name is None:
+            raise HistoryError("an adapter that has a path has a name; set lora_name")
+        end = 0
+        for image in self.images:
+            if image.offset < end:
+                raise HistoryError("images stand in the order of their offsets, and do not overlap")
+            end = image.offset + image.length
+        if end > len(self.prompt):
+            raise HistoryError(
+                f"an image ends at token {end}, past the prompt's {len(self.prompt)} tokens"
+            )
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """Prompt and output."""
+        return self.prompt + self.output
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Schedule a request: a waiting one is looked up and admitted, a running one goes on.
+
+    When all its tokens are computed the model samples the next of its output. A running request
+    for which no block is free preempts those that were admitted last, as vLLM's scheduler does.
+    """
+
+    request: str
+    """The request."""
+    tokens: PositiveInt | None = None
+    """The most tokens to compute; by default all that the engine may."""
+    drafts: NonNegativeInt = 0
+    """Draft tokens to verify when the request decodes."""
+    accepted: NonNegativeInt = 0
+    """How many of the drafts are right."""
+    external: NonNegativeInt = 0
+    """Tokens beyond the local hit that a KV connector has at once, for a waiting request."""
+    do: Literal["schedule"] = "schedule"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Look a waiting request up and do no more."""
+
+    request: str
+    """The request."""
+    do: Literal["lookup"] = "lookup"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class Load:
+    """Admit a waiting request while a KV connector loads tokens: its blocks are cached later."""
+
+    request: str
+    """The request."""
+    tokens: PositiveInt
+    """Tokens beyond the local hit that the connector loads, at most."""
+    do: Literal["load"] = "load"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The connector is done: what arrived is cached, and the request waits to be scheduled."""
+
+    request: str
+    """The request."""
+    tokens: NonNegativeInt | None = None
+    """How many tokens, the hit included, are right; by default all of them. With other groups than
+    one of full attention it is all or none: 0."""
+    do: Literal["loaded"] = "loaded"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class Preempt:
+    """Take a running request's blocks away; it waits to be scheduled again."""
+
+    request: str
+    """The request."""
+    do: Literal["preempt"] = "preempt"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class Finish:
+    """A request ends, or is aborted; its blocks are freed."""
+
+    request: str
+    """The request."""
+    do: Literal["finish"] = "finish"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class Evict:
+    """Unregister blocks, as when a connector reports them invalid. vLLM: ``evict_blocks``."""
+
+    request: str
+    """The request whose prefix names the blocks."""
+    group: NonNegativeInt
+    """The group, an index."""
+    blocks: tuple[NonNegativeInt, ...]
+    """Blocks of the prefix, by position; all cached copies go."""
+    do: Literal["evict"] = "evict"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Reset the prefix cache; refused while blocks are in use."""
+
+    do: Literal["reset"] = "reset"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class NewStep:
+    """The engine's next step starts. It starts by itself when a request is scheduled again."""
+
+    do: Literal["new_step"] = "new_step"
+
+    __pydantic_config__ = _STRICT
+
+
+Step: TypeAlias = Schedule | Lookup | Load | Loaded | Preempt | Finish | Evict | Reset | NewStep
+
+
+@dataclass(frozen=True)
+class History:
+    """What a scheduler asks of a manager over time."""
+
+    engine: EngineConfiguration
+    """The configuration."""
+    requests: dict[str, RequestInput]
+    """The requests by name. They arrive when a step first names them."""
+    steps: tuple[Annotated[Step, Field(discriminator="do")], ...]
+    """The steps, in order."""
+    about: str = field(default="", compare=False)
+    """What the history shows, for readers."""
+    hits: dict[LookaheadHorizon, tuple[NonNegativeInt, ...]] = field(
+        default_factory=dict, compare=False
+    )
+    """For frozen vectors: the hit, in tokens, that each lookup is due, in order, by the lookahead
+    horizon. Other policies are those of the newest release."""
+
+    __pydantic_config__ = _STRICT
+
+    def __post_init__(self) -> None:
+        lengths: dict[str, int] = {}
+        for name, request in self.requests.items():
+            tokens = len(request.prompt) + len(request.output)
+            if tokens > self.engine.max_model_len:
+                raise HistoryError(
+                    f"request {name} has {tokens} tokens, more than max_model_len "
+                    f"({self.engine.max_model_len})"
+                )
+            for image in request.images:
+                if lengths.setdefault(image.identifier, image.length) != image.length:
+                    raise HistoryError(
+                        f"image {image.identifier} has two lengths; an identifier stands for one "
+                        f"content"
+                    )
+        for number, step in enumerate(self.steps):
+            request_name = getattr(step, "request", None)
+            if request_name is not None and request_name not in self.requests:
+                raise HistoryError(f"steps[{number}] names request {request_name}, which is none")
+            loads = isinstance(step, Load) or (isinstance(step, Schedule) and step.external > 0)
+            if loads and self.engine.num_hash_lookahead_tokens:
+                raise HistoryError(
+                    f"steps[{number}] loads tokens, and vLLM's hashes do not look ahead where a KV "
+                    f"connector is used; set num_hash_lookahead_tokens to 0"
+                )
+            if isinstance(step, Evict) and step.group >= len(self.engine.groups):
+                raise HistoryError(f"steps[{number}] names group {step.group}, which is none")

@@ -1,0 +1,1 @@
+"""Whole managers, judged by the spec at every step of a history."""

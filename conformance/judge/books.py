@@ -1,0 +1,79 @@
+"""The books of a block pool: nothing leaks, and nothing is free and in use at once."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from hitproof.conformance.histories.naming import Name, Naming
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.subject.managers import Observation
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases.fine import is_fine_grained
+
+
+def wrong_books(
+    engine: EngineConfiguration,
+    requests: Mapping[str, RequestInput],
+    prefixes: Naming,
+    seen: Observation,
+) -> Iterator[tuple[str, str]]:
+    """What must hold of the pool and does not, each with what is seen instead."""
+    blocks, free = set(range(1, engine.num_gpu_blocks)), set(seen.free_queue)
+    held = Counter(
+        block for tables in seen.tables.values() for table in tables for block in table if block
+    )
+    if len(free) != len(seen.free_queue) or not free <= blocks:
+        yield "the free queue holds each free block once", f"free queue {seen.free_queue}"
+    if seen.num_free_blocks != len(seen.free_queue):
+        yield (
+            "the free counter is the length of the free queue",
+            f"{seen.num_free_blocks}, but {len(seen.free_queue)} in the queue",
+        )
+    if dict(held) != dict(seen.ref_counts):
+        wrong = {
+            block
+            for block in held.keys() | seen.ref_counts.keys()
+            if held[block] != seen.ref_counts.get(block, 0)
+        }
+        yield "a reference count is the number of tables' entries", f"blocks {sorted(wrong)}"
+    if free & held.keys():
+        yield "no block is free and in use", f"blocks {sorted(free & held.keys())}"
+    contents: dict[int, tuple[int, Name]] = {}
+    for group, block, name in _contents(engine, requests, prefixes, seen):
+        if contents.setdefault(block, (group, name)) != (group, name):
+            first_group, first_name = contents[block]
+            yield (
+                "a block in use holds one content",
+                f"block {block} holds {first_name} for group {first_group} and {name} for "
+                f"group {group}",
+            )
+    if blocks - free - held.keys():
+        yield "no block leaks", f"blocks {sorted(blocks - free - held.keys())}"
+    registered = Counter(block for ids in seen.cached.values() for block in ids)
+    # A block may be entered at several prefixes that end inside it.
+    most = max(registered.values(), default=0)
+    once = most <= 1 or is_fine_grained(engine.groups, engine.hash_block_size)
+    if not once or not registered.keys() <= blocks:
+        yield "a block is registered under one key at most", f"registered {registered}"
+    if abs(seen.usage - (1 - len(free) / len(blocks))) > 1e-9:
+        yield "usage is the share of blocks in use", f"usage {seen.usage}"
+
+
+def _contents(
+    engine: EngineConfiguration,
+    requests: Mapping[str, RequestInput],
+    prefixes: Naming,
+    seen: Observation,
+) -> Iterator[tuple[int, int, Name]]:
+    """Each block in a table: its group, the block, and the prefix that it ends."""
+    for request, tables in seen.tables.items():
+        num_tokens = len(requests[request].token_ids)
+        for group, table in enumerate(tables):
+            if engine.mamba_checkpoint_alignment and engine.groups[group].kind is GroupKind.MAMBA:
+                continue  # states from inside a chunk lie elsewhere than their tokens
+            size = engine.groups[group].block_size
+            for position, block in enumerate(table):
+                end = (position + 1) * size
+                full = end <= num_tokens
+                name = prefixes.name(request, end) if full else f"{request}[0:{end}]"
+                if block:
+                    yield group, block, name

@@ -1,0 +1,462 @@
+"""Judging one manager at one call: where it breaks the spec, by the spec alone.
+
+What is asked about the cache is asked about the manager's own cache, so a fault counts where it
+happens and not again in all that follows from it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hitproof.conformance.checks.mask import unreachable_place
+from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.findings.strips import ROLES, block_role
+from hitproof.conformance.histories.naming import Name, Naming
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.judge.books import wrong_books
+from hitproof.conformance.judge.pages import WrongPage, freed_pattern
+from hitproof.conformance.judge.promises import NOTHING_SHARED, JudgedPolicies, Promises, Shared
+from hitproof.conformance.playing.checkpoints import exports_pattern
+from hitproof.conformance.playing.expectations import (
+    Expected,
+    Held,
+    HeldOnce,
+    Registered,
+    Returns,
+    Served,
+    TableLengths,
+)
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.subject.managers import Hit, Observation
+from hitproof.spec.attention import attends
+from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import Group, GroupKind, geometry
+from hitproof.spec.hits import required_run, valid_hit
+from hitproof.spec.mask import next_boundary
+from hitproof.spec.releases.fine import (
+    at_hash_units,
+    longest_fine_hit,
+    peek,
+    valid_fine_hit,
+    vouching_entries,
+)
+from hitproof.spec.releases.horizons import horizon
+from hitproof.spec.releases.in_turn import longest_joint_hit
+from hitproof.spec.releases.policies import Junctions
+from hitproof.spec.retention import junction_boundary
+from hitproof.spec.terms import INTEGERS
+
+Cached = Mapping[tuple[int, Name], tuple[int, ...]]
+"""The blocks registered under each key, by group and name."""
+
+Entries = Callable[[int, int], bool]
+"""Whether a group's block, by its position, is registered; a hash unit, where hits are fine."""
+
+_TABLE = "hit_has_every_block_attention_reads"
+_EAGLE = "eagle_needs_tail_plus_one"
+_LONGEST = "lookup_returns_longest_valid_hit"
+_FINE = "fine_grained_hit_is_vouched_for"
+_PROMISES = {
+    "resend": "retention_keeps_resends_and_extensions",
+    "extension": "retention_keeps_resends_and_extensions",
+    "sibling": "retention_keeps_siblings",
+    "junction": "retention_keeps_junctions",
+}
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Where a manager breaks the spec.
+
+    Attributes:
+        signature: what it is a case of.
+        spec: what the spec says.
+        actual: what the manager did.
+        expected: what the spec demands, where that can be asked of the manager's public methods.
+    """
+
+    signature: Signature
+    spec: str
+    actual: str
+    expected: Expected | None = None
+
+
+class Judge:
+    """Judges managers of one configuration on the requests of one history.
+
+    ``loaded`` has the requests for which a KV connector has loaded tokens.
+    """
+
+    def __init__(
+        self,
+        engine: EngineConfiguration,
+        requests: Mapping[str, RequestInput],
+        prefixes: Naming,
+        policies: JudgedPolicies,
+    ) -> None:
+        self._engine = engine
+        self._requests = requests
+        self._prefixes = prefixes
+        policies = policies.on(engine)
+        self._policy = policies.horizon
+        self._groups = policies.groups(engine)
+        self.promises = Promises(engine, requests, self._groups, policies)
+        self._keeps_junctions = policies.junctions is Junctions.KEPT
+        self.loaded: set[str] = set()
+        self._fine = policies.fine(engine)
+        self._shapes = [
+            geometry(group, group.block_size if self._fine else engine.alignment)
+            for group in self._groups
+        ]
+        # How hits see the groups: with hash units for blocks where they may end inside blocks.
+        self._alignment = engine.hash_block_size if self._fine else engine.alignment
+        self._hit_groups = [
+            at_hash_units(group, self._alignment) if self._fine else group for group in self._groups
+        ]
+        self._hit_shapes = [geometry(group, self._alignment) for group in self._hit_groups]
+
+    def crash(self, call: str, error: Exception) -> Violation:
+        """The manager raised at a call that the history allows."""
+        kinds, eagle = self._kinds()
+        signature = Signature(
+            call, Divergence.CRASH, kinds, eagle, f"raises {type(error).__name__}"
+        )
+        raised = f"{call} raises {error!r:.200}"
+        return Violation(signature, f"{call} returns", raised, Returns())
+
+    def keys(self, wrong: tuple[Divergence, Name, Name]) -> Violation:
+        """Two blocks have wrong keys, as `conformance.histories.naming.Names.learn` tells."""
+        divergence, first, second = wrong
+        shared = divergence == Divergence.UNSOUND
+        pattern = "two contents share a key" if shared else "one content has two keys"
+        kinds, eagle = self._kinds()
+        return Violation(
+            Signature("block_hashes", divergence, kinds, eagle, pattern),
+            "a key stands for one content, and a content has one key",
+            f"{first} and {second}" if shared else first,
+        )
+
+    def hit(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Violation | None:
+        """Judge a lookup's answer for a request of ``num_tokens`` tokens."""
+        entries = self._entries(request, num_tokens, cached)
+        expected = self._due_hit(request, num_tokens, entries)
+        kinds, eagle = self._kinds()
+
+        def violation(claim: str, divergence: Divergence, pattern: str) -> Violation:
+            return Violation(
+                Signature(claim, divergence, kinds, eagle, pattern),
+                f"hit of {expected} tokens",
+                f"hit of {hit.length} tokens, tables {hit.tables}",
+                Served(request, expected),
+            )
+
+        # Without a margin a valid hit may be longer than the one that is due.
+        skips = self._requests[request].skip_reading_prefix_cache and hit.length
+        if skips or not self._is_valid(self._groups, hit.length, num_tokens, entries):
+            return violation(
+                _FINE if self._fine else _EAGLE if eagle else _TABLE,
+                Divergence.UNSOUND,
+                self._cannot_serve(hit.length, num_tokens, entries),
+            )
+        if hit.length < expected:
+            short = (expected - hit.length) // self._alignment
+            by = "one boundary" if short == 1 else "several boundaries"
+            whole = all(
+                expected // group.block_size >= shape.tail
+                for group, shape in zip(self._hit_groups, self._hit_shapes, strict=True)
+            )
+            run = "whole run" if whole else "run cut at the start of the request"
+            claim = _FINE if self._fine else _LONGEST
+            sizes = {g.block_size for g in self._groups if g.kind is GroupKind.FULL_ATTENTION}
+            many = ", with several sizes of full attention" if self._fine and len(sizes) > 1 else ""
+            return violation(claim, Divergence.LOST_HIT, f"{run}, {by} short{many}")
+        lengths = [INTEGERS.ceil_div(hit.length, group.block_size) for group in self._groups]
+        for index, group in enumerate(self._groups):
+            table = hit.tables[index]
+            if not group.prefix_cacheable:
+                continue
+            if len(table) != lengths[index]:
+                wrong = violation(
+                    _TABLE, Divergence.UNSOUND, "block table as long as the hit is not"
+                )
+                return replace(wrong, expected=TableLengths(request, tuple(lengths)))
+            for place, blocks in self._blocks_read(request, index, hit.length, num_tokens, cached):
+                if table[place] not in blocks:
+                    wrong = violation(_TABLE, Divergence.UNSOUND, "block table holds another block")
+                    return replace(wrong, expected=None)
+        return None
+
+    def _blocks_read(
+        self, request: str, index: int, length: int, num_tokens: int, cached: Cached
+    ) -> Iterator[tuple[int, set[int]]]:
+        """Where a hit reads a block from a group's table, and the blocks that may stand there."""
+        group, seen, shape = self._groups[index], self._hit_groups[index], self._hit_shapes[index]
+        end = length // seen.block_size
+        for block in required_run(shape, end) if end else ():
+            if block >= end:
+                continue
+            entries: Iterable[int] = (block,)
+            if self._fine:
+                reach = peek(group, num_tokens - 1, horizon(self._policy, num_tokens))
+                entries = vouching_entries(group, seen.block_size, block, reach)
+            names = [self._prefixes.name(request, (e + 1) * seen.block_size) for e in entries]
+            found = {block_id for name in names for block_id in cached.get((index, name), ())}
+            yield block * seen.block_size // group.block_size, found
+
+    def due_hit(self, request: str, num_tokens: int, cached: Cached) -> int:
+        """The hit, in tokens, that a request of ``num_tokens`` tokens is due."""
+        return self._due_hit(request, num_tokens, self._entries(request, num_tokens, cached))
+
+    def _due_hit(self, request: str, num_tokens: int, entries: Entries) -> int:
+        if self._requests[request].skip_reading_prefix_cache:
+            return 0
+        groups, alignment = self._groups, self._alignment
+        if self._fine:
+            reach = horizon(self._policy, num_tokens)
+            return longest_fine_hit(groups, alignment, num_tokens - 1, reach, entries)
+        return longest_joint_hit(groups, alignment, num_tokens, self._policy, entries)
+
+    def shared(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Shared:
+        """What a lookup showed to be shared beyond its hit, as far as retention depends on it."""
+        dense = self._engine.retention_interval is None
+        dense = dense and not (self._fine and self._engine.keeps_shared_states)
+        if dense or self._requests[request].skip_reading_prefix_cache:
+            return NOTHING_SHARED
+        entries, alignment = self._entries(request, num_tokens, cached), self._alignment
+        seen = kept = 0
+        for alone in dict.fromkeys(group for group in self._groups if group.prefix_cacheable):
+            length = next(
+                length
+                for length in range((num_tokens - 1) // alignment * alignment, -1, -alignment)
+                if self._is_valid(self._asked_alone(alone), length, num_tokens, entries)
+            )
+            seen = max(seen, length)
+            shape = self._hit_shapes[self._groups.index(alone)]
+            drops = shape.lookahead * self._hit_groups[self._groups.index(alone)].block_size
+            if alone.kind is GroupKind.FULL_ATTENTION and drops == self.promises.lookahead_tokens:
+                kept = max(kept, junction_boundary(length + drops, drops, alignment))
+        return Shared(kept if self._keeps_junctions and kept > hit.length else 0, seen)
+
+    def told(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Violation | None:
+        """Judge that a prefix which a lookup tells to be shared is one: some group has it."""
+        end, entries = hit.shared_prefix_boundary, self._entries(request, num_tokens, cached)
+        if not end or (
+            hit.length < end < num_tokens
+            and end % self._alignment == 0
+            and any(
+                self._is_valid(groups, end, num_tokens, entries)
+                for alone in self._groups
+                if alone.prefix_cacheable
+                for groups in (self._asked_alone(alone), self._asked_alone(alone, drops=False))
+            )
+        ):
+            return None
+        kinds, eagle = self._kinds()
+        return Violation(
+            Signature(
+                _PROMISES["junction"],
+                Divergence.WASTE,
+                kinds,
+                eagle,
+                "a prefix is told to be shared that is not",
+            ),
+            f"hit of {hit.length} tokens, and no shared prefix that ends at token {end}",
+            f"a shared prefix of {end} tokens",
+        )
+
+    def _asked_alone(self, alone: Group, drops: bool = True) -> list[Group]:
+        """The groups of which only that one, and those like it, take part."""
+        return [
+            replace(group, prefix_cacheable=group == alone, eagle=group.eagle and drops)
+            for group in self._groups
+        ]
+
+    def _entries(self, request: str, num_tokens: int, cached: Cached) -> Entries:
+        """Whether a group has the request's prefix up to the end of a block, or of a hash unit.
+
+        Only keys count of which all tokens are known that the hash covers.
+        """
+        known = num_tokens - self._engine.num_hash_lookahead_tokens
+
+        def entered(group: int, block: int) -> bool:
+            end = (block + 1) * self._hit_groups[group].block_size
+            return end <= known and (group, self._prefixes.name(request, end)) in cached
+
+        return entered
+
+    def _is_valid(
+        self, groups: Sequence[Group], length: int, num_tokens: int, entries: Entries
+    ) -> bool:
+        cap, reach = num_tokens - 1, horizon(self._policy, num_tokens)
+        valid = valid_fine_hit if self._fine else valid_hit
+        return valid(groups, self._alignment, length, cap, reach, entries)
+
+    def _cannot_serve(self, length: int, num_tokens: int, entries: Entries) -> str:
+        """The first group that cannot serve a hit that was served, by its kind."""
+        if length % self._alignment:
+            return "off the boundaries"
+        for group in self._groups:
+            alone = self._asked_alone(group)
+            if group.prefix_cacheable and not self._is_valid(alone, length, num_tokens, entries):
+                return f"longer than {group.kind.replace('_', ' ')} serves"
+        return "served to a request that takes no hits"
+
+    def registered(
+        self,
+        request: str,
+        group_index: int,
+        block: int,
+        is_registered: bool,
+        shared: Shared = NOTHING_SHARED,
+        gone: bool = False,
+    ) -> Violation | None:
+        """Judge that a computed block of a request is registered, or that it is not.
+
+        ``gone`` is whether the request gave the block up before its hash was known.
+        """
+        group, shape = self._groups[group_index], self._shapes[group_index]
+        alignment = self._engine.alignment
+        promised = self.promises.promised(request, group_index, block, shared)
+        if bool(promised) == is_registered:
+            return None
+        if is_registered and self.promises.may_be_retained(group_index, block, shared.seen):
+            return None
+        boundary = next_boundary(shape, block)
+        retained = self.promises.is_retained(group)
+        configuration = Configuration(1, block + 2, alignment, group, self._engine.hash_block_size)
+        if is_registered:
+            claim, divergence = "mask_keeps_only_reachable_blocks", Divergence.WASTE
+            pattern = f"a block {unreachable_place(configuration, block)}"
+            if retained:
+                claim, pattern = (
+                    "retention_keeps_only_promised_blocks",
+                    "a block of no promised hit",
+                )
+            spec, actual = f"do not register block {block}", f"block {block} is registered"
+        else:
+            claim, divergence = "mask_keeps_every_reachable_block", Divergence.LOST_HIT
+            pattern = f"the {ROLES[block_role(configuration, block, boundary)]} block is left out"
+            if retained:
+                who = next(iter(promised))
+                claim = _PROMISES[who]
+                pattern = f"a block of a promised {who} is left out"
+            if gone:
+                pattern += ", gone before its hash is known"
+            spec, actual = f"register block {block}", f"block {block} is not registered"
+        return Violation(
+            self._of_group(group_index, claim, pattern, divergence),
+            f"group {group_index}: {spec}",
+            f"group {group_index}: {actual}",
+            Registered(request, group_index, block, not is_registered),
+        )
+
+    def left_out_inside(
+        self, request: str, group_index: int, who: str, ends: Sequence[int], given_up: bool
+    ) -> Violation:
+        """None of the entries ``ends`` inside a block is there, though a promised hit needs one.
+
+        None was ever registered, or, ``given_up``, it is gone though nobody needed its block.
+        """
+        how = "is given up without need" if given_up else "is left out"
+        exports = exports_pattern(self._engine, self._groups[group_index])
+        need = str(ends[0]) if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
+        return Violation(
+            self._of_group(
+                group_index,
+                _PROMISES[who],
+                f"an entry inside a block, of a promised {who}, {how}{exports}",
+                Divergence.LOST_HIT,
+            ),
+            f"group {group_index}: request {request} is entered at token {need}",
+            f"group {group_index}: no such entry is cached",
+        )
+
+    def kept_for_nobody(self, group_index: int, end: int) -> Violation:
+        """An entry that ends inside a block is there, and no promised hit needs it."""
+        return Violation(
+            self._of_group(
+                group_index,
+                "retention_keeps_only_promised_blocks",
+                "an entry inside a block, of no promised hit",
+                Divergence.WASTE,
+            ),
+            f"group {group_index}: no entry at token {end}",
+            f"group {group_index}: a block is entered there",
+        )
+
+    def page(self, wrong: WrongPage) -> Violation:
+        """What was read, or is registered, is not what it should be."""
+        signature = self._of_group(wrong.group, wrong.claim, wrong.pattern)
+        return Violation(signature, wrong.spec, wrong.actual, wrong.expected)
+
+    def pool_claim(self, claim: str, pattern: str, spec: str, actual: str) -> Violation:
+        """An operation on the pool broke a claim."""
+        kinds, eagle = self._kinds()
+        return Violation(Signature(claim, Divergence.UNSOUND, kinds, eagle, pattern), spec, actual)
+
+    def policy(self, call: str, field: str, real: str, reference: str) -> Violation:
+        """The two differ, and neither breaks the spec."""
+        kinds, eagle = self._kinds()
+        signature = Signature(
+            "lockstep", Divergence.POLICY_CHANGE, kinds, eagle, f"{field} after {call}"
+        )
+        return Violation(signature, reference[:300], real[:300])
+
+    def tables(self, seen: Observation, computed: Mapping[str, int]) -> Violation | None:
+        """Judge the tables of requests whose next token is at position ``computed``.
+
+        They hold every block that this token reads, and those that its step writes.
+        """
+        for request, tables in seen.tables.items():
+            for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):
+                first = self._first_block_read(group, computed.get(request, 0))
+                if group.kind is not GroupKind.MAMBA and 0 in table[first:]:
+                    return self.freed(request, number, first, table)
+        return None
+
+    def freed(self, request: str, number: int, first: int, table: Sequence[int]) -> Violation:
+        """A request's table in a group lacks a block from ``first`` on, all of which are read."""
+        return Violation(
+            self._of_group(number, _TABLE, freed_pattern(request in self.loaded)),
+            f"request {request}, group {number}: blocks from {first} on are read",
+            f"its table is {table}",
+            Held(request, number, first),
+        )
+
+    @staticmethod
+    def _first_block_read(group: Group, query: int) -> int:
+        first = next(token for token in range(query + 1) if _attends(group, query, token))
+        return first // group.block_size
+
+    def pool(self, seen: Observation) -> Violation | None:
+        """Judge the pool's books: nothing leaks, and nothing is free and in use at once."""
+        wrong = next(wrong_books(self._engine, self._requests, self._prefixes, seen), None)
+        if wrong is None:
+            return None
+        kinds, eagle = self._kinds()
+        signature = Signature("block_pool", Divergence.UNSOUND, kinds, eagle, wrong[0])
+        return Violation(signature, wrong[0], wrong[1], self._held_twice(seen))
+
+    @staticmethod
+    def _held_twice(seen: Observation) -> Expected | None:
+        """That a request which holds a block twice does not."""
+        for request, tables in seen.tables.items():
+            held = Counter(block for table in tables for block in table if block)
+            if max(held.values(), default=0) > 1:
+                return HeldOnce(request)
+        return None
+
+    def _of_group(
+        self, number: int, claim: str, pattern: str, divergence: Divergence = Divergence.UNSOUND
+    ) -> Signature:
+        eagle = bool(self._shapes[number].lookahead)
+        return Signature(claim, divergence, self._groups[number].kind, eagle, pattern)
+
+    def _kinds(self) -> tuple[str, bool]:
+        """The kinds in words, and whether a group drops a lookahead block."""
+        kinds = " + ".join(dict.fromkeys(group.kind for group in self._groups))
+        return kinds, any(shape.lookahead for shape in self._shapes)
+
+
+def _attends(group: Group, query: int, token: int) -> bool:
+    return bool(attends(query, token, group.window, group.chunk))

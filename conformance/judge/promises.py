@@ -1,0 +1,240 @@
+"""What a release promises to keep: its policies, and the boundaries that a block is kept for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.spec.groups import Group, GroupKind, geometry, share_eagle
+from hitproof.spec.hits import in_required_run
+from hitproof.spec.mask import next_boundary
+from hitproof.spec.releases.fine import (
+    FINE_KINDS,
+    FineTail,
+    HitGranularity,
+    is_fine_grained,
+    peek,
+    tail_boundary,
+    vouching_entries,
+)
+from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
+from hitproof.spec.releases.policies import EagleGroups, Junctions, SparseRetention
+from hitproof.spec.retention import SPARSE_KINDS, replay_boundary, sibling_boundary
+
+
+@dataclass(frozen=True)
+class JudgedPolicies:
+    """What releases may differ in without breaking the spec; see `spec.releases.policies`.
+
+    The default is what the newest release has, except that hits are aligned.
+
+    Attributes:
+        horizon: how far past the cap a lookup over several groups may peek.
+        eagle_groups: which groups drop a lookahead block.
+        sparse_retention: which kinds a retention interval thins out.
+        junctions: whether a prefix seen to be shared is retained.
+        granularity: where hits may end.
+        fine_tail: whose hit the end of a prompt is kept for, where it lies inside a block.
+        every_state: whether a Mamba group keeps the state of every block that a step fills, as
+            before vLLM had a ``mamba_cache_mode``, or only that of its end.
+    """
+
+    horizon: LookaheadHorizon = LookaheadHorizon.HASHED
+    eagle_groups: EagleGroups = EagleGroups.FLAGGED
+    sparse_retention: SparseRetention = SparseRetention.WINDOWS_AND_STATES
+    junctions: Junctions = Junctions.KEPT
+    granularity: HitGranularity = HitGranularity.ALIGNED
+    fine_tail: FineTail = FineTail.RESEND
+    every_state: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], every_state: bool = False) -> Self:
+        """From the values of the policies, or their text, by name (`spec.releases.policies`)."""
+        return cls(
+            horizon=LookaheadHorizon(values["lookahead_horizon"]),
+            eagle_groups=EagleGroups(values["eagle_groups"]),
+            sparse_retention=SparseRetention(values["sparse_retention"]),
+            junctions=Junctions(values["junctions"]),
+            granularity=HitGranularity(values["hit_granularity"]),
+            fine_tail=FineTail(values["fine_tail"]),
+            every_state=every_state,
+        )
+
+    def on(self, engine: EngineConfiguration) -> Self:
+        """As they hold for the engine: the coordinator of one group never peeks past the cap."""
+        return self if len(engine.groups) > 1 else replace(self, horizon=LookaheadHorizon.CAPPED)
+
+    def groups(self, engine: EngineConfiguration) -> tuple[Group, ...]:
+        """The engine's groups as lookups treat them; see `share_eagle`."""
+        flagged = engine.groups
+        if self.eagle_groups is EagleGroups.ALL:
+            flagged = tuple(replace(group, eagle=False) for group in flagged)
+        return share_eagle(flagged, engine.use_eagle_block_drop)
+
+    def fine(self, engine: EngineConfiguration) -> bool:
+        """Whether hits of the engine may end inside blocks."""
+        return self.granularity is HitGranularity.FINE and is_fine_grained(
+            engine.groups, engine.hash_block_size
+        )
+
+    def tail(self, engine: EngineConfiguration) -> FineTail:
+        """Whose hit the end of a prompt is kept for on the engine."""
+        return self.fine_tail if self.fine(engine) else FineTail.NONE
+
+    def thins_out(self, kind: GroupKind) -> bool:
+        """Whether a retention interval thins out groups of the kind."""
+        match self.sparse_retention:
+            case SparseRetention.NONE:
+                return False
+            case SparseRetention.WINDOWS:
+                return kind is GroupKind.SLIDING_WINDOW
+            case _:
+                return kind in SPARSE_KINDS
+
+
+class Shared(NamedTuple):
+    """A prefix that a lookup showed to be shared with another request, in tokens.
+
+    Attributes:
+        kept: the junction, which sparse retention promises to keep; 0 where there is none, or
+            where the lookup does not tell how long the prefix is.
+        seen: how far some kind of group alone could serve. Managers find out less, depending on
+            the order in which they ask: what they keep up to there is not judged.
+    """
+
+    kept: int
+    seen: int
+
+
+NOTHING_SHARED = Shared(0, 0)
+
+
+class Promises:
+    """The promised boundaries of one engine; ``groups`` are as `share_eagle` gives them."""
+
+    def __init__(
+        self,
+        engine: EngineConfiguration,
+        requests: Mapping[str, RequestInput],
+        groups: Sequence[Group],
+        policies: JudgedPolicies,
+    ) -> None:
+        self._engine = engine
+        self._requests = requests
+        self._groups = groups
+        # A fine-grained hit may end at any block's end, whatever the other groups' blocks are.
+        self._fine = policies.fine(engine)
+        self._alignment = engine.hash_block_size if self._fine else engine.alignment
+        self._shapes = [
+            geometry(group, group.block_size if self._fine else engine.alignment)
+            for group in groups
+        ]
+        self._policies = policies
+        self._tail = policies.tail(engine)
+
+    def promised(
+        self, request: str, group_index: int, block: int, shared: Shared = NOTHING_SHARED
+    ) -> dict[str, int]:
+        """The promised boundaries that need a block, in blocks of the group, and to whom."""
+        group, shape = self._groups[group_index], self._shapes[group_index]
+        if not group.prefix_cacheable:
+            return {}
+        ends = {"hit": next_boundary(shape, block)}
+        if self.is_retained(group):
+            ends = self._retained(request, group_index, block, shared)
+        return {
+            who: end for who, end in ends.items() if end >= 1 and in_required_run(shape, block, end)
+        }
+
+    @property
+    def lookahead_tokens(self) -> int:
+        """How far past a hit, in tokens, the lookahead blocks of all groups reach."""
+        shapes = zip(self._groups, self._shapes, strict=True)
+        return max(
+            int(shape.lookahead) * (self._alignment if self._fine else group.block_size)
+            for group, shape in shapes
+        )
+
+    @property
+    def reach_tokens(self) -> int:
+        """How many tokens past a hit are computed until all of its blocks can be registered."""
+        return self.lookahead_tokens + self._engine.num_hash_lookahead_tokens
+
+    def is_retained(self, group: Group) -> bool:
+        """Whether sparse retention decides what is kept of the group."""
+        return self._engine.retention_interval is not None and self._policies.thins_out(group.kind)
+
+    def _retained(
+        self, request: str, group_index: int, block: int, shared: Shared
+    ) -> dict[str, int]:
+        """The boundaries that sparse retention promises, in blocks of the group."""
+        size, prompt = self._groups[group_index].block_size, len(self._requests[request].prompt)
+        alignment, lookahead = self._alignment, self.lookahead_tokens
+        interval = self._engine.retention_interval
+        if self._fine:
+            tail = self.tail(request)
+            promised = {self._tail.value: tail // size if tail % size == 0 else 0}
+        else:
+            resend = replay_boundary(
+                prompt - 1, horizon(self._policies.horizon, prompt), lookahead, alignment
+            )
+            extension = replay_boundary(prompt, prompt, lookahead, alignment)
+            promised = {"resend": resend // size, "extension": extension // size}
+        if interval:
+            shape = self._shapes[group_index]
+            promised["sibling"] = sibling_boundary(shape, block, interval // size)
+        # A fine-grained one need not end a block; see `entries_inside`.
+        junction = 0 if self._fine and shared.kept % size else shared.kept // size
+        return promised | {"junction": junction}
+
+    def tail(self, request: str) -> int:
+        """The hit, in tokens, that the end of a request's prompt is kept for; hits are fine."""
+        policies, unit = self._policies, self._alignment
+        prompt = len(self._requests[request].prompt)
+        return int(tail_boundary(self._tail, policies.horizon, prompt, self.lookahead_tokens, unit))
+
+    def entries_inside(
+        self, request: str, group_index: int, shared: Shared = NOTHING_SHARED
+    ) -> dict[str, range]:
+        """The entries inside a block of which promised hits need one each, and to whom.
+
+        An entry goes by the tokens of its prefix.
+        """
+        promised = {self._tail.value: self._tail_entries(request, group_index)}
+        kept, group = shared.kept, self._groups[group_index]
+        # What full attention has of a shared prefix showed that it is shared.
+        prompt = len(self._requests[request].prompt)
+        junction = self._engine.keeps_shared_states and kept <= prompt and kept % group.block_size
+        if junction and group.kind is GroupKind.MAMBA:
+            promised["junction"] = range(kept, kept + 1)
+        return {who: ends for who, ends in promised.items() if ends}
+
+    def _tail_entries(self, request: str, group_index: int) -> range:
+        """The entries of which the hit that the prompt's end is kept for needs one.
+
+        One that lies further back than the reader looks is none of them.
+        """
+        group, shape, unit = self._groups[group_index], self._shapes[group_index], self._alignment
+        end = self.tail(request)
+        last = end + int(shape.lookahead) * unit
+        if end == 0 or group.kind not in FINE_KINDS or not group.prefix_cacheable:
+            return range(0)
+        if last % group.block_size == 0:
+            return range(0)
+        prompt = len(self._requests[request].prompt)
+        reach = prompt
+        if self._tail is FineTail.RESEND:
+            reach = peek(group, prompt - 1, horizon(self._policies.horizon, prompt))
+        found = vouching_entries(group, unit, last // unit - 1, reach)
+        return range((found.start + 1) * unit, (found.stop + 1) * unit, unit)
+
+    def may_be_retained(self, group_index: int, block: int, seen: int) -> bool:
+        """Whether a boundary of the shared prefix needs a block that retention thins out."""
+        group, shape = self._groups[group_index], self._shapes[group_index]
+        if self._fine and group.kind in FINE_KINDS:
+            # Of a block before a tail nothing can be said: it is there for whoever turns off.
+            return True
+        boundaries = range(shape.segment, seen // group.block_size + 1, shape.segment)
+        return self.is_retained(group) and any(
+            in_required_run(shape, block, boundary) for boundary in boundaries
+        )

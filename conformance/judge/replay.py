@@ -1,0 +1,361 @@
+"""Replay: one history played on one manager, every claim judged after every step.
+
+The judge is the spec, asked about the manager's own cache; there is no second manager to compare
+with, so any release can be judged that has the entry points. Beside the manager stand the pages
+(`conformance.judge.pages`). A violation does not end the history, a crash does.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.histories.naming import Name, Prefixes
+from hitproof.conformance.histories.schema import History, RequestInput
+from hitproof.conformance.judge.judging import Judge, Violation
+from hitproof.conformance.judge.pages import Pages
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.judge.registrations import Registrations
+from hitproof.conformance.playing.player import Player
+from hitproof.conformance.subject.managers import (
+    Allocation,
+    Hit,
+    Manager,
+    ManagerSubject,
+    Observation,
+    Progress,
+    Tables,
+)
+from hitproof.conformance.subject.named_manager import NamedManager
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.spec.claims import Divergence
+from hitproof.spec.releases.fine import FineTail
+from hitproof.spec.releases.policies import SparseRetention
+
+_T = TypeVar("_T")
+
+_HARMLESS = (Divergence.LOST_HIT, Divergence.WASTE)
+"""What leaves a manager in a state that it may be in."""
+
+
+@dataclass(frozen=True)
+class Lookedup:
+    """A lookup and its answer, in tokens.
+
+    Attributes:
+        step: the step, an index.
+        request: the request.
+        due: the hit that the spec asks for.
+        served: the hit that the manager served.
+    """
+
+    step: int
+    request: str
+    due: int
+    served: int
+
+
+@dataclass
+class ReplayFinding:
+    """Where the manager breaks the spec, and how often it does so in the same way.
+
+    Attributes:
+        violation: how, at the first time.
+        step: the step of the first time, an index.
+        call: the manager's method, or "step" where a whole step is judged.
+        times: how often.
+    """
+
+    violation: Violation
+    step: int
+    call: str
+    times: int = 1
+
+    @property
+    def signature(self) -> Signature:
+        """What it is a case of."""
+        return self.violation.signature
+
+
+@dataclass
+class ReplayOutcome:
+    """What became of a history.
+
+    Attributes:
+        told: what became of each step that was played; "" when it was done as asked.
+        lookups: every lookup, in order.
+        findings: one for each signature, in the order of their first time.
+    """
+
+    told: list[str] = field(default_factory=list)
+    lookups: list[Lookedup] = field(default_factory=list)
+    findings: list[ReplayFinding] = field(default_factory=list)
+
+    @property
+    def causes(self) -> list[ReplayFinding]:
+        """The findings up to the first that leaves the manager in a wrong state.
+
+        What comes after it may be nothing but its consequence.
+        """
+        causes = []
+        for finding in self.findings:
+            causes.append(finding)
+            if finding.signature.divergence not in _HARMLESS:
+                break
+        return causes
+
+    def add(self, violation: Violation, step: int, call: str) -> None:
+        """Record a violation."""
+        for known in self.findings:
+            if known.signature == violation.signature:
+                known.times += 1
+                return
+        self.findings.append(ReplayFinding(violation, step, call))
+
+
+def replay(
+    history: History, subject: ManagerSubject, policies: JudgedPolicies | None = None
+) -> ReplayOutcome:
+    """Play ``history`` on a manager of ``subject`` and judge it under a release's policies.
+
+    Raises `CannotJudge` when the subject lacks what the history asks for, or the spec what the
+    subject does.
+    """
+    judged = JudgedPolicies() if policies is None else policies
+    engine = history.engine
+    if engine.retention_interval is not None and judged.sparse_retention is SparseRetention.NONE:
+        raise CannotJudge(
+            "this release has no retention interval; leave retention_interval out, or name a later "
+            "release"
+        )
+    if engine.mamba_checkpoint_alignment and judged.tail(engine) is not FineTail.RESEND:
+        raise CannotJudge(
+            "this release exports a state for a resend, and keeps others for extensions; leave "
+            "mamba_checkpoint_alignment out, or name a later release"
+        )
+    outcome = ReplayOutcome()
+    manager = _Judged(history, subject, judged, outcome)
+    player = Player(history, manager, judged.tail(engine), judged.horizon)
+    for number, step in enumerate(history.steps):
+        manager.step = number
+        try:
+            told = player.play(step)
+            manager.step_ends()
+        except _Crashed:
+            break
+        outcome.told.append(told)
+    return outcome
+
+
+class _Crashed(Exception):
+    """The manager raised; the history ends here."""
+
+
+class _Judged:
+    """A manager whose every answer is judged; see `conformance.subject.managers.Manager`."""
+
+    def __init__(
+        self,
+        history: History,
+        subject: ManagerSubject,
+        policies: JudgedPolicies,
+        outcome: ReplayOutcome,
+    ) -> None:
+        requests, engine = history.requests, history.engine
+        prefixes = Prefixes(requests, engine.hash_block_size, engine.num_hash_lookahead_tokens)
+        self._engine = engine
+        self._outcome = outcome
+        self._fine = policies.fine(engine)
+        self._named = NamedManager(subject, history, prefixes, self._fine)
+        self._prefixes = prefixes
+        self._judge = Judge(engine, requests, prefixes, policies)
+        self._pages = Pages(engine, requests, policies.every_state, policies.horizon)
+        self._registrations = Registrations(engine, prefixes, self._judge, self._pages, self._fine)
+        self._num_tokens: dict[str, int] = {}
+        self._progress: dict[str, int] = {}
+        # Where the tokens begin that a connector loads.
+        self._loading: dict[str, int] = {}
+        self.step = 0
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def add_request(self, name: str, request: RequestInput) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._ask("add_request", lambda manager: manager.add_request(name, request))
+        self._num_tokens[name] = len(request.prompt)
+        self._learn("add_request", name)
+
+    def append_output(self, name: str, token_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._ask("append_output", lambda manager: manager.append_output(name, token_ids))
+        self._num_tokens[name] += len(token_ids)
+        self._learn("append_output", name)
+
+    def set_progress(self, name: str, progress: Progress) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._progress[name] = progress.num_computed_tokens
+        self._pages.settle(name, progress.num_computed_tokens)
+        self._ask("set_progress", lambda manager: manager.set_progress(name, progress))
+
+    def block_keys(self, name: str, group: int) -> Sequence[tuple[Name, ...]]:
+        """See `conformance.subject.managers.Manager`."""
+        size, unit = self._engine.groups[group].block_size, self._engine.hash_block_size
+        if not self._fine:
+            unit = size
+        ends = range(unit, self._num_tokens[name] // unit * unit + 1, unit)
+        # A block may be entered at several prefixes that end inside it.
+        blocks: dict[int, list[Name]] = {}
+        for end in ends:
+            blocks.setdefault((end - 1) // size, []).append(self._prefixes.name(name, end))
+        return [tuple(names) for names in blocks.values()]
+
+    def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
+        """See `conformance.subject.managers.Manager`."""
+        cached = self._named.seen.cached
+        found = [block for name in key for block in cached.get((group, name), ())]
+        return list(dict.fromkeys(found))
+
+    # --- what is judged ------------------------------------------------------------------------
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        """See `conformance.subject.managers.Manager`."""
+        call, cached = "get_computed_blocks", self._named.seen.cached
+        hit = self._ask(call, lambda manager: manager.get_computed_blocks(name))
+        num_tokens = self._num_tokens[name]
+        self._add(self._judge.hit(name, num_tokens, hit, cached), call)
+        self._add(self._judge.told(name, num_tokens, hit, cached), call)
+        due = self._judge.due_hit(name, num_tokens, cached)
+        self._outcome.lookups.append(Lookedup(self.step, name, due, hit.length))
+        self._registrations.looked_up(name, self._judge.shared(name, num_tokens, hit, cached))
+        self._observe(call)
+        return hit
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        """See `conformance.subject.managers.Manager`."""
+        call = "allocate_slots"
+        new = self._ask(call, lambda manager: manager.allocate_slots(name, allocation))
+        for source, target in self._ask(call, lambda _: self._named.take_block_copies()):
+            self._pages.copy(source, target)
+        tables = self._tables(self._observe(call), name)
+        if new is None:
+            return None
+        start, external = self._progress.get(name, 0), allocation.num_external_computed_tokens
+        if allocation.hit is not None:
+            start = allocation.hit.length
+            self._registrations.admitted(name, start)
+        if allocation.delay_cache_blocks:
+            self._loading[name] = start
+            return new
+        known = self._num_tokens[name]
+        if external:
+            self._pages.load(name, tables, start, start + external, known)
+        start, num_new = start + external, allocation.num_new_tokens
+        for wrong in self._pages.compute(name, tables, start, num_new, known):
+            self._add(self._judge.page(wrong), call)
+        self._registrations.computed(name, min(start + num_new, known))
+        return new
+
+    def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        call = "cache_blocks"
+        tables, known = self._tables(self._named.seen, name), self._num_tokens[name]
+        self._pages.load(name, tables, self._loading[name], num_computed_tokens, known)
+        self._ask(call, lambda manager: manager.cache_blocks(name, num_computed_tokens))
+        self._observe(call)
+        self._registrations.computed(name, num_computed_tokens)
+
+    def free(self, name: str) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._ask("free", lambda manager: manager.free(name))
+        self._pages.free(name)
+        self._registrations.freed(name)
+        self._observe("free")
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        call, gone = "evict_blocks", set(block_ids)
+        self._registrations.evicted()
+        self._ask(call, lambda manager: manager.evict_blocks(sorted(gone)))
+        self._must_be_forgotten(call, gone & _registered(self._observe(call)))
+
+    def reset_prefix_cache(self) -> bool:
+        """See `conformance.subject.managers.Manager`."""
+        call, tables = "reset_prefix_cache", self._named.seen.tables
+        held = sorted(name for name, of_all in tables.items() if any(map(any, of_all)))
+        done = self._ask(call, lambda manager: manager.reset_prefix_cache())
+        self._registrations.evicted()
+        seen = self._observe(call)
+        if done and held:
+            self._add(
+                self._judge.pool_claim(
+                    "block_in_use_is_never_evicted",
+                    "the cache is reset while blocks are in use",
+                    "a reset is refused while blocks are in use",
+                    f"it is done while {', '.join(held)} hold blocks",
+                ),
+                call,
+            )
+        if done:
+            self._must_be_forgotten(call, _registered(seen))
+        return done
+
+    def new_step_starts(self) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._pages.new_step_starts()
+        self._ask("new_step_starts", lambda manager: manager.new_step_starts())
+
+    def observe(self) -> Observation:
+        """See `conformance.subject.managers.Manager`."""
+        return self._named.seen
+
+    def step_ends(self) -> None:
+        """Judge what the step as a whole has left: registered blocks, and what is in them."""
+        seen = self._named.seen
+        for _, wrong in self._pages.wrong_keys(seen.cached):
+            self._add(self._judge.page(wrong), "step")
+        for violation in self._registrations.step_ends(seen):
+            self._add(violation, "step")
+
+    # --- the means -----------------------------------------------------------------------------
+
+    def _ask(self, call: str, ask: Callable[[Manager], _T]) -> _T:
+        try:
+            return ask(self._named.manager)
+        except CannotJudge:
+            raise
+        except Exception as error:
+            self._add(self._judge.crash(call, error), call)
+            raise _Crashed from error
+
+    def _observe(self, call: str) -> Observation:
+        seen = self._named.observe()
+        self._add(self._judge.pool(seen), call)
+        return seen
+
+    def _learn(self, call: str, name: str) -> None:
+        wrong = self._named.learn(name)
+        if wrong is not None:
+            self._add(self._judge.keys(wrong), call)
+
+    def _add(self, violation: Violation | None, call: str) -> None:
+        if violation is not None:
+            self._outcome.add(violation, self.step, call)
+
+    def _tables(self, seen: Observation, name: str) -> Tables:
+        return seen.tables.get(name, ((),) * len(self._engine.groups))
+
+    def _must_be_forgotten(self, call: str, found: set[int]) -> None:
+        if found:
+            self._add(
+                self._judge.pool_claim(
+                    "cached_key_names_its_content",
+                    f"a key finds a block after {call}",
+                    f"no key finds a block after {call}",
+                    f"keys find blocks {sorted(found)}",
+                ),
+                call,
+            )
+
+
+def _registered(seen: Observation) -> set[int]:
+    return {block for ids in seen.cached.values() for block in ids}

@@ -1,0 +1,177 @@
+"""The ledger: known divergences, matched by their exact signature, never by substring."""
+
+import tomllib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+
+from hitproof.conformance.findings.findings import Finding, Signature
+from hitproof.conformance.histories.json_format import read
+from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.layouts import Layout, judged_from_json
+from hitproof.spec.claims import CLAIMS, Divergence
+
+E = TypeVar("E")
+_NEWER_THAN_ANY = Version("999999")
+
+
+class LedgerError(Exception):
+    """The ledger file cannot be used; the message names the entry and the mend."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A known divergence.
+
+    Attributes:
+        signature: exactly the signature of the finding.
+        configuration: a configuration, a layout or a history that shows it; the gate always
+            judges it, so that an entry that no longer reproduces is noticed.
+        releases: the releases that have it, as a version specifier (PEP 440).
+        reason: what is wrong, and why it is tolerated.
+        link: where it is discussed; may be empty.
+        cause: entries of one cause, which one change to vLLM would mend, have it alike; the reason
+            where the file names none.
+    """
+
+    signature: Signature
+    configuration: Configuration | Layout | Play
+    releases: SpecifierSet
+    reason: str
+    link: str
+    cause: str
+
+    def applies_to(self, version: str | None) -> bool:
+        """Whether the entry speaks of ``version``; None stands for newer than any release."""
+        return speaks_of(self.releases, version)
+
+
+def speaks_of(releases: SpecifierSet, version: str | None) -> bool:
+    """Whether ``releases`` has ``version``; None stands for newer than any release."""
+    release = _NEWER_THAN_ANY if version is None else Version(version)
+    return releases.contains(release, prereleases=True)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Findings held against the ledger."""
+
+    new: tuple[Finding, ...]
+    known: tuple[tuple[Finding, Entry], ...]
+    stale: tuple[Entry, ...]
+
+
+def load(path: Path) -> tuple[Entry, ...]:
+    """The entries of a ledger file. Raises `LedgerError`."""
+    return read_entries(
+        path, "divergence", "name another with --ledger", partial(_entry, path.parent)
+    )
+
+
+def read_entries(
+    path: Path, table: str, mend: str, entry: Callable[[dict[str, Any]], E]
+) -> tuple[E, ...]:
+    """The entries that a TOML file has, each a ``[[table]]``, made by ``entry``.
+
+    Each says its reason. ``mend`` is what to do about a file that is not there. What ``entry``
+    raises for what it cannot read becomes a `LedgerError` that names the entry and the mend.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LedgerError(f"{path} cannot be read ({error.strerror}); {mend}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LedgerError(f"{path} is not TOML ({error}); mend that line") from error
+    raw_entries = data.pop(table, [])
+    if data or not isinstance(raw_entries, list):
+        raise LedgerError(f"{path} may hold [[{table}]] entries only")
+    return tuple(
+        _made(entry, raw, f"{path}: entry {number}") for number, raw in enumerate(raw_entries, 1)
+    )
+
+
+def _made(entry: Callable[[dict[str, Any]], E], raw: Any, where: str) -> E:
+    try:
+        made = entry(raw)
+        reason = raw["reason"]
+    except KeyError as missing:
+        raise LedgerError(f"{where} has no {missing}; add it") from missing
+    except (TypeError, ValueError, InvalidSpecifier) as error:
+        raise LedgerError(f"{where} cannot be read: {error}") from error
+    if not reason:
+        raise LedgerError(f"{where} gives no reason; say what is wrong and why it is tolerated")
+    return made
+
+
+def _entry(directory: Path, raw: dict[str, Any]) -> Entry:
+    entry = Entry(
+        signature=read_signature(raw["signature"]),
+        configuration=(
+            _play(directory, raw["history"])
+            if "history" in raw
+            else judged_from_json({"model": "", **raw["configuration"]})
+        ),
+        releases=SpecifierSet(raw["releases"]),
+        reason=raw["reason"],
+        link=raw.get("link", ""),
+        cause=raw.get("cause", raw["reason"]),
+    )
+    if not isinstance(entry.configuration, Play):  # histories show crashes of calls, too
+        if entry.signature.claim not in CLAIMS:
+            raise ValueError(f"no claim is called {entry.signature.claim}")
+        _ = entry.configuration.looked_up  # refuses sizes that do not fit together
+    return entry
+
+
+def _play(directory: Path, history: str) -> Play:
+    """The history of an entry: its file beside the ledger, or its JSON."""
+    if not isinstance(history, str):
+        raise TypeError("its history is no text")
+    name, text = "in the ledger", history
+    if not history.lstrip().startswith("{"):
+        name = history
+        try:
+            text = (directory / history).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"its history cannot be read ({error.strerror})") from error
+    read(text, name)
+    return Play(Origin.WRITTEN, name, text)
+
+
+def read_signature(raw: dict[str, Any]) -> Signature:
+    """The signature that an entry names; raises ValueError or TypeError when it is none."""
+    signature = Signature(**raw)
+    Divergence(signature.divergence)
+    return signature
+
+
+def judge(
+    findings: Sequence[Finding],
+    entries: Sequence[Entry],
+    unsettled: Collection[tuple[str, Configuration | Layout | Play]] = (),
+) -> Judgement:
+    """Sort findings into new and known, and name the entries that did not reproduce.
+
+    ``entries`` are those that apply to the target. Those whose claim was not settled on their
+    configuration, which ``unsettled`` has, are not stale.
+    """
+    by_signature = {entry.signature: entry for entry in entries}
+    seen = {finding.signature for finding in findings}
+    return Judgement(
+        new=tuple(f for f in findings if f.signature not in by_signature),
+        known=tuple(
+            (f, by_signature[f.signature]) for f in findings if f.signature in by_signature
+        ),
+        stale=tuple(
+            entry
+            for entry in entries
+            if entry.signature not in seen
+            and (entry.signature.claim, entry.configuration) not in unsettled
+        ),
+    )

@@ -1,0 +1,48 @@
+"""Lockstep: one history played on two managers, the real one and the reference.
+
+Every call goes to both; then everything that can be seen of them must agree. Where they differ the
+real manager is judged by the spec, on its own cache. If it breaks the spec at that call, that is a
+finding, and the lockstep goes on where the two can be brought back together by public means:
+
+- a block registered that no hit can use is evicted again, a block left out is evicted from the
+  reference;
+- a hit that is shorter than it could be is taken by both.
+
+After any other finding the rest of the history would compare nothing but its consequences, and is
+dropped. A difference at which neither of the two breaks the spec is a finding, too: a policy
+change.
+Where it is the reference that breaks the spec, hitproof is wrong.
+"""
+
+from collections.abc import Sequence
+
+from hitproof.conformance.histories.schema import History
+from hitproof.conformance.lockstep.outcome import FIELDS, Outcome
+from hitproof.conformance.lockstep.pair import Pair, Stop
+from hitproof.conformance.playing.player import Player
+from hitproof.conformance.subject.managers import ManagerSubject
+from hitproof.spec.releases.horizons import LookaheadHorizon
+
+
+def run(
+    history: History,
+    real: ManagerSubject,
+    reference: ManagerSubject,
+    policy: LookaheadHorizon,
+    compared: Sequence[str] = FIELDS,
+) -> Outcome:
+    """Play ``history`` on both and compare the fields in ``compared`` after every call.
+
+    Raises `CannotJudge` when the real manager lacks an entry point.
+    """
+    outcome = Outcome()
+    pair = Pair(history, real, reference, policy, outcome, compared)
+    player = Player(history, pair)
+    for number, step in enumerate(history.steps):
+        pair.step = number
+        try:
+            player.play(step)
+        except Stop:
+            break
+        outcome.steps += 1
+    return outcome

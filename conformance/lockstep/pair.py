@@ -1,0 +1,289 @@
+"""Two managers as one: every call goes to both, and what can be seen of them is compared."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from hitproof.conformance.histories.naming import Name, Prefixes
+from hitproof.conformance.histories.schema import History, RequestInput
+from hitproof.conformance.judge.judging import Judge, Violation
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.lockstep.outcome import Difference, LockstepFinding, Outcome
+from hitproof.conformance.subject.managers import (
+    Allocation,
+    Hit,
+    Manager,
+    ManagerSubject,
+    Observation,
+    Progress,
+    Tables,
+)
+from hitproof.conformance.subject.named_manager import NamedManager
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.spec.claims import Divergence
+from hitproof.spec.releases.horizons import LookaheadHorizon
+
+_T = TypeVar("_T")
+
+
+class Stop(Exception):
+    """The history ends here."""
+
+
+class Pair:
+    """Both managers as one: `conformance.subject.managers.Manager`."""
+
+    def __init__(
+        self,
+        history: History,
+        real: ManagerSubject,
+        reference: ManagerSubject,
+        policy: LookaheadHorizon,
+        outcome: Outcome,
+        compared: Sequence[str],
+    ) -> None:
+        engine = history.engine
+        prefixes = Prefixes(
+            history.requests, engine.hash_block_size, engine.num_hash_lookahead_tokens
+        )
+        self._history = history
+        self._prefixes = prefixes
+        self._real = NamedManager(real, history, prefixes)
+        self._reference = NamedManager(reference, history, prefixes)
+        self._judge = Judge(engine, history.requests, prefixes, JudgedPolicies(horizon=policy))
+        self._outcome = outcome
+        # The reference registers what accepted drafts filled before it frees it, vLLM 0.33 after.
+        ahead = engine.num_hash_lookahead_tokens > 0
+        self._compared = [field for field in compared if not (ahead and field == "events")]
+        self._num_tokens: dict[str, int] = {}
+        # Computed tokens when the request's tables were last made.
+        self._computed: dict[str, int] = {}
+        self._progress: dict[str, int] = {}
+        # Blocks that only one of the two had registered. A real manager that is late with one
+        # would else find it missing from the reference.
+        self._put_right: set[tuple[int, Name]] = set()
+        self.step = 0
+
+    def add_request(self, name: str, request: RequestInput) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._both("add_request", lambda manager: manager.add_request(name, request))
+        self._num_tokens[name] = len(request.prompt)
+        self._learn("add_request", name)
+
+    def append_output(self, name: str, token_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._both("append_output", lambda manager: manager.append_output(name, token_ids))
+        self._num_tokens[name] += len(token_ids)
+        self._learn("append_output", name)
+
+    def set_progress(self, name: str, progress: Progress) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._progress[name] = progress.num_computed_tokens
+        for side in (self._real, self._reference):
+            side.manager.set_progress(name, progress)
+
+    def block_keys(self, name: str, group: int) -> Sequence[Name]:
+        """See `conformance.subject.managers.Manager`."""
+        size = self._history.engine.groups[group].block_size
+        full = self._num_tokens[name] // size
+        return [self._prefixes.name(name, (block + 1) * size) for block in range(full)]
+
+    def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
+        """See `conformance.subject.managers.Manager`."""
+        return self._real.seen.cached.get((group, key), ())
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        """See `conformance.subject.managers.Manager`."""
+        call = "get_computed_blocks"
+        real, reference = self._both(call, lambda manager: manager.get_computed_blocks(name))
+        violation = self._judge.hit(name, self._num_tokens[name], real, self._real.seen.cached)
+        if violation is None and real == reference:
+            self._compare(call)
+            return real
+        differs = Difference(self.step, call, "hit", str(real), str(reference))
+        self._blame(
+            self._judge.hit(name, self._num_tokens[name], reference, self._reference.seen.cached),
+            differs,
+        )
+        short = violation is not None and violation.signature.divergence == Divergence.LOST_HIT
+        self._settle(violation, differs, resynchronised=short)
+        self._compare(call, after_finding=True)
+        return real
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        """See `conformance.subject.managers.Manager`."""
+        call = "allocate_slots"
+        real, reference = self._both(call, lambda m: m.allocate_slots(name, allocation))
+        self._computed[name] = self._progress.get(name, 0)
+        if allocation.hit is not None:
+            external = allocation.num_external_computed_tokens
+            self._computed[name] = allocation.hit.length + external
+        if allocation.num_external_computed_tokens:
+            self._judge.loaded.add(name)
+        if real != reference:
+            differs = Difference(self.step, call, "blocks", str(real), str(reference))
+            self._blame(self._judge_books(self._reference.observe()), differs)
+            self._settle(self._judge_books(self._real.observe()), differs)
+        self._registered(call, name)
+        return real
+
+    def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._both("cache_blocks", lambda m: m.cache_blocks(name, num_computed_tokens))
+        self._registered("cache_blocks", name)
+
+    def free(self, name: str) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._both("free", lambda manager: manager.free(name))
+        self._judge.loaded.discard(name)
+        self._compare("free")
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        ids = list(block_ids)
+        self._both("evict_blocks", lambda manager: manager.evict_blocks(ids))
+        self._compare("evict_blocks")
+
+    def reset_prefix_cache(self) -> bool:
+        """See `conformance.subject.managers.Manager`."""
+        call = "reset_prefix_cache"
+        real, reference = self._both(call, lambda manager: manager.reset_prefix_cache())
+        if real != reference:
+            self._settle(None, Difference(self.step, call, "answer", str(real), str(reference)))
+        self._compare(call)
+        return real
+
+    def new_step_starts(self) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._both("new_step_starts", lambda manager: manager.new_step_starts())
+
+    def observe(self) -> Observation:
+        """See `conformance.subject.managers.Manager`."""
+        return self._real.seen
+
+    def _both(self, call: str, ask: Callable[[Manager], _T]) -> tuple[_T, _T]:
+        """Ask both; what one of them raises ends the history."""
+        self._outcome.calls += 1
+        answers: list[_T] = []
+        crashes: list[Exception | None] = []
+        for side in (self._real, self._reference):
+            try:
+                answers.append(ask(side.manager))
+                crashes.append(None)
+            except CannotJudge:
+                raise
+            except Exception as error:
+                crashes.append(error)
+        real, reference = crashes
+        differs = Difference(self.step, call, "exception", repr(real), repr(reference))
+        if reference is not None:  # whatever the real one does, the reference must not
+            self._outcome.fault = differs
+        if real is not None:
+            self._settle(self._judge.crash(call, real), differs)
+        if reference is not None:
+            raise Stop
+        return answers[0], answers[1]
+
+    def _settle(
+        self, violation: Violation | None, difference: Difference, resynchronised: bool = False
+    ) -> None:
+        """Record a difference; it ends the history unless the two can be brought together."""
+        if violation is None:
+            violation = self._judge.policy(
+                difference.call, difference.field, difference.real, difference.reference
+            )
+        finding = LockstepFinding(violation, difference, self.step, resynchronised)
+        self._outcome.findings.append(finding)
+        if not resynchronised:
+            raise Stop
+
+    def _blame(self, violation: Violation | None, difference: Difference) -> None:
+        """End the history when it is the reference that breaks the spec."""
+        if violation is not None:
+            self._outcome.fault = difference
+            raise Stop
+
+    def _judge_books(self, seen: Observation) -> Violation | None:
+        return self._judge.pool(seen) or self._judge.tables(seen, self._computed)
+
+    def _learn(self, call: str, request: str) -> None:
+        real, reference = self._real.learn(request), self._reference.learn(request)
+        differs = Difference(self.step, call, "keys", str(real), str(reference))
+        if reference is not None:
+            self._blame(self._judge.keys(reference), differs)
+        if real is not None:
+            self._settle(self._judge.keys(real), differs)
+
+    def _registered(self, call: str, request: str) -> None:
+        """Compare after a call that registers blocks, and settle what only one registered."""
+        real, reference = self._real.observe().cached, self._reference.observe().cached
+        extra = self._only(real, reference)
+        missing = self._only(reference, real)
+        if not extra and not missing:
+            self._compare(call, observed=True)
+            return
+        differs = Difference(self.step, call, "cached", _shown(extra), _shown(missing))
+        wrong_books = self._judge_books(self._real.seen)
+        if wrong_books is not None:
+            self._settle(wrong_books, differs)
+        violations = []
+        for only, by_real in ((extra, True), (missing, False)):
+            for group, name in [key for key in only if key not in self._put_right]:
+                if by_real:  # what the reference registers besides is its release's policy
+                    self._blame(self._judge_block(request, group, name, False), differs)
+                violations.append(self._judge_block(request, group, name, by_real))
+        for violation in dict.fromkeys(violations):
+            self._settle(violation, differs, resynchronised=violation is not None)
+        self._put_right |= extra.keys() | missing.keys()
+        if extra:
+            self._real.manager.evict_blocks(_ids(extra))
+        if missing:
+            self._reference.manager.evict_blocks(_ids(missing))
+        self._compare(call, after_finding=True)
+
+    @staticmethod
+    def _only(
+        mine: Mapping[tuple[int, Name], tuple[int, ...]],
+        other: Mapping[tuple[int, Name], tuple[int, ...]],
+    ) -> dict[tuple[int, Name], tuple[int, ...]]:
+        """The registered blocks of one side that the other side has not registered."""
+        return {
+            key: found
+            for key, ids in mine.items()
+            if (found := tuple(sorted(set(ids) - set(other.get(key, ())))))
+        }
+
+    def _judge_block(
+        self, request: str, group: int, name: Name, is_registered: bool
+    ) -> Violation | None:
+        end = self._prefixes.end(name)
+        if end is None:
+            return None
+        block = end // self._history.engine.groups[group].block_size - 1
+        return self._judge.registered(request, group, block, is_registered)
+
+    def _compare(self, call: str, *, observed: bool = False, after_finding: bool = False) -> None:
+        """Compare all that can be seen. What a finding has put into events is left out."""
+        if not observed:
+            self._real.observe()
+            self._reference.observe()
+        real, reference = self._real.seen, self._reference.seen
+        for name in self._compared:
+            if after_finding and name in ("events", "stats"):
+                continue
+            mine, other = getattr(real, name), getattr(reference, name)
+            if mine != other and mine is not None and other is not None:
+                difference = Difference(self.step, call, name, _shown(mine), _shown(other))
+                self._blame(self._judge_books(reference), difference)
+                self._settle(self._judge_books(real), difference)
+        wrong = self._judge.pool(real)
+        if wrong is not None:
+            self._outcome.findings.append(LockstepFinding(wrong, None, self.step, False))
+            raise Stop
+
+
+def _ids(only: Mapping[tuple[int, Name], tuple[int, ...]]) -> list[int]:
+    return [block for ids in only.values() for block in ids]
+
+
+def _shown(value: Any) -> str:
+    return str(value)

@@ -1,0 +1,1 @@
+"""Playing a history on a manager, and making histories smaller."""

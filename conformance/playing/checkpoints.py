@@ -1,0 +1,65 @@
+"""Mamba states that a step exports from inside its chunk, where the backend can.
+
+A chunk that reaches the end of a prompt then need not end where the kept state lies. The scheduler,
+the manager and the backend each decide by the same rule which chunk exports one, of which token,
+and into which block of the table. vLLM: ``is_mamba_prefill_checkpoint_valid``,
+``compute_mamba_prefill_checkpoints``.
+"""
+
+from typing import NamedTuple
+
+from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.releases.fine import FineTail, tail_boundary
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.terms import INTEGERS
+
+
+class Checkpoint(NamedTuple):
+    """A state that a chunk exports.
+
+    Attributes:
+        tokens: the state is as of so many tokens.
+        block: where it goes, a position in the block table.
+    """
+
+    tokens: int
+    block: int
+
+
+def exports_pattern(engine: EngineConfiguration, group: Group) -> str:
+    """What patterns about a group end with where states are exported from inside chunks."""
+    exports = group.kind is GroupKind.MAMBA and engine.mamba_checkpoint_alignment
+    return ", with states from inside chunks" if exports else ""
+
+
+def exported(
+    engine: EngineConfiguration,
+    policy: LookaheadHorizon,
+    start: int,
+    end: int,
+    of: int | None = None,
+) -> Checkpoint | None:
+    """The state that the chunk from ``start`` to ``end`` exports; None for none.
+
+    It is the one that a resend of ``of`` tokens, by default of those before ``end``, resumes at.
+    """
+    align, size = engine.mamba_checkpoint_alignment, engine.mamba_block_size
+    if align is None or size is None:
+        return None
+    unit = engine.hash_block_size
+    tokens = tail_boundary(
+        FineTail.RESEND,
+        policy,
+        end if of is None else of,
+        unit if engine.use_eagle_block_drop else 0,
+        unit,
+    )
+    block = INTEGERS.ceil_div(end, size) - 2
+    valid = (
+        start % unit == 0
+        and block > (start - 1) // size
+        and start + unit <= tokens < end
+        and (tokens - start) % align == 0
+    )
+    return Checkpoint(tokens, block) if valid else None

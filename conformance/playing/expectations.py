@@ -1,0 +1,111 @@
+"""Expectations: what the spec demands of a manager at the end of a history.
+
+Each can be stated on what the manager's public methods return, so that a test of a few lines can
+assert it.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hitproof.conformance.subject.managers import ConnectorManager, Hit, Manager
+from hitproof.conformance.subject.subjects import CannotJudge
+
+
+@dataclass(frozen=True)
+class Served:
+    """The last lookup of a request serves that many tokens, or at least that many."""
+
+    request: str
+    tokens: int
+    or_more: bool = False
+
+
+@dataclass(frozen=True)
+class LocalPrefix:
+    """A KV connector that loads Mamba states is told of a prefix of so many tokens of a request.
+
+    It is flagged where it ``lacks_state`` (`spec.connector`).
+    """
+
+    request: str
+    tokens: int
+    lacks_state: bool
+
+
+@dataclass(frozen=True)
+class TableLengths:
+    """The last lookup of a request returns a block table of so many blocks for each group."""
+
+    request: str
+    lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A full block of a request is registered, or is not."""
+
+    request: str
+    group: int
+    block: int
+    is_registered: bool
+
+
+@dataclass(frozen=True)
+class Held:
+    """The block table of a request holds a real block at every position from ``first`` on."""
+
+    request: str
+    group: int
+    first: int
+
+
+@dataclass(frozen=True)
+class HeldOnce:
+    """No block stands twice in the block tables of a request."""
+
+    request: str
+
+
+@dataclass(frozen=True)
+class Returns:
+    """No call of the history raises."""
+
+
+Expected: TypeAlias = Served | LocalPrefix | TableLengths | Registered | Held | HeldOnce | Returns
+
+
+def holds(expected: Expected, manager: Manager, hits: Mapping[str, Hit]) -> bool:
+    """Whether the expectation holds after a history; ``hits`` has each request's last lookup.
+
+    A history that raised no exception has none to show, so `Returns` holds.
+    """
+    match expected:
+        case Served(request, tokens, or_more):
+            length = hits[request].length
+            return length >= tokens if or_more else length == tokens
+        case LocalPrefix(request, tokens, lacks_state):
+            found, flagged = local_prefix(manager, request)
+            return found == tokens and flagged >= lacks_state
+        case TableLengths(request, lengths):
+            return tuple(map(len, hits[request].tables)) == lengths
+        case Registered(request, group, block, is_registered):
+            key = manager.block_keys(request, group)[block]
+            return bool(manager.cached_blocks(group, key)) == is_registered
+        case Held(request, group, first):
+            return 0 not in manager.observe().tables[request][group][first:]
+        case HeldOnce(request):
+            tables = manager.observe().tables[request]
+            times = Counter(block for table in tables for block in table if block)
+            return max(times.values(), default=0) <= 1
+        case Returns():
+            return True
+
+
+def local_prefix(manager: Manager, request: str) -> tuple[int, bool]:
+    """What a KV connector is told of a request: tokens, and whether they are flagged."""
+    if not isinstance(manager, ConnectorManager):
+        raise CannotJudge("the manager has no lookups for KV connectors")
+    hit, flagged = manager.get_computed_blocks_for_connector(request)
+    return hit.length, flagged

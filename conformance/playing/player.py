@@ -1,0 +1,369 @@
+"""The player: a scheduler's bookkeeping around a manager, so that histories stay legal.
+
+It does what vLLM's ``Scheduler`` does between the calls of ``KVCacheManager`` and nothing more:
+which tokens are computed, how far a chunk goes, who is preempted.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from hitproof.conformance.histories.schema import (
+    Evict,
+    Finish,
+    History,
+    Load,
+    Loaded,
+    Lookup,
+    NewStep,
+    Preempt,
+    Reset,
+    Schedule,
+    Step,
+)
+from hitproof.conformance.playing.checkpoints import exported
+from hitproof.conformance.subject.managers import Allocation, Hit, Manager, Progress
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases.fine import FineTail, tail_boundary
+from hitproof.spec.releases.horizons import LookaheadHorizon
+
+
+class _State(Enum):
+    WAITING = auto()
+    LOADING = auto()
+    RUNNING = auto()
+    FINISHED = auto()
+
+
+@dataclass
+class _Request:
+    num_tokens: int
+    num_prompt_tokens: int
+    output: list[int]
+    state: _State = _State.WAITING
+    num_computed_tokens: int = 0
+    num_preemptions: int = 0
+    in_this_step: bool = False
+    junction: int = 0
+
+
+@dataclass
+class Player:
+    """Plays a history on a manager, step by step. An exception of the manager passes through.
+
+    Where hits may end inside blocks, ``fine_tail`` is whose hit the end of a prompt is kept for,
+    and ``horizon`` how far past it lookups may peek.
+    """
+
+    history: History
+    manager: Manager
+    fine_tail: FineTail = FineTail.NONE
+    horizon: LookaheadHorizon = LookaheadHorizon.HASHED
+    hits: dict[str, Hit] = field(default_factory=dict)
+    """What the last lookup of each request found."""
+    _requests: dict[str, _Request] = field(default_factory=dict)
+    _running: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._engine = self.history.engine
+        self._mamba_block_size = self._engine.mamba_block_size
+        # Other groups keep no blocks before the window of the load's end. vLLM: the scheduler's
+        # ``_update_requests_with_invalid_blocks``.
+        kinds = [group.kind for group in self._engine.groups]
+        self._may_lose_a_part = kinds == [GroupKind.FULL_ATTENTION]
+
+    def play(self, step: Step) -> str:
+        """Play one step; what became of it, "" when it was done as asked."""
+        match step:
+            case Schedule():
+                return self._schedule(step)
+            case Lookup(name):
+                return self._lookup(name)
+            case Load(name, tokens):
+                return self._load(name, tokens)
+            case Loaded(name, right):
+                return self._loaded(name, right)
+            case Preempt(name):
+                return self._preempt_running(name)
+            case Finish(name):
+                return self._finish(name)
+            case Evict():
+                return self._evict(step)
+            case Reset():
+                return "" if self.manager.reset_prefix_cache() else "refused: blocks are in use"
+            case NewStep():
+                self._new_step()
+                return ""
+
+    def arrive(self, name: str) -> None:
+        """Let a request arrive, if it has not."""
+        self._request(name)
+
+    def _request(self, name: str) -> _Request:
+        """The request's state; it arrives when it is first asked for."""
+        if name not in self._requests:
+            given = self.history.requests[name]
+            self.manager.add_request(name, given)
+            prompt = len(given.prompt)
+            self._requests[name] = _Request(prompt, prompt, list(given.output))
+        return self._requests[name]
+
+    def _new_step(self) -> None:
+        self.manager.new_step_starts()
+        for request in self._requests.values():
+            request.in_this_step = False
+
+    def _takes_part(self, request: _Request) -> None:
+        """A request is scheduled once in each of the engine's steps."""
+        if request.in_this_step:
+            self._new_step()
+        request.in_this_step = True
+
+    def _report(self, name: str) -> None:
+        request = self._requests[name]
+        running = request.state is _State.RUNNING
+        self.manager.set_progress(
+            name, Progress(request.num_computed_tokens, request.num_preemptions, running)
+        )
+
+    def _schedule(self, step: Schedule) -> str:
+        request = self._request(step.request)
+        match request.state:
+            case _State.WAITING:
+                return self._admit(step, request)
+            case _State.RUNNING:
+                return self._go_on(step, request)
+            case _:
+                return "skipped: the request does not wait or run"
+
+    def _admit(self, step: Schedule, request: _Request) -> str:
+        name, hit, external = step.request, None, 0
+        self._takes_part(request)
+        computed = request.num_computed_tokens
+        if computed == 0:
+            hit = self._look_up(name)
+            external = max(0, min(step.external, request.num_tokens - 1 - hit.length))
+            external = external // self._engine.alignment * self._engine.alignment
+            computed = hit.length + external
+        num_new = self._chunk(step.tokens, request, computed, request.num_tokens - computed)
+        if num_new == 0:
+            return "skipped: too few tokens for a chunk that ends on a block edge"
+        tables = self.manager.allocate_slots(
+            name,
+            Allocation(
+                num_new,
+                hit,
+                self._engine.num_speculative_tokens,
+                external,
+                full_sequence_must_fit=self._engine.full_sequence_must_fit,
+            ),
+        )
+        if tables is None:
+            return "no space"
+        request.state = _State.RUNNING
+        request.num_computed_tokens = computed
+        self._running.append(name)
+        self._computed(name, request, num_new, 0, 0)
+        return ""
+
+    def _go_on(self, step: Schedule, request: _Request) -> str:
+        name, computed = step.request, request.num_computed_tokens
+        left = request.num_tokens - computed
+        if left == 0:
+            return "skipped: the request has no output left to go on with"
+        drafts = accepted = 0
+        if left == 1 and computed >= request.num_prompt_tokens:
+            room = min(
+                self._engine.max_model_len - 1 - request.num_tokens, self._engine.max_chunk - 1
+            )
+            drafts = max(0, min(step.drafts, self._engine.num_speculative_tokens, room))
+            accepted = max(0, min(step.accepted, drafts, len(request.output) - 1))
+        num_new = self._chunk(step.tokens, request, computed, left)
+        if num_new == 0:
+            return "skipped: too few tokens for a chunk that ends on a block edge"
+        self._takes_part(request)
+        allocation = Allocation(
+            num_new + drafts, num_lookahead_tokens=self._engine.num_speculative_tokens
+        )
+        preempted = []
+        while self.manager.allocate_slots(name, allocation) is None:
+            preempted.append(self._running[-1])
+            self._preempt(preempted[-1])
+            if preempted[-1] == name:
+                break
+        else:
+            self._computed(name, request, num_new, drafts, accepted)
+        return f"preempted {', '.join(preempted)}" if preempted else ""
+
+    def _chunk(self, wanted: int | None, request: _Request, computed: int, left: int) -> int:
+        """How many tokens to compute: within the budget, and as Mamba's states need it.
+
+        vLLM: ``Scheduler._mamba_block_aligned_split``. A state is cached for the end of a block
+        only, so a chunk ends on a block edge until the last whole block of the request; with
+        EAGLE, whose lookups drop a block, until the one before. A chunk that starts inside a block
+        stops at its end, else the block would keep an earlier state; up to 0.27 vLLM ran past it.
+        """
+        num_new = min(wanted or left, left, self._engine.max_chunk)
+        size = self._mamba_block_size
+        if size is None or computed >= max(request.num_prompt_tokens, request.num_tokens - 1):
+            return num_new
+        if self.fine_tail is not FineTail.NONE:
+            return self._fine_chunk(request, computed, num_new, size)
+        if computed % size:
+            return min(num_new, size - computed % size)
+        last = request.num_tokens // size * size
+        if self._engine.use_eagle_block_drop:
+            last = max(last - size, 0)
+        if computed + num_new < last:
+            return num_new // size * size
+        return last - computed if computed < last else num_new
+
+    def _fine_chunk(self, request: _Request, computed: int, num_new: int, size: int) -> int:
+        """The same where hits may end inside blocks, as vLLM has it from 0.28 on.
+
+        A chunk ends also where a state is kept inside a block: for the prompt's end, unless the
+        chunk exports that state, and for a prefix that is seen to be shared.
+        """
+        engine, unit, prompt = self._engine, self._engine.hash_block_size, request.num_prompt_tokens
+        end, prefill_end = computed + num_new, max(prompt, request.num_tokens - 1)
+        if end < prefill_end:
+            aligned = end // size * size
+            end = aligned if aligned > computed or size <= engine.max_chunk else end
+        stops = [request.junction]
+        if not (engine.keeps_shared_states and request.junction <= prompt):
+            stops = [computed + (request.junction - computed) // size * size]
+        if request.junction >= end:
+            stops = []
+        if computed + num_new < prefill_end or not exported(
+            engine, self.horizon, computed, computed + num_new, prefill_end
+        ):
+            last = self._kept(request.num_tokens, size)
+            tail = self._kept(prompt, unit)
+            stops += [last, tail] if last < tail < prompt else [last]
+            stops += [(computed // size + 1) * size] if computed % size else []
+        end = min((stop for stop in stops if computed < stop < end), default=end)
+        return max(end - computed, 0)
+
+    def _kept(self, num_tokens: int, size: int) -> int:
+        """Where the state is kept that stands for the end of so many tokens, on multiples."""
+        lookahead = size if self._engine.use_eagle_block_drop else 0
+        return int(tail_boundary(self.fine_tail, self.horizon, num_tokens, lookahead, size))
+
+    def _computed(
+        self, name: str, request: _Request, num_new: int, drafts: int, accepted: int
+    ) -> None:
+        """The model ran: tokens are computed, and the next of the output are sampled."""
+        request.num_computed_tokens += num_new
+        if request.num_computed_tokens == request.num_tokens:
+            sampled = request.output[: 1 + accepted]
+            del request.output[: 1 + accepted]
+            request.num_tokens += len(sampled)
+            request.num_computed_tokens += min(drafts, accepted)
+            if sampled:
+                self.manager.append_output(name, sampled)
+        self._report(name)
+
+    def _look_up(self, name: str) -> Hit:
+        self.hits[name] = self.manager.get_computed_blocks(name)
+        self._requests[name].junction = self.hits[name].shared_prefix_boundary
+        return self.hits[name]
+
+    def _lookup(self, name: str) -> str:
+        request = self._request(name)
+        if request.state is not _State.WAITING or request.num_computed_tokens:
+            return "skipped: the request does not wait for a lookup"
+        self._look_up(name)
+        return ""
+
+    def _load(self, name: str, tokens: int) -> str:
+        request = self._request(name)
+        if request.state is not _State.WAITING or request.num_computed_tokens:
+            return "skipped: the request does not wait for a lookup"
+        self._takes_part(request)
+        hit = self._look_up(name)
+        external = self._loadable(request, hit.length, tokens)
+        if external == 0:
+            return "skipped: too few tokens for a whole Mamba block"
+        lookahead = 0 if self._engine.use_eagle else self._engine.num_speculative_tokens
+        tables = self.manager.allocate_slots(
+            name,
+            Allocation(
+                0,
+                hit,
+                lookahead,
+                external,
+                delay_cache_blocks=True,
+                full_sequence_must_fit=self._engine.full_sequence_must_fit,
+            ),
+        )
+        if tables is None:
+            return "no space"
+        request.state = _State.LOADING
+        request.num_computed_tokens = hit.length + external
+        self._report(name)
+        return ""
+
+    def _loadable(self, request: _Request, hit: int, tokens: int) -> int:
+        """How many tokens a connector loads: of Mamba's states whole blocks, or the whole request.
+
+        A state that ends inside a block would be taken for that of the block's end.
+        """
+        end, size = min(hit + tokens, request.num_tokens), self._mamba_block_size
+        if size is not None and end < request.num_tokens:
+            end = max(hit, end // size * size)
+        return end - hit
+
+    def _loaded(self, name: str, right: int | None) -> str:
+        request = self._request(name)
+        if request.state is not _State.LOADING:
+            return "skipped: the request does not load"
+        if right and not self._may_lose_a_part:
+            return "skipped: a load fails in part with one full-attention group only"
+        request.state = _State.WAITING
+        if right is not None:
+            request.num_computed_tokens = min(request.num_computed_tokens, right)
+            self._report(name)
+        if request.num_computed_tokens:
+            self.manager.cache_blocks(name, request.num_computed_tokens)
+            # The last token is computed again, to sample the next one.
+            request.num_computed_tokens = min(request.num_computed_tokens, request.num_tokens - 1)
+        else:
+            self.manager.free(name)
+        self._report(name)
+        return ""
+
+    def _preempt_running(self, name: str) -> str:
+        if self._request(name).state is not _State.RUNNING:
+            return "skipped: the request does not run"
+        self._preempt(name)
+        return ""
+
+    def _preempt(self, name: str) -> None:
+        request = self._requests[name]
+        self.manager.free(name)
+        self._running.remove(name)
+        request.state = _State.WAITING
+        request.num_computed_tokens = 0
+        request.num_preemptions += 1
+        self._report(name)
+
+    def _finish(self, name: str) -> str:
+        request = self._request(name)
+        if request.state in (_State.FINISHED, _State.LOADING):
+            return "skipped: the request is finished, or loads"
+        if request.state is _State.RUNNING:
+            self._running.remove(name)
+        self.manager.free(name)
+        request.state = _State.FINISHED
+        return ""
+
+    def _evict(self, step: Evict) -> str:
+        self._request(step.request)
+        keys = self.manager.block_keys(step.request, step.group)
+        found = [
+            block_id
+            for block in step.blocks
+            if block < len(keys)
+            for block_id in self.manager.cached_blocks(step.group, keys[block])
+        ]
+        self.manager.evict_blocks(found)
+        return "" if found else "skipped: none of the blocks is cached"

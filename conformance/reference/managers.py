@@ -1,0 +1,212 @@
+"""The reference's manager behind the protocol of `conformance.subject.managers`."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.subject.managers import (
+    Allocation,
+    Cleared,
+    Event,
+    Hit,
+    Observation,
+    Progress,
+    Removed,
+    Stored,
+    Tables,
+)
+from hitproof.reference.configuration import KVCacheConfig
+from hitproof.reference.events import BlockRemoved, BlockStored, KVCacheEvent
+from hitproof.reference.hashing import LoRA, MultiModalFeature, block_hashes_of_size
+from hitproof.reference.manager import KVCacheBlocks, KVCacheManager
+from hitproof.reference.policies import Policies
+from hitproof.reference.request import Request
+
+
+class ReferenceManagers:
+    """The reference as a `ManagerSubject`, under a release's policies."""
+
+    def __init__(
+        self, policies: Policies, manager_class: type[KVCacheManager] = KVCacheManager
+    ) -> None:
+        self._policies = policies
+        self._manager_class = manager_class
+
+    def start(self, engine: EngineConfiguration) -> "ReferenceManager":
+        """See `conformance.subject.managers.ManagerSubject`."""
+        manager = self._manager_class(
+            KVCacheConfig(engine.num_gpu_blocks, engine.groups, engine.num_speculative_tokens),
+            max_model_len=engine.max_model_len,
+            hash_block_size=engine.hash_block_size,
+            scheduler_block_size=engine.alignment,
+            max_num_batched_tokens=engine.max_chunk,
+            use_eagle=engine.use_eagle_block_drop,
+            log_stats=True,
+            enable_kv_cache_events=True,
+            retention_interval=engine.retention_interval,
+            policies=self._policies,
+        )
+        return ReferenceManager(manager, engine)
+
+
+class ReferenceManager:
+    """The reference's manager at work; see `conformance.subject.managers.Manager`."""
+
+    def __init__(self, manager: KVCacheManager, engine: EngineConfiguration) -> None:
+        self._manager = manager
+        self._engine = engine
+        self._requests: dict[str, Request] = {}
+        self._found: dict[str, tuple[Hit, KVCacheBlocks]] = {}
+
+    def add_request(self, name: str, request: RequestInput) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        # The reference knows adapters by name alone, so a name says where it was loaded from.
+        path = "" if request.lora_path is None else f" at {request.lora_path}"
+        lora = None if request.lora_name is None else LoRA(request.lora_name + path)
+        self._requests[name] = Request(
+            name,
+            request.prompt,
+            self._engine.hash_block_size,
+            lora_request=lora,
+            mm_features=[
+                MultiModalFeature(image.identifier, image.offset, image.length)
+                for image in request.images
+            ],
+            cache_salt=request.cache_salt,
+            skip_reading_prefix_cache=request.skip_reading_prefix_cache,
+            num_hash_lookahead_tokens=self._engine.num_hash_lookahead_tokens,
+        )
+
+    def append_output(self, name: str, token_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._requests[name].append_output_token_ids(*token_ids)
+
+    def set_progress(self, name: str, progress: Progress) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._requests[name].num_computed_tokens = progress.num_computed_tokens
+        self._requests[name].num_preemptions = progress.num_preemptions
+
+    def block_keys(self, name: str, group: int) -> Sequence[Any]:
+        """See `conformance.subject.managers.Manager`."""
+        return block_hashes_of_size(
+            self._requests[name].block_hashes,
+            self._engine.hash_block_size,
+            self._engine.groups[group].block_size,
+        )
+
+    def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
+        """See `conformance.subject.managers.Manager`."""
+        return self._cached().get((group, key), ())
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        """See `conformance.subject.managers.Manager`."""
+        blocks, length = self._manager.get_computed_blocks(self._requests[name])
+        hit = Hit(length, _tables(blocks))
+        self._found[name] = hit, blocks
+        return hit
+
+    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
+        """See `conformance.subject.managers.ConnectorManager`."""
+        find = self._manager.get_computed_blocks_for_connector
+        blocks, length, flagged = find(self._requests[name])
+        return Hit(length, _tables(blocks)), flagged
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        """See `conformance.subject.managers.Manager`."""
+        hit = allocation.hit
+        new = self._manager.allocate_slots(
+            self._requests[name],
+            allocation.num_new_tokens,
+            num_new_computed_tokens=0 if hit is None else hit.length,
+            new_computed_blocks=None if hit is None else self._blocks(name, hit),
+            num_lookahead_tokens=allocation.num_lookahead_tokens,
+            num_external_computed_tokens=allocation.num_external_computed_tokens,
+            delay_cache_blocks=allocation.delay_cache_blocks,
+            full_sequence_must_fit=allocation.full_sequence_must_fit,
+        )
+        return None if new is None else _tables(new)
+
+    def _blocks(self, name: str, hit: Hit) -> KVCacheBlocks:
+        """The blocks that the lookup returned, or those that stand for another answer."""
+        found, blocks = self._found[name]
+        if found == hit:
+            return blocks
+        pool = self._manager.block_pool
+        return KVCacheBlocks(
+            tuple([pool.blocks[number] for number in table] for table in hit.tables)
+        )
+
+    def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._manager.cache_blocks(self._requests[name], num_computed_tokens)
+
+    def free(self, name: str) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._manager.free(self._requests[name])
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._manager.evict_blocks(block_ids)
+
+    def reset_prefix_cache(self) -> bool:
+        """See `conformance.subject.managers.Manager`."""
+        return self._manager.reset_prefix_cache()
+
+    def new_step_starts(self) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._manager.new_step_starts()
+
+    def observe(self) -> Observation:
+        """See `conformance.subject.managers.Manager`."""
+        manager, pool = self._manager, self._manager.block_pool
+        held = {name: _tables(manager.get_blocks(name)) for name in self._requests}
+        tables = {name: found for name, found in held.items() if any(found)}
+        stats = manager.make_prefix_cache_stats()
+        assert stats is not None
+        return Observation(
+            tables=tables,
+            ref_counts={
+                block.block_id: block.ref_cnt
+                for block in pool.blocks
+                if block.ref_cnt and not block.is_null
+            },
+            cached=self._cached(),
+            free_queue=tuple(
+                block.block_id for block in pool.free_block_queue.get_all_free_blocks()
+            ),
+            num_free_blocks=pool.num_free_blocks,
+            usage=manager.usage,
+            common_prefix={
+                name: tuple(manager.get_num_common_prefix_blocks(name)) for name in tables
+            },
+            events=tuple(_event(event) for event in manager.take_events()),
+            stats={name: int(value) for name, value in vars(stats).items()},
+        )
+
+    def _cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
+        return {
+            (group, key): tuple(block.block_id for block in blocks)
+            for group, key, blocks in self._manager.block_pool.cached_blocks()
+        }
+
+
+def _tables(blocks: KVCacheBlocks) -> Tables:
+    return tuple(tuple(table) for table in blocks.get_block_ids())
+
+
+def _event(event: KVCacheEvent) -> Event:
+    match event:
+        case BlockStored():
+            return Stored(
+                group=event.group_idx,
+                keys=tuple(event.block_hashes),
+                parent=event.parent_block_hash,
+                token_ids=tuple(event.token_ids),
+                block_size=event.block_size,
+                lora_name=event.lora_name,
+                extra_keys=None if event.extra_keys is None else tuple(event.extra_keys),
+            )
+        case BlockRemoved():
+            return Removed(event.group_idx, tuple(event.block_hashes))
+        case _:
+            return Cleared()

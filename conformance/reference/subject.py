@@ -1,0 +1,191 @@
+"""The reference as a subject: what the checks must find nothing wrong with."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hitproof.conformance.reference.history import ReferenceHistory
+from hitproof.conformance.reference.pool import ReferencePool
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Prompt
+from hitproof.reference.connector import find_local_prefix
+from hitproof.reference.fine import find_longest_fine_hit
+from hitproof.reference.hashing import block_hashes_of_size
+from hitproof.reference.lookup import Lookup as GroupLookup
+from hitproof.reference.scan import Scan
+from hitproof.reference.spec_groups import SpecGroup, find_hit, spec_groups
+from hitproof.spec.mask import in_mask, in_stored_mask, is_due
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.releases.policies import EagleGroups
+from hitproof.spec.retention import in_retained_mask
+from hitproof.spec.sharing import vouched_tokens
+
+
+class ReferenceLookup:
+    """The reference's lookup for one configuration."""
+
+    def __init__(self, configuration: Configuration, scan: Scan | None = None) -> None:
+        self._lookup = GroupLookup(configuration.shape, scan)
+        self.keys = [[b"block %d" % block for block in range(configuration.num_blocks)]]
+        self._block_size = configuration.group.block_size
+        self._group_ids = tuple(range(configuration.members))
+
+    @property
+    def inputs(self) -> Sequence[object]:
+        """See `conformance.subject.subjects.Lookup`."""
+        return self.keys, self._lookup, *self._lookup.steps.values()
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """See `conformance.subject.subjects.Lookup`."""
+        (keys,) = self.keys
+        limit = min(max_length // self._block_size, len(keys))
+        tables = self._lookup(keys, limit, self._group_ids, pool)
+        return LookupAnswer(len(tables[0]) * self._block_size, tables)
+
+
+class ReferenceCommonLookup:
+    """The reference's lookup over the groups of a layout."""
+
+    def __init__(self, layout: Layout, policy: LookaheadHorizon) -> None:
+        unit = layout.hash_block_size
+        self._hashes = [b"unit %d" % number for number in range(layout.num_tokens // unit)]
+        self._spec_groups = spec_groups(layout.shared, layout.alignment, unit)
+        self._layout = layout
+        self._policy = policy
+        self.keys = [
+            list(block_hashes_of_size(self._hashes, unit, looked_up.group.block_size))
+            for looked_up in layout.looked_up
+        ]
+
+    @property
+    def inputs(self) -> Sequence[object]:
+        """See `conformance.subject.subjects.Lookup`."""
+        lookups = [group.lookup for group in self._spec_groups]
+        steps = [step for lookup in lookups for step in lookup.steps.values()]
+        return self._hashes, self._spec_groups, *self._spec_groups, *lookups, *steps
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """See `conformance.subject.subjects.Lookup`."""
+        hit = find_hit(*self._arguments(max_length), pool)
+        return LookupAnswer(hit.length, hit.blocks)
+
+    def _arguments(self, max_length: int) -> tuple[list[SpecGroup], int, list[bytes], int, int]:
+        layout, unit = self._layout, self._layout.hash_block_size
+        cap, horizon = layout.reach(max_length, self._policy)
+        hashes = self._hashes[: (max_length + 1) // unit]
+        return self._spec_groups, len(layout.groups), hashes, cap, horizon
+
+
+class ReferenceConnectorLookup(ReferenceCommonLookup):
+    """The reference's lookup for a KV connector that loads Mamba states."""
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """See `conformance.subject.subjects.Lookup`."""
+        hit, diverged = find_local_prefix(*self._arguments(max_length), pool)
+        return LookupAnswer(hit.length, hit.blocks, diverged)
+
+
+class ReferenceFineLookup:
+    """The reference's lookup for hits that end on any hash block of one configuration."""
+
+    def __init__(self, configuration: Configuration, scan: Scan | None = None) -> None:
+        units = configuration.in_hash_units.num_blocks
+        self.keys = [[b"prefix %d" % unit for unit in range(units)]]
+        self.inputs: tuple[object, ...] = ()
+        self._configuration = configuration
+        self._scan = scan
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """See `conformance.subject.subjects.Lookup`."""
+        configuration, unit = self._configuration, self._configuration.hash_block_size
+        (keys,) = self.keys
+        limit = min(max_length // unit, len(keys))
+        tables, hit = find_longest_fine_hit(
+            keys, limit, (0,), pool, configuration.group, unit, self._scan
+        )
+        return LookupAnswer(hit, tables)
+
+
+class ReferenceSubject:
+    """The reference under the checks' protocol, `conformance.subject.subjects.Subject`.
+
+    ``scan`` is how its lookup scans; the reference's own choice by default.
+    """
+
+    def __init__(self, scan: Scan | None = None) -> None:
+        self._scan = scan
+
+    def lookup(self, judged: Configuration | Layout) -> Lookup:
+        """The reference's lookup, of one group or of several."""
+        if isinstance(judged, Layout):
+            return ReferenceCommonLookup(judged, self.lookahead_horizon)
+        return ReferenceLookup(judged, self._scan)
+
+    def connector_lookup(self, layout: Layout) -> Lookup:
+        """The reference's lookup for connectors."""
+        return ReferenceConnectorLookup(layout, self.lookahead_horizon)
+
+    def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
+        """The spec's mask; chunks do not matter to it."""
+        full = min(chunks[-1] // configuration.group.block_size, configuration.num_blocks)
+        held = [bool(in_mask(configuration.shape, block)) for block in range(full)]
+        return held + [False] * (configuration.num_blocks - full)
+
+    def stored(self, configuration: Configuration, end: int) -> list[bool]:
+        """The spec's mask of what is stored."""
+        shape = configuration.shape
+        return [bool(in_stored_mask(shape, b, end)) for b in range(configuration.num_blocks)]
+
+    def registered_when_final(
+        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+    ) -> list[bool]:
+        """What is due by the spec."""
+        del alone
+        shape, size = configuration.shape, configuration.group.block_size
+        final = (num_tokens - not_final) // size
+        return [bool(is_due(shape, block, final)) for block in range(num_tokens // size)]
+
+    eagle_groups = EagleGroups.FLAGGED
+    lookahead_horizon = LookaheadHorizon.HASHED
+
+    def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:
+        """The spec's retained mask, on the blocks of runs that the prompt completes."""
+        shape, size = configuration.shape, configuration.group.block_size
+        replays = configuration.replays(num_tokens, self.lookahead_horizon)
+        every = interval // size or None
+        return [
+            bool(in_retained_mask(shape, block, replays, every))
+            for block in range(num_tokens // size)
+        ]
+
+    def pool(self, num_blocks: int) -> ReferencePool:
+        """The reference's pool."""
+        return ReferencePool(num_blocks)
+
+    def block_hashes(
+        self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
+    ) -> list[bytes]:
+        """Stand-ins for hashes: all that each vouches for, spelt out."""
+        del hash_block_size
+        blocks = (len(prompt.tokens) - hash_lookahead) // block_size
+        covered = (vouched_tokens(b, block_size, hash_lookahead) for b in range(blocks))
+        return [repr(replace(prompt, tokens=prompt.tokens[:n])).encode() for n in covered]
+
+    def fine_lookup(self, configuration: Configuration) -> "ReferenceFineLookup":
+        """The reference's lookup for hits that end on any hash block."""
+        return ReferenceFineLookup(configuration, self._scan)
+
+    def hits(
+        self,
+        configuration: Configuration,
+        prompts: Sequence[Sequence[int]],
+        interval: int | None,
+    ) -> list[int]:
+        """What the spec says: the longest valid hit on what it says is kept of each prompt."""
+        history = ReferenceHistory(configuration, self.lookahead_horizon, interval)
+        return [history.serve(prompt) for prompt in prompts]
+
+    def source(self, entry: str) -> str:
+        """Names the reference instead of a line."""
+        return f"reference: {entry}"

@@ -1,0 +1,1 @@
+"""Evidence of a finding, shown on a whole manager."""

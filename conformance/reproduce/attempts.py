@@ -1,0 +1,361 @@
+"""Histories that may show the evidence of a finding on a whole manager.
+
+One request computes a prompt, blocks that are not in the cache state are evicted, and another
+request is looked up. `conformance.reproduce.reproduction` plays them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from hitproof.conformance.findings.findings import Evidence
+from hitproof.conformance.histories.schema import (
+    EngineConfiguration,
+    Evict,
+    Finish,
+    History,
+    Lookup,
+    RequestInput,
+    Schedule,
+    Step,
+)
+from hitproof.conformance.playing.expectations import (
+    Expected,
+    LocalPrefix,
+    Registered,
+    Returns,
+    Served,
+    TableLengths,
+)
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.layouts import Layout, without_flags
+from hitproof.conformance.subject.subjects import Prompt
+from hitproof.spec.claims import Divergence
+from hitproof.spec.connector import longest_local_prefix
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.mask import in_mask, next_boundary
+from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
+from hitproof.spec.releases.in_turn import longest_joint_hit
+from hitproof.spec.releases.policies import EagleGroups
+
+_FRESH = 1_000_000
+"""Token ids that no shared prefix has start here."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How the subject's release looks several groups up; see `spec.releases.policies`."""
+
+    lookahead_horizon: LookaheadHorizon
+    eagle_groups: EagleGroups
+
+
+class OutOfReach(Exception):
+    """No history shows it; the message says why."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A history that may show the evidence.
+
+    ``cached`` has for each group the blocks of the first request that must be cached at the end;
+    None where that is for the subject to decide.
+    """
+
+    history: History
+    expected: Expected
+    cached: tuple[frozenset[int], ...] | None = None
+
+
+def attempts(evidence: Evidence, rules: Rules) -> Iterator[Attempt]:
+    """The histories, the most likely first. Raises `OutOfReach` when there can be none."""
+    judged = evidence.configuration
+    if evidence.prompts:
+        yield from _sharing(evidence)
+    elif evidence.steps:
+        raise OutOfReach("it is of the block pool alone, used as no manager uses it")
+    elif evidence.fine:
+        raise OutOfReach("histories of whole managers have hits that end on boundaries only")
+    elif isinstance(judged, Layout):
+        engine = _Engine(judged.groups, judged.use_eagle, judged.hash_block_size, rules)
+        yield from _lookups(evidence, engine, _of_groups(judged, evidence.cached))
+    elif evidence.shared is not None:
+        yield from _junction(evidence, judged, evidence.shared, rules)
+    elif evidence.max_length is not None:
+        for engine in _engines(judged, rules):
+            own = dict.fromkeys(range(-judged.members, 0), evidence.cached[0])
+            yield from _lookups(evidence, engine, own)
+    elif evidence.retention is not None:
+        yield from _retention(evidence, judged, rules)
+    else:
+        for engine in _engines(judged, rules):
+            yield from _registration(evidence, judged, engine)
+
+
+@dataclass(frozen=True)
+class _Engine:
+    """The groups side by side in the manager."""
+
+    groups: tuple[Group, ...]
+    use_eagle: bool
+    hash_block_size: int
+    rules: Rules
+    retention: int | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """The groups as lookup treats them."""
+        layout = Layout(self.groups, 1, self.use_eagle, self.hash_block_size)
+        drops_all = self.use_eagle and self.rules.eagle_groups is EagleGroups.ALL
+        return without_flags(layout) if drops_all else layout
+
+    @property
+    def mamba_block_size(self) -> int | None:
+        """The block size at which chunks end for Mamba's sake."""
+        return max((g.block_size for g in self.groups if g.kind is GroupKind.MAMBA), default=None)
+
+    def hit(self, num_tokens: int, cached: Sequence[frozenset[int]]) -> int:
+        """What the spec demands of a lookup of a request of so many tokens."""
+        several = len(self.groups) > 1
+        return longest_joint_hit(
+            self.layout.shared,
+            self.layout.alignment,
+            num_tokens,
+            self.rules.lookahead_horizon if several else LookaheadHorizon.CAPPED,
+            lambda group, block: block in cached[group],
+        )
+
+    def local_prefix(self, num_tokens: int, cached: Sequence[frozenset[int]]) -> tuple[int, bool]:
+        """What a connector must be told of such a request, and whether a state is lacking."""
+        length = longest_local_prefix(
+            self.layout.shared,
+            self.layout.alignment,
+            num_tokens - 1,
+            horizon(self.rules.lookahead_horizon, num_tokens),
+            lambda group, block: block in cached[group],
+        )
+        return length, self.hit(num_tokens, cached) < length
+
+    def full_blocks(self, num_tokens: int) -> list[frozenset[int]]:
+        """Every full block of so many tokens, for each group that does prefix caching."""
+        return [
+            frozenset(range(num_tokens // group.block_size if group.prefix_cacheable else 0))
+            for group in self.groups
+        ]
+
+    def chunk_ends(self, num_tokens: int, chunks: Sequence[int] = ()) -> list[int]:
+        """Where the chunks of a prompt end; a Mamba state is kept at the end of one only."""
+        size = self.mamba_block_size
+        ends = set(chunks) if size is None else set(range(size, num_tokens, size))
+        return sorted({end for end in ends if end < num_tokens} | {num_tokens})
+
+    def history(
+        self, requests: dict[str, RequestInput], steps: Sequence[Step], about: str = ""
+    ) -> History:
+        """The history, in a pool that is large enough for all of it."""
+        longest = max(len(request.prompt) for request in requests.values())
+        blocks = sum(
+            len(request.prompt) // group.block_size + 3
+            for request in requests.values()
+            for group in self.groups
+        )
+        engine = EngineConfiguration(
+            groups=self.groups,
+            num_gpu_blocks=1 + blocks,
+            hash_block_size=self.hash_block_size,
+            max_model_len=longest + 1,
+            use_eagle=self.use_eagle,
+            retention_interval=self.retention,
+        )
+        return History(engine, requests, tuple(steps), about)
+
+
+def _engines(configuration: Configuration, rules: Rules) -> Iterator[_Engine]:
+    """The group alone where it can be; else beside full attention, which gives the alignment."""
+    group, unit = configuration.group, configuration.hash_block_size
+    drafts = group.eagle and group.kind is not GroupKind.MAMBA
+    if configuration.members == 1 and configuration.alignment == group.block_size == unit:
+        yield _Engine((replace(group, eagle=drafts),), group.eagle, unit, rules)
+    yield _Engine(configuration.layout, group.eagle, unit, rules)
+
+
+def _of_groups(layout: Layout, cached: tuple[frozenset[int], ...]) -> dict[int, frozenset[int]]:
+    """The cache state of each group that does prefix caching."""
+    return {
+        group: blocks
+        for looked_up, blocks in zip(layout.looked_up, cached, strict=True)
+        for group in looked_up.group_ids
+    }
+
+
+def _computed(name: str, ends: Sequence[int]) -> Iterator[Schedule]:
+    """Compute a request in chunks that end there."""
+    for start, end in pairwise((0, *ends)):
+        yield Schedule(name, end - start)
+
+
+def _tokens(num_tokens: int, shared: int | None = None, fresh: int = _FRESH) -> RequestInput:
+    """A prompt of so many tokens, of which the first ``shared`` are those of every prompt."""
+    common = num_tokens if shared is None else shared
+    return RequestInput((*range(common), *range(fresh, fresh + num_tokens - common)))
+
+
+def _lookups(
+    evidence: Evidence, engine: _Engine, own: dict[int, frozenset[int]]
+) -> Iterator[Attempt]:
+    """A lookup on a cache state: blocks that are not in it are evicted when they are computed."""
+    assert evidence.max_length is not None
+    align, served = engine.layout.alignment, evidence.max_length
+    state = {group % len(engine.groups): blocks for group, blocks in own.items()}
+    sizes = [group.block_size for group in engine.groups]
+    needed = max((max(state[g], default=-1) + 1) * sizes[g] for g in state)
+    later = {more for size in sizes for more in (size, size + 1)} | {2, align, align + 1, 0}
+    for num_tokens in dict.fromkeys((served + 1, *(served + more for more in sorted(later)))):
+        least = max(num_tokens, needed)
+        whole = -(-least // align) * align
+        for computed in dict.fromkeys((least, whole, whole + align)) if num_tokens else ():
+            full = engine.full_blocks(computed)
+            cached = [full[g] & state.get(g, full[g]) for g in range(len(sizes))]
+            ends = engine.chunk_ends(computed)
+            steps: list[Step] = []
+            for (start, end), chunk in zip(pairwise((0, *ends)), _computed("a", ends), strict=True):
+                steps.append(chunk)
+                # A block may be registered later than it is filled, with its boundary.
+                first = start // align * align
+                for group, size in enumerate(sizes):
+                    blocks = frozenset(range(first // size, end // size)) & full[group]
+                    if blocks - cached[group]:
+                        unwanted = sorted(blocks - cached[group])
+                        steps.append(Evict("a", group, tuple(unwanted)))
+            history = engine.history(
+                {"a": _tokens(computed), "b": _tokens(num_tokens)}, [*steps, Lookup("b")]
+            )
+            hit = engine.hit(num_tokens, cached)
+            expected: Expected = Served("b", hit)
+            if evidence.signature.divergence == Divergence.CRASH:
+                expected = Returns()
+            elif evidence.for_connector:
+                expected = LocalPrefix("b", *engine.local_prefix(num_tokens, cached))
+            elif evidence.spec_hit == evidence.actual_hit:
+                expected = TableLengths("b", tuple(map(len, engine.full_blocks(hit))))
+            yield Attempt(history, expected, tuple(cached))
+
+
+def _registration(
+    evidence: Evidence, configuration: Configuration, engine: _Engine
+) -> Iterator[Attempt]:
+    """What dense retention registers: a block too many, or a block that a later request misses."""
+    size, shape = configuration.group.block_size, configuration.shape
+    computed, block = configuration.num_blocks * size, evidence.block
+    steps: list[Step] = [*_computed("a", engine.chunk_ends(computed, evidence.chunks))]
+    request = {"a": _tokens(computed)}
+    if block is None:
+        yield Attempt(engine.history(request, steps), Returns())
+        return
+    if not in_mask(shape, block):
+        group = len(engine.groups) - 1
+        yield Attempt(engine.history(request, steps), Registered("a", group, block, False))
+        return
+    run = (next_boundary(shape, block) + shape.lookahead) * size
+    for shared in dict.fromkeys((min(run, computed), min(run + size, computed), computed)):
+        yield _sibling(engine, computed, shared, steps)
+
+
+def _sibling(
+    engine: _Engine, computed: int, shared: int, steps: Sequence[Step], every: int | None = None
+) -> Attempt:
+    """A request that shares the first tokens of the one that was computed, and goes on.
+
+    It hits at least what it would hit if all were cached, rounded down to ``every`` tokens.
+    """
+    num_tokens = shared + engine.layout.alignment
+    hit = engine.hit(num_tokens, engine.full_blocks(shared))
+    history = engine.history(
+        {"a": _tokens(computed), "b": _tokens(num_tokens, shared)}, [*steps, Lookup("b")]
+    )
+    promised = hit if every is None else hit // every * every
+    return Attempt(history, Served("b", promised, or_more=True))
+
+
+def _retention(evidence: Evidence, configuration: Configuration, rules: Rules) -> Iterator[Attempt]:
+    """What sparse retention registers: a block too many, or a promised hit that is lost."""
+    (computed,), interval = evidence.chunks, evidence.retention
+    group = configuration.group
+    engine = _Engine(
+        configuration.layout, group.eagle, configuration.hash_block_size, rules, interval
+    )
+    steps: list[Step] = [*_computed("a", engine.chunk_ends(computed))]
+    request = {"a": _tokens(computed)}
+    assert evidence.block is not None
+    if evidence.signature.divergence == Divergence.WASTE:
+        yield Attempt(engine.history(request, steps), Registered("a", 1, evidence.block, False))
+        return
+    resend = engine.hit(computed, engine.full_blocks(computed))
+    lookup = [*steps, Lookup("b")]
+    attempts = [
+        Attempt(
+            engine.history({**request, "b": _tokens(computed)}, lookup),
+            Served("b", resend, or_more=True),
+        ),
+        _sibling(engine, computed, computed, steps),
+    ]
+    if interval:
+        shared = min(evidence.spec_hit + configuration.lookahead_tokens, computed)
+        attempts.append(_sibling(engine, computed, shared, steps, interval))
+    for attempt in attempts:
+        if isinstance(attempt.expected, Served) and attempt.expected.tokens == evidence.spec_hit:
+            yield attempt
+
+
+def _junction(
+    evidence: Evidence, configuration: Configuration, shared: int, rules: Rules
+) -> Iterator[Attempt]:
+    """Three prompts that share a prefix and nothing else, one after another."""
+    (length,), align = evidence.chunks, configuration.alignment
+    engine = _Engine(
+        configuration.layout,
+        configuration.group.eagle,
+        configuration.hash_block_size,
+        rules,
+        evidence.retention,
+    )
+    requests = {
+        name: _tokens(length, shared, _FRESH + number * length) for number, name in enumerate("abc")
+    }
+    steps: list[Step] = []
+    for name in "ab":
+        steps += [Schedule(name, align) for _ in range(0, length, align)]
+        steps.append(Finish(name))
+    crash = evidence.signature.divergence == Divergence.CRASH
+    expected = Returns() if crash else Served("c", evidence.spec_hit, or_more=True)
+    yield Attempt(engine.history(requests, [*steps, Lookup("c")]), expected)
+
+
+def _sharing(evidence: Evidence) -> Iterator[Attempt]:
+    """Two requests whose hashes are wrongly equal or different: the second is looked up."""
+    first, second = evidence.prompts
+    if "look ahead" in evidence.signature.pattern:
+        raise OutOfReach("histories have no hashes that look ahead")
+    size = len(first.tokens) // 3
+    group = Group(GroupKind.FULL_ATTENTION, size)
+    rules = Rules(LookaheadHorizon.CAPPED, EagleGroups.FLAGGED)
+    engine = _Engine((group,), False, size, rules)
+    alike = (first.salt, first.adapter) == (second.salt, second.adapter)
+    same = 0
+    while alike and same < len(first.tokens) and first.tokens[same] == second.tokens[same]:
+        same += 1
+    for ahead in (), (_FRESH,):
+        requests = {"a": _request(first), "b": _request(second, ahead)}
+        num_tokens = len(second.tokens) + len(ahead)
+        hit = engine.hit(num_tokens, engine.full_blocks(same))
+        history = engine.history(requests, [Schedule("a"), Lookup("b")])
+        yield Attempt(history, Served("b", hit))
+
+
+def _request(prompt: Prompt, more: tuple[int, ...] = ()) -> RequestInput:
+    return RequestInput(
+        (*prompt.tokens, *more),
+        lora_name=prompt.adapter[0] or None,
+        lora_path=prompt.adapter[1] or None,
+        cache_salt=prompt.salt or None,
+    )

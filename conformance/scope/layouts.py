@@ -1,0 +1,313 @@
+"""Layouts: several KV cache groups at once, as the coordinator looks them up.
+
+Coverage of the grid: each pair of different groups from a list that has every kind, two block
+sizes and two windows, each group alone, and a few layouts of two to four groups; each with EAGLE
+off, with EAGLE on and no group flagged, and with each one group flagged. Beside the grid stand the
+layouts of real models, with their own sizes, but for windows and chunks of more than sixteen
+blocks: those are cut to eight. Nothing here is what no vLLM engine can ask for (`is_possible`).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, total_ordering
+from itertools import combinations
+from typing import Any
+
+from hitproof.conformance.scope.configurations import (
+    MODELS,
+    Configuration,
+    LookedUp,
+    Model,
+    Profile,
+    cut,
+    has_possible_chunks,
+)
+from hitproof.spec.attention import tail_blocks
+from hitproof.spec.groups import Group, GroupKind, alignment, geometry, share_eagle
+from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
+
+
+@total_ordering
+@dataclass(frozen=True)
+class Layout:
+    """The KV cache groups of an engine. The order puts smaller cases first.
+
+    Attributes:
+        groups: as the planner lays them out, EAGLE-flagged where a draft layer lives.
+        num_tokens: the bound: tokens of the longest request considered.
+        use_eagle: whether the engine drafts with EAGLE or MTP.
+        hash_block_size: tokens that one block hash covers; divides every block size.
+        model: the real model whose layout this is, or "" in the grid.
+    """
+
+    groups: tuple[Group, ...]
+    num_tokens: int
+    use_eagle: bool
+    hash_block_size: int
+    model: str = field(default="", compare=False)
+
+    def __lt__(self, other: "Layout") -> bool:
+        return self._size < other._size
+
+    @property
+    def _size(self) -> tuple[Any, ...]:
+        sizes = sum(group.block_size + (group.window or 0) for group in self.groups)
+        return len(self.groups), self.num_tokens, sizes, self.groups, self.use_eagle
+
+    @property
+    def bound_in_words(self) -> str:
+        """The bound, as obligations show it."""
+        return f"{self.num_tokens} tokens"
+
+    @cached_property
+    def shared(self) -> tuple[Group, ...]:
+        """The groups as lookup treats them: see `spec.groups.share_eagle`."""
+        return share_eagle(self.groups, self.use_eagle)
+
+    @cached_property
+    def alignment(self) -> int:
+        """A in tokens."""
+        return alignment(self.groups)
+
+    @cached_property
+    def looked_up(self) -> tuple[LookedUp, ...]:
+        """The sets of groups that are looked up together, in the order of the layout."""
+        members: dict[Group, list[int]] = {}
+        for group_id, group in enumerate(self.shared):
+            if group.prefix_cacheable:
+                members.setdefault(group, []).append(group_id)
+        return tuple(
+            LookedUp(tuple(ids), group, geometry(group, self.alignment))
+            for group, ids in members.items()
+        )
+
+    def reach(self, max_length: int, policy: LookaheadHorizon) -> tuple[int, int]:
+        """Cap and lookahead horizon, in tokens, of a request of ``max_length`` + 1 tokens."""
+        num_tokens = max_length + 1
+        hashed = num_tokens // self.hash_block_size * self.hash_block_size
+        alone = len(self.groups) == 1
+        limit = horizon(LookaheadHorizon.CAPPED if alone else policy, num_tokens)
+        return max_length, min(limit, hashed)
+
+    @property
+    def max_lengths(self) -> list[int]:
+        """How many tokens the lookups may serve: all but the last of each request's.
+
+        Every request of the grid, down to one token; of a real model those that end on the last
+        boundary, one token past it, and one block past it.
+        """
+        if not self.model:
+            return list(range(self.num_tokens))
+        size = max(group.block_size for group in self.groups)
+        last = self.num_tokens // self.alignment * self.alignment
+        return sorted({min(last + more, self.num_tokens) - 1 for more in (0, 1, size)})
+
+    @property
+    def kinds(self) -> str:
+        """The kinds of its groups."""
+        return " + ".join(sorted({lookup.group.kind for lookup in self.looked_up}))
+
+    @property
+    def drops_block(self) -> bool:
+        """Whether some group matches and drops a lookahead block."""
+        return any(lookup.shape.lookahead for lookup in self.looked_up)
+
+    @property
+    def lookahead_tokens(self) -> int:
+        """The longest lookahead block of its groups; 0 where none drops a block."""
+        return max(int(each.shape.lookahead) * each.group.block_size for each in self.looked_up)
+
+    def bound(self, looked_up: LookedUp) -> int:
+        """The bound in blocks of one set of groups."""
+        return self.num_tokens // looked_up.group.block_size
+
+    def describe(self) -> str:
+        """The layout in words, as findings and obligations show it."""
+        groups = "; ".join(
+            f"{number}: {_words(group, self.use_eagle)}" for number, group in enumerate(self.groups)
+        )
+        return (
+            f"{self.model + ': ' if self.model else ''}groups {groups}; alignment "
+            f"{self.alignment}, EAGLE {'on' if self.use_eagle else 'off'}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The layout as JSON; `from_json` reads it."""
+        return {
+            "groups": [
+                {
+                    "kind": str(group.kind),
+                    "block_size": group.block_size,
+                    "window": group.window,
+                    "chunk": group.chunk,
+                    "eagle": group.eagle,
+                    "prefix_cacheable": group.prefix_cacheable,
+                }
+                for group in self.groups
+            ],
+            "num_tokens": self.num_tokens,
+            "use_eagle": self.use_eagle,
+            "hash_block_size": self.hash_block_size,
+            "model": self.model,
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> "Layout":
+        """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else."""
+        return Layout(
+            groups=tuple(
+                Group(
+                    kind=GroupKind(group["kind"]),
+                    block_size=group["block_size"],
+                    window=group.get("window"),
+                    eagle=group.get("eagle", False),
+                    chunk=group.get("chunk"),
+                    prefix_cacheable=group.get("prefix_cacheable", True),
+                )
+                for group in data["groups"]
+            ),
+            num_tokens=data["num_tokens"],
+            use_eagle=data["use_eagle"],
+            hash_block_size=data["hash_block_size"],
+            model=data["model"],
+        )
+
+
+def judged_from_json(data: dict[str, Any]) -> Configuration | Layout:
+    """The configuration or layout in ``data``, whichever it is."""
+    return Layout.from_json(data) if "groups" in data else Configuration.from_json(data)
+
+
+def _words(group: Group, use_eagle: bool) -> str:
+    window = "" if group.window is None else f" window {group.window}"
+    chunk = "" if group.chunk is None else f" chunk {group.chunk}"
+    flagged = " with draft layers" if group.eagle and use_eagle else ""
+    opted_out = "" if group.prefix_cacheable else " not prefix-cached"
+    kind = group.kind.replace("_", " ")
+    return f"{kind}, block size {group.block_size}{window}{chunk}{flagged}{opted_out}"
+
+
+def is_possible(layout: Layout) -> bool:
+    """Whether a vLLM engine can have it; see `conformance.scope.configurations.is_possible`.
+
+    Draft layers are attention layers, so no Mamba group is flagged; nor is any without EAGLE.
+    """
+    drafting = [group.kind for group in layout.groups if group.eagle]
+    return (
+        GroupKind.MAMBA not in drafting
+        and (layout.use_eagle or not drafting)
+        and all(has_possible_chunks(each.group, layout.alignment) for each in layout.looked_up)
+    )
+
+
+def without_flags(layout: Layout) -> Layout:
+    """The layout with no group flagged, so that all drop a block (`spec.groups.share_eagle`)."""
+    return replace(layout, groups=tuple(replace(group, eagle=False) for group in layout.groups))
+
+
+def _full(block_size: int) -> Group:
+    return Group(GroupKind.FULL_ATTENTION, block_size)
+
+
+def _sliding(block_size: int, window: int) -> Group:
+    return Group(GroupKind.SLIDING_WINDOW, block_size, window)
+
+
+def _chunked(block_size: int, chunk: int) -> Group:
+    return Group(GroupKind.CHUNKED_LOCAL, block_size, chunk=chunk)
+
+
+def _mamba(block_size: int) -> Group:
+    return Group(GroupKind.MAMBA, block_size)
+
+
+_PAIRED = (
+    _full(1),
+    _full(2),
+    _sliding(1, 2),
+    _sliding(1, 3),
+    _sliding(2, 3),
+    _chunked(1, 2),
+    _mamba(1),
+    _mamba(2),
+)
+
+_MORE = (
+    (_full(2), _sliding(1, 4)),
+    (_full(3), _sliding(1, 4)),
+    (_full(1), _sliding(1, 2), _sliding(1, 3)),
+    (_full(2), _sliding(1, 2), _sliding(2, 4)),
+    (_sliding(1, 2), _sliding(1, 3), _sliding(1, 4)),
+    (_full(1), _sliding(1, 2), _mamba(1)),
+    (_full(2), _sliding(1, 3), _mamba(2)),
+    (_full(1), _full(1), _sliding(1, 2), _sliding(1, 2)),
+    (_full(1), _sliding(1, 2), replace(_sliding(1, 3), prefix_cacheable=False)),
+    (_full(1), replace(_sliding(1, 3), prefix_cacheable=False), _sliding(1, 2)),
+)
+
+
+def _flagged(groups: tuple[Group, ...]) -> Iterator[tuple[tuple[Group, ...], bool]]:
+    """The groups with every way to draft: without EAGLE, with no flag, with one flag."""
+    yield groups, False
+    yield groups, True
+    for flagged in range(len(groups)):
+        yield tuple(replace(g, eagle=n == flagged) for n, g in enumerate(groups)), True
+
+
+def hash_unit(groups: Sequence[Group]) -> int:
+    """The tokens that one block hash covers where nobody asks for less: vLLM's default."""
+    return math.gcd(*(group.block_size for group in groups if group.prefix_cacheable))
+
+
+_NUM_TOKENS = {
+    Profile.QUICK: (4, 4, 3, 0),
+    Profile.DEFAULT: (8, 8, 5, 0),
+    Profile.THOROUGH: (16, 10, 7, 6),
+}
+"""Tokens of the requests: of one group, of two, of the longer list, and of any three."""
+
+
+def grid(profile: Profile) -> Iterator[Layout]:
+    """The grid of layouts."""
+    alone, pairs, more, triples = _NUM_TOKENS[profile]
+    for several, num_tokens in (
+        (((group,) for group in _PAIRED), alone),
+        (combinations(_PAIRED, 2), pairs),
+        (_MORE, more),
+        (combinations(_PAIRED, 3) if triples else (), triples),
+    ):
+        for unflagged in several:
+            for groups, use_eagle in _flagged(tuple(unflagged)):
+                layout = Layout(groups, num_tokens, use_eagle, hash_unit(groups))
+                if is_possible(layout):
+                    yield layout
+
+
+_LONGEST_RUN = 8
+"""Blocks that windows and chunks of real models are cut to, so that every state can be covered."""
+
+
+def of_model(model: Model, use_eagle: bool) -> Layout:
+    """The layout of a real model, for requests just past one whole required run and a segment."""
+    groups = tuple(replace(group, eagle=group.eagle and use_eagle) for group in model.groups)
+    align = alignment(groups)
+    needs = [tail_blocks(g.window, g.block_size) for g in groups if g.window is not None]
+    too_long = max(needs, default=0) > 2 * _LONGEST_RUN or any(g.chunk for g in groups)
+    if too_long:
+        groups = tuple(cut(group, _LONGEST_RUN) for group in groups)
+    need = max(group.window or group.chunk or 0 for group in groups)
+    name = model.name + (" with shorter runs" if too_long else "")
+    return Layout(
+        groups,
+        (need // align + 2) * align,
+        use_eagle,
+        model.hash_block_size,
+        f"{name}{' + EAGLE' if use_eagle else ''}",
+    )
+
+
+def layouts(profile: Profile) -> tuple[Layout, ...]:
+    """Every layout of a profile: the grid, then the real models with and without EAGLE."""
+    models = (of_model(model, use_eagle) for model in MODELS for use_eagle in (False, True))
+    return tuple(dict.fromkeys((*grid(profile), *filter(is_possible, models))))

@@ -1,0 +1,1 @@
+"""Subjects: what can be judged, as protocols."""

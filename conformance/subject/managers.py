@@ -1,0 +1,214 @@
+"""Whole managers as subjects: what a player asks of them, and what can be seen after each call."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+
+Tables = tuple[tuple[int, ...], ...]
+"""Block ids, one table a group; the null block is 0."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What a lookup found.
+
+    Attributes:
+        length: tokens served from the cache.
+        tables: each group's blocks up to the hit.
+        shared_prefix_boundary: how far some group alone could serve, in tokens, where that is
+            further and the manager tells; else 0.
+    """
+
+    length: int
+    tables: Tables
+    shared_prefix_boundary: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """The arguments of ``allocate_slots``, by vLLM's names.
+
+    Attributes:
+        num_new_tokens: tokens to compute, drafts included.
+        hit: the lookup's answer for a request that is admitted, else None.
+        num_lookahead_tokens: further slots, for drafts to come.
+        num_external_computed_tokens: tokens beyond the hit that a KV connector has.
+        delay_cache_blocks: whether blocks are registered later, by ``cache_blocks``.
+        full_sequence_must_fit: whether blocks for the whole request must be free.
+    """
+
+    num_new_tokens: int
+    hit: Hit | None = None
+    num_lookahead_tokens: int = 0
+    num_external_computed_tokens: int = 0
+    delay_cache_blocks: bool = False
+    full_sequence_must_fit: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the scheduler writes into a request.
+
+    Attributes:
+        num_computed_tokens: tokens whose KV is in the request's blocks.
+        num_preemptions: how often it was preempted.
+        running: whether it is scheduled, not waiting.
+    """
+
+    num_computed_tokens: int
+    num_preemptions: int
+    running: bool
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Blocks were registered. vLLM: ``BlockStored``.
+
+    Attributes:
+        group: the group.
+        keys: the keys of the blocks, without the group.
+        parent: the key of the block before them, None at the start.
+        token_ids: the tokens that the event spans.
+        block_size: tokens in a block.
+        lora_name: the LoRA adapter.
+        extra_keys: what else went into each block's hash.
+    """
+
+    group: int | None
+    keys: tuple[Any, ...]
+    parent: Any
+    token_ids: tuple[int, ...]
+    block_size: int
+    lora_name: str | None
+    extra_keys: tuple[Any, ...] | None
+
+
+@dataclass(frozen=True)
+class Removed:
+    """Blocks were unregistered. vLLM: ``BlockRemoved``."""
+
+    group: int | None
+    keys: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """All blocks were unregistered. vLLM: ``AllBlocksCleared``."""
+
+
+Event = Stored | Removed | Cleared
+
+
+@dataclass(frozen=True)
+class Observation:
+    """All that can be seen of a manager.
+
+    Keys are as the manager makes them; `conformance.histories.naming` replaces them by names that
+    managers with other hash functions share. A field that the manager does not have is None.
+
+    Attributes:
+        tables: the block tables of each request that holds blocks.
+        ref_counts: the reference count of each block that has one above zero, the null block
+            apart.
+        cached: the blocks registered under each key (group, key), in the order of service.
+        free_queue: free blocks in the order of reuse.
+        num_free_blocks: what the manager's counter says.
+        usage: from 0 to 1.
+        common_prefix: for each request that holds blocks, the blocks of each group that all
+            requests share.
+        events: events since the last observation.
+        stats: prefix-cache statistics since the last observation, by vLLM's names.
+    """
+
+    tables: Mapping[str, Tables]
+    ref_counts: Mapping[int, int]
+    cached: Mapping[tuple[int, Any], tuple[int, ...]]
+    free_queue: tuple[int, ...]
+    num_free_blocks: int
+    usage: float
+    common_prefix: Mapping[str, tuple[int, ...]] | None
+    events: tuple[Event, ...]
+    stats: Mapping[str, int]
+
+
+class Manager(Protocol):
+    """One manager at work, by the names of vLLM's ``KVCacheManager``; requests go by their names.
+
+    What it raises is a crash of the subject.
+    """
+
+    def add_request(self, name: str, request: RequestInput) -> None:
+        """A request arrives."""
+
+    def append_output(self, name: str, token_ids: Sequence[int]) -> None:
+        """The model sampled tokens."""
+
+    def set_progress(self, name: str, progress: Progress) -> None:
+        """The scheduler's bookkeeping changed."""
+
+    def block_keys(self, name: str, group: int) -> Sequence[Any]:
+        """The key of each full block of the request so far, at the group's block size."""
+
+    def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
+        """The blocks that are registered under a key."""
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        """Look a request up."""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        """Allocate; the new blocks of each group, or None when too few are free."""
+
+    def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
+        """Register the request's full blocks up to ``num_computed_tokens``."""
+
+    def free(self, name: str) -> None:
+        """Free the request's blocks."""
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """Unregister blocks."""
+
+    def reset_prefix_cache(self) -> bool:
+        """Unregister all blocks; False when some are in use."""
+
+    def new_step_starts(self) -> None:
+        """The engine's next step starts."""
+
+    def observe(self) -> Observation:
+        """What can be seen now; takes the events and the statistics."""
+
+
+@runtime_checkable
+class FineManager(Manager, Protocol):
+    """A manager whose hits may end inside blocks; see `spec.releases.fine`.
+
+    `observe` shows entries at prefixes that end inside blocks, too.
+    """
+
+    def unit_keys(self, name: str) -> Sequence[Any]:
+        """The key of each full hash unit of the request so far: of the prefix that it ends."""
+
+    def take_block_copies(self) -> Sequence[tuple[int, int]]:
+        """Copies, from block to block, that the worker makes before the next step computes.
+
+        What the manager keeps back for their sake it has again.
+        """
+
+
+@runtime_checkable
+class ConnectorManager(Manager, Protocol):
+    """A manager that KV connectors which load Mamba states are served by; see `spec.connector`."""
+
+    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
+        """The local prefix of a request, and whether it is flagged."""
+
+
+class ManagerSubject(Protocol):
+    """What makes managers: a vLLM target, the reference, or a broken one in a test."""
+
+    def start(self, engine: EngineConfiguration) -> Manager:
+        """A manager with an empty cache.
+
+        Raises `conformance.subject.subjects.CannotJudge` when the subject lacks an entry point.
+        """

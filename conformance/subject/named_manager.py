@@ -1,0 +1,81 @@
+"""A manager seen through names: block keys become the prefixes that they stand for."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hitproof.conformance.histories.naming import Name, Names, Prefixes
+from hitproof.conformance.histories.schema import History
+from hitproof.conformance.subject.managers import (
+    Cleared,
+    Event,
+    FineManager,
+    ManagerSubject,
+    Observation,
+    Stored,
+)
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.spec.claims import Divergence
+
+
+class NamedManager:
+    """A manager at work, and what was last seen of it, with names instead of keys.
+
+    ``fine`` is whether entries at prefixes that end inside blocks are named, too. Raises
+    `conformance.subject.subjects.CannotJudge` when the subject lacks an entry point.
+    """
+
+    def __init__(
+        self, subject: ManagerSubject, history: History, prefixes: Prefixes, fine: bool = False
+    ) -> None:
+        self.manager = subject.start(history.engine)
+        self.names = Names(prefixes)
+        self._groups = history.engine.groups
+        self._unit = history.engine.hash_block_size
+        self._fine: FineManager | None = None
+        if fine:
+            if not isinstance(self.manager, FineManager):
+                raise CannotJudge(
+                    "hits of this layout may end inside blocks, which this subject does not show; "
+                    "use a hash block size as large as the Mamba blocks"
+                )
+            self._fine = self.manager
+        self.seen = self.observe()
+
+    def learn(self, request: str) -> tuple[Divergence, Name, Name] | None:
+        """Take up the request's new keys; see `Names.learn`."""
+        wrong = None
+        for index, group in enumerate(self._groups):
+            keys = self.manager.block_keys(request, index)
+            wrong = self.names.learn(request, group.block_size, keys) or wrong
+        if self._fine is not None:
+            keys = self._fine.unit_keys(request)
+            wrong = self.names.learn(request, self._unit, keys) or wrong
+        return wrong
+
+    def take_block_copies(self) -> Sequence[tuple[int, int]]:
+        """Copies that come before the next step; none where hits end on block edges."""
+        return () if self._fine is None else self._fine.take_block_copies()
+
+    def observe(self) -> Observation:
+        """What can be seen of the manager now, with names instead of keys."""
+        seen, name = self.manager.observe(), self.names.name
+        self.seen = replace(
+            seen,
+            cached={(group, name(key)): ids for (group, key), ids in seen.cached.items()},
+            events=tuple(self._named(event) for event in seen.events),
+        )
+        return self.seen
+
+    def _named(self, event: Event) -> Event:
+        name = self.names.name
+        match event:
+            case Cleared():
+                return event
+            case Stored(keys=keys, parent=parent):
+                return replace(
+                    event,
+                    keys=tuple(name(key) for key in keys),
+                    parent=None if parent is None else name(parent),
+                )
+            case _:
+                return replace(event, keys=tuple(name(key) for key in event.keys))

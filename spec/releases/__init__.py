@@ -1,0 +1,1 @@
+"""What releases of vLLM differ in, as named parameters of the spec: policies and their ranges."""

@@ -1,0 +1,152 @@
+"""Policy differences between releases: named parameters of the spec, and who has which value.
+
+The one place where release ranges of policies stand. `hitproof policies` prints it, and a test
+holds it against how real releases behave.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hitproof.spec.releases.fine import FineTail, HitGranularity
+from hitproof.spec.releases.horizons import LookaheadHorizon
+
+
+class EagleGroups(StrEnum):
+    """Which groups match and drop a lookahead block when EAGLE or MTP is on."""
+
+    ALL = "all"
+    """Every group but Mamba, wherever the draft layers live."""
+    FLAGGED = "flagged"
+    """Those that draft layers live in, and all when none is flagged (`share_eagle`)."""
+
+
+class SparseRetention(StrEnum):
+    """Which kinds a retention interval thins out; the others stay dense."""
+
+    NONE = "none"
+    """There is no retention interval."""
+    WINDOWS = "windows"
+    """Sliding windows."""
+    WINDOWS_AND_STATES = "windows and states"
+    """Sliding windows and Mamba (`spec.retention.SPARSE_KINDS`)."""
+
+
+class Junctions(StrEnum):
+    """Whether a prefix seen to be shared is kept under sparse retention."""
+
+    DROPPED = "dropped"
+    """Only boundaries of prompts and of the interval are kept."""
+    KEPT = "kept"
+    """The junction is kept (`spec.retention.junction_boundary`)."""
+
+
+class DefaultRetention(StrEnum):
+    """What is retained when the user sets nothing."""
+
+    DENSE = "dense"
+    """Every reachable block."""
+    LATEST = "latest"
+    """The latest replayable boundary only (interval 0)."""
+
+
+@dataclass(frozen=True)
+class Era:
+    """A range of releases and the value that they have.
+
+    Attributes:
+        value: the value.
+        releases: a version specifier (PEP 440).
+    """
+
+    value: StrEnum
+    releases: str
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One policy that releases differ in.
+
+    Attributes:
+        name: stable.
+        sentence: what it decides.
+        symbols: the vLLM symbols that make the difference.
+        eras: the values, the oldest releases first. The ranges share no release, and what is
+            newer than any release has the last value.
+    """
+
+    name: str
+    sentence: str
+    symbols: tuple[str, ...]
+    eras: tuple[Era, ...]
+
+
+POLICIES: dict[str, Policy] = {
+    policy.name: policy
+    for policy in (
+        Policy(
+            name="lookahead_horizon",
+            sentence="How far past the hit a lookup over several groups may peek for the "
+            "lookahead block.",
+            symbols=("HybridKVCacheCoordinator.find_longest_cache_hit",),
+            eras=(
+                Era(LookaheadHorizon.CANDIDATE, "<0.20"),
+                Era(LookaheadHorizon.CAPPED, ">=0.20,<0.32"),
+                Era(LookaheadHorizon.HASHED, ">=0.32"),
+            ),
+        ),
+        Policy(
+            name="eagle_groups",
+            sentence="Which groups match and drop a lookahead block.",
+            symbols=("KVCacheGroupSpec.is_eagle_group", "KVCacheCoordinator.eagle_group_ids"),
+            eras=(Era(EagleGroups.ALL, "<0.20"), Era(EagleGroups.FLAGGED, ">=0.20")),
+        ),
+        Policy(
+            name="hit_granularity",
+            sentence="Where hits may end.",
+            symbols=("partial_hash_hits_enabled", "HybridKVCacheCoordinator"),
+            eras=(Era(HitGranularity.ALIGNED, "<0.26"), Era(HitGranularity.FINE, ">=0.26")),
+        ),
+        Policy(
+            name="fine_tail",
+            sentence="Whose hit the end of a prompt is kept for, where it lies inside a block.",
+            symbols=(
+                "FullAttentionManager._cache_partial_tail_block",
+                "MambaManager._cache_partial_tail_block",
+            ),
+            eras=(
+                Era(FineTail.NONE, "<0.26"),
+                Era(FineTail.EXTENSION, ">=0.26,<0.32"),
+                Era(FineTail.RESEND, ">=0.32"),
+            ),
+        ),
+        Policy(
+            name="sparse_retention",
+            sentence="Which kinds of group a retention interval thins out.",
+            symbols=(
+                "SlidingWindowManager.reachable_block_mask",
+                "MambaManager.reachable_block_mask",
+            ),
+            eras=(
+                Era(SparseRetention.NONE, "<0.23"),
+                Era(SparseRetention.WINDOWS, ">=0.23,<0.24"),
+                Era(SparseRetention.WINDOWS_AND_STATES, ">=0.24"),
+            ),
+        ),
+        Policy(
+            name="junctions",
+            sentence="Whether a prefix seen to be shared is kept under sparse retention.",
+            symbols=("Request.shared_prefix_boundary", "KVCacheManager.get_computed_blocks"),
+            eras=(Era(Junctions.DROPPED, "<0.26"), Era(Junctions.KEPT, ">=0.26")),
+        ),
+        Policy(
+            name="default_retention",
+            sentence="What is retained when the user sets nothing.",
+            symbols=(
+                "CacheConfig.prefix_cache_retention_interval",
+                "VLLM_PREFIX_CACHE_RETENTION_INTERVAL",
+            ),
+            eras=(Era(DefaultRetention.DENSE, "<0.29"), Era(DefaultRetention.LATEST, ">=0.29")),
+        ),
+    )
+}
+"""Every policy, by name."""

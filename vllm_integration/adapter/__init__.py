@@ -1,0 +1,1 @@
+"""vLLM's classes as subjects, whatever their release."""

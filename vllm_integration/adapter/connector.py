@@ -1,0 +1,52 @@
+"""The real ``KVCacheManager``, asked by a scheduler that has a KV connector."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.subjects import CannotJudge, LookupAnswer
+from hitproof.vllm_integration.adapter.groups import Configured
+from hitproof.vllm_integration.adapter.history import whole_manager
+from hitproof.vllm_integration.adapter.inspection import attribute
+
+FOR_CONNECTORS = "get_computed_blocks_for_connector"
+
+
+class VllmConnectorLookup:
+    """``get_computed_blocks_for_connector`` of a real ``KVCacheManager``, ready for one layout.
+
+    ``module`` is the target's module ``kv_cache_manager``; ``request_of`` makes a ``Request`` of
+    those tokens and hashes.
+    """
+
+    inputs: Sequence[object] = ()
+
+    def __init__(
+        self,
+        module: ModuleType,
+        configured: Configured,
+        request_of: Callable[[Sequence[int], list[bytes]], Any],
+        layout: Layout,
+        hashes: list[bytes],
+        keys: Sequence[Sequence[bytes]],
+    ) -> None:
+        self.keys = keys
+        blocks = sum(layout.num_tokens // group.block_size + 1 for group in layout.groups)
+        manager = whole_manager(module, configured, layout, 1 + blocks, None)
+        coordinator = attribute(manager, "coordinator")
+        self._owners = (manager, coordinator, *coordinator.single_type_managers)
+        self._find = attribute(manager, FOR_CONNECTORS)
+        unit = layout.hash_block_size
+        self._request = cache(lambda count: request_of(range(count), hashes[: count // unit]))
+
+    def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
+        """See `conformance.subject.subjects.Lookup`."""
+        for owner in self._owners:
+            owner.block_pool = pool
+        returned = self._find(self._request(max_length + 1))
+        match returned:
+            case (blocks, int() as hit_length, _, bool() as diverged):
+                return LookupAnswer(hit_length, attribute(blocks, "blocks"), diverged)
+        raise CannotJudge(f"{FOR_CONNECTORS} returned {returned!r:.80}, which hitproof cannot read")

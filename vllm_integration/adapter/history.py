@@ -1,0 +1,112 @@
+"""The real ``KVCacheManager``, serving prompts one after another."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.vllm_integration.adapter.groups import Configured
+from hitproof.vllm_integration.adapter.inspection import attribute, call
+from hitproof.vllm_integration.adapter.overrides import check_taken_up
+
+_JUNCTION = "shared_prefix_boundary"
+
+
+class History:
+    """Prompts served by one ``KVCacheManager``, each looked up, computed and freed.
+
+    What the scheduler does between the calls is done here: chunks end on boundaries of the
+    alignment, where Mamba states are kept, and a prefix that lookup reports as shared is noted on
+    the request. The pool is large enough that nothing is evicted. ``manager`` is the target's
+    module ``kv_cache_manager``; ``request_of`` makes a ``Request`` of those tokens and hashes.
+    """
+
+    def __init__(
+        self,
+        manager: ModuleType,
+        configured: Configured,
+        request_of: Callable[[Sequence[int], list[bytes]], Any],
+    ) -> None:
+        self._module = manager
+        self._configured = configured
+        self._request_of = request_of
+
+    def notes_junctions(self) -> bool:
+        """Whether a request remembers a shared prefix that lookup found not kept."""
+        return hasattr(self._request_of([0], []), _JUNCTION)
+
+    def hits(
+        self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
+    ) -> list[int]:
+        """The hit of each prompt, in tokens, when they come in this order."""
+        manager = self._manager(configuration, prompts, interval)
+        return [self._serve(manager, configuration, prompt) for prompt in prompts]
+
+    def _serve(self, manager: Any, configuration: Configuration, prompt: Sequence[int]) -> int:
+        unit, align = configuration.hash_block_size, configuration.alignment
+        request = self._request_of(prompt, prefix_hashes(prompt, unit))
+        found, hit, *junction = attribute(manager, "get_computed_blocks")(request)
+        if junction:
+            setattr(request, _JUNCTION, junction[0])
+        computed, first = hit, True
+        while computed < len(prompt):
+            if hasattr(manager, "new_step_starts"):
+                manager.new_step_starts()
+            end = min((computed // align + 1) * align, len(prompt))
+            adopted = {"num_new_computed_tokens": hit, "new_computed_blocks": found}
+            allocate_slots = attribute(manager, "allocate_slots")
+            slots = allocate_slots(request, end - computed, **(adopted if first else {}))
+            if slots is None:
+                raise CannotJudge("allocate_slots finds no free blocks in a pool that has them")
+            request.num_computed_tokens = computed = end
+            first = False
+        manager.free(request)
+        return int(hit)
+
+    def _manager(
+        self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
+    ) -> Any:
+        groups, unit = configuration.layout, configuration.hash_block_size
+        layout = Layout(groups, max(map(len, prompts)), configuration.group.eagle, unit)
+        blocks = sum(len(p) // g.block_size + 3 for p in prompts for g in groups)
+        return whole_manager(self._module, self._configured, layout, 1 + blocks, interval)
+
+
+def whole_manager(
+    module: ModuleType,
+    configured: Configured,
+    layout: Layout,
+    num_blocks: int,
+    interval: int | None,
+) -> Any:
+    """A real ``KVCacheManager`` of the layout, with a pool of ``num_blocks`` blocks.
+
+    ``module`` is the target's module ``kv_cache_manager``, ``interval`` the retention interval.
+    """
+    with configured(layout.groups, num_blocks, interval) as config:
+        manager = call(
+            attribute(module, "KVCacheManager"),
+            {
+                "kv_cache_config": config,
+                "max_model_len": layout.num_tokens + 1,
+                "scheduler_block_size": layout.alignment,
+                "hash_block_size": layout.hash_block_size,
+                "enable_caching": True,
+                "use_eagle": layout.use_eagle,
+            },
+            "KVCacheManager",
+        )
+    check_taken_up(attribute(manager, "coordinator"), interval)
+    return manager
+
+
+def prefix_hashes(prompt: Sequence[int], unit: int) -> list[bytes]:
+    """A hash for each ``unit`` tokens that stands for the whole prefix up to there."""
+    running, hashes = hashlib.sha256(), []
+    for end in range(unit, len(prompt) + 1, unit):
+        running.update(str(list(prompt[end - unit : end])).encode())
+        hashes.append(running.digest())
+    return hashes

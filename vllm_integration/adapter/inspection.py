@@ -1,0 +1,129 @@
+"""Calls into a target whose signatures are not known beforehand."""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from hitproof.conformance.subject.subjects import CannotJudge, Predates
+
+
+@dataclass(frozen=True)
+class Made:
+    """An object that `call` set up, and how."""
+
+    result: Any
+    function: Callable[..., Any]
+    keywords: dict[str, Any]
+
+
+_MADE: ContextVar[dict[int, Made] | None] = ContextVar("made", default=None)
+T = TypeVar("T")
+_signature = lru_cache(maxsize=None)(inspect.signature)
+_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def attribute(owner: Any, name: str) -> Any:
+    """``owner.name``, which must be there."""
+    found = getattr(owner, name, None)
+    if found is None:
+        owner_name = getattr(owner, "__name__", type(owner).__name__)
+        raise CannotJudge(f"{owner_name} has no {name}")
+    return found
+
+
+def definitions(function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """The function behind a method, and those that it overrides; for a class its ``__init__``."""
+    owner: Any = function
+    name = "__init__"
+    if inspect.ismethod(function):
+        owner, name = function.__self__, function.__name__
+        owner = owner if inspect.isclass(owner) else type(owner)
+    elif not inspect.isclass(function):
+        return [function]
+    found = [vars(each)[name] for each in owner.__mro__[:-1] if name in vars(each)]
+    return [getattr(each, "__func__", each) for each in found]
+
+
+def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """What a function takes by name.
+
+    One that takes any keyword passes it on to what it overrides, as subclasses in forks do.
+    """
+    found = _own_parameters(function)
+    for overridden in definitions(function)[1:]:
+        if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in found.values()):
+            break
+        named = {name: each for name, each in found.items() if each.kind not in _ANY}
+        _, *inherited = _signature(overridden).parameters.items()  # but for self or cls
+        found = dict(inherited) | named
+    return found
+
+
+def _own_parameters(function: Any) -> dict[str, inspect.Parameter]:
+    if inspect.ismethod(function) and inspect.isfunction(function.__func__):
+        # A bound method is another object each time; its function is not.
+        _, *found = _signature(function.__func__).parameters.items()
+        return dict(found)
+    plain = inspect.isclass(function) or inspect.isfunction(function)
+    return dict((_signature if plain else inspect.signature)(function).parameters)
+
+
+def arguments(
+    function: Callable[..., Any], values: dict[str, Any], where: str, given: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The values that ``function`` has parameters for; a required one must be known."""
+    parameters = parameters_of(function)
+    unknown = [
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.default is inspect.Parameter.empty
+        and parameter.kind not in _ANY
+        and parameter.name not in values
+        and parameter.name not in given
+    ]
+    if unknown:
+        raise CannotJudge(
+            f"{where} requires {', '.join(unknown)}, which hitproof does not know how to fill"
+        )
+    any_keyword = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    return {name: v for name, v in values.items() if any_keyword or name in parameters}
+
+
+def probed(policy: str, behaviour: Callable[[], T]) -> T:
+    """How the target behaves; what it raises meanwhile leaves the policy unknown."""
+    try:
+        return behaviour()
+    except (CannotJudge, Predates):
+        raise
+    except Exception as crash:
+        raise CannotJudge(
+            f"the {policy} cannot be told, since the target raises {crash!r:.200}"
+        ) from crash
+
+
+def call(function: Callable[..., Any], values: dict[str, Any], where: str) -> Any:
+    """Set something up; what goes wrong here is no finding about lookup or mask."""
+    keywords = arguments(function, values, where)
+    try:
+        result = function(**keywords)
+    except Exception as error:
+        raise CannotJudge(f"{where} could not be set up: {error!r:.200}") from error
+    made = _MADE.get()
+    if made is not None:
+        made[id(result)] = Made(result, function, keywords)
+    return result
+
+
+@contextmanager
+def recorded() -> Iterator[dict[int, Made]]:
+    """Everything that `call` sets up inside the context, by the object's ``id``."""
+    made: dict[int, Made] = {}
+    token = _MADE.set(made)
+    try:
+        yield made
+    finally:
+        _MADE.reset(token)

@@ -1,0 +1,464 @@
+"""The target's own ``KVCacheManager`` behind the protocol of `conformance.subject.managers`.
+
+Requests are real ``Request`` objects, hashed by the target's own hasher with its sha256. Imported
+in the worker process only.
+"""
+
+import inspect
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.subject.managers import (
+    Allocation,
+    Cleared,
+    Event,
+    Hit,
+    Observation,
+    Progress,
+    Removed,
+    Stored,
+    Tables,
+)
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.spec.releases.fine import is_fine_grained
+from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher
+from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS
+from hitproof.vllm_integration.adapter.groups import kv_cache_config, kv_cache_spec
+from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call
+from hitproof.vllm_integration.adapter.overrides import check_taken_up
+
+_STATS = (
+    "requests",
+    "queries",
+    "hits",
+    "preempted_requests",
+    "preempted_queries",
+    "preempted_hits",
+)
+
+
+_JUNCTIONS = "enable_mamba_shared_prefix_checkpoint"
+
+
+class VllmManagers:
+    """The imported vLLM as a `conformance.subject.managers.ManagerSubject`."""
+
+    def __init__(self) -> None:
+        import vllm.v1.core.kv_cache_manager as kv_cache_manager
+        from vllm.utils.hashing import sha256
+        from vllm.v1 import kv_cache_interface, request
+        from vllm.v1.core import block_pool, kv_cache_utils
+
+        self.manager_class = attribute(kv_cache_manager, "KVCacheManager")
+        owners = [each for each in self.manager_class.__mro__ if "allocate_slots" in vars(each)]
+        self.allocation_parameters = {
+            name for each in owners for name in inspect.signature(each.allocate_slots).parameters
+        }
+        self.fits_whole = "full_sequence_must_fit" in self.allocation_parameters or hasattr(
+            self.manager_class, "can_fit_full_sequence"
+        )
+        self.blocks_class = attribute(kv_cache_manager, "KVCacheBlocks")
+        self.interface = kv_cache_interface
+        self.utils = kv_cache_utils
+        self.requests = request
+        self.hash_function = sha256
+        self.registers_tails = hasattr(attribute(block_pool, "BlockPool"), "cache_partial_block")
+        mamba = inspect.signature(attribute(kv_cache_interface, "MambaSpec")).parameters
+        self.keeps_every_state = "mamba_cache_mode" not in mamba
+        self.exports_states = "prefill_checkpoint_alignment" in mamba
+        constructor = inspect.signature(self.manager_class).parameters
+        self.keeps_shared_states = _JUNCTIONS in constructor
+        self.hashes_look_ahead = HASH_LOOKAHEAD in constructor
+        attribute(kv_cache_utils, "init_none_hash")(sha256)
+        # It warns of each reset that is refused, and histories ask for many.
+        logging.getLogger("vllm").setLevel(logging.ERROR)
+
+    def start(self, engine: EngineConfiguration) -> "VllmManager":
+        """See `conformance.subject.managers.ManagerSubject`."""
+        return VllmManager(self, engine)
+
+    def make(self, engine: EngineConfiguration) -> Any:
+        """A real ``KVCacheManager`` with statistics and events on."""
+        groups = [
+            (
+                group,
+                kv_cache_spec(
+                    self.interface,
+                    group,
+                    engine.num_speculative_tokens,
+                    engine.mamba_checkpoint_alignment,
+                ),
+            )
+            for group in engine.groups
+        ]
+        if engine.mamba_shared_prefix_checkpoint and not self.keeps_shared_states:
+            raise CannotJudge(
+                "this release keeps no Mamba states inside blocks for shared prefixes; leave "
+                "mamba_shared_prefix_checkpoint out, or name a later release"
+            )
+        if engine.num_hash_lookahead_tokens and not self.hashes_look_ahead:
+            raise CannotJudge(
+                "hashes of this release do not look ahead; leave num_hash_lookahead_tokens out, or "
+                "name a later release"
+            )
+        interval = engine.retention_interval
+        with kv_cache_config(self.interface, groups, engine.num_gpu_blocks, interval) as config:
+            manager = call(
+                self.manager_class,
+                {
+                    "kv_cache_config": config,
+                    "max_model_len": engine.max_model_len,
+                    "scheduler_block_size": engine.alignment,
+                    "hash_block_size": engine.hash_block_size,
+                    "max_num_batched_tokens": engine.max_chunk,
+                    "max_in_flight_tokens": engine.max_chunk,
+                    "enable_caching": True,
+                    "use_eagle": engine.use_eagle_block_drop,
+                    HASH_LOOKAHEAD: engine.num_hash_lookahead_tokens,
+                    "log_stats": True,
+                    "enable_kv_cache_events": True,
+                    _JUNCTIONS: engine.mamba_shared_prefix_checkpoint,
+                },
+                "KVCacheManager",
+            )
+        check_taken_up(attribute(manager, "coordinator"), interval)
+        if engine.full_sequence_must_fit and not self.fits_whole:
+            raise CannotJudge(
+                "this release does not ask whether a whole request fits; leave "
+                "full_sequence_must_fit out, or name a later release"
+            )
+        return manager
+
+
+class VllmManager:
+    """One real ``KVCacheManager`` at work; see `conformance.subject.managers.Manager`."""
+
+    def __init__(self, vllm: VllmManagers, engine: EngineConfiguration) -> None:
+        self._vllm = vllm
+        self._engine = engine
+        self._manager = vllm.make(engine)
+        self._pool = attribute(self._manager, "block_pool")
+        self._single = attribute(self._manager.coordinator, "single_type_managers")
+        self._null = attribute(self._pool, "null_block")
+        unit, ahead = engine.hash_block_size, engine.num_hash_lookahead_tokens
+        self._hasher = block_hasher(vllm.utils, vllm.hash_function, unit, ahead)
+        self._external = attribute(vllm.utils, "maybe_convert_block_hash")
+        self._statuses = attribute(vllm.requests, "RequestStatus")
+        self._requests: dict[str, Any] = {}
+        self._found: dict[str, tuple[Hit, Any]] = {}
+        self._block_hash_list = attribute(vllm.utils, "BlockHashListWithBlockSize")
+        self._block_keys: dict[tuple[str, int], list[bytes]] = {}
+        # Entries inside blocks are shown only where hits may end inside blocks.
+        self._hides_tails = vllm.registers_tails and not is_fine_grained(
+            engine.groups, engine.hash_block_size
+        )
+        self._tail_keys: set[tuple[int | None, bytes]] = set()
+        self._num_hashes: dict[str, int] = {}
+        self._keys: dict[Any, bytes] = {}
+        self._loras: dict[tuple[str, str], int] = {}
+
+    def add_request(self, name: str, request: RequestInput) -> None:
+        """A real request, hashed as far as its prompt goes."""
+        from vllm.sampling_params import SamplingParams
+
+        sampling = SamplingParams(
+            max_tokens=max(1, len(request.output)),
+            skip_reading_prefix_cache=request.skip_reading_prefix_cache,
+        )
+        self._requests[name] = call(
+            attribute(self._vllm.requests, "Request"),
+            {
+                "request_id": name,
+                "prompt_token_ids": list(request.prompt),
+                "sampling_params": sampling,
+                "pooling_params": None,
+                "eos_token_id": None,
+                "mm_features": self._features(request),
+                "lora_request": self._lora(request.lora_name, request.lora_path),
+                "cache_salt": request.cache_salt,
+                "block_hasher": self._hasher,
+                "arrival_time": 0.0,
+            },
+            "Request",
+        )
+
+    @staticmethod
+    def _features(request: RequestInput) -> list[Any]:
+        if not request.images:
+            return []
+        from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+
+        return [
+            call(
+                MultiModalFeatureSpec,
+                {
+                    "data": None,
+                    "modality": "image",
+                    "identifier": image.identifier,
+                    "mm_position": PlaceholderRange(offset=image.offset, length=image.length),
+                },
+                "MultiModalFeatureSpec",
+            )
+            for image in request.images
+        ]
+
+    def _lora(self, name: str | None, path: str | None) -> Any:
+        if name is None:
+            return None
+        from vllm.lora.request import LoRARequest
+
+        path = f"/{name}" if path is None else path
+        number = self._loras.setdefault((name, path), len(self._loras) + 1)
+        return LoRARequest(lora_name=name, lora_int_id=number, lora_path=path)
+
+    def append_output(self, name: str, token_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._requests[name].append_output_token_ids(list(token_ids))
+
+    def set_progress(self, name: str, progress: Progress) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        request = self._requests[name]
+        request.num_computed_tokens = progress.num_computed_tokens
+        request.num_preemptions = progress.num_preemptions
+        if progress.running:
+            request.status = self._statuses.RUNNING
+        else:
+            preempted = progress.num_preemptions > 0
+            request.status = self._statuses.PREEMPTED if preempted else self._statuses.WAITING
+
+    def block_keys(self, name: str, group: int) -> Sequence[Any]:
+        """The request's hashes as the target groups them into blocks."""
+        hashes = self._requests[name].block_hashes
+        size, hash_size = self._engine.groups[group].block_size, self._engine.hash_block_size
+        if size != hash_size:
+            hashes = self._block_hash_list(hashes, hash_size, size)
+        known = self._block_keys.setdefault((name, group), [])
+        for index in range(len(known), len(hashes)):
+            known.append(bytes(hashes[index]))
+            self._keys[self._external(known[-1])] = known[-1]
+        return known
+
+    def unit_keys(self, name: str) -> Sequence[Any]:
+        """The request's hashes as they are."""
+        hashes = [bytes(key) for key in self._requests[name].block_hashes]
+        self._keys |= {self._external(key): key for key in hashes}
+        return hashes
+
+    def take_block_copies(self) -> Sequence[tuple[int, int]]:
+        """Those of ``take_kv_cache_block_copies``, whose blocks go back at once.
+
+        vLLM's scheduler gives them back when it has scheduled the step.
+        """
+        take = getattr(self._manager, "take_kv_cache_block_copies", None)
+        if take is None:
+            return ()
+        copies, retained = take()
+        if retained:
+            self._pool.free_blocks(retained)
+        return [(copy.src_block_id, copy.dst_block_id) for copy in copies]
+
+    def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
+        """See `conformance.subject.managers.Manager`."""
+        return self._cached().get((group, key), ())
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        """See `conformance.subject.managers.Manager`."""
+        request = self._requests[name]
+        blocks, length, *boundary = self._manager.get_computed_blocks(request)
+        if boundary:  # the scheduler keeps it with the request
+            request.shared_prefix_boundary = boundary[0]
+        # From 0.30 on it is the scheduler that has lookups counted, those that lead to admission.
+        # Here all are, so that the counting can be compared.
+        record = getattr(self._manager, "record_prefix_cache_stats", None)
+        if record is not None:
+            record(request, length)
+        hit = Hit(length, self._tables(blocks), boundary[0] if boundary else 0)
+        self._found[name] = hit, blocks
+        return hit
+
+    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
+        """See `conformance.subject.managers.ConnectorManager`."""
+        find = attribute(self._manager, FOR_CONNECTORS)
+        blocks, length, _, diverged = find(self._requests[name])
+        return Hit(length, self._tables(blocks)), diverged
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        """See `conformance.subject.managers.Manager`."""
+        keywords: dict[str, Any] = {}
+        if allocation.hit is not None:
+            keywords["num_new_computed_tokens"] = allocation.hit.length
+            keywords["new_computed_blocks"] = self._blocks(name, allocation.hit)
+        if allocation.num_external_computed_tokens:
+            keywords["num_external_computed_tokens"] = allocation.num_external_computed_tokens
+        if allocation.delay_cache_blocks:
+            keywords["delay_cache_blocks"] = True
+        if allocation.full_sequence_must_fit and not self._fits(name, allocation, keywords):
+            return None
+        new = self._manager.allocate_slots(
+            self._requests[name],
+            allocation.num_new_tokens,
+            num_lookahead_tokens=allocation.num_lookahead_tokens,
+            **keywords,
+        )
+        return None if new is None else self._tables(new)
+
+    def _fits(self, name: str, allocation: Allocation, keywords: dict[str, Any]) -> bool:
+        """Have the target ask for blocks for the whole request, in the way that it has.
+
+        Up to 0.20 that is a method of its own, from 0.21 on an argument, put into ``keywords``.
+        """
+        if "full_sequence_must_fit" in self._vllm.allocation_parameters:
+            keywords["full_sequence_must_fit"] = True
+            return True
+        values = {
+            "request": self._requests[name],
+            "num_new_tokens": allocation.num_new_tokens,
+            "num_lookahead_tokens": allocation.num_lookahead_tokens,
+            **keywords,
+        }
+        fits = attribute(self._manager, "can_fit_full_sequence")
+        where = "KVCacheManager.can_fit_full_sequence"
+        return bool(fits(**arguments(fits, values, where)))
+
+    def _blocks(self, name: str, hit: Hit) -> Any:
+        """The blocks that the lookup returned, or those that stand for another answer."""
+        found, blocks = self._found[name]
+        if found == hit:
+            return blocks
+        return self._vllm.blocks_class(
+            tuple([self._pool.blocks[number] for number in table] for table in hit.tables)
+        )
+
+    def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._manager.cache_blocks(self._requests[name], num_computed_tokens)
+
+    def free(self, name: str) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._manager.free(self._requests[name])
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._manager.evict_blocks(set(block_ids))
+
+    def reset_prefix_cache(self) -> bool:
+        """See `conformance.subject.managers.Manager`."""
+        return bool(self._manager.reset_prefix_cache())
+
+    def new_step_starts(self) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        starts = getattr(self._manager, "new_step_starts", None)
+        if starts is not None:
+            starts()
+
+    def observe(self) -> Observation:
+        """See `conformance.subject.managers.Manager`."""
+        held = {
+            name: tuple(
+                tuple(0 if block.is_null else block.block_id for block in table)
+                for table in self._manager.coordinator.get_blocks(name)
+            )
+            for name in self._requests
+        }
+        tables = {name: found for name, found in held.items() if any(found)}
+        stats = self._manager.make_prefix_cache_stats()
+        return Observation(
+            tables=tables,
+            ref_counts={
+                block.block_id: block.ref_cnt
+                for block in self._pool.blocks
+                if block.ref_cnt and not block.is_null
+            },
+            cached=self._cached(),
+            free_queue=tuple(
+                block.block_id for block in self._pool.free_block_queue.get_all_free_blocks()
+            ),
+            num_free_blocks=self._pool.get_num_free_blocks(),
+            usage=self._manager.usage,
+            common_prefix=self._common_prefix(tables),
+            events=self._events(),
+            stats={"reset": int(stats.reset)}
+            | {field: getattr(stats, field) for field in _STATS if hasattr(stats, field)},
+        )
+
+    def _common_prefix(self, names: Iterable[str]) -> dict[str, tuple[int, ...]] | None:
+        """None on releases that have no cascade attention any more and always say 0."""
+        if not hasattr(self._single[0], "get_num_common_prefix_blocks"):
+            return None
+        return {name: tuple(self._manager.get_num_common_prefix_blocks(name)) for name in names}
+
+    def _cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
+        """The hash map, read as it is: no public method tells the order of several blocks.
+
+        From 0.26 on the tail of a prompt that ends inside a block is registered, too, under the
+        hash of its last hash block. Where hits end on block edges only, these entries are left
+        out.
+        """
+        utils = self._vllm.utils
+        tails = self._tails()
+        found = {}
+        for key, held in attribute(self._pool.cached_block_hash_to_block, "_cache").items():
+            blocks = held.values() if isinstance(held, dict) else (held,)
+            split = utils.get_group_id(key), bytes(utils.get_block_hash(key))
+            if split not in tails:
+                found[split] = tuple(block.block_id for block in blocks)
+        return found
+
+    def _tails(self) -> set[tuple[int | None, bytes]]:
+        """The keys of prefixes that end inside a block of a group."""
+        hash_size = self._engine.hash_block_size
+        for request in self._requests.values() if self._hides_tails else ():
+            known = self._num_hashes.get(request.request_id, 0)
+            self._num_hashes[request.request_id] = len(request.block_hashes)
+            for index in range(known, len(request.block_hashes)):
+                key = bytes(request.block_hashes[index])
+                self._keys[self._external(key)] = key
+                for number, group in enumerate(self._engine.groups):
+                    if (index + 1) * hash_size % group.block_size:
+                        self._tail_keys.add((number, key))
+        return self._tail_keys
+
+    def _tables(self, blocks: Any) -> Tables:
+        return tuple(
+            tuple(0 if block.is_null else block.block_id for block in table)
+            for table in blocks.blocks
+        )
+
+    def _events(self) -> tuple[Event, ...]:
+        """The events, those apart that are about tails only (see `_cached`)."""
+        tails = self._tails()
+        events = (self._event(event) for event in self._manager.take_events())
+        return tuple(
+            event
+            for event in events
+            if isinstance(event, Cleared)
+            or not event.keys
+            or not tails.issuperset((event.group, key) for key in event.keys)
+        )
+
+    def _event(self, event: Any) -> Event:
+        match type(event).__name__:
+            case "BlockStored":
+                extra = getattr(event, "extra_keys", None)
+                return Stored(
+                    group=getattr(event, "group_idx", None),
+                    keys=tuple(self._key(key) for key in event.block_hashes),
+                    parent=self._key(event.parent_block_hash),
+                    token_ids=tuple(event.token_ids),
+                    block_size=event.block_size,
+                    lora_name=getattr(event, "lora_name", None),
+                    extra_keys=None if extra is None else tuple(extra),
+                )
+            case "BlockRemoved":
+                keys = tuple(self._key(key) for key in event.block_hashes)
+                return Removed(getattr(event, "group_idx", None), keys)
+            case "AllBlocksCleared":
+                return Cleared()
+            case other:
+                raise CannotJudge(f"events of type {other} are not known to hitproof")
+
+    def _key(self, external: Any) -> Any:
+        """The key behind the form that events show, where a request has it."""
+        return None if external is None else self._keys.get(external, external)

@@ -1,0 +1,14 @@
+"""The data files that hitproof comes with."""
+
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+
+LEDGER = _HERE / "ledger.toml"
+"""The known divergences of vLLM."""
+EQUIVALENTS = _HERE / "gate" / "equivalents.toml"
+"""Mutants that mean the same as what they are made of."""
+FAULTS = _HERE / "survey" / "faults.toml"
+"""The distinct faults behind known divergences."""
+SURVEY = _HERE / "survey" / "survey.json"
+"""Which release has which fault."""

@@ -1,0 +1,172 @@
+"""Two targets side by side: what changes for users from the base to the head."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from hitproof.conformance.comparison.changes import HARMFUL, Change, Effect, changes
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.spec.claims import Status
+from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.obligations import Obligation
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class ChangeGroup:
+    """Changes of one effect on equal kinds of groups.
+
+    Attributes:
+        smallest: the smallest of them.
+        configurations: in how many configurations and layouts there is one.
+        models: the real models among them.
+    """
+
+    smallest: Change
+    configurations: int
+    models: tuple[str, ...]
+
+
+@dataclass
+class Diff:
+    """What `compare` found.
+
+    Attributes:
+        base, head: the reports of both.
+        groups: what changes, the worst effect first.
+        brought: faults of the head that the base does not have.
+        gone: faults of the base that the head does not have.
+        shared: faults of both.
+        policies: name, value in the base and value in the head of each policy that differs.
+        unsettled: obligations that could not be settled on one of the two, with the reason.
+        proved: obligations that are proved on both.
+        covered: obligations that are refuted on one of the two or both; what the two do was
+            compared for the runs and the cache states of few blocks that the checks go through.
+        seconds: wall clock, filled in by the caller.
+    """
+
+    base: Report
+    head: Report
+    groups: list[ChangeGroup] = field(default_factory=list)
+    brought: list[Finding] = field(default_factory=list)
+    gone: list[Finding] = field(default_factory=list)
+    shared: list[Finding] = field(default_factory=list)
+    policies: list[tuple[str, str, str]] = field(default_factory=list)
+    unsettled: list[tuple[Obligation, str]] = field(default_factory=list)
+    proved: int = 0
+    covered: int = 0
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """Diverges if the head does harm; policies that change are told, and do not count."""
+        if self.brought or any(group.smallest.effect in HARMFUL for group in self.groups):
+            return Verdict.DIVERGES
+        if self.unsettled or not self.proved:
+            return Verdict.INCONCLUSIVE
+        return Verdict.CONFORMS
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything changes."""
+        return bool(self.groups or self.brought or self.gone or self.policies)
+
+
+def compare(
+    base: Target,
+    head: Target,
+    profile: Profile,
+    *,
+    python: str,
+    timeout: float,
+    memory: int,
+    progress: Callable[[int, int], None],
+    jobs: int = 1,
+) -> Diff:
+    """Judge both targets, at the same time, and compare what they do.
+
+    Arguments as `gate.check`; each has half of the ``jobs``.
+    """
+    done = {"base": (0, 0), "head": (0, 0)}
+
+    def judged(name: str, target: Target) -> Report:
+        def report(count: int, total: int) -> None:
+            done[name] = count, total
+            progress(sum(n for n, _ in done.values()), sum(n for _, n in done.values()))
+
+        return gate.check(
+            target,
+            profile,
+            (),
+            python=python,
+            timeout=timeout,
+            memory=memory,
+            progress=report,
+            jobs=max(jobs // 2, 1),
+            keep_facts=True,
+        )
+
+    with ThreadPoolExecutor(2) as both:
+        of_base, of_head = both.submit(judged, "base", base), both.submit(judged, "head", head)
+    return difference(of_base.result(), of_head.result())
+
+
+def difference(base: Report, head: Report) -> Diff:
+    """Compare two reports that keep the facts."""
+    diff = Diff(base, head)
+    _compare_findings(diff)
+    _compare_obligations(diff)
+    diff.policies = [
+        (one.policy.name, str(one.actual), str(other.actual))
+        for one, other in zip(diff.base.policies, diff.head.policies, strict=False)
+        if one.actual != other.actual
+    ]
+    found = [
+        change
+        for task, facts in diff.base.facts.items()
+        for change in changes(task.configuration, facts, diff.head.facts.get(task, ()))
+    ]
+    diff.groups = _grouped(found)
+    return diff
+
+
+def _compare_findings(diff: Diff) -> None:
+    before, after = diff.base.judgement.new, diff.head.judgement.new
+    old, new = ({finding.signature for finding in found} for found in (before, after))
+    diff.brought = [finding for finding in after if finding.signature not in old]
+    diff.gone = [finding for finding in before if finding.signature not in new]
+    diff.shared = [finding for finding in after if finding.signature in old]
+
+
+def _compare_obligations(diff: Diff) -> None:
+    before = {(o.claim, o.configuration): o for o in diff.base.obligations}
+    after = {(o.claim, o.configuration): o for o in diff.head.obligations}
+    for key in dict.fromkeys((*before, *after)):
+        pair = [side[key] for side in (before, after) if key in side]
+        statuses = {obligation.status for obligation in pair}
+        if Status.INCONCLUSIVE in statuses:
+            obligation = next(o for o in pair if o.status is Status.INCONCLUSIVE)
+            diff.unsettled.append((obligation, obligation.detail))
+        elif statuses == {Status.PROVED}:
+            diff.proved += 1
+        elif Status.REFUTED in statuses:
+            diff.covered += 1
+
+
+def _grouped(found: list[Change]) -> list[ChangeGroup]:
+    order = list(Effect)
+    together: dict[tuple[str, str, bool], list[Change]] = {}
+    for change in found:
+        together.setdefault(change.about, []).append(change)
+    groups = [
+        ChangeGroup(
+            min(members, key=lambda change: change.size),
+            len({(change.judged, change.judged.model) for change in members}),
+            tuple(sorted({change.judged.model for change in members} - {""})),
+        )
+        for members in together.values()
+    ]
+    return sorted(groups, key=lambda g: (order.index(g.smallest.effect), g.smallest.size))

@@ -1,0 +1,58 @@
+"""Mutants of targets that mean the same as the target: a file beside the ledger says why.
+
+They are matched by the exact text of function and statement, never by their place.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+
+from hitproof.conformance.ledger.ledger import read_entries, speaks_of
+
+
+@dataclass(frozen=True)
+class Change:
+    """What identifies a mutant.
+
+    Attributes:
+        function: the qualified name of the function.
+        original: the statement that is changed, on one line; of a compound one, its head.
+        mutant: what becomes of it.
+        occurrence: which of the places with that text, from 1.
+    """
+
+    function: str
+    original: str
+    mutant: str
+    occurrence: int = 1
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """A mutant that means the same.
+
+    Attributes:
+        change: the mutant.
+        releases: the releases whose mutant it is, as a version specifier (PEP 440).
+        reason: why no check can tell it from the target.
+    """
+
+    change: Change
+    releases: SpecifierSet
+    reason: str
+
+    def applies_to(self, version: str | None) -> bool:
+        """Whether the entry speaks of ``version``; None stands for newer than any release."""
+        return speaks_of(self.releases, version)
+
+
+def load(path: Path) -> tuple[Equivalent, ...]:
+    """The entries of a file. Raises `LedgerError`."""
+    return read_entries(path, "equivalent", "name another with --equivalents", _entry)
+
+
+def _entry(raw: dict[str, Any]) -> Equivalent:
+    change = Change(raw["function"], raw["original"], raw["mutant"], int(raw.get("occurrence", 1)))
+    return Equivalent(change, SpecifierSet(raw["releases"]), raw["reason"])

@@ -1,0 +1,66 @@
+"""The gate: judges a target against the spec and says conforms, diverges or inconclusive."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+
+from hitproof.conformance.histories.plays import Play
+from hitproof.conformance.ledger.ledger import Entry, judge
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.vllm_integration.gate.obligations import histories, tasks
+from hitproof.vllm_integration.gate.policies import held_against
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.sessions import Session, Sessions
+from hitproof.vllm_integration.sandbox.driver import Workers
+from hitproof.vllm_integration.targets.target import Target
+
+
+def check(
+    target: Target,
+    profile: Profile,
+    entries: Sequence[Entry],
+    *,
+    python: str,
+    timeout: float,
+    memory: int,
+    progress: Callable[[int, int], None],
+    jobs: int = 1,
+    policies: Mapping[str, str] | None = None,
+    keep_facts: bool = False,
+    also: Sequence[Play] = (),
+) -> Report:
+    """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) each worker.
+
+    ``jobs`` workers share the checks; the report is the same for any number of them.
+    ``policies`` are values of policies to judge by, by name; the others are those that the target
+    shows. ``keep_facts`` asks for what the target did, too; ``also`` has histories to be replayed
+    besides. ``progress`` is called with the checks done and their number. Raises the exceptions
+    of `Workers` when the target cannot be imported or hitproof itself is wrong.
+    """
+    applicable = [entry for entry in entries if entry.applies_to(target.version)]
+    chosen = dict(policies or {})
+    operation = "behave" if keep_facts else "check"
+    report = Report(target, profile)
+    todo = tasks(profile, applicable)
+    with (
+        Workers(target, python, memory, chosen) as workers,
+        closing(Sessions(jobs, lambda: Session(workers.start, timeout))) as sessions,
+    ):
+        actual, report.policies_detail = sessions.policies()
+        if not report.policies_detail:
+            report.policies = held_against(target, actual, chosen)
+        granularity = (actual | chosen).get("hit_granularity", "")
+        replays = list(dict.fromkeys([*also, *histories(profile, applicable, granularity)]))
+        settled, report.played = sessions.settle(operation, todo, replays, progress)
+        for task, outcome in zip(todo, settled, strict=True):
+            report.obligations += outcome.obligations
+            if keep_facts:
+                report.facts[task] = outcome.facts
+        evidence = [each for outcome in settled for each in outcome.evidence]
+        findings = sessions.findings(evidence, report.played)
+    unplayed = {each.play for each in report.unplayed}
+    unsettled = {
+        *((o.claim, o.configuration) for o in report.unsettled),
+        *((e.signature.claim, e.configuration) for e in applicable if e.configuration in unplayed),
+    }
+    report.judgement = judge(findings, applicable, unsettled)
+    return report

@@ -1,0 +1,216 @@
+"""Lockstep of a target with the reference: histories are played in a worker, findings judged."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from packaging.version import Version
+
+from hitproof.conformance.findings.demonstration import Demonstration
+from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.ledger.ledger import Entry
+from hitproof.conformance.lockstep.outcome import FIELDS
+from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
+from hitproof.vllm_integration.targets.target import Target, TargetError
+from hitproof.vllm_integration.verdict import Verdict
+
+_BATCH_SECONDS = 5.0
+_POLICIES = (
+    (Version("0.32.dev0"), "VLLM_0_32"),
+    (Version("0.30.dev0"), "VLLM_0_30"),
+    (Version("0.26.dev0"), "VLLM_0_26"),
+    (Version("0.24.dev0"), "VLLM_0_24"),
+    (Version("0.23.dev0"), "VLLM_0_23"),
+)
+
+
+@dataclass
+class Found:
+    """One finding or fault, and how often it was seen.
+
+    Attributes:
+        what: the signature of a finding as JSON, or the call and field of a fault.
+        times: in how many histories.
+        history: the number of the first of them.
+        smallest: the smallest history that shows it, as JSON text, and what it shows.
+        shown: the evidence, as `vllm_integration.worker.lockstep` reports it.
+        case: the finding on the target's manager alone.
+    """
+
+    what: Any
+    times: int
+    history: int
+    shown: dict[str, Any]
+    smallest: str = ""
+    case: Demonstration = field(default_factory=Demonstration)
+
+
+@dataclass
+class LockstepReport:
+    """What became of a run.
+
+    Attributes:
+        target: the target.
+        seed: the seed.
+        histories: histories that were played.
+        steps: their steps.
+        calls: calls after which the two were compared.
+        findings: where the target breaks the spec and the ledger does not say so.
+        known: where it does, with the ledger's entry.
+        faults: differences at which the reference breaks the spec.
+        unsettled: why the run ended early, "" when it did not.
+        seconds: wall clock, filled in by the caller.
+    """
+
+    target: Target
+    seed: str
+    histories: int = 0
+    steps: int = 0
+    calls: int = 0
+    findings: list[Found] = field(default_factory=list)
+    known: list[tuple[Found, Entry]] = field(default_factory=list)
+    faults: list[Found] = field(default_factory=list)
+    unsettled: str = ""
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict. Where the reference breaks the spec, hitproof is wrong."""
+        if self.faults:
+            return Verdict.INTERNAL
+        if self.findings:
+            return Verdict.DIVERGES
+        return Verdict.INCONCLUSIVE if self.unsettled else Verdict.CONFORMS
+
+
+def policies_of(target: Target) -> str:
+    """The name of the target's policies in `reference.policies`. Raises `TargetError`."""
+    name = policies_name(None if target.version is None else Version(target.version))
+    if name is None:
+        raise TargetError(
+            f"lockstep follows vLLM from 0.23 on, and {target.name} is older; name a later release"
+        )
+    return name
+
+
+def policies_name(version: Version | None) -> str | None:
+    """The name of a release's policies in `reference.policies`; None when it is too old.
+
+    ``version`` None is newer than any.
+    """
+    known = (name for since, name in _POLICIES if version is None or version >= since)
+    return next(known, None)
+
+
+def run(
+    target: Target,
+    entries: Sequence[Entry],
+    *,
+    histories: int,
+    seed: str,
+    python: str,
+    timeout: float,
+    memory: int,
+    progress: Callable[[int, int], None],
+    shrink_budget: int = 2_000,
+    compared: Sequence[str] = FIELDS,
+) -> LockstepReport:
+    """Play ``histories`` generated histories on target and reference.
+
+    That the divergences of ``entries`` are there still is for `vllm_integration.gate.gate` to say.
+
+    ``timeout`` (seconds) bounds how long the worker may be silent, ``memory`` (bytes) what it
+    maps, ``shrink_budget`` how many histories are tried to shrink one finding. ``progress`` is
+    called with the histories played and their number. Raises the exceptions of `Worker` and
+    `TargetError`.
+    """
+    report = LockstepReport(target, seed)
+    message = {
+        "seed": seed,
+        "policies": policies_of(target),
+        "compared": list(compared),
+    }
+    applicable = [entry for entry in entries if entry.applies_to(target.version)]
+    with Worker(target, python, memory) as worker:
+
+        def ask(**more: Any) -> dict[str, Any]:
+            answer = worker.ask(timeout, **message, **more)
+            if "cannot" in answer:
+                raise WorkerGone(answer["cannot"])
+            return answer
+
+        try:
+            found: dict[str, Found] = {}
+            for answer in _batches(ask, histories, report, progress):
+                _gather(answer, found)
+            _judge(found, applicable, report)
+            for item in (*report.findings, *report.faults):
+                answer = ask(
+                    op="shrink_history",
+                    history=item.history,
+                    shows=item.what,
+                    budget=shrink_budget,
+                )
+                item.smallest = answer["history"]
+                item.shown = _evidence(answer, item.what)
+                item.case = Demonstration(**answer["case"])
+        except WorkerGone as gone:
+            report.unsettled = str(gone)
+    return report
+
+
+def _batches(
+    ask: Callable[..., dict[str, Any]],
+    histories: int,
+    report: LockstepReport,
+    progress: Callable[[int, int], None],
+) -> Iterator[dict[str, Any]]:
+    """Play in batches, so that progress is seen and a worker that hangs is noticed."""
+    while report.histories < histories:
+        progress(report.histories, histories)
+        answer = ask(
+            op="lockstep",
+            first=report.histories,
+            count=histories - report.histories,
+            seconds=_BATCH_SECONDS,
+        )
+        report.histories = answer["next"]
+        report.steps += answer["steps"]
+        report.calls += answer["calls"]
+        yield answer
+    progress(histories, histories)
+
+
+def _gather(answer: dict[str, Any], found: dict[str, Found]) -> None:
+    for outcome in answer["found"]:
+        shown = [finding["signature"] for finding in outcome["findings"]]
+        if outcome["fault"] is not None:
+            shown.append([outcome["fault"]["call"], outcome["fault"]["field"]])
+        for key in dict.fromkeys(json.dumps(what, sort_keys=True) for what in shown):
+            if key in found:
+                found[key].times += 1
+            else:
+                what = json.loads(key)
+                found[key] = Found(what, 1, outcome["history"], _evidence(outcome, what))
+
+
+def _evidence(outcome: dict[str, Any], what: Any) -> dict[str, Any]:
+    """The part of an outcome that shows ``what``."""
+    fault: dict[str, Any] | None = outcome["fault"]
+    return next((f for f in outcome["findings"] if f["signature"] == what), fault or {})
+
+
+def _judge(found: dict[str, Found], entries: Sequence[Entry], report: LockstepReport) -> None:
+    by_signature = {entry.signature: entry for entry in entries}
+    for item in sorted(found.values(), key=_severity):
+        if isinstance(item.what, list):
+            report.faults.append(item)
+        elif (entry := by_signature.get(Signature(**item.what))) is not None:
+            report.known.append((item, entry))
+        else:
+            report.findings.append(item)
+
+
+def _severity(item: Found) -> tuple[Any, ...]:
+    return () if isinstance(item.what, list) else Signature(**item.what).severity

@@ -1,0 +1,99 @@
+"""What the gate has to settle: each claim on each configuration and layout."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hitproof.conformance.checks.registry import CHECKS, is_about
+from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.histories.plays import Play, plays
+from hitproof.conformance.ledger.ledger import Entry
+from hitproof.conformance.scope.configurations import Configuration, Profile, configurations
+from hitproof.conformance.scope.layouts import Layout, layouts
+from hitproof.spec.claims import Status
+from hitproof.spec.releases.fine import HitGranularity
+
+
+@dataclass(frozen=True)
+class Obligation:
+    """One claim on one configuration, and how it ended.
+
+    Attributes:
+        claim: the claim.
+        configuration: the configuration or layout, which holds the bound.
+        status: proved up to the bound, refuted, or inconclusive.
+        paths: runs of the target that were compared with the spec.
+        states: cache states that those runs cover.
+        detail: why it is inconclusive.
+        signatures: what was found where it is refuted.
+    """
+
+    claim: str
+    configuration: Configuration | Layout
+    status: Status
+    paths: int
+    states: int
+    detail: str
+    signatures: tuple[Signature, ...] = ()
+
+
+@dataclass(frozen=True)
+class Task:
+    """One check on one configuration or layout; it settles every claim that shares the check."""
+
+    claim: str
+    configuration: Configuration | Layout
+
+    @property
+    def entry(self) -> tuple[str, str]:
+        """The entry point that it runs."""
+        return CHECKS[self.claim].__name__, self.configuration.kinds
+
+
+@dataclass(frozen=True)
+class Played:
+    """One history, and what became of it.
+
+    Attributes:
+        play: the history.
+        steps: its steps that were played, each judged.
+        lookups: lookups among them.
+        signatures: what was found.
+        unsettled: why it could not be judged, "" when it could.
+    """
+
+    play: Play
+    steps: int = 0
+    lookups: int = 0
+    signatures: tuple[Signature, ...] = ()
+    unsettled: str = ""
+
+
+def tasks(profile: Profile, entries: Sequence[Entry]) -> list[Task]:
+    """What the gate runs: each check on each configuration, ledger configurations included."""
+    representatives = list({check: claim for claim, check in CHECKS.items()}.values())
+    judged: list[Configuration | Layout] = [*configurations(profile), *layouts(profile)]
+    wanted = [Task(c, j) for j in judged for c in representatives if is_about(c, j)]
+    shared = {CHECKS[claim]: claim for claim in representatives}
+    wanted += [
+        Task(shared[CHECKS[entry.signature.claim]], entry.configuration)
+        for entry in entries
+        if not isinstance(entry.configuration, Play)
+    ]
+    return list(dict.fromkeys(wanted))
+
+
+def histories(profile: Profile, entries: Sequence[Entry], granularity: str) -> list[Play]:
+    """What the gate replays, the ledger's histories first.
+
+    ``granularity`` is where hits of the target may end, a value of `HitGranularity`.
+    """
+    known = [e.configuration for e in entries if isinstance(e.configuration, Play)]
+    return list(dict.fromkeys([*known, *plays(profile, granularity == HitGranularity.FINE)]))
+
+
+def unsettled(task: Task, reason: str) -> list[Obligation]:
+    """The obligations of a task that ended in nothing."""
+    claims: Iterable[str] = (c for c, run in CHECKS.items() if run is CHECKS[task.claim])
+    return [
+        Obligation(claim, task.configuration, Status.INCONCLUSIVE, 0, 0, reason) for claim in claims
+    ]

@@ -1,0 +1,91 @@
+"""Policies of a target: those of its release, and those that it shows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from hitproof.spec.releases.policies import POLICIES, Policy
+from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.targets.target import Target
+
+
+class CannotProbe(Exception):
+    """The target's behaviour cannot be found out; the message says why."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One policy and what is known of it for a target.
+
+    Attributes:
+        policy: the policy.
+        expected: the value that the target's release has by the table; None without a target.
+        actual: the value by how the target behaves; None without a target.
+        chosen: the value that the user asks for; None when that is left to the target.
+    """
+
+    policy: Policy
+    expected: str | None = None
+    actual: str | None = None
+    chosen: str | None = None
+
+    @property
+    def in_force(self) -> str | None:
+        """The value that the target is judged by."""
+        return self.actual if self.chosen is None else self.chosen
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the target behaves as the table says."""
+        return self.expected == self.actual
+
+
+def expected_value(policy: Policy, version: str | None) -> str:
+    """The value that a release has; None, a version not known, has that of the newest."""
+    if version is None:
+        return policy.eras[-1].value
+    release = Version(Version(version).base_version)
+    return next(e.value for e in policy.eras if SpecifierSet(e.releases).contains(release))
+
+
+def chosen_values(texts: Sequence[str]) -> dict[str, str]:
+    """Policies and values, each written ``NAME=VALUE``; raises ValueError with the valid ones."""
+    chosen = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if name not in POLICIES:
+            raise ValueError(f"there is no policy {name!r}; name one of {', '.join(POLICIES)}")
+        values = [str(era.value) for era in POLICIES[name].eras]
+        if not equals or value not in values:
+            raise ValueError(
+                f"the policy {name} has no value {value!r}; write "
+                + " or ".join(f"'{name}={valid}'" for valid in values)
+            )
+        chosen[name] = value
+    return chosen
+
+
+def held_against(
+    target: Target, actual: Mapping[str, str], chosen: Mapping[str, str]
+) -> list[Standing]:
+    """Every policy, by how the target behaves and by what its release, or the user, says."""
+    return [
+        Standing(policy, expected_value(policy, target.version), actual[name], chosen.get(name))
+        for name, policy in POLICIES.items()
+    ]
+
+
+def standings(target: Target | None, *, python: str, timeout: float, memory: int) -> list[Standing]:
+    """Every policy, with the target's value by the table and by behaviour.
+
+    Raises `CannotProbe`, and the exceptions of `Worker`.
+    """
+    if target is None:
+        return [Standing(policy) for policy in POLICIES.values()]
+    with Worker(target, python, memory) as worker:
+        answer = worker.ask(timeout, op="policies")
+    if answer["detail"]:
+        raise CannotProbe(str(answer["detail"]))
+    return held_against(target, answer["policies"], {})

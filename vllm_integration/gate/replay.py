@@ -1,0 +1,119 @@
+"""Replay of histories on a target: played and judged in a worker."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.histories.json_format import write
+from hitproof.conformance.histories.schema import History
+from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Found:
+    """One finding.
+
+    Attributes:
+        signature: what it is a case of.
+        spec: what the spec says.
+        actual: what the target did.
+        step: the step of the first time, an index.
+        call: the manager's method, or "step" where a whole step is judged.
+        times: how often.
+    """
+
+    signature: Signature
+    spec: str
+    actual: str
+    step: int
+    call: str
+    times: int
+
+
+@dataclass
+class ReplayReport:
+    """What became of the history.
+
+    Attributes:
+        target: the target.
+        history: the history.
+        policies: the policies that the target shows, by name; it was judged under them.
+        told: what became of each step that was played; "" when it was done as asked.
+        lookups: every lookup: the step, the request, the hit that is due, the hit served.
+        findings: in the order of their first time; what comes later may follow from it.
+        unsettled: why the history could not be judged, "" when it could.
+        gone: whether that is because the worker is gone.
+        seconds: wall clock, filled in by the caller.
+    """
+
+    target: Target
+    history: History
+    policies: dict[str, str] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    lookups: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Found] = field(default_factory=list)
+    unsettled: str = ""
+    gone: bool = False
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict. There is no ledger: every finding counts."""
+        if self.unsettled:
+            return Verdict.INCONCLUSIVE
+        return Verdict.DIVERGES if self.findings else Verdict.CONFORMS
+
+
+def run(
+    target: Target,
+    histories: Sequence[History],
+    *,
+    python: str,
+    timeout: float,
+    memory: int,
+    policies: Mapping[str, str] | None = None,
+) -> list[ReplayReport]:
+    """Play each of ``histories`` on a manager of its own of the target, and judge every step.
+
+    ``timeout`` (seconds) bounds one history, ``memory`` (bytes) what the worker maps. ``policies``
+    are values of policies to judge by, by name; the others are those that the target shows. Raises
+    the exceptions of `Worker` when the target cannot be imported or hitproof itself is wrong.
+    """
+    reports: list[ReplayReport] = []
+    while len(reports) < len(histories):
+        with Worker(target, python, memory, dict(policies or {})) as worker:
+            for history in histories[len(reports) :]:
+                reports.append(judge(worker, target, history, timeout))
+                if reports[-1].gone:
+                    break  # the others get a new worker
+    return reports
+
+
+def judge(worker: Worker, target: Target, history: History, timeout: float) -> ReplayReport:
+    """Have a worker play ``history``, which may take ``timeout`` seconds."""
+    report = ReplayReport(target, history)
+    try:
+        answer = worker.ask(timeout, op="judge_history", history=write(history))
+    except WorkerGone as gone:
+        report.unsettled, report.gone = str(gone), True
+        return report
+    if "cannot" in answer:
+        report.unsettled = answer["cannot"]
+        return report
+    report.policies, report.told = answer["policies"], answer["told"]
+    report.lookups = answer["lookups"]
+    report.findings = [
+        Found(**{**found, "signature": Signature(**found["signature"])})
+        for found in answer["findings"]
+    ]
+    return report
+
+
+def worst(reports: Sequence[ReplayReport]) -> Verdict:
+    """The verdict on all of them: one that diverges outweighs one that is not settled."""
+    verdicts = {report.verdict for report in reports}
+    order = Verdict.DIVERGES, Verdict.INCONCLUSIVE, Verdict.CONFORMS
+    return next(verdict for verdict in order if verdict in verdicts)

@@ -1,0 +1,87 @@
+"""What `check` found, and the verdict on it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.comparison.behaviour import Fact
+from hitproof.conformance.ledger.ledger import Judgement
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.spec.claims import CLAIMS, Status
+from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task
+from hitproof.vllm_integration.gate.policies import Standing
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.verdict import Verdict
+
+
+@dataclass
+class Report:
+    """What `check` found.
+
+    Attributes:
+        target: the target.
+        profile: how much was covered.
+        obligations: every claim on every configuration.
+        judgement: findings new and known, and stale ledger entries.
+        policies: the policies, and what the target is judged by; empty if they are not known.
+        policies_detail: why the policies are not known.
+        facts: what the target did in each check, if that was asked for.
+        played: every history that was replayed on whole managers.
+        seconds: wall clock, filled in by the caller.
+    """
+
+    target: Target
+    profile: Profile
+    obligations: list[Obligation] = field(default_factory=list)
+    judgement: Judgement = field(default_factory=lambda: Judgement((), (), ()))
+    policies: list[Standing] = field(default_factory=list)
+    policies_detail: str = ""
+    facts: dict[Task, list[Fact]] = field(default_factory=dict)
+    played: list[Played] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict: a divergence counts before what could not be judged."""
+        if self.judgement.new or self.judgement.stale or self.policy_changes:
+            return Verdict.DIVERGES
+        judged = {o.claim for o in self.obligations if o.status is not Status.INCONCLUSIVE}
+        replayed = bool(self.played) and not self.unplayed
+        if self.unsettled or judged != CLAIMS.keys() or self.policies_detail or not replayed:
+            return Verdict.INCONCLUSIVE
+        return Verdict.CONFORMS
+
+    @property
+    def policy_changes(self) -> list[Standing]:
+        """Where the target does not behave as its release does, and nobody asked for that.
+
+        The checks judge by how the target behaves, so nothing else would tell.
+        """
+        return [each for each in self.policies if each.chosen is None and not each.agrees]
+
+    @property
+    def unsettled(self) -> list[Obligation]:
+        """The obligations that could not be settled."""
+        return [o for o in self.obligations if o.status is Status.INCONCLUSIVE]
+
+    @property
+    def unplayed(self) -> list[Played]:
+        """The histories that could not be judged."""
+        return [each for each in self.played if each.unsettled]
+
+    @property
+    def open_questions(self) -> list[str]:
+        """Why not everything could be judged, each reason once."""
+        unsettled = [obligation.detail for obligation in self.unsettled]
+        unplayed = [each.unsettled for each in self.unplayed]
+        return list(dict.fromkeys(filter(None, [self.policies_detail, *unsettled, *unplayed])))
+
+    @property
+    def num_configurations(self) -> int:
+        """How many different configurations were judged."""
+        return len({(o.configuration, o.configuration.model) for o in self.obligations})
+
+    def tasks_total(self, count: Callable[[Obligation], int]) -> int:
+        """Sum over the checks that were run; claims that share a check count once."""
+        once = {(CHECKS[o.claim].__name__, o.configuration.describe()): o for o in self.obligations}
+        return sum(count(obligation) for obligation in once.values())

@@ -1,0 +1,188 @@
+"""The self-test: how many single-point mutants of a target the gate notices."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hitproof.conformance.ledger.ledger import Entry
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.vllm_integration.gate.equivalents import Change, Equivalent
+from hitproof.vllm_integration.gate.obligations import histories, tasks
+from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.verdict import Verdict
+
+_BATCH_SECONDS = 5.0
+
+
+class UnknownFunction(Exception):
+    """No function of that name is mutated; the message names those that are."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A mutant and what became of it.
+
+    Attributes:
+        change: what identifies it.
+        line: where the statement is in its file.
+        file: that file, from ``vllm/`` on.
+        kind: the sort of change.
+        caught: how the gate notices it, as a class of divergence or "policy change", "known no
+            more", "inconclusive", "time-out" or "internal error"; "" when it does not.
+        by: the claim whose check notices it, or "replay" for a history; "" when that is not known.
+        detail: more about it.
+    """
+
+    change: Change
+    line: int
+    file: str
+    kind: str
+    caught: str
+    by: str
+    detail: str
+
+
+@dataclass
+class SelfTestReport:
+    """What became of all mutants.
+
+    Attributes:
+        target: the target.
+        profile: how much the checks covered.
+        judged: every mutant, in the order of the target's text.
+        equivalents: those that mean the same, with the entry that says why.
+        stale: entries whose mutant is caught, or is not there.
+        unfinished: checks that could not be run on the target as it is.
+        seconds: wall clock, filled in by the caller.
+    """
+
+    target: Target
+    profile: Profile
+    judged: list[Judged] = field(default_factory=list)
+    equivalents: list[tuple[Judged, Equivalent]] = field(default_factory=list)
+    stale: list[Equivalent] = field(default_factory=list)
+    unfinished: int = 0
+    seconds: float = 0.0
+
+    @property
+    def caught(self) -> list[Judged]:
+        """The mutants that the gate notices."""
+        return [mutant for mutant in self.judged if mutant.caught]
+
+    @property
+    def survivors(self) -> list[Judged]:
+        """The mutants that nothing notices, but for those that mean the same."""
+        same = {mutant.change for mutant, _ in self.equivalents}
+        return [m for m in self.judged if not m.caught and m.change not in same]
+
+    @property
+    def counted(self) -> int:
+        """How many mutants do not mean the same."""
+        return len(self.judged) - len(self.equivalents)
+
+    @property
+    def share(self) -> float:
+        """The share of the mutants that do not mean the same that the gate notices, in percent."""
+        return 100.0 * len(self.caught) / self.counted if self.counted else 0.0
+
+    def verdict(self, at_least: float) -> Verdict:
+        """Whether so many percent are caught, and no entry is stale."""
+        if self.unfinished or not self.judged:
+            return Verdict.INCONCLUSIVE
+        good = self.share >= at_least and not self.stale
+        return Verdict.CONFORMS if good else Verdict.DIVERGES
+
+
+def run(
+    target: Target,
+    profile: Profile,
+    entries: Sequence[Entry],
+    equivalents: Sequence[Equivalent],
+    *,
+    functions: Collection[str] = (),
+    jobs: int,
+    python: str,
+    timeout: float,
+    memory: int,
+    progress: Callable[[int, int], None],
+) -> SelfTestReport:
+    """Judge every mutant of ``target`` by the checks and histories of ``profile``.
+
+    ``functions`` are the qualified names of those that are mutated, where it is not all.
+    ``jobs`` is how many mutants are judged at once, ``timeout`` the seconds of processor time that
+    a check may take on a mutant, ``memory`` (bytes) what the worker may map. ``progress`` is called
+    with what is done and the total. Raises the exceptions of `Worker`, and `WorkerGone` when the
+    worker ends before all is judged, and
+    `UnknownFunction`.
+    """
+    report = SelfTestReport(target, profile)
+    applicable = [entry for entry in entries if entry.applies_to(target.version)]
+    with Worker(target, python, memory) as worker:
+        patience = timeout + 12 * _BATCH_SECONDS
+        todo = tasks(profile, applicable)
+        granularity = worker.ask(patience, op="policies")["policies"].get("hit_granularity", "")
+        replays = histories(profile, applicable, granularity)
+        answer = worker.ask(
+            patience,
+            op="selftest",
+            jobs=jobs,
+            limit=timeout,
+            histories=[play.as_json() for play in replays],
+            functions=list(functions),
+            tasks=[{"claim": t.claim, "configuration": t.configuration.as_json()} for t in todo],
+            known=[entry.signature.as_json() for entry in applicable],
+        )
+        if unknown := set(functions) - set(answer["functions"]):
+            raise UnknownFunction(
+                f"no function called {' or '.join(sorted(unknown))} is mutated; name some of "
+                + ", ".join(answer["functions"])
+            )
+        described = answer["mutants"]
+        while True:
+            answer = worker.ask(patience, op="selftest_baseline", seconds=_BATCH_SECONDS)
+            progress(answer["done"], answer["total"] + len(described))
+            if answer["done"] == answer["total"]:
+                break
+        report.unfinished = answer["unfinished"]
+        outcomes: dict[int, dict[str, Any]] = {}
+        while len(outcomes) < len(described):
+            results = worker.ask(patience, op="selftest_judge", seconds=_BATCH_SECONDS)["results"]
+            outcomes |= {result.pop("mutant"): result for result in results}
+            progress(answer["total"] + len(outcomes), answer["total"] + len(described))
+    fill(report, described, outcomes, equivalents, functions)
+    return report
+
+
+def fill(
+    report: SelfTestReport,
+    described: list[dict[str, Any]],
+    outcomes: dict[int, dict[str, Any]],
+    equivalents: Sequence[Equivalent],
+    only: Collection[str] = (),
+) -> None:
+    """Put what became of the mutants into the report, and hold it against the equivalents.
+
+    ``only`` has the functions that were mutated, where it is not all.
+    """
+    seen: Counter[tuple[str, str, str]] = Counter()
+    for number, raw in enumerate(described):
+        text = (raw["function"], raw["before"], raw["after"])
+        seen[text] += 1
+        report.judged.append(
+            Judged(
+                Change(*text, seen[text]),
+                raw["line"],
+                "vllm/" + raw["file"].rpartition("/vllm/")[2],
+                raw["change"],
+                **outcomes[number],
+            )
+        )
+    survived = {mutant.change: mutant for mutant in report.judged if not mutant.caught}
+    for entry in equivalents:
+        if entry.applies_to(report.target.version) and (not only or entry.change.function in only):
+            if (mutant := survived.get(entry.change)) is not None:
+                report.equivalents.append((mutant, entry))
+            else:
+                report.stale.append(entry)

@@ -1,0 +1,278 @@
+"""Workers at work: what is to be settled is dealt out to them, and those that die are replaced."""
+
+import itertools
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from hitproof.conformance.comparison.behaviour import Fact
+from hitproof.conformance.findings.demonstration import Demonstration
+from hitproof.conformance.findings.findings import Evidence, Finding, Signature, finding, smallest
+from hitproof.conformance.findings.replayed import replayed
+from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.spec.claims import Status
+from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task, unsettled
+from hitproof.vllm_integration.sandbox.driver import Asked, EnvironmentFailure, WorkerGone
+
+_SHRINK_BUDGET = 400
+"""Histories that are tried to shrink one finding."""
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a task ended.
+
+    Attributes:
+        obligations: those that it settles, or fails to.
+        facts: what the target did, if that was asked for.
+        evidence: where it diverges.
+    """
+
+    obligations: list[Obligation]
+    facts: list[Fact] = field(default_factory=list)
+    evidence: Sequence[Evidence] = ()
+
+
+class Session:
+    """One worker after the other, made by ``start``; ``timeout`` (seconds) bounds each question."""
+
+    def __init__(self, start: Callable[[], Asked], timeout: float) -> None:
+        self._start = start
+        self._timeout = timeout
+        self._worker: Asked | None = start()
+        self._gone = ""
+        self._fatal: dict[tuple[str, str], str] = {}
+
+    def close(self) -> None:
+        """End the worker; there is none after it."""
+        self._gone = "it was ended"
+        self._end()
+
+    def policies(self) -> tuple[dict[str, str], str]:
+        """How the target behaves where releases differ, or why that cannot be found out."""
+        try:
+            answer = self._ask(op="policies")
+        except WorkerGone as gone:
+            return {}, f"the policies cannot be found out: {gone}"
+        detail = str(answer["detail"])
+        return answer["policies"], detail and f"the policies cannot be found out: {detail}"
+
+    def settle(self, operation: str, task: Task) -> Outcome:
+        """Run one task. Once an entry point has ended a worker it is not run again."""
+        known_fatal = self._fatal.get(task.entry)
+        if known_fatal is not None:
+            reason = f"not run, since on an earlier configuration {known_fatal}"
+            return Outcome(unsettled(task, reason))
+        try:
+            answer = self._ask(
+                op=operation, claim=task.claim, configuration=task.configuration.as_json()
+            )
+        except WorkerGone as gone:
+            check_name, kind = task.entry
+            reason = f"{check_name.replace('_', ' ')} of {kind.replace('_', ' ')} failed: {gone}"
+            self._fatal[task.entry] = reason
+            return Outcome(unsettled(task, reason))
+        evidence = [Evidence.from_json(raw) for raw in answer["evidence"]]
+        obligations = [
+            Obligation(
+                claim,
+                task.configuration,
+                Status(status),
+                int(answer["paths"]),
+                int(answer["states"]),
+                str(answer["detail"]),
+                tuple(e.signature for e in evidence if e.signature.claim == claim),
+            )
+            for claim, status in answer["statuses"].items()
+        ]
+        facts = [Fact.from_json(raw) for raw in answer.get("facts", ())]
+        return Outcome(obligations, facts, evidence)
+
+    def play(self, play: Play) -> Played:
+        """Replay one history. Once one of an origin has ended a worker no other of it is."""
+        entry = "replay", str(play.origin)
+        if (known_fatal := self._fatal.get(entry)) is not None:
+            return Played(play, unsettled=f"not replayed, since {known_fatal}")
+        try:
+            answer = self._ask(op="play", configuration=play.as_json())
+        except WorkerGone as gone:
+            self._fatal[entry] = f"{play.describe()} failed: {gone}"
+            return Played(play, unsettled=self._fatal[entry])
+        if "cannot" in answer:
+            return Played(play, unsettled=f"{play.describe()}: {answer['cannot']}")
+        signatures = tuple(Signature(**raw) for raw in answer["signatures"])
+        return Played(play, answer["steps"], answer["lookups"], signatures)
+
+    def finding(self, shown: Evidence | tuple[Signature, Play], name: str) -> Finding:
+        """The finding that is shown, as small as it gets. ``name`` is its test's."""
+        if isinstance(shown, Evidence):
+            return self._found_by_check(shown, name)
+        return self._found_by_replay(*shown, name)
+
+    def _found_by_replay(self, signature: Signature, play: Play, name: str) -> Finding:
+        try:
+            answer = self._ask(
+                op="shrink_play",
+                configuration=play.as_json(),
+                signature=signature.as_json(),
+                budget=0 if play.origin is Origin.WRITTEN else _SHRINK_BUDGET,
+                name=name,
+            )
+        except WorkerGone as gone:
+            answer = {"cannot": str(gone)}
+        if "cannot" in answer:
+            return replayed(signature, play, "", "", 0, Demonstration(detail=answer["cannot"]))
+        found, small = answer["finding"], Play(Origin.WRITTEN, play.name, answer["history"])
+        shown = Demonstration(**answer["case"])
+        return replayed(signature, small, found["spec"], found["actual"], found["step"], shown)
+
+    def _found_by_check(self, evidence: Evidence, name: str) -> Finding:
+        small, source = evidence, ""
+        try:
+            answer = self._ask(op="shrink", evidence=evidence.as_json())
+            small, source = Evidence.from_json(answer["evidence"]), str(answer["source"])
+        except WorkerGone:
+            pass  # shown as it was found, larger than need be
+        shown = self._demonstration(small, name)
+        if shown.reproduced is False and small != evidence:
+            shown = self._demonstration(evidence, name)
+        return finding(small, source, shown)
+
+    def _demonstration(self, evidence: Evidence, name: str) -> Demonstration:
+        """The evidence on a whole manager."""
+        try:
+            answer = self._ask(op="reproduce", evidence=evidence.as_json(), name=name)
+        except WorkerGone as gone:
+            return Demonstration(name, detail=str(gone))
+        return Demonstration(name, **{key: value for key, value in answer.items() if key != "ok"})
+
+    def _ask(self, **message: Any) -> dict[str, Any]:
+        if self._gone:
+            raise WorkerGone(self._gone)
+        try:
+            if self._worker is None:
+                self._worker = self._start()
+        except EnvironmentFailure as failure:  # it could be imported before
+            self._gone = str(failure)
+            raise WorkerGone(self._gone) from failure
+        try:
+            return self._worker.ask(self._timeout, **message)
+        except WorkerGone:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
+
+
+class Sessions:
+    """Up to ``jobs`` sessions side by side. What they give does not depend on how many there are.
+
+    The first starts at once. `close` ends them.
+    """
+
+    def __init__(self, jobs: int, start: Callable[[], Session]) -> None:
+        self._jobs = jobs
+        self._start = start
+        self._all = [start()]
+        self._idle: queue.SimpleQueue[Session] = queue.SimpleQueue()
+        self._idle.put(self._all[0])
+
+    def close(self) -> None:
+        """End all of them."""
+        for session in self._all:
+            session.close()
+
+    def policies(self) -> tuple[dict[str, str], str]:
+        """See `Session.policies`."""
+        return self._all[0].policies()
+
+    def settle(
+        self,
+        operation: str,
+        todo: Sequence[Task],
+        histories: Sequence[Play],
+        progress: Callable[[int, int], None],
+    ) -> tuple[list[Outcome], list[Played]]:
+        """The outcome of each task, and what became of each history.
+
+        Tasks of one entry point stay in one session, in order: what ends the worker on the first
+        of them is not tried on the others. So do histories of one origin.
+        """
+        together: dict[object, list[Task | Play]] = {}
+        for task in todo:
+            together.setdefault(task.entry, []).append(task)
+        for play in histories:
+            together.setdefault(play.origin, []).append(play)
+        outcomes: dict[Task, Outcome] = {}
+        played: dict[Play, Played] = {}
+        done, total = itertools.count(), len(todo) + len(histories)
+        counting = threading.Lock()
+        progress(next(done), total)
+
+        def settle(session: Session, some: list[Task | Play]) -> None:
+            for each in some:
+                if isinstance(each, Task):
+                    outcomes[each] = session.settle(operation, each)
+                else:
+                    played[each] = session.play(each)
+                with counting:
+                    progress(next(done), total)
+
+        self._each(settle, sorted(together.values(), key=len, reverse=True))
+        return [outcomes[task] for task in todo], [played[play] for play in histories]
+
+    def findings(self, evidence: Sequence[Evidence], played: Sequence[Played]) -> list[Finding]:
+        """The findings, shrunk, the most severe first.
+
+        What a check has shown need not be shown by a history, and what one history shows, by
+        another.
+        """
+        shown: dict[Signature, Evidence | tuple[Signature, Play]] = dict(smallest(evidence))
+        for each in played:
+            for signature in each.signatures:
+                shown.setdefault(signature, (signature, each.play))
+        found = sorted(shown.items(), key=lambda pair: pair[0].severity)
+        names = _names(signature for signature, _ in found)
+        named = [(each, name) for (_, each), name in zip(found, names, strict=True)]
+        return self._each(lambda session, about: session.finding(*about), named)
+
+    def _each(
+        self, work: Callable[[Session, _Item], _Result], items: Sequence[_Item]
+    ) -> list[_Result]:
+        def on_some(item: _Item) -> _Result:
+            try:
+                session = self._idle.get_nowait()
+            except queue.Empty:
+                session = self._start()
+                self._all.append(session)
+            try:
+                return work(session, item)
+            finally:
+                self._idle.put(session)
+
+        with ThreadPoolExecutor(self._jobs) as threads:
+            running = [threads.submit(on_some, item) for item in items]
+            try:
+                return [each.result() for each in running]
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                self.close()
+                raise
+
+
+def _names(found: Iterable[Signature]) -> Iterator[str]:
+    """A name for the test of each finding: its claim, numbered."""
+    numbers: Counter[str] = Counter()
+    for signature in found:
+        numbers[signature.claim] += 1
+        yield f"{signature.claim}_{numbers[signature.claim]}"

@@ -1,0 +1,80 @@
+"""Annotations on GitHub: workflow commands on standard output.
+
+https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+from collections.abc import Iterator
+
+from hitproof.conformance.comparison.changes import HARMFUL
+from hitproof.vllm_integration.gate.diff import Diff
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.ci.problems import (
+    Problem,
+    known_problems,
+    new_problems,
+    of_finding,
+    plain,
+    readable,
+)
+from hitproof.vllm_integration.reports.diff import about, summary, witness
+from hitproof.vllm_integration.reports.text import print_verdict
+from hitproof.vllm_integration.verdict import Verdict
+
+
+def command(kind: str, message: str, **properties: str | int) -> str:
+    """A workflow command: ``kind`` is error, warning or notice; empty properties are left out."""
+    told = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value)
+    return f"::{kind}{' ' + told if told else ''}::{_data(message)}\n"
+
+
+def annotations(report: Report, verbose: bool) -> str:
+    """The report of `hitproof check`; known divergences with ``verbose`` only."""
+    lines = [_annotation("error", problem) for problem in new_problems(report)]
+    if verbose:
+        lines += [_annotation("warning", problem) for problem in known_problems(report)]
+    lines += _inconclusive(report.open_questions)
+    verdict = plain(lambda console: print_verdict(report, console))
+    lines.append(command("notice", verdict, title="hitproof"))
+    return "".join(lines)
+
+
+def diff_annotations(diff: Diff) -> str:
+    """The report of `hitproof diff`: what does harm is an error, what else changes a notice."""
+    lines = [_annotation("error", of_finding(finding)) for finding in diff.brought]
+    for group in diff.groups:
+        effect = group.smallest.effect
+        title = readable(f"{effect}: {about(group)}")
+        text = readable("\n".join(witness(group)))
+        lines.append(command("error" if effect in HARMFUL else "notice", text, title=title))
+    lines += [
+        command("notice", f"{base} -> {head}", title=f"policy {name}")
+        for name, base, head in diff.policies
+    ]
+    lines += _inconclusive([reason for _, reason in diff.unsettled])
+    lines.append(command("notice", readable(summary(diff)), title="hitproof"))
+    return "".join(lines)
+
+
+def refusal(verdict: Verdict, sentence: str) -> str:
+    """That there is no report, and why."""
+    return command("error", readable(sentence), title=f"hitproof: {verdict.label}")
+
+
+def _annotation(kind: str, problem: Problem) -> str:
+    text = problem.text or problem.title
+    if problem.accepted:
+        text = f"known: {problem.accepted}\n{text}"
+    return command(kind, text, file=problem.path, line=problem.line, title=problem.title)
+
+
+def _inconclusive(reasons: list[str]) -> Iterator[str]:
+    for reason in dict.fromkeys(filter(None, reasons)):
+        yield command("warning", readable(reason), title="inconclusive")
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,139 @@
+"""JUnit XML, which test reporters read: a test suite a claim, a test case an obligation."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from hitproof.conformance.findings.findings import Signature
+from hitproof.spec.claims import CLAIMS, Status
+from hitproof.vllm_integration.gate.obligations import Obligation, Played
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.ci.problems import (
+    POLICY_CHANGE,
+    REPLAYED,
+    RULES,
+    STALE_ENTRY,
+    Problem,
+    of_finding,
+    of_policy,
+    of_stale,
+    readable,
+)
+from hitproof.vllm_integration.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A test case; ``outcome`` is failure, error, skipped, or empty where it passes."""
+
+    name: str
+    outcome: str = ""
+    message: str = ""
+    text: str = ""
+    output: str = ""
+
+
+def junit(report: Report) -> str:
+    """The report of `hitproof check`.
+
+    An obligation fails where a finding that is not in the ledger refutes it, is an error where it
+    is inconclusive, and is skipped where it is not applicable; known divergences are its output. So
+    does every history that was replayed.
+    """
+    new = {f.signature: of_finding(f) for f in report.judgement.new}
+    known = {f.signature: of_finding(f, entry) for f, entry in report.judgement.known}
+    suites = {
+        claim: [_of_obligation(o, new, known) for o in report.obligations if o.claim == claim]
+        or [_Case("judged", "error", "no check of this claim was run")]
+        for claim in CLAIMS
+    }
+    suites[REPLAYED] = [_of_history(each, new, known) for each in report.played] or [
+        _Case("replayed", "error", "no history was replayed")
+    ]
+    suites[POLICY_CHANGE] = list(_of_policies(report))
+    suites[STALE_ENTRY] = [_failure(p.title, [p]) for p in map(of_stale, report.judgement.stale)]
+    return _document(suites, report.seconds)
+
+
+def refusal(verdict: Verdict, sentence: str) -> str:
+    """That there is no report, and why."""
+    return _document({"hitproof": [_Case(verdict.label, "error", readable(sentence))]}, 0)
+
+
+def _of_obligation(
+    obligation: Obligation, new: dict[Signature, Problem], known: dict[Signature, Problem]
+) -> _Case:
+    judged = obligation.configuration
+    name = readable(f"{judged.describe()}, {judged.bound_in_words}")
+    if obligation.status is Status.REFUTED:
+        return _refuted(name, obligation.signatures, new, known)
+    outcome = {Status.INCONCLUSIVE: "error", Status.NOT_APPLICABLE: "skipped"}
+    return _Case(name, outcome.get(obligation.status, ""), readable(obligation.detail))
+
+
+def _of_history(
+    played: Played, new: dict[Signature, Problem], known: dict[Signature, Problem]
+) -> _Case:
+    name = readable(played.play.describe())
+    if played.unsettled:
+        return _Case(name, "error", readable(played.unsettled))
+    return _refuted(name, played.signatures, new, known) if played.signatures else _Case(name)
+
+
+def _refuted(
+    name: str,
+    signatures: Sequence[Signature],
+    new: dict[Signature, Problem],
+    known: dict[Signature, Problem],
+) -> _Case:
+    unknown = [signature for signature in signatures if signature not in known]
+    if unknown or not signatures:
+        return _failure(name, [new[s] for s in unknown if s in new])
+    told = dict.fromkeys(known[s].accepted for s in signatures)
+    return _Case(name, output="known: " + "\n".join(told))
+
+
+def _of_policies(report: Report) -> Iterator[_Case]:
+    if report.policies_detail:
+        yield _Case("policies", "error", readable(report.policies_detail))
+    for standing in report.policies:
+        if standing in report.policy_changes:
+            yield _failure(standing.policy.name, [of_policy(standing)])
+        else:
+            yield _Case(standing.policy.name)
+
+
+def _failure(name: str, problems: Sequence[Problem]) -> _Case:
+    titles = "; ".join(problem.title for problem in problems) or "refuted"
+    text = "\n\n".join(f"{problem.title}\n{problem.text}".rstrip() for problem in problems)
+    return _Case(name, "failure", titles, text)
+
+
+def _document(suites: dict[str, list[_Case]], seconds: float) -> str:
+    total = _counts([case for cases in suites.values() for case in cases])
+    attributes = {"name": "hitproof", "time": f"{seconds:.1f}"} | total
+    root = ElementTree.Element("testsuites", attributes)
+    sentences = {name: claim.sentence for name, claim in CLAIMS.items()} | RULES
+    for name, cases in suites.items():
+        suite = ElementTree.SubElement(root, "testsuite", {"name": name} | _counts(cases))
+        if name in sentences:
+            properties = ElementTree.SubElement(suite, "properties")
+            ElementTree.SubElement(properties, "property", name="claim", value=sentences[name])
+        for case in cases:
+            element = ElementTree.SubElement(suite, "testcase", classname=name, name=case.name)
+            if case.outcome:
+                ElementTree.SubElement(element, case.outcome, message=case.message).text = case.text
+            if case.output:
+                ElementTree.SubElement(element, "system-out").text = case.output
+    ElementTree.indent(root)
+    # In ASCII, so that it is what its declaration says however standard output is encoded.
+    text: bytes = ElementTree.tostring(root, encoding="us-ascii", xml_declaration=True)
+    return text.decode() + "\n"
+
+
+def _counts(cases: Sequence[_Case]) -> dict[str, str]:
+    outcomes = [case.outcome for case in cases]
+    counted = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    return {"tests": str(len(outcomes))} | {
+        attribute: str(outcomes.count(outcome)) for attribute, outcome in counted.items()
+    }

@@ -1,0 +1,133 @@
+"""What every format tells of a report: each problem with its rule, its text and its place."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import StringIO
+from textwrap import dedent
+from typing import Any
+
+from rich.console import Console
+
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.ledger.ledger import Entry
+from hitproof.spec.claims import CLAIMS, Divergence
+from hitproof.vllm_integration.gate.policies import Standing
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.text import print_finding, print_policy_change, print_stale
+
+POLICY_CHANGE = "policy_change"
+STALE_ENTRY = "stale_ledger_entry"
+REPLAYED = "replayed_history"
+RULES = {
+    POLICY_CHANGE: "The target behaves as its release does where releases differ.",
+    STALE_ENTRY: "Every entry of the ledger that speaks of the target reproduces.",
+    REPLAYED: "Every step of a history is as the claims have it on a whole manager.",
+}
+"""What is judged beside the claims, by the name of its rule."""
+
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that makes a target diverge, or would if it were not known.
+
+    Attributes:
+        rule: the claim that is broken, or one of `RULES`.
+        divergence: unsound, crash, lost hit, waste or policy change; None for a stale entry.
+        title: one line.
+        text: all that the text report says of it below that line.
+        path: the file of the judged code, relative to the target's root unless it lies elsewhere;
+            empty if not known.
+        line: the line in it, from 1; 0 if not known.
+        identity: what is the same for it in every run, as JSON.
+        pytest: a test that fails for it, as the text of a module; may be empty.
+        accepted: why it is tolerated; empty if it is new.
+    """
+
+    rule: str
+    divergence: Divergence | None
+    title: str
+    text: str
+    path: str = ""
+    line: int = 0
+    identity: str = ""
+    pytest: str = ""
+    accepted: str = ""
+
+
+def new_problems(report: Report) -> Iterator[Problem]:
+    """What makes the target diverge, findings first, the most severe first."""
+    yield from map(of_finding, report.judgement.new)
+    yield from map(of_policy, report.policy_changes)
+    yield from map(of_stale, report.judgement.stale)
+
+
+def known_problems(report: Report) -> Iterator[Problem]:
+    """The divergences that the ledger has."""
+    return (of_finding(finding, entry) for finding, entry in report.judgement.known)
+
+
+def of_finding(finding: Finding, entry: Entry | None = None) -> Problem:
+    """A finding, with its ledger entry if it is known."""
+    path, line = place(finding.source)
+    claim = finding.signature.claim
+    return Problem(
+        claim if claim in CLAIMS else REPLAYED,
+        Divergence(finding.signature.divergence),
+        *_title_and_text(lambda console: print_finding(finding, console)),
+        path,
+        line,
+        _canonical(finding.signature.as_json()),
+        readable(finding.demonstration.pytest),
+        "" if entry is None else readable(entry.reason.strip()),
+    )
+
+
+def of_policy(standing: Standing) -> Problem:
+    """A policy of the target that is not its release's."""
+    return Problem(
+        POLICY_CHANGE,
+        Divergence.POLICY_CHANGE,
+        *_title_and_text(lambda console: print_policy_change(standing, console)),
+        identity=_canonical({"policy": standing.policy.name, "actual": standing.actual}),
+    )
+
+
+def of_stale(entry: Entry) -> Problem:
+    """A ledger entry that did not reproduce."""
+    return Problem(
+        STALE_ENTRY,
+        None,
+        *_title_and_text(lambda console: print_stale(entry, console)),
+        identity=_canonical({"stale": entry.signature.as_json()}),
+    )
+
+
+def place(source: str) -> tuple[str, int]:
+    """File and line of ``file:line``; an empty path and 0 for anything else."""
+    found = re.fullmatch(r"(.+):([1-9]\d*)", source)
+    return (readable(found[1]), int(found[2])) if found else ("", 0)
+
+
+def plain(draw: Callable[[Console], None]) -> str:
+    """What ``draw`` prints, without colours and unbroken lines."""
+    file = StringIO()
+    draw(Console(file=file, width=200, soft_wrap=True, color_system=None))
+    return readable(file.getvalue().rstrip())
+
+
+def readable(text: str) -> str:
+    """The text without what XML cannot have, such as the control characters of a terminal."""
+    return _NO_XML.sub("\ufffd", text)
+
+
+def _title_and_text(draw: Callable[[Console], None]) -> tuple[str, str]:
+    title, _, text = plain(draw).partition("\n")
+    return title, dedent(text)
+
+
+def _canonical(data: dict[str, Any]) -> str:
+    return json.dumps(data, sort_keys=True)

@@ -1,0 +1,98 @@
+"""Reports of lockstep as people and as programs read them."""
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from hitproof.conformance.findings.findings import SEVERITY
+from hitproof.vllm_integration.gate.lockstep import Found, LockstepReport
+from hitproof.vllm_integration.reports.text import count, print_demonstration
+from hitproof.vllm_integration.verdict import Verdict
+
+
+def lockstep_json(report: LockstepReport) -> dict[str, Any]:
+    """The report of `hitproof lockstep` as JSON."""
+    return {
+        "verdict": report.verdict.label,
+        "exit_code": int(report.verdict),
+        "target": report.target.as_json(),
+        "seed": report.seed,
+        "histories": report.histories,
+        "steps": report.steps,
+        "calls": report.calls,
+        "seconds": round(report.seconds, 1),
+        "findings": [asdict(found) for found in report.findings],
+        "known_findings": [asdict(f) | {"reason": e.reason} for f, e in report.known],
+        "faults": [asdict(found) for found in report.faults],
+        "unsettled": report.unsettled,
+    }
+
+
+def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> None:
+    """What `hitproof lockstep` prints."""
+    for found in report.findings:
+        _print_finding(found, console)
+    for found in report.faults:
+        console.print(
+            f"[bold red]fault of hitproof[/]: {escape(' of '.join(reversed(found.what)))} "
+            f"differs in {_histories(found)}, and the reference breaks the spec there",
+            highlight=False,
+        )
+        _print_case(found, console)
+    if verbose:
+        for found, entry in report.known:
+            console.print(f"known, in {_histories(found)}: {_words(found)}", highlight=False)
+            console.print(f"  {escape(entry.reason.strip())}", highlight=False)
+    rate = report.histories / report.seconds if report.seconds else 0.0
+    console.print(
+        f"{report.histories} histories (seed {escape(report.seed)}), {report.steps} steps, "
+        f"{report.calls} calls compared; {report.seconds:.1f} s, {rate:.0f} histories a second",
+        highlight=False,
+    )
+    classes = Counter(found.what["divergence"] for found, _ in report.known)
+    by_class = ", ".join(f"{name}: {classes[name]}" for name in SEVERITY if classes[name])
+    known = f", {count(report.known, 'known finding')} ({by_class})" if report.known else ""
+    words = {
+        Verdict.CONFORMS: f"[bold green]in lockstep with the reference[/]{known}",
+        Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.findings, 'new finding')}",
+        Verdict.INCONCLUSIVE: f"[bold yellow]inconclusive[/]: {escape(report.unsettled)}",
+        Verdict.INTERNAL: "[bold red]the reference breaks the spec[/]; "
+        "hitproof is wrong, please report it",
+    }
+    console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
+
+
+def _histories(found: Found) -> str:
+    return "1 history" if found.times == 1 else f"{found.times} histories"
+
+
+def _words(found: Found) -> str:
+    what = found.what
+    kind = what["kind"].replace("_", " ")
+    return escape(f"{what['divergence']}: {kind}: {what['pattern']}")
+
+
+def _print_finding(found: Found, console: Console) -> None:
+    console.print(f"[bold]{_words(found)}[/], in {_histories(found)}", highlight=False)
+    console.print(f"  claim : {escape(found.what['claim'])}", highlight=False)
+    console.print(f"  spec  : {escape(str(found.shown.get('spec')))}", highlight=False)
+    console.print(f"  vllm  : {escape(str(found.shown.get('actual')))}", highlight=False)
+    _print_case(found, console)
+
+
+def _print_case(found: Found, console: Console) -> None:
+    difference = found.shown.get("difference", found.shown) or {}
+    if difference:
+        for side in ("real", "reference"):
+            console.print(
+                f"  {'vllm' if side == 'real' else side}: step {difference['step']}, "
+                f"{difference['call']}, {difference['field']}: {escape(difference[side])}",
+                highlight=False,
+            )
+    for line in found.smallest.splitlines():
+        console.print(f"    {escape(line)}", highlight=False)
+    print_demonstration(found.case, console)
+    console.print()

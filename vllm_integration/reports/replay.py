@@ -1,0 +1,145 @@
+"""Reports of replay as people and as programs read them."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from hitproof.conformance.findings.replayed import describe
+from hitproof.conformance.histories.json_format import as_json
+from hitproof.spec.claims import CLAIMS
+from hitproof.vllm_integration.gate.replay import Found, ReplayReport, worst
+from hitproof.vllm_integration.reports.text import count
+from hitproof.vllm_integration.verdict import Verdict
+
+
+def replay_json(report: ReplayReport) -> dict[str, Any]:
+    """The report of `hitproof replay` as JSON."""
+    return {
+        "verdict": report.verdict.label,
+        "exit_code": int(report.verdict),
+        "target": report.target.as_json(),
+        "policies": report.policies,
+        "steps": report.told,
+        "lookups": report.lookups,
+        "findings": [
+            {
+                "claim": found.signature.claim,
+                "sentence": _sentence(found),
+                "class": found.signature.divergence,
+                "signature": found.signature.as_json(),
+                "given": _given(report, found),
+                "spec": found.spec,
+                "actual": found.actual,
+                "step": found.step,
+                "call": found.call,
+                "times": found.times,
+            }
+            for found in report.findings
+        ],
+        "unsettled": report.unsettled,
+        "seconds": round(report.seconds, 1),
+    }
+
+
+def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
+    """What `hitproof replay` prints."""
+    for found in report.findings:
+        _print_finding(report, found, console)
+    for number, told in enumerate(report.told) if verbose else ():
+        console.print(f"{_step(report, number)}: {escape(told or 'done')}", highlight=False)
+    for lookup in report.lookups if verbose else ():
+        console.print(
+            f"{_step(report, lookup['step'])}: due a hit of {lookup['due']} tokens, served "
+            f"{lookup['served']}",
+            highlight=False,
+        )
+    if report.policies and verbose:
+        shown = ", ".join(f"{name} {value}" for name, value in report.policies.items())
+        console.print(f"judged under these policies: {escape(shown)}", highlight=False)
+    if report.told:
+        console.print(
+            f"{len(report.told)} of {count(report.history.steps, 'step')} played, "
+            f"{count(report.lookups, 'lookup')} judged; {report.seconds:.1f} s",
+            highlight=False,
+        )
+    _print_verdict(report.verdict, [report], "on this history", console)
+
+
+def replays_json(reports: Sequence[ReplayReport], seconds: float) -> dict[str, Any]:
+    """The reports of several histories as JSON."""
+    verdict = worst(reports)
+    return {
+        "verdict": verdict.label,
+        "exit_code": int(verdict),
+        "histories": [replay_json(report) for report in reports],
+        "seconds": round(seconds, 1),
+    }
+
+
+def print_replays(
+    reports: Sequence[ReplayReport], console: Console, verbose: bool, seconds: float
+) -> None:
+    """What `hitproof replay` prints of several histories: first those that tell something."""
+    for number, report in enumerate(reports, 1):
+        if report.verdict is not Verdict.CONFORMS or verbose:
+            console.print(f"history {number} of {len(reports)}", highlight=False)
+            print_replay(report, console, verbose)
+            console.print()
+    lookups = sum(len(report.lookups) for report in reports)
+    steps = sum(len(report.told) for report in reports)
+    console.print(
+        f"{len(reports)} histories, {count(steps, 'step')} played, "
+        f"{count(lookups, 'lookup')} judged; {seconds:.1f} s",
+        highlight=False,
+    )
+    _print_verdict(worst(reports), reports, "on these histories", console)
+
+
+def _print_verdict(
+    verdict: Verdict, reports: Sequence[ReplayReport], where: str, console: Console
+) -> None:
+    findings = [found for report in reports for found in report.findings]
+    unsettled = next((report.unsettled for report in reports if report.unsettled), "")
+    words = {
+        Verdict.CONFORMS: f"[bold green]conforms[/] {where}",
+        Verdict.DIVERGES: f"[bold red]diverges[/], {count(findings, 'finding')}",
+        Verdict.INCONCLUSIVE: f"[bold yellow]inconclusive[/]: {escape(unsettled)}",
+    }
+    console.print(f"vLLM {escape(reports[0].target.label)}: {words[verdict]}", highlight=False)
+
+
+def _print_finding(report: ReplayReport, found: Found, console: Console) -> None:
+    signature = found.signature
+    console.print(
+        f"[bold red]{signature.divergence}[/]: {escape(signature.headline)}", highlight=False
+    )
+    console.print(f"  claim : {signature.claim}", highlight=False)
+    sentence = _sentence(found)
+    if sentence:
+        console.print(f"          {sentence}", highlight=False)
+    for number, fact in enumerate(_given(report, found)):
+        console.print(f"  {'' if number else 'given :':<7} {escape(fact)}", highlight=False)
+    console.print(f"  spec  : {escape(found.spec)}", highlight=False)
+    console.print(f"  vllm  : {escape(found.actual)}", highlight=False)
+    console.print()
+
+
+def _sentence(found: Found) -> str:
+    """The claim's sentence; what is no claim of the registry, such as a crash, has none."""
+    claim = CLAIMS.get(found.signature.claim)
+    return "" if claim is None else claim.sentence
+
+
+def _given(report: ReplayReport, found: Found) -> list[str]:
+    """The configuration, and the step at which the finding was first seen."""
+    after = "after the step" if found.call == "step" else f"at {found.call}"
+    again = f", {count(found.times, 'time')} in all" if found.times > 1 else ""
+    return [*describe(report.history.engine), f"{_step(report, found.step)}, {after}{again}"]
+
+
+def _step(report: ReplayReport, number: int) -> str:
+    step = as_json(report.history)["steps"][number]
+    return f"steps[{number}] {json.dumps(step)}"

@@ -1,0 +1,99 @@
+"""What `hitproof selftest` prints."""
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from hitproof.vllm_integration.gate.selftest import Judged, SelfTestReport
+from hitproof.vllm_integration.reports.text import count
+
+
+def selftest_json(report: SelfTestReport, at_least: float) -> dict[str, Any]:
+    """The report as JSON."""
+    verdict = report.verdict(at_least)
+    same = {mutant.change: entry.reason for mutant, entry in report.equivalents}
+    return {
+        "verdict": verdict.label,
+        "exit_code": int(verdict),
+        "target": {"name": report.target.name, "version": report.target.version},
+        "profile": str(report.profile),
+        "seconds": round(report.seconds, 1),
+        "mutants": len(report.judged),
+        "caught": len(report.caught),
+        "equivalent": len(report.equivalents),
+        "survived": len(report.survivors),
+        "share": round(report.share, 2),
+        "at_least": at_least,
+        "unfinished_checks": report.unfinished,
+        "judged": [
+            {
+                **asdict(mutant.change),
+                **{k: v for k, v in asdict(mutant).items() if k != "change"},
+                "equivalent": same.get(mutant.change),
+            }
+            for mutant in report.judged
+        ],
+        "stale_equivalents": [asdict(entry.change) for entry in report.stale],
+    }
+
+
+def print_selftest(
+    report: SelfTestReport, at_least: float, console: Console, verbose: bool
+) -> None:
+    """The report for people: the survivors, then the figures."""
+    for mutant in report.survivors:
+        _print_mutant("[bold yellow]survives[/]", mutant, mutant.detail, console)
+    for mutant, entry in report.equivalents if verbose else ():
+        _print_mutant("means the same", mutant, entry.reason, console)
+    for mutant in report.caught if verbose else ():
+        _print_mutant(f"caught as {mutant.caught}", mutant, mutant.detail, console)
+    for entry in report.stale:
+        console.print(
+            f"[bold red]stale[/]: {escape(entry.change.function)}: {escape(entry.change.original)} "
+            f"-> {escape(entry.change.mutant)} is caught or not there; remove the entry or narrow "
+            f"its releases ({entry.releases})",
+            highlight=False,
+        )
+    by_function: dict[str, list[Judged]] = {}
+    for mutant in report.judged:
+        by_function.setdefault(mutant.change.function, []).append(mutant)
+    same = {mutant.change for mutant, _ in report.equivalents}
+    for function, mutants in by_function.items():
+        caught = sum(bool(m.caught) for m in mutants)
+        counted = sum(m.change not in same for m in mutants)
+        console.print(f"  {function}: {caught} of {counted} caught", highlight=False)
+    ways = Counter(mutant.caught for mutant in report.caught)
+    console.print(
+        f"{count(report.judged, 'mutant')}, {len(report.equivalents)} of them mean the same; "
+        f"caught {len(report.caught)} ("
+        + ", ".join(f"{way}: {number}" for way, number in ways.most_common())
+        + f"); {len(report.survivors)} survive; "
+        f"{report.seconds:.0f} s",
+        highlight=False,
+    )
+    if report.unfinished:
+        console.print(
+            f"[bold yellow]inconclusive[/]: {report.unfinished} checks do not end on the target "
+            f"as it is",
+            highlight=False,
+        )
+    colour = "green" if report.share >= at_least else "red"
+    console.print(
+        f"vLLM {escape(report.target.name)}: the checks catch "
+        f"[bold {colour}]{report.share:.1f} %[/] of the mutants (wanted: {at_least:g} %)",
+        highlight=False,
+    )
+
+
+def _print_mutant(what: str, mutant: Judged, why: str, console: Console) -> None:
+    change = mutant.change
+    console.print(
+        f"{what}: {escape(change.function)}, {mutant.file}:{mutant.line}", highlight=False
+    )
+    console.print(f"    {change.original}", highlight=False, markup=False)
+    again = f"  (place {change.occurrence})" if change.occurrence > 1 else ""
+    console.print(f" -> {change.mutant}{again}", highlight=False, markup=False)
+    console.print(f"    {' '.join(why.split())}", highlight=False, markup=False)

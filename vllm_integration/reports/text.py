@@ -1,0 +1,357 @@
+"""Reports as people and as programs read them."""
+
+import textwrap
+from collections import Counter
+from collections.abc import Sequence, Sized
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hitproof.conformance.findings.demonstration import CaseOutcome, Demonstration
+from hitproof.conformance.findings.findings import SEVERITY, Finding
+from hitproof.conformance.ledger.ledger import Entry
+from hitproof.conformance.scope.configurations import MODELS
+from hitproof.spec.claims import Status
+from hitproof.vllm_integration.gate.policies import Standing
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.verdict import Verdict
+
+_MOST_INCONCLUSIVE = 5
+
+
+def report_json(report: Report) -> dict[str, Any]:
+    """The report of `hitproof check` as JSON."""
+    known = [
+        f.as_json() | {"reason": e.reason, "cause": e.cause} for f, e in report.judgement.known
+    ]
+    return {
+        "verdict": report.verdict.label,
+        "exit_code": int(report.verdict),
+        "target": report.target.as_json(),
+        "profile": str(report.profile),
+        "seconds": round(report.seconds, 1),
+        "policies": [
+            {
+                "policy": standing.policy.name,
+                "value": standing.in_force,
+                "actual": standing.actual,
+                "expected": standing.expected,
+                "chosen": standing.chosen is not None,
+                "change": standing in report.policy_changes,
+            }
+            for standing in report.policies
+        ],
+        "policies_detail": report.policies_detail,
+        "coverage": {
+            "configurations": report.num_configurations,
+            "paths": report.tasks_total(lambda o: o.paths),
+            "states": report.tasks_total(lambda o: o.states),
+            "histories": len(report.played),
+            "steps": sum(each.steps for each in report.played),
+            "lookups": sum(each.lookups for each in report.played),
+        },
+        "obligations": [
+            {
+                "claim": o.claim,
+                "configuration": o.configuration.as_json(),
+                "status": str(o.status),
+                "paths": o.paths,
+                "states": o.states,
+                "detail": o.detail,
+            }
+            for o in report.obligations
+        ],
+        "unsettled_histories": [
+            each.play.as_json() | {"detail": each.unsettled} for each in report.unplayed
+        ],
+        "findings": [finding.as_json() for finding in report.judgement.new],
+        "known_divergences": known,
+        "stale_ledger_entries": [
+            {"signature": entry.signature.as_json(), "reason": entry.reason}
+            for entry in report.judgement.stale
+        ],
+    }
+
+
+def print_report(report: Report, console: Console, verbose: bool) -> None:
+    """The report of `hitproof check` for people: short when all is well."""
+    for finding in report.judgement.new if verbose else report.judgement.new[:1]:
+        print_finding(finding, console)
+    if not verbose:
+        _print_others(report.judgement.new[1:], console)
+    for standing in report.policy_changes:
+        print_policy_change(standing, console)
+    for entry in report.judgement.stale:
+        print_stale(entry, console)
+    causes = by_cause(report)
+    for known in causes.values() if verbose else ():
+        _print_known(known, console)
+    _print_unsettled(report, console, verbose)
+    if verbose:
+        _print_obligations(report, console)
+    _print_policies(report, console)
+    _print_coverage(report, console)
+    print_verdict(report, console)
+
+
+def print_finding(finding: Finding, console: Console) -> None:
+    """One finding in full: the claim, what was given, the spec, vLLM, and a picture."""
+    signature = finding.signature
+    console.print(
+        f"[bold red]{signature.divergence}[/]: {escape(finding.signature.headline)}",
+        highlight=False,
+    )
+    _print_fact("claim", signature.claim, console)
+    _print_fact("", finding.sentence, console)
+    for number, fact in enumerate(finding.given):
+        _print_fact("" if number else "given", fact, console)
+    _print_fact("spec", finding.spec, console)
+    _print_fact("vllm", finding.actual, console)
+    for line in finding.strip.splitlines():
+        print_whole(f"    {line}", console)
+    if finding.source:
+        console.print(f"  {finding.source}", highlight=False, markup=False)
+    print_demonstration(finding.demonstration, console)
+    console.print()
+
+
+def print_whole(line: str, console: Console) -> None:
+    """A line of a picture, which is neither broken nor cut where the terminal is narrow."""
+    console.print(line, highlight=False, markup=False, no_wrap=True, crop=False, overflow="ignore")
+
+
+def _print_fact(label: str, text: str, console: Console) -> None:
+    """A fact under its label; on a terminal, what does not fit goes on below it."""
+    head = f"  {label:<6}{':' if label else ' '} "
+    room = max(console.width - len(head) - 1, 20)
+    lines = textwrap.wrap(text, room) if console.is_terminal else [text]
+    for line in lines or [""]:
+        console.print(f"{head}{line}", highlight=False, markup=False)
+        head = " " * len(head)
+
+
+def _print_others(findings: Sequence[Finding], console: Console) -> None:
+    """Findings in a line each, and how to see more of them."""
+    for finding in findings:
+        console.print(
+            f"[bold red]{finding.signature.divergence}[/]: {escape(finding.signature.headline)}",
+            highlight=False,
+        )
+    if findings:
+        console.print("--verbose shows these in full, too\n", highlight=False)
+
+
+def print_demonstration(shown: Demonstration, console: Console) -> None:
+    """Whether a whole manager shows a finding, and how its test ended if it was run."""
+    if shown.reproduced:
+        about = escape(shown.detail) or "--pytest DIR writes the test"
+        console.print(f"  reproduced on a whole manager; {about}", highlight=False)
+    elif shown.detail:
+        whether = "not reproduced on" if shown.reproduced is False else "not played on"
+        console.print(f"  {whether} a whole manager: {escape(shown.detail)}", highlight=False)
+    if shown.outcome is not CaseOutcome.NOT_RUN:
+        said = f": {shown.said}" if shown.said else ""
+        console.print(f"  its test {shown.outcome}{escape(said)}", highlight=False)
+
+
+def print_stale(entry: Entry, console: Console) -> None:
+    """A ledger entry that did not reproduce."""
+    console.print(
+        f"[bold red]stale ledger entry[/]: {entry.signature.claim}: "
+        f"{escape(entry.signature.pattern)} does not reproduce; remove the entry or narrow its "
+        f"releases ({entry.releases})",
+        highlight=False,
+    )
+    console.print()
+
+
+def print_policy_change(standing: Standing, console: Console) -> None:
+    """A policy of the target that is not its release's."""
+    policy = standing.policy
+    console.print(f"[bold red]policy change[/]: {policy.name}", highlight=False)
+    console.print(f"          {policy.sentence}", highlight=False)
+    console.print(f"  spec  : {standing.expected}, as the release has it", highlight=False)
+    console.print(f"  vllm  : {standing.actual}", highlight=False)
+    console.print(f"  {', '.join(policy.symbols)}", highlight=False)
+    console.print(
+        f"  Judged by what the target shows; --policy '{policy.name}={standing.expected}' judges "
+        f"by the release, --policy '{policy.name}={standing.actual}' accepts the change.",
+        highlight=False,
+    )
+    console.print()
+
+
+def _print_policies(report: Report, console: Console) -> None:
+    """The policies in force, on one line."""
+    if report.policies:
+        shown = ", ".join(
+            f"{standing.policy.name.replace('_', ' ')} {standing.in_force}"
+            + (" (chosen)" if standing.chosen is not None else "")
+            for standing in report.policies
+        )
+        console.print(f"policies: {shown}", highlight=False)
+
+
+def by_cause(report: Report) -> dict[str, list[tuple[Finding, Entry]]]:
+    """The known divergences, those of one cause together."""
+    causes: dict[str, list[tuple[Finding, Entry]]] = {}
+    for finding, entry in report.judgement.known:
+        causes.setdefault(entry.cause, []).append((finding, entry))
+    return causes
+
+
+def _print_known(known: list[tuple[Finding, Entry]], console: Console) -> None:
+    """The divergences of one cause, each reason once."""
+    for entry in {entry.reason: entry for _, entry in known}.values():
+        console.print(f"[yellow]known[/] since {entry.releases}: {escape(entry.reason.strip())}")
+    for finding, _ in known:
+        print_finding(finding, console)
+
+
+def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
+    if report.policies_detail:
+        console.print(
+            f"[bold yellow]inconclusive[/]: {escape(report.policies_detail)}", highlight=False
+        )
+    reasons = list(dict.fromkeys(o.detail for o in report.unsettled))
+    shown = reasons if verbose else reasons[:_MOST_INCONCLUSIVE]
+    for reason in shown:
+        times = sum(o.detail == reason for o in report.unsettled)
+        console.print(
+            f"[bold yellow]inconclusive[/] ({count(times, 'obligation')}): {escape(reason)}",
+            highlight=False,
+        )
+    if len(reasons) > len(shown):
+        console.print(f"... and {len(reasons) - len(shown)} more reasons; --verbose shows them")
+    if unplayed := report.unplayed:
+        console.print(
+            f"[bold yellow]inconclusive[/] ({len(unplayed)} of "
+            f"{count(report.played, 'history', 'histories')}): {escape(unplayed[0].unsettled)}",
+            highlight=False,
+        )
+    if report.unsettled:
+        _print_settled(report, console)
+
+
+def _print_settled(report: Report, console: Console) -> None:
+    """Which claims could be checked, and how much of the others."""
+    every = Counter(o.claim for o in report.obligations)
+    open_ones = Counter(o.claim for o in report.unsettled)
+    settled = [claim for claim in every if claim not in open_ones]
+    parts = [f"{claim} ({n} of {every[claim]} obligations)" for claim, n in open_ones.items()]
+    console.print(f"  not checked: {', '.join(parts)}", highlight=False)
+    console.print(f"  checked    : {', '.join(settled) or 'no claim in full'}", highlight=False)
+
+
+def _print_obligations(report: Report, console: Console) -> None:
+    table = Table("claim", "configuration", "bound", "status", "paths", title="obligations")
+    for o in report.obligations:
+        table.add_row(
+            o.claim,
+            escape(o.configuration.describe()),
+            o.configuration.bound_in_words,
+            str(o.status),
+            str(o.paths),
+        )
+    console.print(table)
+
+
+def _print_coverage(report: Report, console: Console) -> None:
+    console.print(f"{coverage_in_words(report)}; {report.seconds:.1f} s", highlight=False)
+
+
+def coverage_in_words(report: Report) -> str:
+    """How much was judged, and how it ended."""
+    states = report.tasks_total(lambda o: o.states)
+    counts = {s: sum(o.status is s for o in report.obligations) for s in Status}
+    return (
+        f"{report.num_configurations} configurations ({len(MODELS)} real models among them), "
+        f"{_scientific(states)} cache states covered by "
+        f"{report.tasks_total(lambda o: o.paths)} paths; obligations: "
+        + ", ".join(f"{n} {status}" for status, n in counts.items() if n)
+        + f"; {count(report.played, 'history', 'histories')} of whole managers replayed, "
+        f"{count(sum(each.steps for each in report.played), 'step')}"
+    )
+
+
+def print_verdict(report: Report, console: Console) -> None:
+    """The verdict in one line."""
+    known, changes = report.judgement.known, report.policy_changes
+    words = {
+        Verdict.CONFORMS: "[bold green]conforms[/]"
+        + (
+            f", {count(known, 'known divergence')} of {count(by_cause(report), 'cause')} "
+            f"({_classes(report)})"
+            if known
+            else ""
+        ),
+        Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.judgement.new, 'new finding')}, "
+        + (f"{count(changes, 'policy change')}, " if changes else "")
+        + f"{count(report.judgement.stale, 'stale ledger entry', 'stale ledger entries')}",
+        Verdict.INCONCLUSIVE: "[bold yellow]inconclusive[/], "
+        f"{count(report.unsettled, 'obligation')} not settled"
+        + (
+            f", {count(report.unplayed, 'history', 'histories')} not judged"
+            if report.unplayed
+            else ""
+        ),
+    }
+    console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
+
+
+def _classes(report: Report) -> str:
+    """The known divergences by class, the most severe first."""
+    counts = Counter(finding.signature.divergence for finding, _ in report.judgement.known)
+    return ", ".join(
+        f"{divergence}: {counts[divergence]}" for divergence in SEVERITY if counts[divergence]
+    )
+
+
+def count(things: Sized | int, one: str, many: str = "") -> str:
+    """How many things there are, in words; ``things`` are they, or their number."""
+    number = things if isinstance(things, int) else len(things)
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _scientific(number: int) -> str:
+    """A count of states, which soon has forty digits."""
+    digits = str(number)
+    if len(digits) <= 6:
+        return digits
+    return f"{digits[0]}.{digits[1]}e{len(digits) - 1}"
+
+
+def policies_json(standings: list[Standing]) -> list[dict[str, Any]]:
+    """What `hitproof policies --format json` prints."""
+    return [
+        {
+            "policy": standing.policy.name,
+            "sentence": standing.policy.sentence,
+            "symbols": list(standing.policy.symbols),
+            "values": [
+                {"value": era.value, "releases": era.releases} for era in standing.policy.eras
+            ],
+            **(
+                {}
+                if standing.actual is None
+                else {"expected": standing.expected, "actual": standing.actual}
+            ),
+        }
+        for standing in standings
+    ]
+
+
+def print_policies(standings: list[Standing], console: Console) -> None:
+    """What `hitproof policies` prints: a line for each value of each policy."""
+    probed = any(standing.actual is not None for standing in standings)
+    table = Table("policy", "value", "releases", *(["the target"] if probed else []))
+    for standing in standings:
+        name = standing.policy.name
+        for era in standing.policy.eras:
+            here = "as expected" if standing.agrees else "[red]not expected[/red]"
+            shown = here if era.value == standing.actual else ""
+            table.add_row(name, era.value, era.releases, *([shown] if probed else []))
+            name = ""
+    console.print(table)

@@ -1,0 +1,1 @@
+"""Findings as pytest cases of the target's own API."""

@@ -1,0 +1,79 @@
+"""Test cases as files, run on the target under its interpreter."""
+
+import contextlib
+import json
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from hitproof.conformance.findings.demonstration import CaseOutcome, Demonstration
+from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure
+from hitproof.vllm_integration.sandbox.processes import end, environment
+from hitproof.vllm_integration.targets.target import Target
+
+_SCRIPT = Path(__file__).parent / "run_cases.py"
+
+
+def write_and_run(
+    directory: Path,
+    cases: Sequence[Demonstration],
+    target: Target,
+    python: str,
+    timeout: float,
+) -> dict[str, Demonstration]:
+    """Write ``test_<name>.py`` for each case that has a test, and run them all on the target.
+
+    ``timeout`` (seconds) bounds each test and the imports. Returns those cases by name, with
+    how they ended. Raises `EnvironmentFailure` when the directory cannot be written.
+    """
+    files = {
+        str(directory.absolute() / f"test_{case.name}.py"): case for case in cases if case.pytest
+    }
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for file, case in files.items():
+            Path(file).write_text(case.pytest, encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentFailure(
+            f"tests cannot be written to {directory} ({error.strerror}); name another directory "
+            f"with --pytest"
+        ) from error
+    endings = _run(list(files), target, python, timeout * (len(files) + 2)) if files else {}
+    return {case.name: _judged(case, endings.get(file)) for file, case in files.items()}
+
+
+def _judged(case: Demonstration, ending: list[str] | None) -> Demonstration:
+    if ending is None:
+        return replace(case, outcome=CaseOutcome.BREAKS, said="the test did not come to an end")
+    error, said = ending
+    if not error:
+        return replace(case, outcome=CaseOutcome.PASSES)
+    outcome = CaseOutcome.FAILS if error == case.error else CaseOutcome.BREAKS
+    return replace(case, outcome=outcome, said=f"{error}: {said}")
+
+
+def _run(files: list[str], target: Target, python: str, timeout: float) -> dict[str, list[str]]:
+    """What each file's test ended with; files that did not come to an end are left out."""
+    with tempfile.TemporaryDirectory(prefix="hitproof-", ignore_cleanup_errors=True) as scratch:
+        report = Path(scratch) / "report.json"
+        variables = environment(target, Path(scratch)) | {"PYTHONDONTWRITEBYTECODE": "1"}
+        root = "" if target.root is None else str(target.root)
+        process = subprocess.Popen(
+            [python, "-P", str(_SCRIPT), root, str(report), *files],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=scratch,
+            env=variables,
+            start_new_session=True,
+        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout)
+        end(process, variables)
+        try:
+            endings: dict[str, list[str]] = json.loads(report.read_text())
+        except (OSError, ValueError):
+            return {}
+    return endings

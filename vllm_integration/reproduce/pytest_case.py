@@ -1,0 +1,382 @@
+"""A paste-ready pytest case from a history: straight-line calls of the target's own API.
+
+The history is played on the real manager, what was asked of it is written down, and the last line
+asserts what the spec demands. The text imports nothing but vLLM and torch. It is written for the
+target's own signatures, since it repeats the very calls that the adapter made by inspection.
+Imported in the worker process only.
+"""
+
+import inspect
+import re
+import textwrap
+from dataclasses import dataclass, field
+from typing import Any
+
+from hitproof.conformance.histories.schema import Evict, History
+from hitproof.conformance.playing.expectations import (
+    Expected,
+    Held,
+    HeldOnce,
+    LocalPrefix,
+    Registered,
+    Returns,
+    Served,
+    TableLengths,
+    holds,
+)
+from hitproof.conformance.playing.player import Player
+from hitproof.conformance.subject.managers import Hit
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS
+from hitproof.vllm_integration.adapter.inspection import Made, recorded
+from hitproof.vllm_integration.reproduce.recording import (
+    Appended,
+    Arrived,
+    Called,
+    Computed,
+    Evicted,
+    RecordedManagers,
+    Statement,
+)
+from hitproof.vllm_integration.reproduce.source_text import (
+    WIDTH,
+    Bracketed,
+    Node,
+    call,
+    laid_out,
+    literal,
+    sequence,
+)
+
+_ATTRIBUTES = {
+    "SamplingParams": ("max_tokens", "skip_reading_prefix_cache"),
+    "LoRARequest": ("lora_name", "lora_int_id", "lora_path"),
+    "PlaceholderRange": ("offset", "length"),
+}
+"""Plain objects of vLLM's that requests are made of, and what the adapter gives them."""
+
+_OBSERVING = ("log_stats", "enable_kv_cache_events")
+"""What a manager counts and tells; a test that looks at neither leaves it out."""
+
+_INTERVAL = "prefix_cache_retention_interval"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A test case.
+
+    Attributes:
+        text: a whole module with one test.
+        fails: whether the target's manager breaks the expectation when the history is played.
+        error: the name of the exception that the test fails with.
+    """
+
+    text: str
+    fails: bool
+    error: str
+
+
+def pytest_case(
+    managers: RecordedManagers,
+    history: History,
+    expected: Expected,
+    name: str,
+    comment: str,
+) -> Case:
+    """Play ``history`` and write it down as ``test_<name>``, which asserts ``expected``.
+
+    ``comment`` says why; it stands above the assertion. Raises `CannotJudge` when the target
+    lacks an entry point, or when a call has an argument that has no source.
+    """
+    with recorded() as made:
+        manager = managers.start(history.engine)
+        crash: Exception | None = None
+        hits: dict[str, Hit] = {}
+        try:
+            player = Player(history, manager)
+            hits = player.hits
+            for step in history.steps:
+                if isinstance(step, Evict):
+                    player.arrive(step.request)
+                    managers.log.evicted(step)
+                player.play(step)
+        except CannotJudge:
+            raise
+        except Exception as error:
+            crash = error
+        statements = list(managers.log.statements)
+    writer = _Writer(managers, history, made, crash is not None)
+    body = [line for statement in statements for line in writer.statement(statement)]
+    why = textwrap.wrap(comment, WIDTH - 6)
+    if crash is not None or isinstance(expected, Returns):
+        body[-1:] = [*(f"    # {line}" for line in why), *body[-1:]]
+        fails = crash is not None
+        exception = "AssertionError" if crash is None else type(crash).__name__
+    else:
+        body += ["", *(f"    # {line}" for line in why), *writer.assertion(expected)]
+        fails, exception = not holds(expected, manager, hits), "AssertionError"
+    return Case(writer.module(f"test_{name}", body), fails, exception)
+
+
+@dataclass
+class _Writer:
+    """Writes statements as source, and notes what they import."""
+
+    managers: RecordedManagers
+    history: History
+    made: dict[int, Made]
+    crashes: bool
+    _imports: dict[str, set[str]] = field(default_factory=dict)
+    _variables: dict[str, str] = field(default_factory=dict)
+    _arrived: set[str] = field(default_factory=set)
+    _admitted: int = 0
+    _found: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    """What the last lookup of each request returned: its blocks and the hit."""
+
+    def module(self, name: str, body: list[str]) -> str:
+        """The whole file."""
+        setup = [
+            f"    init_none_hash({self._imported(self.managers.hash_function)})",
+            laid_out("manager = ", self._value(self.managers.log.manager)),
+        ]
+        self._import("vllm.v1.core.kv_cache_utils", "init_none_hash")
+        head, decorators = [], []
+        interval = self.history.engine.retention_interval
+        config = next(m for m in self.made.values() if m.function.__name__ == "KVCacheConfig")
+        if interval is not None and _INTERVAL not in config.keywords:
+            head = ["import os", "from unittest.mock import patch", ""]
+            decorators = [f'@patch.dict(os.environ, {{"VLLM_{_INTERVAL.upper()}": "{interval}"}})']
+        if "torch" in self._imports:
+            del self._imports["torch"]
+            head += ["import torch", ""]
+        for module, names in sorted(self._imports.items()):
+            listed = Bracketed("(", tuple(("", each) for each in _sorted(names)), ")")
+            line = f"from {module} import {', '.join(_sorted(names))}"
+            wrapped = laid_out(f"from {module} import ", listed, depth=0)
+            head.append(line if len(line) <= WIDTH else wrapped)
+        return "\n".join([*head, "", "", *decorators, f"def {name}():", *setup, *body, ""])
+
+    def statement(self, statement: Statement) -> list[str]:
+        """The lines of one statement."""
+        match statement:
+            case Arrived(request):
+                real = self.managers.log.requests[request]
+                self._arrived.add(request)
+                return [
+                    "",
+                    laid_out(f"{self._request(request)} = ", self._made(self.made[id(real)])),
+                ]
+            case Appended(request, token_ids):
+                appended = call(
+                    f"{self._request(request)}.append_output_token_ids", literal(list(token_ids))
+                )
+                return [laid_out("", appended)]
+            case Computed(request, tokens):
+                return [f"    {self._request(request)}.num_computed_tokens = {tokens}"]
+            case Evicted():
+                return self._evicted(statement)
+            case Called("get_computed_blocks"):
+                return self._lookup(statement)
+            case Called("allocate_slots"):
+                return self._allocation(statement)
+            case Called(method, arguments, keywords):
+                named = {name: self._value(value) for name, value in keywords.items()}
+                items = [self._value(value) for value in arguments]
+                return [laid_out("", call(f"manager.{method}", *items, **named))]
+
+    def assertion(self, expected: Expected) -> list[str]:
+        """The lines that assert what the spec demands."""
+        match expected:
+            case Served(request, tokens, or_more):
+                comparison = ">=" if or_more else "=="
+                return [f"    assert hit_{self._suffix(request)} {comparison} {tokens}"]
+            case LocalPrefix(request, tokens, lacks_state):
+                suffix = self._suffix(request)
+                asked = call(f"manager.{FOR_CONNECTORS}", self._request(request))
+                flagged = [f"    assert diverged_{suffix}"] if lacks_state else []
+                return [
+                    laid_out(f"_, prefix_{suffix}, _, diverged_{suffix} = ", asked),
+                    f"    assert prefix_{suffix} == {tokens}",
+                    *flagged,
+                ]
+            case TableLengths(request, lengths):
+                blocks = f"blocks_{self._suffix(request)}.blocks"
+                return [f"    assert [len(table) for table in {blocks}] == {list(lengths)}"]
+            case Registered(request, group, block, is_registered):
+                return [
+                    laid_out("key = ", self._key(request, group, block)),
+                    f"    found = manager.block_pool.get_cached_block(key, [{group}])",
+                    f"    assert found is {'not None' if is_registered else 'None'}",
+                ]
+            case Held(request, group, first):
+                return [
+                    f"    table = {self._table(request, group)}",
+                    f"    assert not any(block.is_null for block in table[{first}:])",
+                ]
+            case HeldOnce(request):
+                tables = self._table(request, None)
+                return [
+                    "    held = [",
+                    "        block.block_id",
+                    f"        for table in {tables}",
+                    "        for block in table",
+                    "        if not block.is_null",
+                    "    ]",
+                    "    assert len(held) == len(set(held))",
+                ]
+            case Returns():
+                return []
+
+    def _key(self, request: str, group: int, block: int | str) -> Node:
+        """The hash of a full block, as the group looks it up."""
+        hashes = f"{self._request(request)}.block_hashes"
+        engine = self.history.engine
+        size, unit = engine.groups[group].block_size, engine.hash_block_size
+        if size == unit:
+            return f"{hashes}[{block}]"
+        self._import("vllm.v1.core.kv_cache_utils", "BlockHashListWithBlockSize")
+        return f"BlockHashListWithBlockSize({hashes}, {unit}, {size})[{block}]"
+
+    def _table(self, request: str, group: int | None) -> str:
+        blocks = f"manager.get_blocks({literal(request)}).blocks"
+        return blocks if group is None else f"{blocks}[{group}]"
+
+    def _evicted(self, evicted: Evicted) -> list[str]:
+        if evicted.in_table:
+            ids = tuple(("", f"table[{block}].block_id") for block in evicted.blocks)
+            return [
+                f"    table = {self._table(evicted.request, evicted.group)}",
+                laid_out("", call("manager.evict_blocks", Bracketed("{", ids, "}"))),
+            ]
+        key = self._key(evicted.request, evicted.group, "block")
+        blocks = literal(list(evicted.blocks))
+        return [
+            laid_out("for block in ", blocks, ":"),
+            f"        key = {key}",
+            f"        found = manager.block_pool.get_cached_block(key, [{evicted.group}])",
+            "        manager.evict_blocks({each.block_id for each in found or ()})",
+        ]
+
+    def _lookup(self, lookup: Called) -> list[str]:
+        asked = call("manager.get_computed_blocks", *map(self._value, lookup.arguments))
+        if lookup.error is not None:
+            return [laid_out("", asked)]
+        name = self._name_of(lookup.arguments[0])
+        blocks, hit, *more = lookup.result
+        self._found[name] = blocks, hit
+        suffix = self._suffix(name)
+        targets = [f"blocks_{suffix}", f"hit_{suffix}"]
+        if more:  # the scheduler keeps it with the request
+            targets.append(f"{self._request(name)}.shared_prefix_boundary")
+        return [laid_out(f"{', '.join(targets)} = ", asked)]
+
+    def _allocation(self, allocation: Called) -> list[str]:
+        request, num_new = allocation.arguments
+        name = self._name_of(request)
+        keywords, new = dict(allocation.keywords), str(num_new)
+        if not keywords.get("num_lookahead_tokens"):
+            keywords.pop("num_lookahead_tokens", None)
+        named = {}
+        if "new_computed_blocks" in keywords:
+            blocks, hit = self._found[name]
+            if keywords.pop("new_computed_blocks") is not blocks:
+                raise CannotJudge("the blocks that were allocated are not those of the lookup")
+            keywords.pop("num_new_computed_tokens")
+            suffix = self._suffix(name)
+            named["num_new_computed_tokens"] = f"hit_{suffix}"
+            named["new_computed_blocks"] = f"blocks_{suffix}"
+            # So that the chunk ends where it should when the target is mended, too.
+            new = f"{hit + num_new} - hit_{suffix}" if self._admitted and num_new else new
+        self._admitted += 1
+        more = {key: self._value(value) for key, value in keywords.items()}
+        called = call("manager.allocate_slots", self._request(name), new, **named, **more)
+        return [laid_out("", called)]
+
+    def _name_of(self, request: Any) -> str:
+        return next(n for n, real in self.managers.log.requests.items() if real is request)
+
+    def _suffix(self, name: str) -> str:
+        if name not in self._variables:
+            variable = re.sub(r"\W", "_", name, flags=re.ASCII)
+            while variable in self._variables.values():
+                variable += "_"
+            self._variables[name] = variable
+        return self._variables[name]
+
+    def _request(self, name: str) -> str:
+        return f"request_{self._suffix(name)}"
+
+    def _value(self, value: Any) -> Node:
+        """The source of a value: a literal, a variable, or the call that made it."""
+        for name, real in self.managers.log.requests.items():
+            if value is real and name in self._arrived:
+                return self._request(name)
+        if id(value) in self.made:
+            return self._made(self.made[id(value)])
+        if isinstance(value, (list, tuple)):
+            return sequence(value, [self._value(item) for item in value])
+        if type(value).__name__ in _ATTRIBUTES:
+            return self._plain(value)
+        if inspect.isfunction(value):
+            return self._function(value)
+        if type(value).__module__ == "torch":
+            self._imports["torch"] = set()
+            return repr(value)
+        try:
+            return literal(value)
+        except TypeError as error:
+            raise CannotJudge(str(error)) from error
+
+    def _made(self, made: Made) -> Node:
+        parameters = inspect.signature(made.function).parameters
+        given = {
+            name: value
+            for name, value in made.keywords.items()
+            if name not in parameters
+            or parameters[name].default is inspect.Parameter.empty
+            or not (
+                _same(parameters[name].default, value) or (name in _OBSERVING and not self.crashes)
+            )
+        }
+        return call(
+            self._imported(made.function),
+            **{name: self._value(value) for name, value in given.items()},
+        )
+
+    def _plain(self, value: Any) -> Node:
+        given = {
+            name: literal(found)
+            for name in _ATTRIBUTES[type(value).__name__]
+            if (found := getattr(value, name, None)) not in (None, False)
+        }
+        return call(self._imported(type(value)), **given)
+
+    def _function(self, value: Any) -> Node:
+        maker, _, local = value.__qualname__.partition(".<locals>")
+        if not local:
+            return self._imported(value)
+        if maker != "get_request_block_hasher":
+            raise CannotJudge(f"{value.__qualname__} has no source in a test")
+        self._import(value.__module__, maker)
+        hash_function = self._imported(self.managers.hash_function)
+        engine = self.history.engine
+        given = [str(engine.hash_block_size), hash_function]
+        if engine.num_hash_lookahead_tokens:
+            given.append(str(engine.num_hash_lookahead_tokens))
+        return call(maker, *given)
+
+    def _imported(self, thing: Any) -> str:
+        self._import(thing.__module__, thing.__name__)
+        return str(thing.__name__)
+
+    def _import(self, module: str, name: str) -> None:
+        self._imports.setdefault(module, set()).add(name)
+
+
+def _sorted(names: set[str]) -> list[str]:
+    """As isort does it: constants, classes, then functions."""
+    return sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name))
+
+
+def _same(default: Any, value: Any) -> bool:
+    return type(default) is type(value) and bool(default == value)

@@ -1,0 +1,161 @@
+"""A target's manager at work, and what was asked of it: the calls that a test would make.
+
+Imported in the worker process only.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from hitproof.conformance.histories.schema import EngineConfiguration, Evict, RequestInput
+from hitproof.conformance.subject.managers import Progress
+from hitproof.vllm_integration.adapter.managers import VllmManager, VllmManagers
+
+_NOT_ASKED = ("record_prefix_cache_stats", "make_prefix_cache_stats", "take_events")
+"""Methods that only count or tell: they change nothing that a test could look at."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A request was made."""
+
+    request: str
+
+
+@dataclass(frozen=True)
+class Appended:
+    """The model sampled tokens."""
+
+    request: str
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The scheduler noted how far a request is computed."""
+
+    request: str
+    num_computed_tokens: int
+
+
+@dataclass(frozen=True)
+class Evicted:
+    """Blocks of a request's prefix were to be evicted, registered or not.
+
+    Attributes:
+        request: the request.
+        group: the group.
+        blocks: the blocks, by position.
+        in_table: whether the request's block table holds them all.
+    """
+
+    request: str
+    group: int
+    blocks: tuple[int, ...]
+    in_table: bool
+
+
+@dataclass(frozen=True)
+class Called:
+    """A method of the manager was called; ``error`` is what it raised."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    result: Any = None
+    error: Exception | None = None
+
+
+Statement: TypeAlias = Arrived | Appended | Computed | Evicted | Called
+
+
+@dataclass
+class Log:
+    """What was asked of one manager, in order.
+
+    Attributes:
+        statements: what was asked.
+        requests: the real requests, by their names.
+        manager: the real manager, once it is made.
+    """
+
+    statements: list[Statement] = field(default_factory=list)
+    requests: dict[str, Any] = field(default_factory=dict)
+    manager: Any = None
+
+    def evicted(self, step: Evict) -> None:
+        """Note an eviction that is about to be played.
+
+        It is noted by what is asked for and not by the blocks that happen to be registered, so
+        that the cache is in the same state where the target registers others.
+        """
+        tables = self.manager.get_blocks(step.request).blocks
+        table = tables[step.group] if step.group < len(tables) else ()
+        in_table = all(b < len(table) and not table[b].is_null for b in step.blocks)
+        self.statements.append(Evicted(step.request, step.group, step.blocks, in_table))
+
+
+class _Spy:
+    """The real ``KVCacheManager``; calls of its methods are logged."""
+
+    def __init__(self, manager: Any, log: Log) -> None:
+        self._real = manager
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._real, name)
+        if not inspect.ismethod(found) or name in _NOT_ASKED or name == "evict_blocks":
+            return found
+        return self._logged(name, found)
+
+    def _logged(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            try:
+                result = method(*arguments, **keywords)
+            except Exception as error:
+                self._log.statements.append(Called(name, arguments, keywords, None, error))
+                raise
+            self._log.statements.append(Called(name, arguments, keywords, result))
+            return result
+
+        return call
+
+
+class RecordedManagers(VllmManagers):
+    """`VllmManagers` whose managers log what they are asked; ``log`` is that of the latest one."""
+
+    def start(self, engine: EngineConfiguration) -> "RecordedManager":
+        """See `conformance.subject.managers.ManagerSubject`."""
+        self.log = Log()
+        return RecordedManager(self, engine)
+
+    def make(self, engine: EngineConfiguration) -> Any:
+        """A real ``KVCacheManager`` behind a spy."""
+        self.log.manager = super().make(engine)
+        return _Spy(self.log.manager, self.log)
+
+
+class RecordedManager(VllmManager):
+    """One real manager at work; see `RecordedManagers`."""
+
+    def __init__(self, vllm: RecordedManagers, engine: EngineConfiguration) -> None:
+        super().__init__(vllm, engine)
+        self._log = vllm.log
+
+    def add_request(self, name: str, request: RequestInput) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        super().add_request(name, request)
+        self._log.requests[name] = self._requests[name]
+        self._log.statements.append(Arrived(name))
+
+    def append_output(self, name: str, token_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        super().append_output(name, token_ids)
+        self._log.statements.append(Appended(name, tuple(token_ids)))
+
+    def set_progress(self, name: str, progress: Progress) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        if self._requests[name].num_computed_tokens != progress.num_computed_tokens:
+            self._log.statements.append(Computed(name, progress.num_computed_tokens))
+        super().set_progress(name, progress)

@@ -1,0 +1,1 @@
+"""The process that a target runs in: started, asked, watched and ended."""

@@ -1,0 +1,325 @@
+"""The driver: starts a worker under the chosen interpreter, talks to it, and outlives it."""
+
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from socket import send_fds, socketpair
+from types import TracebackType
+from typing import Any, Self
+
+from packaging.version import Version
+
+import hitproof
+from hitproof.vllm_integration.sandbox.channel import Channel
+from hitproof.vllm_integration.sandbox.processes import (
+    end,
+    end_copy,
+    environment,
+    is_running,
+    new_mark,
+)
+from hitproof.vllm_integration.sandbox.protocol import OURS, TEXT, Failure, decode, encode
+from hitproof.vllm_integration.targets.target import Target
+
+_IMPORT_SECONDS = 120.0
+_COPY_SECONDS = 20.0
+_ENDING_SECONDS = 5.0
+_FIRST_WITH = {
+    "retention": Version("0.23.dev0"),
+    "retention of states": Version("0.24.dev0"),
+    "junctions": Version("0.26.dev0"),
+    "fine-grained hits": Version("0.26.dev0"),
+    "local prefixes for connectors": Version("0.27.dev0"),
+    "drafts that are computed anew": Version("0.28.dev0"),
+    "opting out": Version("0.29.dev0"),
+    "masks of what is stored": Version("0.30.dev0"),
+    "hashes that look ahead": Version("0.33.dev0"),
+}
+"""The first releases that can have what older ones lack, by its name."""
+_BOOTSTRAP = (
+    "import sys\n"
+    "if sys.version_info < (3, 11): sys.exit('needs Python 3.11 or later')\n"
+    "sys.path.insert(0, sys.argv[1])\n"
+    "try: from hitproof.vllm_integration.worker.main import main\n"
+    "except ModuleNotFoundError as error: sys.exit(f'{sys.executable} lacks the module '\n"
+    "    f'{error.name!r}; install hitproof[target] there, or name another interpreter with '\n"
+    "    '--python')\n"
+    "main(*map(int, sys.argv[2:]))\n"
+)
+_LOG_TAIL = 1 << 16  # bytes
+
+
+class EnvironmentFailure(Exception):
+    """The target cannot be imported under this interpreter; the message names the mend."""
+
+
+class InternalFailure(Exception):
+    """Hitproof itself is wrong."""
+
+
+class WorkerGone(Exception):
+    """The worker ended or did not answer in time; the message says which."""
+
+
+class Asked(ABC):
+    """A process with the target imported, which answers over a channel."""
+
+    _channel: Channel
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the process and whatever it started."""
+
+    @abstractmethod
+    def _exit_code(self) -> int | None:
+        """How the process ended, negative for a signal; None while it runs."""
+
+    def ask(self, timeout: float, **message: Any) -> dict[str, Any]:
+        """Send one request and wait at most ``timeout`` seconds for its result."""
+        token = secrets.token_hex(16)
+        try:
+            line = self._channel.exchange(
+                encode({"token": token, "within": timeout, **message}), timeout
+            )
+            answer = decode(line)
+            if answer.pop("token", None) != token:
+                raise ValueError("it is none to what was asked")
+            if answer["ok"]:
+                return answer
+            kind, text = Failure(answer["kind"]), str(answer["message"])
+        except TimeoutError:
+            raise WorkerGone(f"it did not return within {timeout:g} seconds") from None
+        except EOFError:
+            raise WorkerGone(self._ending()) from None
+        except (ValueError, KeyError) as error:
+            raise WorkerGone(f"its answer cannot be read ({error})") from error
+        if kind is Failure.TAMPERED:
+            raise WorkerGone(text)
+        raise (EnvironmentFailure if kind is Failure.ENVIRONMENT else InternalFailure)(text)
+
+    def _ending(self) -> str:
+        until = time.monotonic() + _ENDING_SECONDS
+        while (code := self._exit_code()) is None:
+            if time.monotonic() > until:
+                return "its process closed the connection"
+            time.sleep(0.01)
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return f"its process {how}"
+
+
+class Copy(Asked):
+    """A copy of a worker, as that was when it was made."""
+
+    def __init__(self, worker: "Worker", number: int, mark: str, requests: int, answers: int):
+        self._worker, self._number, self._mark = worker, number, mark
+        self._channel = Channel(requests, answers, lambda: is_running(number))
+
+    def close(self) -> None:
+        """End the copy and whatever it started."""
+        end_copy(self._number, self._mark)
+        self._channel.close()
+
+    def _exit_code(self) -> int | None:
+        return self._worker.exit_code_of(self._number)
+
+
+class Worker(Asked):
+    """A worker process with the target imported. Use as a context manager.
+
+    Raises `EnvironmentFailure` when the target does not import within two minutes and ``memory``
+    bytes. What the target prints goes to a scratch file, never to our output. ``policies`` are the
+    values that the target is judged by, where that is not left to how it behaves.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        python: str,
+        memory: int,
+        policies: Mapping[str, str] | None = None,
+    ) -> None:
+        # The target may have deleted it.
+        self._scratch = tempfile.TemporaryDirectory(prefix="hitproof-", ignore_cleanup_errors=True)
+        scratch = Path(self._scratch.name)
+        # A link, so that the worker sees our package without the rest of our environment.
+        (scratch / "path").mkdir()
+        home = Path(hitproof.__file__).resolve().parent
+        (scratch / "path" / OURS).symlink_to(home, target_is_directory=True)
+        (scratch / "work").mkdir()
+        self._log = (scratch / "log").open("w+b")
+        self._environment = environment(target, scratch / "work")
+        # Pipes of their own: what the target prints is no answer, also before it is imported.
+        asked, requests = os.pipe()
+        answers, answered = os.pipe()
+        self._handover, handed_over = socketpair()
+        theirs = (asked, answered, handed_over.detach())
+        try:
+            self._process = subprocess.Popen(
+                [python, "-c", _BOOTSTRAP, str(scratch / "path"), *map(str, theirs)],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                cwd=scratch / "work",
+                env=self._environment,
+                pass_fds=theirs,
+                start_new_session=True,
+            )
+        except OSError as error:
+            for unused in (requests, answers):
+                os.close(unused)
+            self._handover.close()
+            self._log.close()
+            self._scratch.cleanup()
+            raise EnvironmentFailure(
+                f"{python} cannot be run ({error.strerror}); name a Python interpreter with "
+                f"--python"
+            ) from error
+        finally:
+            for end_of_theirs in theirs:
+                os.close(end_of_theirs)
+        self._copying = threading.Lock()
+        self._channel = Channel(requests, answers, lambda: self._process.poll() is None)
+        root = None if target.root is None else str(target.root)
+        try:
+            here = self.ask(
+                _IMPORT_SECONDS,
+                op="hello",
+                text=TEXT,
+                root=root,
+                memory=memory,
+                policies=dict(policies or {}),
+                managers=target.managers,
+                coordinators=target.coordinators,
+                predates=[
+                    feature
+                    for feature, first in _FIRST_WITH.items()
+                    if target.version is not None and Version(target.version) < first
+                ],
+            )
+        except WorkerGone as gone:
+            last = self.last_words()
+            self.close()
+            raise EnvironmentFailure(
+                f"importing vLLM {target.label} with {python} did not succeed: {gone}"
+                f"{f' ({last})' if last else ''}"
+            ) from gone
+        except BaseException:
+            self.close()
+            raise
+        self.can_be_copied = here["copies"] is True
+        """Whether copies of it do what it does."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker and whatever it started, and delete its scratch directory."""
+        end(self._process, self._environment)
+        self._channel.close()
+        self._handover.close()
+        self._log.close()
+        self._scratch.cleanup()
+
+    def copy(self) -> Copy:
+        """Make a copy; end it before the worker. Raises `WorkerGone` when there is none."""
+        asked, requests = os.pipe()
+        answers, answered = os.pipe()
+        mark = new_mark()
+        try:
+            with self._copying:
+                send_fds(self._handover, [b"\0"], [asked, answered])
+                number = self.ask(_COPY_SECONDS, op="copy", mark=mark)["number"]
+            copy = Copy(self, number, mark, requests, answers)
+        except (OSError, WorkerGone, EnvironmentFailure) as error:
+            for end_of_ours in (requests, answers):
+                os.close(end_of_ours)
+            raise WorkerGone(f"its process cannot be copied ({error})") from error
+        finally:
+            for end_of_theirs in (asked, answered):
+                os.close(end_of_theirs)
+        try:
+            copy.ask(_COPY_SECONDS, op="here")
+        except BaseException:
+            copy.close()
+            raise
+        return copy
+
+    def exit_code_of(self, copy: int) -> int | None:
+        """How a copy ended, negative for a signal; None while it runs, or if that is not known."""
+        try:
+            with self._copying:
+                code: int | None = self.ask(_COPY_SECONDS, op="ended", number=copy)["code"]
+                return code
+        except (WorkerGone, EnvironmentFailure):
+            return None
+
+    def last_words(self) -> str:
+        """The last line that the target printed, for error messages."""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _LOG_TAIL))
+        lines = self._log.read(_LOG_TAIL).decode(errors="replace").split("\n")
+        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+
+    def _exit_code(self) -> int | None:
+        return self._process.poll()
+
+
+class Workers:
+    """Processes of one target that each have it imported; arguments as those of `Worker`.
+
+    The target is imported once, where its process can be copied. Use as a context manager.
+    """
+
+    def __init__(
+        self, target: Target, python: str, memory: int, policies: Mapping[str, str]
+    ) -> None:
+        self._start: Callable[[], Worker] = lambda: Worker(target, python, memory, policies)
+        first = self._start()
+        self._original = first if first.can_be_copied else None
+        self._unused = None if first.can_be_copied else first
+        self._copies = first.can_be_copied
+        self._starting = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in (self._original, self._unused):
+            if worker is not None:
+                worker.close()
+
+    def start(self) -> Asked:
+        """Another one, which the caller closes first. Raises what `Worker` raises."""
+        with self._starting:
+            unused, self._unused = self._unused, None
+            if self._copies and self._original is not None:
+                try:
+                    return self._original.copy()
+                except WorkerGone:
+                    self._copies = False
+        return self._start() if unused is None else unused
+
+
+def find_python(python: str) -> str:
+    """The interpreter that ``python`` names: a path, or a command on the search path."""
+    found = shutil.which(python)
+    if found is None:
+        raise EnvironmentFailure(
+            f"{python} is no executable; name a Python interpreter with --python"
+        )
+    return os.path.abspath(found)

@@ -1,0 +1,1 @@
+"""The survey of releases, and the distinct faults behind findings."""

@@ -1,0 +1,166 @@
+"""The survey: which of the known faults each release has, kept as JSON and shown as documents."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hitproof.conformance.findings.findings import Finding, Signature
+from hitproof.conformance.histories.plays import Play
+from hitproof.conformance.ledger.ledger import LedgerError, load
+from hitproof.conformance.scope.configurations import Profile
+from hitproof.vllm_integration.bundled import LEDGER, SURVEY
+from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.survey.faults import Fault, cause
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """One finding in one release.
+
+    Attributes:
+        signature: its signature.
+        given: the smallest case, one fact a line.
+        spec: what the spec says.
+        actual: what the release does.
+        source: file and line of the release's code.
+    """
+
+    signature: Signature
+    given: tuple[str, ...]
+    spec: str
+    actual: str
+    source: str
+
+    @staticmethod
+    def of(finding: Finding) -> "Sighting":
+        """What is kept of a finding."""
+        return Sighting(
+            finding.signature, finding.given, finding.spec, finding.actual, finding.source
+        )
+
+
+@dataclass(frozen=True)
+class Release:
+    """What was found in one release.
+
+    Attributes:
+        version: the release.
+        verdict: the verdict without a ledger, as `hitproof check --format json` names it.
+        obligations: how many were settled.
+        sightings: the findings, the most severe first.
+    """
+
+    version: str
+    verdict: str
+    obligations: int
+    sightings: tuple[Sighting, ...]
+
+
+def survey(
+    target: Target,
+    profile: Profile,
+    *,
+    python: str,
+    timeout: float,
+    memory: int,
+    progress: Callable[[int, int], None],
+    jobs: int = 1,
+) -> Release:
+    """Judge a release without the ledger, but with its histories.
+
+    Arguments and exceptions as `gate.check`, and `LedgerError`.
+    """
+    known = [each.configuration for each in load(LEDGER)]
+    report = gate.check(
+        target,
+        profile,
+        (),
+        python=python,
+        timeout=timeout,
+        memory=memory,
+        progress=progress,
+        jobs=jobs,
+        also=[play for play in known if isinstance(play, Play)],
+    )
+    return of_report(report)
+
+
+def of_report(report: Report) -> Release:
+    """What is kept of a report without a ledger."""
+    return Release(
+        report.target.version or report.target.name,
+        report.verdict.label,
+        len(report.obligations) - len(report.unsettled),
+        tuple(Sighting.of(finding) for finding in report.judgement.new),
+    )
+
+
+def is_told(releases: Sequence[Release], faults: Sequence[Fault]) -> bool:
+    """Whether each finding comes from a fault that is told."""
+    return all(
+        cause(faults, sighting.signature, release.version)
+        for release in releases
+        for sighting in release.sightings
+    )
+
+
+def verdict(releases: Sequence[Release], faults: Sequence[Fault]) -> Verdict:
+    """Conforms when each release got a verdict and all that was found in it is told."""
+    if not releases or any(release.verdict == Verdict.INCONCLUSIVE.label for release in releases):
+        return Verdict.INCONCLUSIVE
+    return Verdict.CONFORMS if is_told(releases, faults) else Verdict.DIVERGES
+
+
+def to_json(releases: Sequence[Release]) -> list[dict[str, Any]]:
+    """The survey as JSON; `read` reads it."""
+    return [
+        {
+            "version": release.version,
+            "verdict": release.verdict,
+            "obligations": release.obligations,
+            "findings": [
+                {
+                    "signature": sighting.signature.as_json(),
+                    "given": list(sighting.given),
+                    "spec": sighting.spec,
+                    "vllm": sighting.actual,
+                    "source": sighting.source,
+                }
+                for sighting in release.sightings
+            ],
+        }
+        for release in releases
+    ]
+
+
+def read(path: Path = SURVEY) -> list[Release]:
+    """A survey that was written as JSON. Raises `LedgerError`."""
+    try:
+        return [
+            Release(
+                raw["version"],
+                raw["verdict"],
+                raw["obligations"],
+                tuple(
+                    Sighting(
+                        Signature(**found["signature"]),
+                        tuple(found["given"]),
+                        found["spec"],
+                        found["vllm"],
+                        found["source"],
+                    )
+                    for found in raw["findings"]
+                ),
+            )
+            for raw in json.loads(path.read_text(encoding="utf-8"))
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LedgerError(
+            f"the survey {path} cannot be read ({error!r}); make it with "
+            "hitproof survey --format json"
+        ) from error

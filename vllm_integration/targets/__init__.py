@@ -1,0 +1,1 @@
+"""Targets: releases, checkouts and commits, and how they get into the cache."""

@@ -1,0 +1,57 @@
+"""What the gate judges, as a value."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+INSTALLED = "installed"
+"""The target that is the vllm package of the chosen interpreter."""
+
+UNPACKED = ("vllm", "tests", "PKG-INFO")
+"""What is kept of a release or commit."""
+
+
+class TargetError(Exception):
+    """The target cannot be had; the message is one sentence that names the mend."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the gate judges.
+
+    Attributes:
+        name: as the user wrote it.
+        root: the directory to put first on ``sys.path``, absolute; None for ``installed``.
+        version: the release number; for a path the one in its PKG-INFO, if any; else None
+            (unknown: take it for newer than any release).
+        managers: classes that are built instead of vLLM's managers, each as ``module:Class``.
+        coordinators: classes that are built instead of vLLM's coordinators.
+    """
+
+    name: str
+    root: Path | None
+    version: str | None
+    managers: tuple[str, ...] = ()
+    coordinators: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The name, and what is built instead of vLLM's own classes."""
+        classes = (*self.managers, *self.coordinators)
+        return f"{self.name} with {', '.join(classes)}" if classes else self.name
+
+    def as_json(self) -> dict[str, Any]:
+        """As reports show it."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "managers": list(self.managers),
+            "coordinators": list(self.coordinators),
+        }
+
+    def has(self, text: str) -> bool:
+        """Whether the module of a ``module:Class`` is in the target's own tree."""
+        path = Path(*text.partition(":")[0].split("."))
+        return self.root is not None and any(
+            (self.root / file).is_file() for file in (f"{path}.py", path / "__init__.py")
+        )

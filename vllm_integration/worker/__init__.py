@@ -1,0 +1,1 @@
+"""What runs in the target's process."""

@@ -1,0 +1,100 @@
+"""The worker's side of test cases: findings on whole managers, and as pytest text."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from hitproof.conformance.findings.findings import Evidence
+from hitproof.conformance.histories.json_format import as_json
+from hitproof.conformance.histories.schema import Evict, History, Load, Lookup, Schedule
+from hitproof.conformance.judge.judging import Violation
+from hitproof.conformance.playing.expectations import Expected, Served, TableLengths
+from hitproof.conformance.reproduce.attempts import Rules
+from hitproof.conformance.reproduce.reproduction import play
+from hitproof.conformance.reproduce.reproduction import reproduce as find_history
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.spec.claims import CLAIMS
+from hitproof.vllm_integration.adapter.overrides import in_place
+from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.reproduce.pytest_case import pytest_case
+from hitproof.vllm_integration.reproduce.recording import RecordedManagers
+
+_managers = cache(RecordedManagers)
+
+
+def reproduce(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """The `conformance.findings.demonstration.Demonstration` of an evidence, as JSON."""
+    evidence = Evidence.from_json(message["evidence"])
+    try:
+        rules = Rules(subject.lookahead_horizon, subject.eagle_groups)
+        found = find_history(evidence, _managers(), rules)
+        if found.history is None or found.expected is None:
+            return {"reproduced": False, "detail": found.detail}
+        claim = evidence.signature.claim
+        return written(found.history, found.expected, message["name"], CLAIMS[claim].sentence)
+    except CannotJudge as reason:
+        return {"reproduced": None, "detail": str(reason)}
+    except Exception as crash:  # the target's, where no history is at fault
+        return {"reproduced": None, "detail": f"the target raises {crash!r:.200}"}
+
+
+def of_violation(history: History, violation: Violation, step: int, name: str) -> dict[str, Any]:
+    """What a history shows at a step, as a demonstration; ``name`` is made a test's."""
+    expected, claim = violation.expected, CLAIMS.get(violation.signature.claim)
+    if expected is None:
+        return {"detail": "what is wrong is not what a public method returns"}
+    comment = violation.spec if claim is None else claim.sentence
+    name = re.sub(r"\W+", "_", name)
+    try:
+        shown = written(cut(history, step, expected), expected, name, comment)
+    except CannotJudge as reason:
+        shown = {"detail": str(reason)}
+    return {"name": name} | shown
+
+
+def written(history: History, expected: Expected, name: str, comment: str) -> dict[str, Any]:
+    """A history as a demonstration. Raises `CannotJudge` when it cannot be written down."""
+    case = pytest_case(_managers(), history, expected, name, comment)
+    if not case.fails:
+        return {"reproduced": False, "detail": "played on its own it is as the spec demands"}
+    if in_place:  # vLLM's own tests would not build them
+        named = ", ".join(chosen.__name__ for chosen in in_place.values())
+        return {
+            "reproduced": True,
+            "vector": as_json(history),
+            "detail": f"no test is written, since only hitproof builds {named} there",
+        }
+    return {
+        "reproduced": True,
+        "vector": as_json(history),
+        "pytest": case.text,
+        "error": case.error,
+    }
+
+
+def _not_cached(history: History, request: str) -> Iterator[Evict]:
+    """The blocks of a request's prefix that are not cached after a history."""
+    manager = _managers().start(history.engine)
+    player = play(history, manager)
+    player.arrive(request)
+    for group in range(len(history.engine.groups)):
+        keys = manager.block_keys(request, group)
+        missing = [b for b, key in enumerate(keys) if not manager.cached_blocks(group, key)]
+        if missing:
+            yield Evict(request, group, tuple(missing))
+
+
+def cut(history: History, step: int, expected: Expected) -> History:
+    """The history up to the step at which the expectation is broken.
+
+    What a lookup must serve depends on what is cached, so blocks that are not are evicted before:
+    where the target is mended, it may register more.
+    """
+    *before, last = history.steps[: step + 1]
+    if isinstance(expected, (Served, TableLengths)) and isinstance(last, (Schedule, Load, Lookup)):
+        before += _not_cached(History(history.engine, history.requests, (*before,)), last.request)
+        last = Lookup(last.request)
+    named = {name for each in (*before, last) if (name := getattr(each, "request", None))}
+    requests = {name: r for name, r in history.requests.items() if name in named}
+    return History(history.engine, requests, (*before, last), history.about)

@@ -1,0 +1,305 @@
+"""The worker: imports the target under the chosen interpreter and runs the checks there.
+
+It is the only process that imports vLLM. Started by `vllm_integration.sandbox.driver` with
+``hitproof`` on its path, and nothing else of ours. All of ours is
+imported before the target is, so that what the target does to the path changes nothing.
+"""
+
+import fcntl
+import gc
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from copy import copy
+from enum import StrEnum
+from pathlib import Path
+from socket import recv_fds, socket
+from typing import IO, Any
+
+from hitproof.conformance.checks.outcomes import CheckResult
+from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.checks.shrinking import shrink
+from hitproof.conformance.comparison.behaviour import behaviour
+from hitproof.conformance.exploration.explorer import ExplorationError
+from hitproof.conformance.findings.findings import Evidence
+from hitproof.conformance.scope.layouts import Layout, judged_from_json
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.spec.releases.fine import HitGranularity
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.releases.policies import EagleGroups
+from hitproof.vllm_integration.adapter.overrides import OverrideError, put_in_place
+from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.sandbox.forks import end_copies_of_others, make_copy
+from hitproof.vllm_integration.sandbox.processes import MARK
+from hitproof.vllm_integration.sandbox.protocol import OURS, TEXT, Failure, decode, encode
+from hitproof.vllm_integration.sandbox.seal import Seal
+from hitproof.vllm_integration.worker import (
+    cases as case_worker,
+)
+from hitproof.vllm_integration.worker import (
+    lockstep as lockstep_worker,
+)
+from hitproof.vllm_integration.worker import (
+    replay as replay_worker,
+)
+from hitproof.vllm_integration.worker import (
+    selftest as selftest_worker,
+)
+
+_JUDGED_BY: dict[str, type[StrEnum]] = {
+    "lookahead_horizon": LookaheadHorizon,
+    "eagle_groups": EagleGroups,
+    "hit_granularity": HitGranularity,
+}
+"""The policies that checks ask the subject for; what it keeps shows in what it has."""
+
+
+class _Refused(Exception):
+    def __init__(self, kind: Failure, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+_FIRST_DESCRIPTOR = 1000
+"""Where the pipes of the protocol go, far from what a target opens or closes by its number."""
+
+_FILE_BYTES = 1 << 28
+_MORE_TASKS = 1024
+_MORE_SECONDS = 60
+
+
+def main(requests: int, answers: int, handover: int) -> None:
+    """Serve the requests from one pipe into the other until the gate closes them.
+
+    Asked for a copy of itself, the worker takes the copy's pipes from the socket ``handover``.
+    """
+    asked, answered = _out_of_the_way(requests, "rb"), _out_of_the_way(answers, "wb")
+    handed_over = socket(fileno=_moved(handover))
+    us, pid, leave, lead = os.getpid, os.getpid(), os._exit, os.setsid
+    seal = Seal(OURS)
+    subject: VllmSubject | None = None
+    while line := asked.readline():
+        message = decode(line)
+        _limit_processor_time(message["within"])
+        try:
+            if message["op"] == "hello":
+                subject = _import_target(message)
+                result = {"python": sys.version.split()[0], "copies": _can_be_copied()}
+                end_copies_of_others()
+                gc.freeze()  # what was imported stays, and need not be looked through again
+            elif message["op"] == "copy":
+                _, pipes, _, _ = recv_fds(handed_over, 1, 2)
+                copy = make_copy()
+                if copy == 0:
+                    for inherited in (asked, answered, handed_over):
+                        inherited.close()
+                    asked = _out_of_the_way(pipes[0], "rb")
+                    answered = _out_of_the_way(pipes[1], "wb")
+                    pid = us()
+                    lead()
+                    os.environ[MARK] = message["mark"]
+                    continue
+                for pipe in pipes:
+                    os.close(pipe)
+                result = {"number": copy}
+            else:
+                assert subject is not None
+                result = _OPERATIONS[message["op"]](subject, message)
+            answer = {"ok": True, **result}
+        except _Refused as refusal:
+            answer = {"ok": False, "kind": refusal.kind, "message": str(refusal)}
+        except ExplorationError as error:
+            answer = {"ok": False, "kind": Failure.INTERNAL, "message": str(error)}
+        if us() != pid:  # a copy that the target made of this process
+            leave(1)
+        if changed := seal.broken():
+            told = f"the target changes {changed}, with which it is judged"
+            answer = {"ok": False, "kind": Failure.TAMPERED, "message": told}
+        answered.write(encode(answer | {"token": message["token"]}))
+        answered.flush()
+
+
+def _out_of_the_way(pipe: int, mode: str) -> IO[bytes]:
+    return os.fdopen(_moved(pipe), mode)
+
+
+def _moved(descriptor: int) -> int:
+    """Keep what the protocol runs over away from the target and from what it starts."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
+    os.close(descriptor)
+    return moved
+
+
+def _can_be_copied() -> bool:
+    """Whether a copy of this process can do what it does: one has no thread but that which forks.
+
+    Elsewhere than on Linux, copies of processes that have loaded torch are not safe.
+    """
+    return sys.platform == "linux" and len(sys._current_frames()) == 1
+
+
+def _limit(memory: int) -> None:
+    """Limits for the whole process: bytes that it maps, bytes in a file, and what it starts."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))
+    if tasks := _tasks_of_the_user():  # the limit counts them all
+        _, most = resource.getrlimit(resource.RLIMIT_NPROC)
+        wanted = tasks + _MORE_TASKS
+        most = wanted if most == resource.RLIM_INFINITY else min(most, wanted)
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+
+
+def _tasks_of_the_user() -> int:
+    tasks = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if process.stat().st_uid == os.getuid():
+                tasks += len(os.listdir(process / "task"))
+        except OSError:  # it has ended
+            continue
+    return tasks
+
+
+def _limit_processor_time(within: float) -> None:
+    """So that a worker ends by itself, should there be no gate any more to end it."""
+    used, most = time.process_time(), resource.getrlimit(resource.RLIMIT_CPU)[1]
+    wanted = int(used + within * (os.cpu_count() or 1)) + _MORE_SECONDS
+    soft = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, most))
+
+
+def _import_target(message: dict[str, Any]) -> VllmSubject:
+    if message["text"] != TEXT:
+        raise _Refused(
+            Failure.ENVIRONMENT, "hitproof was installed anew while it runs; run it again"
+        )
+    _limit(message["memory"])
+    root = message["root"]
+    if root is not None:
+        sys.path.insert(0, root)
+    gc.disable()  # there is next to no garbage, and looking for it takes a tenth of the time
+    try:
+        subject = VllmSubject(frozenset(message["predates"]))
+    except ModuleNotFoundError as error:
+        if (error.name or "vllm").split(".")[0] != "vllm":
+            raise _Refused(
+                Failure.ENVIRONMENT,
+                f"{sys.executable} lacks the module {error.name!r}, which the target imports; "
+                f"install hitproof[target] there, or name another interpreter with --python",
+            ) from error
+        if error.name == "vllm" and root is None:
+            raise _Refused(
+                Failure.ENVIRONMENT,
+                f"no vLLM is installed for {sys.executable}; install it there, or name another "
+                f"interpreter with --python",
+            ) from error
+        raise _import_failed(error, root) from error
+    except BaseException as error:
+        raise _import_failed(error, root) from error
+    finally:
+        gc.enable()
+    found = os.path.abspath(sys.modules["vllm"].__file__ or "")
+    if root is not None and not found.startswith(root + os.sep):
+        raise _Refused(
+            Failure.ENVIRONMENT,
+            f"{sys.executable} imports vllm from {found}, not from {root}; name an interpreter "
+            f"without an installed vllm with --python",
+        )
+    try:
+        put_in_place(message["managers"], message["coordinators"])
+    except OverrideError as error:
+        raise _Refused(Failure.ENVIRONMENT, str(error)) from error
+    for name, value in message["policies"].items():
+        if name in _JUDGED_BY:  # a cached property, which is not found out any more
+            vars(subject)[name] = _JUDGED_BY[name](value)
+    return subject
+
+
+def _import_failed(error: BaseException, root: str | None) -> _Refused:
+    where = "the installed vllm" if root is None else f"vllm from {root}"
+    reason = f"{type(error).__name__}: {error}".strip().replace("\n", " ")[:300]
+    return _Refused(Failure.ENVIRONMENT, f"importing {where} failed with {reason}")
+
+
+def _check(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Run one check on one configuration."""
+    judged = judged_from_json(message["configuration"])
+    return _as_json(CHECKS[message["claim"]](subject, judged))
+
+
+def _behave(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Run one check on one configuration, and tell what the target did."""
+    judged = judged_from_json(message["configuration"])
+    result, facts = behaviour(subject, message["claim"], judged)
+    return _as_json(result) | {"facts": [fact.as_json() for fact in facts]}
+
+
+def _as_json(result: CheckResult) -> dict[str, Any]:
+    return {
+        "statuses": result.statuses,
+        "evidence": [evidence.as_json() for evidence in result.evidence],
+        "paths": result.paths,
+        "states": result.states,
+        "detail": result.detail,
+    }
+
+
+def _here(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Say that a copy is there."""
+    del subject, message
+    return {}
+
+
+def _ended(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """The exit code of a copy, negative for a signal; None while it runs."""
+    del subject
+    number, status = os.waitpid(message["number"], os.WNOHANG)
+    return {"code": os.waitstatus_to_exitcode(status) if number else None}
+
+
+def _shrink(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Shrink a divergence, and say which code it is about."""
+    evidence = Evidence.from_json(message["evidence"])
+    what = "mask" if evidence.max_length is None else "lookup"
+    several = "connector" if evidence.for_connector else "several"
+    of = several if isinstance(evidence.configuration, Layout) else evidence.signature.kind
+    return {
+        "evidence": shrink(subject, evidence).as_json(),
+        "source": subject.source(evidence.signature.kind if evidence.steps else f"{what} {of}"),
+    }
+
+
+def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """How the target behaves where releases differ, whatever it is judged by."""
+    del message
+    behaving = copy(subject)
+    for name in _JUDGED_BY:
+        vars(behaving).pop(name, None)
+    try:
+        return {"policies": behaving.policies(), "detail": ""}
+    except CannotJudge as reason:
+        return {"policies": {}, "detail": str(reason)}
+    except Exception as crash:  # the target's, while it was made to behave
+        return {"policies": {}, "detail": f"it raises {crash!r:.200}"}
+
+
+_OPERATIONS: dict[str, Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]] = {
+    "judge_history": replay_worker.judge_history,
+    "play": replay_worker.play,
+    "shrink_play": replay_worker.shrink_play,
+    "check": _check,
+    "behave": _behave,
+    "shrink": _shrink,
+    "reproduce": case_worker.reproduce,
+    "policies": _policies,
+    "here": _here,
+    "ended": _ended,
+    "lockstep": lockstep_worker.lockstep,
+    "shrink_history": lockstep_worker.shrink_history,
+    "selftest": selftest_worker.operation,
+    "selftest_baseline": selftest_worker.operation,
+    "selftest_judge": selftest_worker.operation,
+}

@@ -1,0 +1,302 @@
+"""The worker's side of the self-test: mutants of the imported vLLM, each in a process of its own.
+
+First every check and every history runs on the target as it is, and it is noted what it finds and
+which lines of the mutated functions it runs. A mutant is then judged by those that run its line,
+the quickest first, up to the first that says what it does not say of the target.
+"""
+
+import gc
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.exploration.explorer import ExplorationError
+from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.histories.plays import Play
+from hitproof.conformance.mutation import Mutant
+from hitproof.conformance.scope.layouts import judged_from_json
+from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.spec.claims import Status
+from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.sandbox.forks import Forks, allow
+from hitproof.vllm_integration.worker.mutants import of_target
+from hitproof.vllm_integration.worker.replay import played
+
+_POLICIES = "policies"
+_REPLAY = "replay"
+_PIECE = 25
+"""Checks that one copy of the worker runs on the target as it is."""
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What one check says: the findings, what it could not settle, and why.
+
+    Attributes:
+        signatures: of the findings.
+        unsettled: claims that are inconclusive; "" where the check itself fails.
+        detail: why they are.
+        policies: for the probes of policies, what they show.
+        internal: whether hitproof itself is wrong.
+    """
+
+    signatures: frozenset[Signature] = frozenset()
+    unsettled: frozenset[str] = frozenset()
+    detail: str = ""
+    policies: tuple[tuple[str, str], ...] = ()
+    internal: bool = False
+
+
+@dataclass
+class _Normal:
+    """One check on the target as it is."""
+
+    said: _Said
+    lines: frozenset[tuple[int, int]]
+    seconds: float
+
+
+class SelfTest:
+    """The self-test of one subject."""
+
+    def __init__(self, subject: VllmSubject, message: dict[str, Any]) -> None:
+        import vllm.v1.core.kv_cache_coordinator as coordinators
+        import vllm.v1.core.single_type_kv_cache_manager as managers
+
+        self._subject = subject
+        self._tasks: list[tuple[str, Any]] = [
+            (_POLICIES, None),
+            *((t["claim"], judged_from_json(t["configuration"])) for t in message["tasks"]),
+        ]
+        self._tasks += [(_REPLAY, Play.from_json(raw)) for raw in message["histories"]]
+        self._known = [Signature(**raw) for raw in message["known"]]
+        self._limit = float(message["limit"])
+        self._jobs = int(message["jobs"])
+        every = of_target(managers, coordinators)
+        wanted = message["functions"]
+        self.mutants = [m for m in every if not wanted or m.function.__qualname__ in wanted]
+        self.functions = list(dict.fromkeys(mutant.function.__qualname__ for mutant in every))
+        self._functions = list(dict.fromkeys(mutant.function for mutant in self.mutants))
+        self._normal: list[_Normal | None] = [None] * len(self._tasks)
+        self._unfinished = 0
+        pieces = range(0, len(self._tasks), _PIECE)
+        gc.freeze()  # so that copies share the memory
+        self._baseline = Forks(len(pieces), self._jobs, self._normal_piece)
+        self._judging: Forks | None = None
+
+    def described(self) -> list[dict[str, Any]]:
+        """The mutants as JSON."""
+        return [
+            {
+                "function": mutant.function.__qualname__,
+                "line": mutant.lines[0],
+                "file": mutant.code.co_filename,
+                "change": str(mutant.change),
+                "before": mutant.before,
+                "after": mutant.after,
+            }
+            for mutant in self.mutants
+        ]
+
+    def baseline(self, seconds: float) -> dict[str, Any]:
+        """Go on with the checks on the target as it is."""
+        for piece, answer in self._baseline.results(seconds):
+            first = piece * _PIECE
+            if isinstance(answer, int):  # the copy died; what it had is not used
+                self._unfinished += len(self._tasks[first : first + _PIECE])
+                continue
+            for number, raw in enumerate(answer, first):
+                self._normal[number] = _Normal(
+                    _said_from_json(raw["said"]),
+                    frozenset((f, line) for f, line in raw["lines"]),
+                    raw["seconds"],
+                )
+        done = sum(normal is not None for normal in self._normal)
+        return {
+            "done": done + self._unfinished,
+            "total": len(self._tasks),
+            "unfinished": self._unfinished,
+        }
+
+    def judge(self, seconds: float) -> dict[str, Any]:
+        """Go on with the mutants."""
+        if self._judging is None:
+            normal = [n.said.signatures for n in self._normal if n is not None]
+            self._shown = frozenset[Signature]().union(*normal)
+            self._judging = Forks(len(self.mutants), self._jobs, self._mutant)
+        return {
+            "results": [
+                {"mutant": number, **(_death(answer) if isinstance(answer, int) else answer)}
+                for number, answer in self._judging.results(seconds)
+            ]
+        }
+
+    def _normal_piece(self, piece: int) -> list[dict[str, Any]]:
+        numbers = {
+            id(code): number
+            for number, function in enumerate(self._functions)
+            for code in _codes(function.__code__)
+        }
+        answer = []
+        if piece:
+            self._ask(_POLICIES, None)  # the subject remembers them, so no check finds them out
+        for claim, judged in self._tasks[piece * _PIECE : (piece + 1) * _PIECE]:
+            started = time.process_time()
+            with _lines_run(numbers) as lines:
+                said = self._ask(claim, judged)
+            answer.append(
+                {
+                    "said": _said_json(said),
+                    "lines": sorted(lines),
+                    "seconds": time.process_time() - started,
+                }
+            )
+        return answer
+
+    def _mutant(self, number: int) -> dict[str, Any]:
+        mutant = self.mutants[number]
+        relevant = self._reaching(mutant)
+        mutant.function.__code__ = mutant.code
+        still: set[Signature] = set()
+        for index in relevant:
+            claim, judged = self._tasks[index]
+            allow(self._limit)
+            said = self._ask(claim, judged)
+            normal = self._normal[index]
+            assert normal is not None
+            where = "the policies" if judged is None else judged.describe()
+            if caught := self._difference(normal.said, said):
+                return {"caught": caught[0], "by": claim, "detail": f"{caught[1]} ({where})"}
+            still |= said.signatures
+        for signature in self._known:
+            showing = {
+                index
+                for index, normal in enumerate(self._normal)
+                if normal is not None and signature in normal.said.signatures
+            }
+            if showing and signature not in still and showing <= set(relevant):
+                return {"caught": "known no more", "by": signature.claim, "detail": "in the ledger"}
+        run = f"{len(relevant)} checks and histories run this line"
+        return {"caught": "", "by": "", "detail": run if relevant else "nothing runs this line"}
+
+    def _reaching(self, mutant: Mutant) -> list[int]:
+        """The checks that run the line of the mutant, the quickest first."""
+        function, (first, last) = self._functions.index(mutant.function), mutant.lines
+        wanted = {(function, line) for line in range(first, last + 1)}
+        found = [
+            (normal.seconds, index)
+            for index, normal in enumerate(self._normal)
+            if normal is not None and not wanted.isdisjoint(normal.lines)
+        ]
+        return [index for _, index in sorted(found)]
+
+    def _difference(self, normal: _Said, said: _Said) -> tuple[str, str] | None:
+        """What the gate would say of the mutant that it does not say of the target."""
+        if said.internal:
+            return "internal error", said.detail
+        if said.policies != normal.policies and not said.unsettled:
+            return "policy change", str(dict(set(said.policies) - set(normal.policies)))
+        new = sorted(said.signatures - self._shown, key=lambda signature: signature.severity)
+        if new:
+            return new[0].divergence, new[0].pattern
+        if said.unsettled - normal.unsettled:
+            return "inconclusive", said.detail
+        return None
+
+    def _ask(self, claim: str, judged: Any) -> _Said:
+        try:
+            if claim == _POLICIES:
+                return _Said(policies=tuple(sorted(self._subject.policies().items())))
+            if claim == _REPLAY:
+                return self._play(judged)
+            result = CHECKS[claim](self._subject, judged)
+        except ExplorationError as error:
+            return _Said(detail=str(error)[:500], internal=True)
+        except BaseException as error:  # in the gate, it ends the worker
+            return _Said(unsettled=frozenset({""}), detail=f"{error!r:.200}")
+        return _Said(
+            frozenset(evidence.signature for evidence in result.evidence),
+            frozenset(c for c, s in result.statuses.items() if s is Status.INCONCLUSIVE),
+            result.detail,
+        )
+
+    def _play(self, play: Play) -> _Said:
+        try:
+            outcome = played(self._subject, play)
+        except CannotJudge as reason:
+            return _Said(unsettled=frozenset({_REPLAY}), detail=str(reason))
+        return _Said(frozenset(finding.signature for finding in outcome.causes))
+
+
+def _death(number: int) -> dict[str, Any]:
+    if number == signal.SIGPROF:
+        return {"caught": "time-out", "by": "", "detail": "a check does not return"}
+    return {"caught": "inconclusive", "by": "", "detail": f"the process died of signal {number}"}
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+@contextmanager
+def _lines_run(numbers: dict[int, int]) -> Iterator[set[tuple[int, int]]]:
+    """The lines that are run meanwhile, with the number of their function."""
+    lines: set[tuple[int, int]] = set()
+
+    def in_function(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line":
+            lines.add((numbers[id(frame.f_code)], frame.f_lineno))
+        return in_function
+
+    def in_any(frame: FrameType, _: str, __: Any) -> Any:
+        return in_function if id(frame.f_code) in numbers else None
+
+    sys.settrace(in_any)
+    try:
+        yield lines
+    finally:
+        sys.settrace(None)
+
+
+def _said_json(said: _Said) -> dict[str, Any]:
+    return {
+        "signatures": [signature.as_json() for signature in said.signatures],
+        "unsettled": sorted(said.unsettled),
+        "detail": said.detail,
+        "policies": said.policies,
+        "internal": said.internal,
+    }
+
+
+def _said_from_json(data: dict[str, Any]) -> _Said:
+    return _Said(
+        frozenset(Signature(**raw) for raw in data["signatures"]),
+        frozenset(data["unsettled"]),
+        data["detail"],
+        tuple((name, value) for name, value in data["policies"]),
+        data["internal"],
+    )
+
+
+_running: SelfTest | None = None
+
+
+def operation(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """``selftest`` starts, ``selftest_baseline`` and ``selftest_judge`` go on for ``seconds``."""
+    global _running
+    if message["op"] == "selftest":
+        _running = SelfTest(subject, message)
+        return {"mutants": _running.described(), "functions": _running.functions}
+    assert _running is not None
+    if message["op"] == "selftest_baseline":
+        return _running.baseline(message["seconds"])
+    return _running.judge(message["seconds"])
