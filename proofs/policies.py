@@ -22,7 +22,7 @@ from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Mutant, Obligation, Statement
 from hitproof.spec import hits, retention
 from hitproof.spec.groups import BlockGeometry, GroupKind
-from hitproof.spec.releases import fine, in_turn
+from hitproof.spec.releases import fine, sequential
 from hitproof.spec.terms import Term
 
 _SPARSE = tuple((kind, n) for kind, n in CASES if kind in retention.SPARSE_KINDS)
@@ -33,7 +33,9 @@ _SPARSE = tuple((kind, n) for kind, n in CASES if kind in retention.SPARSE_KINDS
 def _no_full_candidate(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     group, sizes = any_group(at, kind, lookahead)
     candidate = at.integer("candidate")
-    served = in_turn.valid_without_margin(group, candidate, candidate, at.block_set("cached"), at)
+    served = sequential.valid_without_margin(
+        group, candidate, candidate, at.block_set("cached"), at
+    )
     return Statement((*sizes, ("the candidate is not empty", 1 <= candidate)), at.negation(served))
 
 
@@ -44,9 +46,9 @@ def _only_loses(
     boundary, candidate = at.integer("boundary"), at.integer("candidate")
     cap = at.integer("cap")
     cached = at.block_set("cached")
-    in_its_turn = in_turn.valid_without_margin(group, boundary, candidate, cached, at)
+    in_sequence = sequential.valid_without_margin(group, boundary, candidate, cached, at)
     with_margin = hits.valid_boundary(group, boundary, cap, cap, cached, at)
-    premise, conclusion = (with_margin, in_its_turn) if converse else (in_its_turn, with_margin)
+    premise, conclusion = (with_margin, in_sequence) if converse else (in_sequence, with_margin)
     return Statement(
         (
             *sizes,
@@ -63,7 +65,7 @@ def _stays_valid(at: Interpretation, kind: GroupKind, lookahead: int) -> Stateme
     group, sizes = any_group(at, kind, lookahead)
     boundary, shorter, candidate = (at.integer(n) for n in ("boundary", "shorter", "candidate"))
     valid = partial(
-        in_turn.valid_without_margin,
+        sequential.valid_without_margin,
         group,
         candidate=candidate,
         cached=at.block_set("cached"),

@@ -63,13 +63,13 @@ from hitproof.spec.releases.fine import (
     proving_unit,
     tail_boundary,
     valid_fine_hit,
-    vouching_entries,
+    witness_entries,
 )
 from hitproof.spec.releases.horizons import horizon
-from hitproof.spec.releases.in_turn import (
+from hitproof.spec.releases.sequential import (
     longest_joint_hit,
     lookup_order,
-    takes_one_turn,
+    one_pass_suffices,
     valid_without_margin,
 )
 from hitproof.spec.retention import (
@@ -229,7 +229,7 @@ CLAIMS: dict[str, Claim] = {
                 valid_without_margin,
                 lookup_order,
                 longest_joint_hit,
-                takes_one_turn,
+                one_pass_suffices,
             ),
             symbols=_COORDINATORS,
         ),
@@ -306,7 +306,7 @@ CLAIMS: dict[str, Claim] = {
                 at_hash_units,
                 block_of,
                 proving_unit,
-                vouching_entries,
+                witness_entries,
                 is_held,
                 peek,
                 valid_fine_hit,

@@ -30,8 +30,8 @@ from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.connector import is_loaded_anew
 from hitproof.spec.hits import longest_valid_hit, required_run, within_reach
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.releases.in_turn import longest_joint_hit, takes_one_turn
 from hitproof.spec.releases.policies import EagleGroups
+from hitproof.spec.releases.sequential import longest_joint_hit, one_pass_suffices
 
 _TABLE = "hit_has_every_block_attention_reads"
 _EAGLE = "eagle_needs_tail_plus_one"
@@ -49,7 +49,7 @@ def check_lookup(subject: Subject, configuration: Configuration) -> CheckResult:
 def check_common_hit(subject: Subject, layout: Layout) -> CheckResult:
     """Judge the coordinator's lookup for every cache state, up to the bound in tokens.
 
-    Where groups drop in turn (`spec.releases.in_turn`), only requests of few blocks are judged,
+    Where groups drop in turn (`spec.releases.sequential`), only requests of few blocks are judged,
     and layouts that have no such request are not. Where all groups drop a block, flags mean
     nothing, and a layout that is not possible without them settles nothing.
     """
@@ -144,18 +144,18 @@ class _Request:
         return sum(horizon // looked_up.group.block_size for looked_up in self.judged.looked_up)
 
     @property
-    def in_turn(self) -> bool:
+    def sequential(self) -> bool:
         """Whether groups drop their lookahead blocks in turn, so that validity has a candidate."""
         return (
             isinstance(self.judged, Layout)
             and self.judged.drops_block
             and self.policy is LookaheadHorizon.CANDIDATE
-            and takes_one_turn(self.judged.shared)
+            and one_pass_suffices(self.judged.shared)
         )
 
     def expected(self, cached: frozenset[Question]) -> int:
         """The hit that lookup must return when exactly ``cached`` is cached, in tokens."""
-        if not self.in_turn:
+        if not self.sequential:
             return max(hit.length for hit in self.space.hits if hit.required <= cached)
         judged = self.judged
         return longest_joint_hit(
@@ -178,11 +178,11 @@ def _cases(subject: Subject, judged: Configuration | Layout) -> Iterator[Case]:
     for max_length in judged.max_lengths:
         space = space_of(judged, lookup, max_length, policy)
         request = _Request(judged, lookup, max_length, policy, space)
-        if request.in_turn and request.num_blocks > _FEW:
+        if request.sequential and request.num_blocks > _FEW:
             if max_length == judged.max_lengths[0]:
                 raise Predates("without a margin only requests of few blocks are judged")
             break
-        exploration = explore(space, lookup, max_length, merging=not request.in_turn)
+        exploration = explore(space, lookup, max_length, merging=not request.sequential)
         evidence = _evidence_in(request, exploration)
         if exploration.merged and request.num_blocks <= SMALL:
             apart = explore(space, lookup, max_length, merging=False)
@@ -213,7 +213,7 @@ def _diverging_completions(request: _Request, path: Path) -> Iterator[frozenset[
     assert served is not None
     if not served.required <= held:
         yield held  # blocks that were not asked about are missing in this completion
-    if request.in_turn:  # more blocks never shorten what is left, so all of them show a lost hit
+    if request.sequential:  # more blocks never shorten what is left, so all of them show a lost hit
         everything = held | (frozenset(request.space.keys.values()) - missing)
         if request.expected(everything) > served.length:
             yield everything
@@ -306,7 +306,7 @@ def _replayed(request: _Request, evidence: Evidence) -> Evidence:
     def held(number: int, block: int) -> bool:
         return block in evidence.cached[number]
 
-    if request.in_turn:
+    if request.sequential:
         length = request.max_length + 1
         expected = longest_joint_hit(groups, judged.alignment, length, request.policy, held)
     else:

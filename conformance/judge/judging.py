@@ -13,8 +13,8 @@ from hitproof.conformance.findings.findings import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.histories.naming import Name, Naming
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
-from hitproof.conformance.judge.books import wrong_books
-from hitproof.conformance.judge.pages import WrongPage, freed_pattern
+from hitproof.conformance.judge.content import WrongContent, freed_pattern
+from hitproof.conformance.judge.pool_invariants import violated_invariants
 from hitproof.conformance.judge.promises import NOTHING_SHARED, JudgedPolicies, Promises, Shared
 from hitproof.conformance.playing.checkpoints import exports_pattern
 from hitproof.conformance.playing.expectations import (
@@ -38,11 +38,11 @@ from hitproof.spec.releases.fine import (
     longest_fine_hit,
     peek,
     valid_fine_hit,
-    vouching_entries,
+    witness_entries,
 )
 from hitproof.spec.releases.horizons import horizon
-from hitproof.spec.releases.in_turn import longest_joint_hit
 from hitproof.spec.releases.policies import Junctions
+from hitproof.spec.releases.sequential import longest_joint_hit
 from hitproof.spec.retention import junction_boundary
 from hitproof.spec.terms import INTEGERS
 
@@ -198,7 +198,7 @@ class Judge:
             entries: Iterable[int] = (block,)
             if self._fine:
                 reach = peek(group, num_tokens - 1, horizon(self._policy, num_tokens))
-                entries = vouching_entries(group, seen.block_size, block, reach)
+                entries = witness_entries(group, seen.block_size, block, reach)
             names = [self._prefixes.name(request, (e + 1) * seen.block_size) for e in entries]
             found = {block_id for name in names for block_id in cached.get((index, name), ())}
             yield block * seen.block_size // group.block_size, found
@@ -384,7 +384,7 @@ class Judge:
             f"group {group_index}: a block is entered there",
         )
 
-    def page(self, wrong: WrongPage) -> Violation:
+    def content(self, wrong: WrongContent) -> Violation:
         """What was read, or is registered, is not what it should be."""
         signature = self._of_group(wrong.group, wrong.claim, wrong.pattern)
         return Violation(signature, wrong.spec, wrong.actual, wrong.expected)
@@ -430,7 +430,7 @@ class Judge:
 
     def pool(self, seen: Observation) -> Violation | None:
         """Judge the pool's books: nothing leaks, and nothing is free and in use at once."""
-        wrong = next(wrong_books(self._engine, self._requests, self._prefixes, seen), None)
+        wrong = next(violated_invariants(self._engine, self._requests, self._prefixes, seen), None)
         if wrong is None:
             return None
         kinds, eagle = self._kinds()

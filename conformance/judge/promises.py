@@ -15,7 +15,7 @@ from hitproof.spec.releases.fine import (
     is_fine_grained,
     peek,
     tail_boundary,
-    vouching_entries,
+    witness_entries,
 )
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.releases.policies import EagleGroups, Junctions, SparseRetention
@@ -225,7 +225,7 @@ class Promises:
         reach = prompt
         if self._tail is FineTail.RESEND:
             reach = peek(group, prompt - 1, horizon(self._policies.horizon, prompt))
-        found = vouching_entries(group, unit, last // unit - 1, reach)
+        found = witness_entries(group, unit, last // unit - 1, reach)
         return range((found.start + 1) * unit, (found.stop + 1) * unit, unit)
 
     def may_be_retained(self, group_index: int, block: int, seen: int) -> bool:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.judging import Judge, Violation
-from hitproof.conformance.judge.pages import Pages
 from hitproof.conformance.judge.promises import NOTHING_SHARED, Shared
 from hitproof.conformance.subject.managers import Observation
 from hitproof.spec.groups import GroupKind
@@ -50,13 +50,13 @@ class Registrations:
         engine: EngineConfiguration,
         prefixes: Prefixes,
         judge: Judge,
-        pages: Pages,
+        content: ContentModel,
         fine: bool = False,
     ) -> None:
         self._engine = engine
         self._prefixes = prefixes
         self._judge = judge
-        self._pages = pages
+        self._content = content
         self._lives: dict[str, _Life] = {}
         self._shared: dict[str, Shared] = {}
         self._touched: dict[str, None] = {}
@@ -148,7 +148,7 @@ class Registrations:
         # A state that was exported from inside a chunk lies in an earlier block of the table.
         places = range(block + 1) if self._engine.mamba_checkpoint_alignment else (block,)
         return any(
-            table[place] and self._pages.holds(index, table[place], name)
+            table[place] and self._content.holds(index, table[place], name)
             for place in places
             if place < len(table)
         )

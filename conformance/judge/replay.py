@@ -2,7 +2,7 @@
 
 The judge is the spec, asked about the manager's own cache; there is no second manager to compare
 with, so any release can be judged that has the entry points. Beside the manager stand the pages
-(`conformance.judge.pages`). A violation does not end the history, a crash does.
+(`conformance.judge.content`). A violation does not end the history, a crash does.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from hitproof.conformance.findings.findings import Signature
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import History, RequestInput
+from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.judging import Judge, Violation
-from hitproof.conformance.judge.pages import Pages
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.registrations import Registrations
 from hitproof.conformance.playing.player import Player
@@ -169,8 +169,10 @@ class _Judged:
         self._named = NamedManager(subject, history, prefixes, self._fine)
         self._prefixes = prefixes
         self._judge = Judge(engine, requests, prefixes, policies)
-        self._pages = Pages(engine, requests, policies.every_state, policies.horizon)
-        self._registrations = Registrations(engine, prefixes, self._judge, self._pages, self._fine)
+        self._content = ContentModel(engine, requests, policies.every_state, policies.horizon)
+        self._registrations = Registrations(
+            engine, prefixes, self._judge, self._content, self._fine
+        )
         self._num_tokens: dict[str, int] = {}
         self._progress: dict[str, int] = {}
         # Where the tokens begin that a connector loads.
@@ -194,7 +196,7 @@ class _Judged:
     def set_progress(self, name: str, progress: Progress) -> None:
         """See `conformance.subject.managers.Manager`."""
         self._progress[name] = progress.num_computed_tokens
-        self._pages.settle(name, progress.num_computed_tokens)
+        self._content.settle(name, progress.num_computed_tokens)
         self._ask("set_progress", lambda manager: manager.set_progress(name, progress))
 
     def block_keys(self, name: str, group: int) -> Sequence[tuple[Name, ...]]:
@@ -235,7 +237,7 @@ class _Judged:
         call = "allocate_slots"
         new = self._ask(call, lambda manager: manager.allocate_slots(name, allocation))
         for source, target in self._ask(call, lambda _: self._named.take_block_copies()):
-            self._pages.copy(source, target)
+            self._content.copy(source, target)
         tables = self._tables(self._observe(call), name)
         if new is None:
             return None
@@ -248,10 +250,10 @@ class _Judged:
             return new
         known = self._num_tokens[name]
         if external:
-            self._pages.load(name, tables, start, start + external, known)
+            self._content.load(name, tables, start, start + external, known)
         start, num_new = start + external, allocation.num_new_tokens
-        for wrong in self._pages.compute(name, tables, start, num_new, known):
-            self._add(self._judge.page(wrong), call)
+        for wrong in self._content.compute(name, tables, start, num_new, known):
+            self._add(self._judge.content(wrong), call)
         self._registrations.computed(name, min(start + num_new, known))
         return new
 
@@ -259,7 +261,7 @@ class _Judged:
         """See `conformance.subject.managers.Manager`."""
         call = "cache_blocks"
         tables, known = self._tables(self._named.seen, name), self._num_tokens[name]
-        self._pages.load(name, tables, self._loading[name], num_computed_tokens, known)
+        self._content.load(name, tables, self._loading[name], num_computed_tokens, known)
         self._ask(call, lambda manager: manager.cache_blocks(name, num_computed_tokens))
         self._observe(call)
         self._registrations.computed(name, num_computed_tokens)
@@ -267,7 +269,7 @@ class _Judged:
     def free(self, name: str) -> None:
         """See `conformance.subject.managers.Manager`."""
         self._ask("free", lambda manager: manager.free(name))
-        self._pages.free(name)
+        self._content.free(name)
         self._registrations.freed(name)
         self._observe("free")
 
@@ -301,7 +303,7 @@ class _Judged:
 
     def new_step_starts(self) -> None:
         """See `conformance.subject.managers.Manager`."""
-        self._pages.new_step_starts()
+        self._content.new_step_starts()
         self._ask("new_step_starts", lambda manager: manager.new_step_starts())
 
     def observe(self) -> Observation:
@@ -311,8 +313,8 @@ class _Judged:
     def step_ends(self) -> None:
         """Judge what the step as a whole has left: registered blocks, and what is in them."""
         seen = self._named.seen
-        for _, wrong in self._pages.wrong_keys(seen.cached):
-            self._add(self._judge.page(wrong), "step")
+        for _, wrong in self._content.wrong_keys(seen.cached):
+            self._add(self._judge.content(wrong), "step")
         for violation in self._registrations.step_ends(seen):
             self._add(violation, "step")
 

@@ -121,8 +121,8 @@ class Pair:
             self._judge.loaded.add(name)
         if real != reference:
             differs = Difference(self.step, call, "blocks", str(real), str(reference))
-            self._blame(self._judge_books(self._reference.observe()), differs)
-            self._settle(self._judge_books(self._real.observe()), differs)
+            self._blame(self._judge_pool(self._reference.observe()), differs)
+            self._settle(self._judge_pool(self._real.observe()), differs)
         self._registered(call, name)
         return real
 
@@ -202,7 +202,7 @@ class Pair:
             self._outcome.fault = difference
             raise Stop
 
-    def _judge_books(self, seen: Observation) -> Violation | None:
+    def _judge_pool(self, seen: Observation) -> Violation | None:
         return self._judge.pool(seen) or self._judge.tables(seen, self._computed)
 
     def _learn(self, call: str, request: str) -> None:
@@ -222,9 +222,9 @@ class Pair:
             self._compare(call, observed=True)
             return
         differs = Difference(self.step, call, "cached", _shown(extra), _shown(missing))
-        wrong_books = self._judge_books(self._real.seen)
-        if wrong_books is not None:
-            self._settle(wrong_books, differs)
+        wrong_pool = self._judge_pool(self._real.seen)
+        if wrong_pool is not None:
+            self._settle(wrong_pool, differs)
         violations = []
         for only, by_real in ((extra, True), (missing, False)):
             for group, name in [key for key in only if key not in self._put_right]:
@@ -273,8 +273,8 @@ class Pair:
             mine, other = getattr(real, name), getattr(reference, name)
             if mine != other and mine is not None and other is not None:
                 difference = Difference(self.step, call, name, _shown(mine), _shown(other))
-                self._blame(self._judge_books(reference), difference)
-                self._settle(self._judge_books(real), difference)
+                self._blame(self._judge_pool(reference), difference)
+                self._settle(self._judge_pool(real), difference)
         wrong = self._judge.pool(real)
         if wrong is not None:
             self._outcome.findings.append(LockstepFinding(wrong, None, self.step, False))

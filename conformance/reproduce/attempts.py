@@ -35,8 +35,8 @@ from hitproof.spec.connector import longest_local_prefix
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.mask import in_mask, next_boundary
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
-from hitproof.spec.releases.in_turn import longest_joint_hit
 from hitproof.spec.releases.policies import EagleGroups
+from hitproof.spec.releases.sequential import longest_joint_hit
 
 _FRESH = 1_000_000
 """Token ids that no shared prefix has start here."""

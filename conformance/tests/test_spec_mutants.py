@@ -29,22 +29,34 @@ from hitproof.reference.tests import test_lookup
 from hitproof.spec import attention, connector, groups, hits, mask, pool, retention, sharing, terms
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
-from hitproof.spec.releases import fine, in_turn
+from hitproof.spec.releases import fine, sequential
 from hitproof.spec.tests import (
     test_attention,
     test_connector,
     test_fine,
     test_groups,
     test_hits,
-    test_in_turn,
     test_mask,
     test_pool,
     test_retention,
+    test_sequential,
     test_sharing,
     test_terms,
 )
 
-MUTATED = (terms, attention, groups, hits, mask, retention, sharing, pool, in_turn, fine, connector)
+MUTATED = (
+    terms,
+    attention,
+    groups,
+    hits,
+    mask,
+    retention,
+    sharing,
+    pool,
+    sequential,
+    fine,
+    connector,
+)
 """All of the spec but the registry, which states no predicate."""
 
 TESTS = (
@@ -56,7 +68,7 @@ TESTS = (
     test_hits,
     test_mask,
     test_retention,
-    test_in_turn,
+    test_sequential,
     test_fine,
     test_connector,
     test_lookup,
@@ -71,19 +83,19 @@ TOO_HIGH = "the scan starts higher, at lengths that are beyond the cap and so no
 EQUIVALENT: dict[str, str] = {
     "spec.releases.fine.proving_unit: "
     "arithmetic.times(block, units) -> arithmetic.times(units, block)": (ORDER),
-    "spec.releases.fine.vouching_entries: min(last + 1, horizon // hash_block_size) -> "
+    "spec.releases.fine.witness_entries: min(last + 1, horizon // hash_block_size) -> "
     "min(horizon // hash_block_size, last + 1)": ORDER,
-    "spec.releases.in_turn.valid_without_margin: "
+    "spec.releases.sequential.valid_without_margin: "
     "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic) -> "
     "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic)": SAME,
-    "spec.releases.in_turn.longest_joint_hit: horizon(policy, num_tokens, candidate) -> "
+    "spec.releases.sequential.longest_joint_hit: horizon(policy, num_tokens, candidate) -> "
     "horizon(num_tokens, policy, candidate)": "only one policy gets there, whose horizon is the "
     "candidate, whatever the request",
-    "spec.releases.in_turn.longest_joint_hit: "
-    "policy is not LookaheadHorizon.CANDIDATE or not takes_one_turn(groups) -> "
-    "not takes_one_turn(groups)": "with a horizon that stays, one turn each leaves the longest "
+    "spec.releases.sequential.longest_joint_hit: "
+    "policy is not LookaheadHorizon.CANDIDATE or not one_pass_suffices(groups) -> "
+    "not one_pass_suffices(groups)": "with a horizon that stays, one turn each leaves the longest "
     "valid hit, too",
-    "spec.releases.in_turn.longest_joint_hit: "
+    "spec.releases.sequential.longest_joint_hit: "
     "longest_valid_hit(asked, alignment_tokens, candidate, peek, cached) -> "
     "longest_valid_hit(asked, alignment_tokens, peek, candidate, cached)": SAME,
     "spec.retention.junction_boundary: "

@@ -66,7 +66,7 @@ class Life(RuleBasedStateMachine):
         self.kv: KVCacheManager
         self.running: list[Live] = []
         self.waiting: list[Live] = []
-        self.pages: dict[tuple[int, int], Page] = {}
+        self.content: dict[tuple[int, int], Page] = {}
         self.count = 0
 
     @initialize(
@@ -283,7 +283,7 @@ class Life(RuleBasedStateMachine):
         for group, table in zip(self.groups, self.ids(live), strict=True):
             for block, slot, token in self.read(group, table, start):
                 assert block != 0, f"{group} reads token {token} from the null block"
-                assert self.pages[block, slot] == live.page(token)
+                assert self.content[block, slot] == live.page(token)
         self.write(live, start, end)
         live.request.num_computed_tokens = end
 
@@ -293,7 +293,7 @@ class Life(RuleBasedStateMachine):
             for token in range(max(start, end - 1 if group.kind is MAMBA else 0), end):
                 block, slot = self.where(group, table, token)
                 if block:
-                    self.pages[block, slot] = live.page(token)
+                    self.content[block, slot] = live.page(token)
 
     def read(self, group: Group, table: list[int], start: int) -> Iterator[tuple[int, int, int]]:
         """The pages that computing the token at ``start`` reads, and the tokens in them.

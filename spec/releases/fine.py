@@ -108,7 +108,7 @@ def proving_unit(
     return first + units - 1 if kind is GroupKind.MAMBA else first
 
 
-def vouching_entries(group: Group, hash_block_size: int, unit: int, horizon: int) -> range:
+def witness_entries(group: Group, hash_block_size: int, unit: int, horizon: int) -> range:
     """The entries each of which vouches for what the group keeps of hash unit ``unit``.
 
     Of full attention, those of the same block at or after the unit, since the block holds all keys
@@ -128,9 +128,9 @@ def is_held(
 ) -> bool:
     """Whether the cache vouches for what the group keeps of hash unit ``unit``.
 
-    One of its `vouching_entries` must be there.
+    One of its `witness_entries` must be there.
     """
-    return any(map(entries, vouching_entries(group, hash_block_size, unit, horizon)))
+    return any(map(entries, witness_entries(group, hash_block_size, unit, horizon)))
 
 
 def peek(group: Group, cap: int, horizon: int) -> int:

@@ -13,7 +13,7 @@ class LookaheadHorizon(StrEnum):
     CANDIDATE = "candidate"
     """No further than the candidate, which other groups may have shortened: no margin. Each group
     drops its lookahead block on its own, so there is no one horizon of a hit; see
-    `spec.releases.in_turn`."""
+    `spec.releases.sequential`."""
     CAPPED = "capped"
     """No further than ``num_tokens - 1``."""
     HASHED = "hashed"

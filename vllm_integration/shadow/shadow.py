@@ -62,7 +62,7 @@ class Shadow:
         self._asked: Asked | None = None
         self._state: State | None = None
         # Whether what requests hold is not judged any more, nor the pool's books.
-        self._lost = self._lost_books = False
+        self._lost = self._lost_pool = False
         # Whether somebody else put keys into the cache, or took them out.
         self._edited = False
         # Seconds in the manager, and in audits of it.
@@ -92,8 +92,8 @@ class Shadow:
             self._recorder.end("somebody changed the cache past the manager")
         self._leave("somebody changed the cache past the manager")
         self._edited = self._edited or now.cached != known.cached
-        books = (now.ref_counts, now.free) != (known.ref_counts, known.free)
-        if now.tables != known.tables or (books and not self._lost_books):
+        pool_changed = (now.ref_counts, now.free) != (known.ref_counts, known.free)
+        if now.tables != known.tables or (pool_changed and not self._lost_pool):
             self._give_up("somebody changed blocks or tables past the manager")
         self._state = now
 
@@ -105,7 +105,7 @@ class Shadow:
         self._leave(why)
         if self._lost:
             return
-        self._lost = self._lost_books = True
+        self._lost = self._lost_pool = True
         self._lives.clear()
         self._judged.report.not_judged[
             f"from there on, blocks of a manager, but its hits are: {why}"
@@ -298,8 +298,8 @@ class Shadow:
         self._judged.forget(name)
         why = "blocks are taken out of tables, to be freed later"
         self._leave(why)
-        if not self._lost_books:
-            self._lost_books = True
+        if not self._lost_pool:
+            self._lost_pool = True
             self._judged.report.not_judged[f"from there on, the books of a pool: {why}"] += 1
 
     def _passed(self, call: Call, result: Any) -> None:
@@ -330,7 +330,7 @@ class Shadow:
 
     def _audit(self, call: Call) -> None:
         """Judge the pool's books."""
-        if self._lost_books:
+        if self._lost_pool:
             return
         if not self._thorough:
             if self._judged.scope.engine.num_gpu_blocks > _AUDIT_BLOCKS:

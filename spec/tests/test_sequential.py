@@ -6,10 +6,10 @@ from itertools import combinations, product
 from hitproof.spec.groups import Group, alignment, geometry
 from hitproof.spec.hits import longest_valid_hit
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.releases.in_turn import (
+from hitproof.spec.releases.sequential import (
     longest_joint_hit,
     lookup_order,
-    takes_one_turn,
+    one_pass_suffices,
     valid_without_margin,
 )
 from hitproof.spec.tests.token_level import (
@@ -28,7 +28,7 @@ def everything(_group: int, _block: int) -> bool:
     return True
 
 
-def in_turn(groups: Sequence[Group], num_tokens: int, cached: Sequence[set[int]]) -> int:
+def sequential_lookup(groups: Sequence[Group], num_tokens: int, cached: Sequence[set[int]]) -> int:
     """Each group's longest hit within what the one before it left, counted token by token."""
     align, candidate = alignment(groups), num_tokens - 1
     full_first = sorted(range(len(groups)), key=lambda index: groups[index].kind is not FULL)
@@ -71,7 +71,7 @@ def test_each_group_has_its_turn() -> None:
             for num_tokens in range(1, 6):
                 align = alignment(groups)
                 hit = longest_joint_hit(groups, align, num_tokens, CANDIDATE, held)
-                assert hit == in_turn(groups, num_tokens, cached)
+                assert hit == sequential_lookup(groups, num_tokens, cached)
                 cap = num_tokens - 1
                 assert hit <= longest_valid_hit(groups, align, cap, cap, held)
                 lengths = range(hit + 1)
@@ -95,12 +95,12 @@ def test_where_turns_had_to_be_repeated_the_longest_valid_hit_is_due() -> None:
     full, window = Group(FULL, 1, eagle=True), Group(SLIDING, 1, 2, eagle=True)
     other = Group(SLIDING, 1, 3, eagle=True)
     for groups in ((window, other), (full, window, other), (window, window), (full,)):
-        assert not takes_one_turn(groups)
+        assert not one_pass_suffices(groups)
         assert longest_joint_hit(groups, 1, 9, CANDIDATE, everything) == 7
-    assert takes_one_turn((window, full, window))
+    assert one_pass_suffices((window, full, window))
     opted_out = Group(SLIDING, 1, 3, prefix_cacheable=False)
-    assert takes_one_turn((window, full, opted_out))
-    assert not takes_one_turn((full, opted_out))
+    assert one_pass_suffices((window, full, opted_out))
+    assert not one_pass_suffices((full, opted_out))
 
 
 def test_groups_that_opt_out_have_no_turn() -> None:

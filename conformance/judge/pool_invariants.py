@@ -10,7 +10,7 @@ from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import is_fine_grained
 
 
-def wrong_books(
+def violated_invariants(
     engine: EngineConfiguration,
     requests: Mapping[str, RequestInput],
     prefixes: Naming,

@@ -49,7 +49,7 @@ def lookup_order(groups: Sequence[Group]) -> tuple[int, ...]:
     )
 
 
-def takes_one_turn(groups: Sequence[Group]) -> bool:
+def one_pass_suffices(groups: Sequence[Group]) -> bool:
     """Whether one turn of each group leaves a hit that is valid for all of them.
 
     It does with full attention and at most one other set of equal groups: full attention, which
@@ -71,10 +71,10 @@ def longest_joint_hit(
 
     Arguments as in `spec.hits.valid_hit`. With a horizon that stays it is the longest valid hit.
     Without a margin it is what is left when full attention and the one other set of equal groups
-    have had one turn each, in `lookup_order`; see `takes_one_turn` for other layouts.
+    have had one turn each, in `lookup_order`; see `one_pass_suffices` for other layouts.
     """
     cap = num_tokens - 1
-    if policy is not LookaheadHorizon.CANDIDATE or not takes_one_turn(groups):
+    if policy is not LookaheadHorizon.CANDIDATE or not one_pass_suffices(groups):
         return longest_valid_hit(groups, alignment_tokens, cap, horizon(policy, num_tokens), cached)
     candidate = cap
     for turn in dict.fromkeys(groups[index] for index in lookup_order(groups)):

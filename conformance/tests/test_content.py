@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
-from hitproof.conformance.judge.pages import Pages, WrongPage
+from hitproof.conformance.judge.content import ContentModel, WrongContent
 from hitproof.spec.groups import Group, GroupKind
 
 FULL = Group(GroupKind.FULL_ATTENTION, 2)
@@ -19,26 +19,26 @@ REQUESTS = {
 }
 
 
-def pages(*groups: Group, drafts: int = 0, every_state: bool = False) -> Pages:
+def content(*groups: Group, drafts: int = 0, every_state: bool = False) -> ContentModel:
     size = groups[0].block_size
     engine = EngineConfiguration(
         groups, 50, size, 32, use_eagle=drafts > 0, num_speculative_tokens=drafts
     )
-    return Pages(engine, REQUESTS, every_state)
+    return ContentModel(engine, REQUESTS, every_state)
 
 
-def patterns(found: Iterable[WrongPage]) -> list[str]:
+def patterns(found: Iterable[WrongContent]) -> list[str]:
     return [wrong.pattern for wrong in found]
 
 
 def test_what_a_request_computed_it_reads() -> None:
-    model = pages(FULL)
+    model = content(FULL)
     assert not [*model.compute("a", ((1, 2),), 0, 4, 8)]
     assert not [*model.compute("a", ((1, 2, 3, 4),), 4, 4, 8)]
 
 
 def test_a_hit_on_an_equal_prefix_is_right_and_on_another_is_not() -> None:
-    model = pages(FULL)
+    model = content(FULL)
     assert not [*model.compute("a", ((1, 2, 3, 4),), 0, 8, 8)]
     assert not [*model.compute("b", ((1, 2, 3, 5),), 6, 2, 8)]
     wrong = [*model.compute("b", ((1, 2, 3, 4, 5),), 8, 1, 8)]
@@ -49,7 +49,7 @@ def test_a_hit_on_an_equal_prefix_is_right_and_on_another_is_not() -> None:
 
 @pytest.mark.parametrize("table", [(1, 0, 3, 4), (1, 2, 3)])
 def test_the_null_block_and_a_missing_block_hold_nothing(table: tuple[int, ...]) -> None:
-    model = pages(FULL)
+    model = content(FULL)
     assert not [*model.compute("a", ((1, 2, 3),), 0, 6, 8)]
     found = model.compute("a", (table,), 6, 2, 8)
     assert patterns(found) == ["a block that is read was freed"]
@@ -68,13 +68,13 @@ def test_what_is_not_attended_to_need_not_be_there(
     group: Group, start: int, right: tuple[int, ...], wrong: tuple[int, ...]
 ) -> None:
     for table, found in ((right, []), (wrong, ["a block that is read was freed"])):
-        model = pages(group)
+        model = content(group)
         assert not [*model.compute("a", ((1, 2, 3, 4),), 0, start, 8)]
         assert patterns(model.compute("a", (table,), start, 8 - start, 8)) == found
 
 
 def test_a_block_that_another_group_wrote_holds_nothing_of_this_one() -> None:
-    model = pages(FULL, Group(GroupKind.SLIDING_WINDOW, 2, window=20))
+    model = content(FULL, Group(GroupKind.SLIDING_WINDOW, 2, window=20))
     tables = ((1, 2, 3, 4), (5, 6, 7, 8))
     assert not [*model.compute("a", tables, 0, 8, 8)]
     assert not [*model.compute("b", ((9,), (4,)), 0, 2, 8)]
@@ -85,7 +85,7 @@ def test_a_block_that_another_group_wrote_holds_nothing_of_this_one() -> None:
 
 def test_rejected_drafts_leave_garbage_that_must_be_overwritten() -> None:
     for kept, start, found in ((9, 9, []), (9, 10, ["a block that is read holds something else"])):
-        model = pages(FULL, drafts=3)
+        model = content(FULL, drafts=3)
         assert not [*model.compute("a", ((1, 2, 3, 4),), 0, 8, 8)]
         model.settle("a", 8)
         table = ((1, 2, 3, 4, 5, 6),)
@@ -95,7 +95,7 @@ def test_rejected_drafts_leave_garbage_that_must_be_overwritten() -> None:
 
 
 def test_accepted_drafts_are_right() -> None:
-    model = pages(FULL, drafts=3)
+    model = content(FULL, drafts=3)
     assert not [*model.compute("a", ((1, 2, 3, 4, 5, 6),), 0, 8, 8)]
     model.settle("a", 8)
     assert not [*model.compute("a", ((1, 2, 3, 4, 5, 6),), 8, 4, 9)]
@@ -105,7 +105,7 @@ def test_accepted_drafts_are_right() -> None:
 
 def test_a_draft_layers_entry_hangs_on_the_next_token() -> None:
     """Token 5 is the same in both, the token after it is not."""
-    without, with_drafts = pages(FULL), pages(FULL, drafts=1)
+    without, with_drafts = content(FULL), content(FULL, drafts=1)
     for model in (without, with_drafts):
         assert not [*model.compute("a", ((1, 2, 3, 4),), 0, 8, 8)]
     assert not [*without.compute("b", ((1, 2, 3, 5),), 6, 2, 8)]
@@ -118,14 +118,14 @@ def test_a_draft_layers_entry_hangs_on_the_next_token() -> None:
 
 def test_only_flagged_groups_have_draft_layers() -> None:
     flagged = Group(GroupKind.SLIDING_WINDOW, 2, window=20, eagle=True)
-    model = pages(FULL, flagged, drafts=1)
+    model = content(FULL, flagged, drafts=1)
     assert not [*model.compute("a", ((1, 2, 3, 4), (5, 6, 7, 8)), 0, 8, 8)]
     found = [*model.compute("b", ((1, 2, 3, 9), (5, 6, 7, 10)), 6, 2, 8)]
     assert [wrong.group for wrong in found] == [1]
 
 
 def test_a_state_is_in_the_block_that_the_step_ends_in() -> None:
-    model = pages(MAMBA)
+    model = content(MAMBA)
     assert not [*model.compute("a", ((0, 2),), 0, 8, 8)]
     model.settle("a", 8)
     model.free("a")
@@ -138,7 +138,7 @@ def test_a_state_is_in_the_block_that_the_step_ends_in() -> None:
 
 def test_before_align_mode_every_block_keeps_its_state() -> None:
     for every_state, found in ((False, ["a block that is read holds something else"]), (True, [])):
-        model = pages(MAMBA, every_state=every_state)
+        model = content(MAMBA, every_state=every_state)
         assert not [*model.compute("a", ((1, 2),), 0, 8, 8)]
         model.free("a")
         model.new_step_starts()
@@ -147,7 +147,7 @@ def test_before_align_mode_every_block_keeps_its_state() -> None:
 
 def test_a_state_is_not_there_in_the_step_that_computes_it() -> None:
     for new_step, found in ((True, []), (False, ["a state is read in the step that computes it"])):
-        model = pages(MAMBA)
+        model = content(MAMBA)
         assert not [*model.compute("a", ((1,),), 0, 4, 8)]
         model.settle("a", 4)
         if new_step:
@@ -157,7 +157,7 @@ def test_a_state_is_not_there_in_the_step_that_computes_it() -> None:
 
 def test_states_of_drafts() -> None:
     """The state of what was accepted fills the block; garbage is never gone on from."""
-    model = pages(MAMBA, drafts=2)
+    model = content(MAMBA, drafts=2)
     assert not [*model.compute("a", ((0, 1, 0, 0),), 0, 8, 8)]
     model.settle("a", 8)
     table = ((0, 1, 2, 3, 4),)
@@ -174,7 +174,7 @@ def test_states_of_drafts() -> None:
 
 
 def test_what_is_loaded_is_there_when_the_load_is_done() -> None:
-    model = pages(FULL)
+    model = content(FULL)
     cached = {(0, "a[0:2]"): (1,), (0, "a[0:4]"): (2,)}
     wrong = [*model.wrong_keys(cached)]
     assert [name for name, _ in wrong] == ["a[0:2]", "a[0:4]"]
@@ -185,7 +185,7 @@ def test_what_is_loaded_is_there_when_the_load_is_done() -> None:
 
 
 def test_a_key_is_wrong_once_its_block_is_written_again() -> None:
-    model = pages(FULL)
+    model = content(FULL)
     assert not [*model.compute("a", ((1, 2),), 0, 4, 8)]
     cached = {(0, "a[0:4]"): (2,)}
     assert not [*model.wrong_keys(cached)]
@@ -196,7 +196,7 @@ def test_a_key_is_wrong_once_its_block_is_written_again() -> None:
 
 
 def test_a_key_vouches_for_a_draft_layers_entries_but_the_last() -> None:
-    model = pages(FULL, drafts=1)
+    model = content(FULL, drafts=1)
     assert not [*model.compute("a", ((1, 2, 3),), 0, 6, 8)]
     assert model.holds(0, 3, "a[0:6]")
     assert not [*model.compute("b", ((4, 5, 6),), 0, 6, 8)]
@@ -205,10 +205,10 @@ def test_a_key_vouches_for_a_draft_layers_entries_but_the_last() -> None:
     assert not model.holds(0, 3, "a[0:6]")
 
 
-def inside_blocks(checkpoint: int | None = None) -> Pages:
+def inside_blocks(checkpoint: int | None = None) -> ContentModel:
     groups = Group(GroupKind.FULL_ATTENTION, 4), MAMBA
     engine = EngineConfiguration(groups, 50, 2, 32, mamba_checkpoint_alignment=checkpoint)
-    return Pages(engine, REQUESTS)
+    return ContentModel(engine, REQUESTS)
 
 
 def test_a_copy_is_of_what_was_there_before_the_step() -> None:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
-from hitproof.conformance.judge.page_store import ANYTHING, Entry, PageStore
+from hitproof.conformance.judge.content_store import ANYTHING, ContentStore, Entry
 from hitproof.conformance.playing.checkpoints import exported, exports_pattern
 from hitproof.conformance.playing.expectations import Expected, Held
 from hitproof.conformance.subject.managers import Tables
@@ -45,7 +45,7 @@ _GARBAGE = "garbage of drafts"
 
 
 @dataclass(frozen=True)
-class WrongPage:
+class WrongContent:
     """A read, or a registered key, that the content does not bear out.
 
     Attributes:
@@ -80,7 +80,7 @@ class _Pass:
     tables: Tables
 
 
-class Pages:
+class ContentModel:
     """The pages of one manager.
 
     ``every_state`` says that a step writes the state of each block that it fills, as vLLM did
@@ -109,7 +109,7 @@ class Pages:
             and bool(drops_block(engine.use_eagle, group.eagle, nobody))
             for group in engine.groups
         ]
-        self._store = PageStore()
+        self._store = ContentStore()
         self._passes: dict[str, _Pass] = {}
         # The block that has the running state; none before a request's first step.
         self._running: dict[tuple[str, int], int] = {}
@@ -149,7 +149,7 @@ class Pages:
 
     def compute(
         self, request: str, tables: Tables, start: int, num_new: int, known: int
-    ) -> Iterator[WrongPage]:
+    ) -> Iterator[WrongContent]:
         """The forward pass on ``num_new`` tokens from ``start``; what it reads wrong.
 
         Tokens from ``known`` on are drafts, taken to be right until `settle` tells.
@@ -210,7 +210,7 @@ class Pages:
 
     def wrong_keys(
         self, cached: Mapping[tuple[int, Name], tuple[int, ...]]
-    ) -> Iterator[tuple[Name, WrongPage]]:
+    ) -> Iterator[tuple[Name, WrongContent]]:
         """The registered keys that do not name the content of their block.
 
         Each is looked at when it is new, and when its block was written again.
@@ -224,7 +224,7 @@ class Pages:
             if wrong is not None and self._is_modelled(self._engine.groups[group]):
                 yield (
                     name,
-                    WrongPage(
+                    WrongContent(
                         _NAMED,
                         group,
                         f"a key is registered over other content{self._exports(group)}",
@@ -258,7 +258,7 @@ class Pages:
 
     def _read_entries(
         self, request: str, index: int, table: Sequence[int], start: int, end: int
-    ) -> Iterator[WrongPage]:
+    ) -> Iterator[WrongContent]:
         """Read what the tokens from ``start`` to ``end`` attend to.
 
         A token is read by the first query that is not before it, if by any: later ones attend to no
@@ -280,7 +280,7 @@ class Pages:
 
     def _misread(
         self, request: str, group: int, token: int, claim: str, wanted: Entry, found: Entry | str
-    ) -> WrongPage:
+    ) -> WrongContent:
         size, expected = self._engine.groups[group].block_size, None
         if isinstance(found, str):
             pattern, actual = freed_pattern(request in self._loaded), found
@@ -292,7 +292,7 @@ class Pages:
             pattern = "a block that is read holds something else"
             actual = found.target
         needed = wanted.draft if claim == _SHARED else wanted.target
-        return WrongPage(
+        return WrongContent(
             claim,
             group,
             pattern,
@@ -342,7 +342,7 @@ class Pages:
 
     def _read_state(
         self, request: str, index: int, table: Sequence[int], start: int
-    ) -> Iterator[WrongPage]:
+    ) -> Iterator[WrongContent]:
         """Read the state that a step goes on from."""
         group = self._engine.groups[index]
         token = next((t for t in range(start - 1, -1, -1) if reads_state(start, t)), None)
@@ -358,7 +358,7 @@ class Pages:
             return
         writer = self._store.computed_now_by(block_id)
         if writer not in (None, request):
-            yield WrongPage(
+            yield WrongContent(
                 _READ,
                 index,
                 f"a state is read in the step that computes it{self._exports(index)}",

@@ -15,7 +15,7 @@ class Entry:
 
 
 @dataclass
-class _Page:
+class _Block:
     """One block: the group that wrote it last, and its slots; a Mamba block has one.
 
     ``before`` is what the slots held before the step ``saved``.
@@ -29,7 +29,7 @@ class _Page:
     saved: int = -1
 
 
-class PageStore:
+class ContentStore:
     """Blocks by their ids; 0 is the null block, which holds nothing.
 
     Attributes:
@@ -37,7 +37,7 @@ class PageStore:
     """
 
     def __init__(self) -> None:
-        self._pages: dict[int, _Page] = {}
+        self._blocks: dict[int, _Block] = {}
         self._step = 0
         self.written: set[int] = set()
 
@@ -60,14 +60,14 @@ class PageStore:
         """
         if not block_id:
             return
-        page = self._pages.get(block_id)
-        if page is None or page.group != group:
-            page = self._pages[block_id] = _Page(group, saved=self._step)
-        if page.saved != self._step:
-            page.before, page.saved = dict(page.slots), self._step
-        if page.slots.get(slot) not in (entry, Entry(ANYTHING)):
-            page.writer, page.step = writer, -1 if loaded else self._step
-        page.slots[slot] = entry
+        block = self._blocks.get(block_id)
+        if block is None or block.group != group:
+            block = self._blocks[block_id] = _Block(group, saved=self._step)
+        if block.saved != self._step:
+            block.before, block.saved = dict(block.slots), self._step
+        if block.slots.get(slot) not in (entry, Entry(ANYTHING)):
+            block.writer, block.step = writer, -1 if loaded else self._step
+        block.slots[slot] = entry
         self.written.add(block_id)
 
     def copy(self, source: int, target: int) -> None:
@@ -75,23 +75,25 @@ class PageStore:
 
         A block that another group had by then holds nothing of its new one.
         """
-        page = self._pages.get(source)
-        if page is None:
+        block = self._blocks.get(source)
+        if block is None:
             return
-        slots = page.before if page.saved == self._step else page.slots
-        self._pages[target] = _Page(page.group, dict(slots), before=dict(slots), saved=self._step)
+        slots = block.before if block.saved == self._step else block.slots
+        self._blocks[target] = _Block(
+            block.group, dict(slots), before=dict(slots), saved=self._step
+        )
         self.written.add(target)
 
     def read(self, group: int, block_id: int, slot: int) -> Entry | str:
         """What the slot holds; in words, when the block is null or missing."""
         if not block_id:
             return "null, or missing"
-        page = self._pages.get(block_id)
-        if page is None or page.group != group or slot not in page.slots:
+        block = self._blocks.get(block_id)
+        if block is None or block.group != group or slot not in block.slots:
             return Entry(f"block {block_id}, which the group has not written there")
-        return page.slots[slot]
+        return block.slots[slot]
 
     def computed_now_by(self, block_id: int) -> str | None:
         """The request that computes what the block holds in this very step; None for none."""
-        page = self._pages[block_id]
-        return page.writer if page.step == self._step else None
+        block = self._blocks[block_id]
+        return block.writer if block.step == self._step else None
