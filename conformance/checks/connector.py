@@ -15,7 +15,8 @@ from hitproof.conformance.exploration.explorer import (
     explore,
     replay,
 )
-from hitproof.conformance.findings.findings import Evidence, Signature, smallest
+from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Subject
 from hitproof.spec.claims import Divergence

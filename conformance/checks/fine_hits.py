@@ -12,7 +12,8 @@ from itertools import combinations
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import ExplorationError, Space, SymbolicBlock, replay
-from hitproof.conformance.findings.findings import Evidence, Signature
+from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.subjects import CannotJudge, Lookup, LookupAnswer, Subject
 from hitproof.spec.claims import Divergence

@@ -16,7 +16,8 @@ from hitproof.conformance.exploration.explorer import (
     explore,
     replay,
 )
-from hitproof.conformance.findings.findings import Evidence, Signature, smallest
+from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import SMALL, Configuration
 from hitproof.conformance.scope.layouts import Layout, is_possible, without_flags
 from hitproof.conformance.subject.subjects import (

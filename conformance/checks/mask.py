@@ -6,7 +6,8 @@ from functools import partial
 from itertools import product
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.findings.findings import Evidence, Signature
+from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.subjects import CannotJudge, Predates, Subject

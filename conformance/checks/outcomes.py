@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hitproof.conformance.exploration.explorer import BudgetExceeded
-from hitproof.conformance.findings.findings import Evidence, smallest
+from hitproof.conformance.findings.evidence import Evidence, smallest
 from hitproof.conformance.subject.subjects import CannotJudge, Predates
 from hitproof.spec.claims import Status
 

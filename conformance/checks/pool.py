@@ -16,7 +16,8 @@ from functools import partial
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.checks.pool_faults import COUNT, IN_USE, NAMES, NULL, Complaint
 from hitproof.conformance.checks.pool_model import Operation, World
-from hitproof.conformance.findings.findings import Evidence, Signature, smallest
+from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.subjects import CannotJudge, Subject
 from hitproof.spec.groups import GroupKind

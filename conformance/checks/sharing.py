@@ -11,7 +11,8 @@ from itertools import product
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.checks.pool import is_judged_once
-from hitproof.conformance.findings.findings import Evidence, Signature, smallest
+from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.subjects import CannotJudge, Predates, Prompt, Subject
 from hitproof.spec.claims import Divergence

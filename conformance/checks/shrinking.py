@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hitproof.conformance.checks.registry import CHECKS
-from hitproof.conformance.findings.findings import Evidence
+from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.scope import layouts
 from hitproof.conformance.scope.configurations import (
     Configuration,

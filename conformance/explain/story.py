@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from hitproof.conformance.explain.explanation import ExplanationError, lacking
 from hitproof.conformance.explain.reasons import Reason, in_words, need_reason, run_reasons
-from hitproof.conformance.findings.findings import Evidence
+from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.scope.configurations import Configuration, LookedUp
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.connector import is_loaded_anew, may_diverge

@@ -3,7 +3,8 @@
 import json
 
 from hitproof.conformance.findings.demonstration import Demonstration
-from hitproof.conformance.findings.findings import Finding, Signature
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.json_format import as_json, read
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.histories.schema import EngineConfiguration

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from hitproof.conformance.findings.findings import Finding, Signature
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.scope.configurations import Configuration

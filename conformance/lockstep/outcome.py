@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.judge.judging import Violation
 
 FIELDS = (

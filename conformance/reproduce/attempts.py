@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from hitproof.conformance.findings.findings import Evidence
+from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.histories.schema import (
     EngineConfiguration,
     Evict,

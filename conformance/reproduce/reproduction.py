@@ -13,7 +13,7 @@ subject does not register is out of reach, and the report says so.
 
 from dataclasses import dataclass
 
-from hitproof.conformance.findings.findings import Evidence
+from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.playing.expectations import (
     Expected,

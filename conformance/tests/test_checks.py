@@ -10,7 +10,8 @@ from hitproof.conformance.checks.mask import check_mask
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.exploration.explorer import explore
-from hitproof.conformance.findings.findings import Evidence, finding, smallest
+from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import (
     LONGEST_TAIL,

@@ -10,7 +10,8 @@ import pytest
 from hitproof.conformance.checks.lookup import check_common_hit, space_of
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.exploration.explorer import explore, replay
-from hitproof.conformance.findings.findings import Evidence, finding, smallest
+from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceCommonLookup, ReferenceSubject
 from hitproof.conformance.scope.configurations import MODELS, LookedUp, Profile
 from hitproof.conformance.scope.layouts import (

@@ -13,7 +13,8 @@ from hitproof.conformance.checks.registry import is_about
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.explain.story import ToldFinding, tell
 from hitproof.conformance.exploration.explorer import replay
-from hitproof.conformance.findings.findings import Evidence, finding, smallest
+from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.playing.expectations import LocalPrefix
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.reference.subject import ReferenceConnectorLookup, ReferenceSubject

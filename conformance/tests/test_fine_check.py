@@ -6,7 +6,8 @@ import pytest
 
 from hitproof.conformance.checks.fine_hits import check_fine
 from hitproof.conformance.checks.shrinking import shrink
-from hitproof.conformance.findings.findings import finding, smallest
+from hitproof.conformance.findings.evidence import smallest
+from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceFineLookup, ReferenceSubject
 from hitproof.conformance.scope.configurations import (
     Configuration,

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from hitproof.conformance.findings.findings import Finding, Signature
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.ledger.ledger import Entry, LedgerError, judge, load
 from hitproof.conformance.scope.configurations import single_group

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from hitproof.conformance.findings.findings import Finding, Signature
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import Entry, judge, load
 from hitproof.conformance.ledger.writing import adopted, to_toml
 from hitproof.conformance.scope.configurations import (

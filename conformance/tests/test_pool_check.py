@@ -8,7 +8,8 @@ import pytest
 from hitproof.conformance.checks import pool as pool_check
 from hitproof.conformance.checks.pool import check_pool, is_judged_once
 from hitproof.conformance.checks.shrinking import shrink
-from hitproof.conformance.findings.findings import Evidence, finding
+from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Profile, configurations, single_group
 from hitproof.conformance.subject.subjects import CannotJudge, Key, PoolSnapshot

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.checks.registry import CHECKS
-from hitproof.conformance.findings.findings import Evidence, Signature, smallest
+from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.playing.expectations import Registered, Returns, Served, TableLengths
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers

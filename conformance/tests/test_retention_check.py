@@ -7,7 +7,8 @@ import pytest
 
 from hitproof.conformance.checks.retention import check_retention
 from hitproof.conformance.checks.shrinking import shrink
-from hitproof.conformance.findings.findings import finding, smallest
+from hitproof.conformance.findings.evidence import smallest
+from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import (
     Configuration,

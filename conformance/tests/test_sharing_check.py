@@ -7,7 +7,8 @@ import pytest
 
 from hitproof.conformance.checks.sharing import check_sharing
 from hitproof.conformance.checks.shrinking import shrink
-from hitproof.conformance.findings.findings import Evidence, finding
+from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.subject.subjects import Predates, Prompt

@@ -7,7 +7,9 @@ import pytest
 
 from hitproof.conformance.explain.explanation import ExplanationError
 from hitproof.conformance.explain.story import Story, choose, tell
-from hitproof.conformance.findings.findings import Evidence, Signature, finding
+from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.findings import finding
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.tests.test_checks import BROKEN, evidence_of

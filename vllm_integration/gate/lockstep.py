@@ -8,7 +8,7 @@ from typing import Any
 from packaging.version import Version
 
 from hitproof.conformance.findings.demonstration import Demonstration
-from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.lockstep.outcome import FIELDS
 from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hitproof.conformance.checks.registry import CHECKS, is_about
-from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play, plays
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.scope.configurations import Configuration, Profile, configurations

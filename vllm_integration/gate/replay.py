@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.json_format import write
 from hitproof.conformance.histories.schema import History
 from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone

@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 
 from hitproof.conformance.comparison.behaviour import Fact
 from hitproof.conformance.findings.demonstration import Demonstration
-from hitproof.conformance.findings.findings import Evidence, Finding, Signature, finding, smallest
+from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.findings import Finding, finding
 from hitproof.conformance.findings.replayed import replayed
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task, unsettled

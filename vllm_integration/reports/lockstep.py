@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from hitproof.conformance.findings.findings import SEVERITY
+from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.vllm_integration.gate.lockstep import Found, LockstepReport
 from hitproof.vllm_integration.reports.text import count, print_demonstration
 from hitproof.vllm_integration.verdict import Verdict

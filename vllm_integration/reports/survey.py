@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from hitproof.conformance.findings.findings import SEVERITY
+from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.survey.faults import Fault, cause
 from hitproof.vllm_integration.survey.survey import Release, Sighting

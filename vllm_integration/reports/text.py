@@ -10,7 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from hitproof.conformance.findings.demonstration import CaseOutcome, Demonstration
-from hitproof.conformance.findings.findings import SEVERITY, Finding
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.scope.configurations import MODELS
 from hitproof.spec.claims import Status

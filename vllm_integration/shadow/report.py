@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.judge.judging import Violation
 from hitproof.conformance.ledger.ledger import load
 from hitproof.spec.claims import CLAIMS

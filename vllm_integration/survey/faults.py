@@ -8,7 +8,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import read_entries, read_signature
 from hitproof.vllm_integration.bundled import FAULTS
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hitproof.conformance.findings.findings import Finding, Signature
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import LedgerError, load
 from hitproof.conformance.scope.configurations import Profile

@@ -9,8 +9,9 @@ from hitproof.conformance.checks.mask import check_mask
 from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.findings.demonstration import Demonstration
-from hitproof.conformance.findings.findings import Finding, Signature, finding
+from hitproof.conformance.findings.findings import Finding, finding
 from hitproof.conformance.findings.replayed import replayed
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Abilities, Origin, Play
 from hitproof.conformance.ledger.ledger import Entry, Judgement
 from hitproof.conformance.scope.configurations import Profile, single_group

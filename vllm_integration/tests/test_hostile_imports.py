@@ -113,9 +113,9 @@ def test_an_act_that_ends_the_import(act: str, sentence: str, judge: Judge, tmp_
             "hitproof.spec.hits.required_run",
         ),
         (
-            "from hitproof.conformance.findings.findings import Evidence as E; "
+            "from hitproof.conformance.findings.evidence import Evidence as E; "
             "E.as_json = lambda _: {}",
-            "hitproof.conformance.findings.findings.Evidence.as_json",
+            "hitproof.conformance.findings.evidence.Evidence.as_json",
         ),
         (
             "import hitproof.vllm_integration.worker.main as w; "

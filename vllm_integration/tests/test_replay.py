@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.vectors import vectors
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.commands.options import MEMORY, in_bytes

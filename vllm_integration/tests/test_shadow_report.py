@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.json_format import read_lines
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.judge.judging import Violation

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from hitproof.conformance.findings.findings import Evidence
+from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.histories.json_format import as_json
 from hitproof.conformance.histories.schema import Evict, History, Load, Lookup, Schedule
 from hitproof.conformance.judge.judging import Violation

@@ -23,7 +23,7 @@ from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.comparison.behaviour import behaviour
 from hitproof.conformance.exploration.explorer import ExplorationError
-from hitproof.conformance.findings.findings import Evidence
+from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.scope.layouts import Layout, judged_from_json
 from hitproof.conformance.subject.subjects import CannotJudge
 from hitproof.spec.releases.fine import HitGranularity

@@ -17,7 +17,7 @@ from typing import Any
 
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.exploration.explorer import ExplorationError
-from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.mutation import Mutant
 from hitproof.conformance.scope.layouts import judged_from_json

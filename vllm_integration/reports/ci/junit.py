@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from hitproof.conformance.findings.findings import Signature
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played
 from hitproof.vllm_integration.gate.report import Report

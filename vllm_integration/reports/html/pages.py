@@ -15,7 +15,8 @@ from markupsafe import Markup
 
 from hitproof.conformance.comparison.changes import HARMFUL
 from hitproof.conformance.explain.story import Story, ToldFinding, tell
-from hitproof.conformance.findings.findings import Evidence, Finding, figures
+from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.findings import Finding, figures
 from hitproof.conformance.findings.strip_svg import STYLE, inline_svg
 from hitproof.conformance.findings.strips import ROLES, SIGNS
 from hitproof.conformance.ledger.ledger import Entry
