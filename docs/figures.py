@@ -9,7 +9,7 @@ from hitproof.conformance.findings.strips import Figure, Row, Strip, marks, numb
 from hitproof.spec.attention import attends, tail_blocks
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.spec.sharing import is_determined, vouched_tokens
+from hitproof.spec.sharing import covered_tokens, is_determined
 from hitproof.vllm_integration.reports.explain import answer, name
 
 
@@ -73,7 +73,7 @@ def draft_entries(block_size: int, matched: int) -> str:
     end = matched * block_size
     rows = [Row("token", numbers(tokens))]
     for label, blocks in (("matched", matched), ("and dropped", matched + 1)):
-        agreed = int(vouched_tokens(blocks - 1, block_size))
+        agreed = int(covered_tokens(blocks - 1, block_size))
         settled = {k for k in tokens if k < end and is_determined(k, 1, agreed)}
         rows.append(Row(label, {k: "#" if k in settled else "." for k in range(end)}, end))
     caption = (

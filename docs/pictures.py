@@ -15,7 +15,7 @@ from hitproof.spec.hits import longest_valid_hit
 from hitproof.spec.mask import in_mask
 from hitproof.spec.releases.fine import block_of, is_held, longest_fine_hit
 from hitproof.spec.retention import in_retained_mask, junction_boundary, sibling_boundary
-from hitproof.spec.sharing import is_determined, vouched_tokens
+from hitproof.spec.sharing import covered_tokens, is_determined
 
 FULL = Group(GroupKind.FULL_ATTENTION, 8)
 WINDOW = Group(GroupKind.SLIDING_WINDOW, 2, window=6)
@@ -248,7 +248,7 @@ def _fine() -> Picture:
 
 def _determined() -> Picture:
     tokens, size = range(8), 4
-    vouched = int(vouched_tokens(1, size))
+    vouched = int(covered_tokens(1, size))
     rows = (
         Row("token", numbers(tokens)),
         *(
@@ -260,7 +260,7 @@ def _determined() -> Picture:
             for label, lookahead, agreed in (
                 ("target", 0, vouched),
                 ("draft", 1, vouched),
-                ("draft+block", 1, int(vouched_tokens(2, size))),
+                ("draft+block", 1, int(covered_tokens(2, size))),
             )
         ),
     )

@@ -286,7 +286,7 @@ def _asks_for_each_block(
 ) -> Statement:
     block, units = at.integer("block"), at.integer("units")
     blocks, in_units, boundary, length = _both_views(at, kind, lookahead)
-    proof = fine.proving_unit(asked_kind, block, units, at)
+    proof = fine.witness_unit(asked_kind, block, units, at)
     return Statement(
         (
             ("a block is at least one hash unit", 1 <= units),
@@ -369,7 +369,7 @@ def fine_grained() -> Iterable[Obligation]:
 def _asks_past(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
     units = at.integer("units")
     _, in_units, boundary, length = _both_views(at, kind, lookahead)
-    proof = fine.proving_unit(kind, boundary, units, at)
+    proof = fine.witness_unit(kind, boundary, units, at)
     return Statement(
         (("a block is at least one hash unit", 1 <= units), ("a hit", 1 <= boundary)),
         hits.in_required_run(in_units, proof, length, at),

@@ -64,10 +64,10 @@ def _holds_after(
 def _count_is_kept(
     at: Interpretation, operation: Operation, before: After | None = None, after: After = _right
 ) -> Statement:
-    """``before`` and ``after``: the block as the count is told of it."""
+    """``before`` and ``after``: the block as the free count sees it."""
     block, free_count, length = _any_block(at), at.integer("free_count"), at.integer("length")
-    told = block if before is None else before(block, operation, at)
-    taken_off = pool.taken_off(told, after(block, operation, at), at)
+    counted = block if before is None else before(block, operation, at)
+    decrease = pool.free_count_decrease(counted, after(block, operation, at), at)
     length_then = length + operation.after(block, at).queued - block.queued
     return Statement(
         (
@@ -75,7 +75,7 @@ def _count_is_kept(
             ("the count is right before", pool.is_free_queue_length(free_count, length)),
             ("the queue is as long as what it holds of the block", block.queued <= length),
         ),
-        pool.is_free_queue_length(free_count - taken_off, length_then),
+        pool.is_free_queue_length(free_count - decrease, length_then),
     )
 
 

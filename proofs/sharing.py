@@ -40,7 +40,7 @@ def _own_hash_suffices(
     if reads_ahead:
         ahead, covered = at.integer("lookahead_tokens"), at.integer("hash_lookahead")
         held = (*held, ("the hash covers the lookahead tokens", ahead <= covered + slip))
-    vouched = sharing.vouched_tokens(block, block_size, covered, at)
+    vouched = sharing.covered_tokens(block, block_size, covered, at)
     return Statement(held, sharing.is_determined(token, ahead, vouched))
 
 
@@ -78,7 +78,7 @@ def _lookahead_block_determines(
             ("it takes in at most one block's worth", ahead <= block_size + slip),
         ),
         sharing.is_determined(
-            token, ahead, sharing.vouched_tokens(last, block_size, arithmetic=at)
+            token, ahead, sharing.covered_tokens(last, block_size, arithmetic=at)
         ),
     )
 

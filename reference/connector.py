@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hitproof.reference.free_queue import KVCacheBlock
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.spec_groups import Hit, SpecGroup, find_hit
-from hitproof.spec.connector import is_loaded_anew, may_diverge
+from hitproof.spec.connector import is_fully_loaded, may_diverge
 
 
 def find_local_prefix(
@@ -26,8 +26,8 @@ def find_local_prefix(
             find_hit(shared, num_groups, block_hashes, max_cache_hit_length, horizon, block_pool),
             False,
         )
-    states = [each for each in shared if is_loaded_anew(each.group.kind)]
-    others = [each for each in shared if not is_loaded_anew(each.group.kind)]
+    states = [each for each in shared if is_fully_loaded(each.group.kind)]
+    others = [each for each in shared if not is_fully_loaded(each.group.kind)]
     hit = find_hit(others, num_groups, block_hashes, max_cache_hit_length, horizon, block_pool)
     blocks: list[Sequence[KVCacheBlock]] = list(hit.blocks)
     diverged = False

@@ -1,10 +1,19 @@
-"""What is true of vLLM's prefix cache, derived from what attention needs.
+"""The specification of vLLM's prefix cache, derived from what attention reads.
 
-Read in this order: `terms` (how one predicate serves integers and Z3 terms), `attention`
-(what a resumed request reads), `groups` (KV cache groups and their alignment), `hits`
-(required run, valid hit, longest valid hit), `mask` (reachable blocks and the mask), `retention`
-(what sparse retention promises), `sequential` and `fine` (joint hits without a margin, hits inside
-blocks), `sharing` (why a request may read what another computed), `pool` (what must hold of each
-block of the pool), `policies` (which release has which) and `claims` (the registry: each claim by
-name, with its clauses).
+What holds for every release, in reading order:
+
+- `terms`: how one predicate serves Python ints and Z3 terms.
+- `attention`: what a resumed request reads.
+- `groups`: KV cache groups and their alignment.
+- `hits`: required run, valid hit, longest valid hit.
+- `mask`: reachable blocks and the mask.
+- `retention`: what sparse retention promises.
+- `sharing`: why a request may read what another request computed.
+- `pool`: what must hold of each block of the pool.
+- `connector`: local prefixes, for KV connectors that load Mamba states.
+- `claims`: the registry, each claim by name with its clauses.
+
+What releases differ in is in `releases`: `horizons` (lookahead horizons), `sequential` (groups
+looked up one after the other, without a margin), `fine` (hits inside blocks) and `policies`
+(which release has which policy).
 """

@@ -1,9 +1,9 @@
-"""What a resumed request reads: the ground on which every other clause stands.
+"""What a resumed request reads: the basis of every other clause.
 
 A request that resumes after a hit of L tokens computes the tokens at positions L, L+1, ...
-Each of them attends to earlier tokens; those before L are read from cached blocks, so every
-block that holds one of them must be there. Nothing else must. Mamba layers do not attend: they
-carry all they need of the past in one state.
+Each of them attends to earlier tokens. Those before L are read from cached blocks, so every
+block that holds one of them must be cached, and no other block need be. Mamba layers do not
+attend: one state carries everything they need from the past.
 """
 
 from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
@@ -22,8 +22,8 @@ def attends(
     itself and the w - 1 tokens before it (Beltagy et al., Longformer, 2020; Jiang et al.,
     Mistral 7B, 2023; vLLM's ``SlidingWindowSpec.sliding_window``). With a local ``chunk`` of C
     tokens it sees itself and the tokens before it in its own chunk, where chunks start at the
-    multiples of C (Llama 4; vLLM's ``ChunkedLocalAttentionSpec.attention_chunk_size``). None of
-    either: full attention.
+    multiples of C (Llama 4; vLLM's ``ChunkedLocalAttentionSpec.attention_chunk_size``). With
+    neither, this is full attention.
     """
     causal = token <= query
     if chunk is not None:
@@ -34,9 +34,9 @@ def attends(
 def reads_state(length: Term, token: Term) -> Formula:
     """Whether resuming after a hit of ``length`` tokens reads the state as of ``token``.
 
-    A Mamba layer goes on from its state after the last token of the hit and reads nothing else.
-    Positions in tokens, from 0. In align mode each block keeps one state, the one as of the
-    block's last token (vLLM's ``MambaSpec`` with ``mamba_cache_mode`` "align").
+    A Mamba layer continues from its state after the last token of the hit and reads nothing
+    else. Positions in tokens, from 0. In align mode each block keeps one state, the state as of
+    the block's last token (vLLM's ``MambaSpec`` with ``mamba_cache_mode`` "align").
     """
     return token == length - 1
 
@@ -45,8 +45,8 @@ def tail_blocks(window: Term, block_size: Term, arithmetic: Arithmetic = INTEGER
     """The tail t: how many blocks before a boundary a sliding window reaches into.
 
     The first token after a boundary attends to the ``window - 1`` tokens before it. They end
-    at a block edge, so they lie in ``ceil((window - 1) / block_size)`` blocks, and in no
-    fewer. Sizes in tokens, the tail in blocks; ``window >= 1`` and ``block_size >= 1``.
+    at a block edge, so they span exactly ``ceil((window - 1) / block_size)`` blocks. Sizes in
+    tokens, the tail in blocks; ``window >= 1`` and ``block_size >= 1``.
     vLLM: ``SlidingWindowManager._contiguous_blocks_for_hit`` without EAGLE.
     """
     return arithmetic.ceil_div(window - 1, block_size)

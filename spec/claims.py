@@ -1,6 +1,6 @@
 """The claim registry: each claim states what must hold, in one sentence, under a stable name.
 
-A claim is proved as a theorem of the same name in ``proofs`` and judged on real code by the
+A claim is proved as a theorem of the same name in ``proofs`` and checked on real code by the
 check of the same name in ``conformance``; a test fails when either is missing.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from hitproof.spec.attention import attends, reads_state, tail_blocks
 from hitproof.spec.connector import (
-    is_loaded_anew,
+    is_fully_loaded,
     longest_local_prefix,
     may_diverge,
     valid_local_boundary,
@@ -35,6 +35,7 @@ from hitproof.spec.pool import (
     can_be_reset,
     can_be_taken,
     counts_holders,
+    free_count_decrease,
     freed,
     invalidated,
     is_free_queue_length,
@@ -48,7 +49,6 @@ from hitproof.spec.pool import (
     registered,
     rewritten,
     taken,
-    taken_off,
     touched,
     vacancy,
 )
@@ -60,10 +60,10 @@ from hitproof.spec.releases.fine import (
     is_held,
     longest_fine_hit,
     peek,
-    proving_unit,
     tail_boundary,
     valid_fine_hit,
     witness_entries,
+    witness_unit,
 )
 from hitproof.spec.releases.horizons import horizon
 from hitproof.spec.releases.sequential import (
@@ -80,12 +80,12 @@ from hitproof.spec.retention import (
     replay_boundary,
     sibling_boundary,
 )
-from hitproof.spec.sharing import is_chained, is_determined, vouched_tokens
+from hitproof.spec.sharing import covered_tokens, is_chained, is_determined
 from hitproof.spec.terms import is_multiple
 
 
 class Divergence(StrEnum):
-    """The ways to be wrong, the most severe first."""
+    """The kinds of divergence from the spec, most severe first."""
 
     UNSOUND = "unsound"
     CRASH = "crash"
@@ -95,13 +95,13 @@ class Divergence(StrEnum):
 
 
 class Status(StrEnum):
-    """How a claim ended, as a theorem or on real code."""
+    """The result for a claim, as a theorem or on real code."""
 
     PROVED = "proved"
     REFUTED = "refuted"
     INCONCLUSIVE = "inconclusive"
     NOT_APPLICABLE = "not applicable"
-    """The code is older than what the claim is about."""
+    """The release predates the feature that the claim is about."""
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,11 @@ class Claim:
     """One claim of the spec.
 
     Attributes:
-        name: stable, and says what is claimed.
+        name: a stable name that says what is claimed.
         sentence: the claim in one English sentence.
-        divergence: what it means for users when real code breaks it.
+        divergence: what it means for users when real code violates it.
         clauses: the spec functions that state it.
-        symbols: the vLLM symbols it judges.
+        symbols: the vLLM symbols that it covers.
     """
 
     name: str
@@ -184,9 +184,9 @@ CLAIMS: dict[str, Claim] = {
         ),
         Claim(
             name="eagle_needs_tail_plus_one",
-            sentence="With EAGLE or MTP a hit is served only when the block just past it is "
-            "cached, too, and then dropped: a sliding window needs tail + 1 contiguous blocks. "
-            "A Mamba state is never dropped.",
+            sentence="With EAGLE or MTP a hit is served only when the block just past it is also "
+            "cached, and that block is then dropped: a sliding window needs tail + 1 contiguous "
+            "blocks. A Mamba state is never dropped.",
             divergence=Divergence.UNSOUND,
             clauses=(in_required_run, run_end, required_run, share_eagle, drops_block),
             symbols=(*_LOOKUPS, "SlidingWindowManager._contiguous_blocks_for_hit"),
@@ -209,16 +209,16 @@ CLAIMS: dict[str, Claim] = {
         ),
         Claim(
             name="common_hit_is_valid_for_every_group",
-            sentence="Over several groups a hit is served only when it is valid for every one of "
-            "them: each has its whole required run cached, lookahead block included.",
+            sentence="With several groups a hit is served only when it is valid for all of them: "
+            "each has its whole required run cached, lookahead block included.",
             divergence=Divergence.UNSOUND,
             clauses=(alignment, share_eagle, valid_hit),
             symbols=_COORDINATORS,
         ),
         Claim(
             name="common_hit_is_the_longest",
-            sentence="Over several groups lookup returns the longest hit that is valid for every "
-            "one of them, whatever is cached.",
+            sentence="With several groups lookup returns the longest hit that is valid for all of "
+            "them, whatever is cached.",
             divergence=Divergence.LOST_HIT,
             clauses=(
                 alignment,
@@ -235,57 +235,58 @@ CLAIMS: dict[str, Claim] = {
         ),
         Claim(
             name="local_prefix_lacks_states_only",
-            sentence="A KV connector that loads Mamba states and what follows the local prefix is "
-            "told of a prefix that every other group has its required run of; where a state is "
-            "not cached, either, the prefix is flagged.",
+            sentence="The local prefix reported to a KV connector that loads Mamba states is one "
+            "for which every other group has its required run cached; if its Mamba state is not "
+            "cached, the prefix is flagged.",
             divergence=Divergence.UNSOUND,
-            clauses=(is_loaded_anew, valid_local_boundary, valid_hit),
+            clauses=(is_fully_loaded, valid_local_boundary, valid_hit),
             symbols=_FOR_CONNECTORS,
         ),
         Claim(
             name="local_prefix_is_the_longest",
-            sentence="A KV connector that loads Mamba states is told of the longest prefix that "
-            "every other group has its required run of, whatever is cached.",
+            sentence="The local prefix reported to a KV connector that loads Mamba states is the "
+            "longest for which every other group has its required run cached.",
             divergence=Divergence.LOST_HIT,
             clauses=(may_diverge, valid_local_boundary, longest_local_prefix),
             symbols=_FOR_CONNECTORS,
         ),
         Claim(
             name="mask_keeps_every_reachable_block",
-            sentence="The producer registers every block that is in the required run of some "
-            "boundary.",
+            sentence="The producer registers every block that is in the required run of at least "
+            "one boundary.",
             divergence=Divergence.LOST_HIT,
             clauses=(in_mask, next_boundary, in_stored_mask, is_due),
             symbols=_MASKS,
         ),
         Claim(
             name="mask_keeps_only_reachable_blocks",
-            sentence="The producer registers no block that is in no boundary's required run.",
+            sentence="The producer registers only blocks that are in the required run of at least "
+            "one boundary.",
             divergence=Divergence.WASTE,
             clauses=(in_mask, next_boundary, in_stored_mask, is_due),
             symbols=_MASKS,
         ),
         Claim(
             name="retention_keeps_resends_and_extensions",
-            sentence="Under sparse retention, too, a resend of a prompt and an extension of it "
-            "hit what dense retention would give them; where hits may end inside a block, under "
-            "either, the resend or the extension hits the end of the prompt.",
+            sentence="Under sparse retention a resend of a prompt and an extension of it hit as "
+            "much as under dense retention; where hits may end inside a block, the resend or the "
+            "extension hits up to the end of the prompt under either.",
             divergence=Divergence.LOST_HIT,
             clauses=(replay_boundary, horizon, in_retained_mask, tail_boundary),
             symbols=_RETENTION,
         ),
         Claim(
             name="retention_keeps_siblings",
-            sentence="With a retention interval, a sibling hits at least what dense retention "
-            "would give it, rounded down to the interval.",
+            sentence="With a retention interval, a sibling hits at least as much as under dense "
+            "retention, rounded down to a multiple of the interval.",
             divergence=Divergence.LOST_HIT,
             clauses=(check_interval, falls_on_boundaries, sibling_boundary, in_retained_mask),
             symbols=_RETENTION,
         ),
         Claim(
             name="retention_keeps_junctions",
-            sentence="Under sparse retention a prefix that two requests have shared is hit by the "
-            "next request that shares it, as under dense retention.",
+            sentence="Under sparse retention the next request that shares a prefix already shared "
+            "by two requests hits that prefix, as under dense retention.",
             divergence=Divergence.LOST_HIT,
             clauses=(junction_boundary, in_retained_mask),
             symbols=(
@@ -297,15 +298,15 @@ CLAIMS: dict[str, Claim] = {
         Claim(
             name="fine_grained_hit_is_vouched_for",
             sentence="Where hits may end inside a block, a hit needs a cached entry of that block "
-            "at or past its end, or, of Mamba, the state as of exactly its last token; lookup "
-            "returns the longest such hit.",
+            "at or past the end of the hit or, for Mamba, the state as of exactly its last token; "
+            "lookup returns the longest such hit.",
             divergence=Divergence.UNSOUND,
             clauses=(
                 is_fine_grained,
                 hit_alignment,
                 at_hash_units,
                 block_of,
-                proving_unit,
+                witness_unit,
                 witness_entries,
                 is_held,
                 peek,
@@ -320,18 +321,18 @@ CLAIMS: dict[str, Claim] = {
         ),
         Claim(
             name="retention_keeps_only_promised_blocks",
-            sentence="Sparse retention registers no block that no promised hit needs.",
+            sentence="Sparse retention registers only blocks that a promised hit needs.",
             divergence=Divergence.WASTE,
             clauses=(in_retained_mask,),
             symbols=_RETENTION,
         ),
         Claim(
             name="reused_content_is_determined_by_the_hit",
-            sentence="Equal block hashes mean equal tokens from the start of the request to the "
-            "end of the block, and different ones mean different tokens, so that all that a hit "
-            "reuses is determined by tokens that its matched hashes vouch for.",
+            sentence="Two block hashes are equal exactly when all tokens from the start of the "
+            "request to the end of the block are, so everything that a hit reuses is determined "
+            "by tokens that its matched hashes cover.",
             divergence=Divergence.UNSOUND,
-            clauses=(is_determined, vouched_tokens, is_chained),
+            clauses=(is_determined, covered_tokens, is_chained),
             symbols=(
                 "hash_block_tokens",
                 "get_request_block_hasher",
@@ -341,7 +342,7 @@ CLAIMS: dict[str, Claim] = {
         ),
         Claim(
             name="block_in_use_is_never_evicted",
-            sentence="A block that a block table holds is never handed out again: its reference "
+            sentence="A block that is in a block table is never allocated again: its reference "
             "count is the number of block-table entries that hold it.",
             divergence=Divergence.UNSOUND,
             clauses=(
@@ -358,30 +359,30 @@ CLAIMS: dict[str, Claim] = {
         ),
         Claim(
             name="free_count_is_free_queue_length",
-            sentence="The free queue holds each block that nobody uses, once, and no other, and "
-            "the count of free blocks is its length.",
+            sentence="The free queue holds every unused block exactly once and no other block, "
+            "and the count of free blocks is its length.",
             divergence=Divergence.WASTE,
             clauses=(
                 is_unused,
                 is_queued_when_unused,
                 vacancy,
-                taken_off,
+                free_count_decrease,
                 is_free_queue_length,
             ),
             symbols=(*_POOL, "BlockPool.get_num_free_blocks"),
         ),
         Claim(
             name="null_block_is_never_served",
-            sentence="The null block is never cached, freed, handed out or found by a key.",
+            sentence="The null block is never cached, freed, allocated or found by a key.",
             divergence=Divergence.UNSOUND,
             clauses=(is_kept_apart, is_real),
             symbols=(*_POOL, "BlockPool.null_block", "BlockPool.get_cached_block"),
         ),
         Claim(
             name="cached_key_names_its_content",
-            sentence="A key finds a block from when it is registered until the block is handed "
-            "out again, declared invalid or the cache is reset, and only while the block holds "
-            "the content that the key describes.",
+            sentence="A key finds a block from its registration until the block is allocated "
+            "again or declared invalid, or the cache is reset, and only while the block holds the "
+            "content that the key describes.",
             divergence=Divergence.UNSOUND,
             clauses=(
                 is_named_for_its_content,

@@ -1,12 +1,13 @@
-"""Local prefixes: what a lookup tells a KV connector that loads Mamba states.
+"""Local prefixes: what a lookup reports to a KV connector that loads Mamba states.
 
-In disaggregated serving a request's prompt is computed elsewhere, and a connector loads the keys
-and values of the tokens after the *local prefix*, those that the prefix cache has, and the Mamba
-state as of the last token that it loads. It needs no state of the local prefix, so a local prefix
-may be longer than the hit that all groups share. Where nothing is loaded after all, the request
-resumes at the end of the local prefix, and the state is needed there: a prefix that lacks one is
-*flagged*. vLLM: ``KVCacheManager.get_computed_blocks_for_connector``, whose flag is
-``hit_diverged``, and ``supports_divergent_local_hybrid_hits`` of connectors.
+In disaggregated serving a request's prompt is computed elsewhere. The *local prefix* is what the
+local prefix cache holds of it. A connector loads the keys and values of the tokens after the local
+prefix, and the Mamba state as of the last token that it loads. It needs no state at the end of the
+local prefix, so the local prefix may be longer than the hit that all groups share. If nothing is
+loaded in the end, the request resumes at the end of the local prefix and needs the state there, so
+a prefix without that state is *flagged*. vLLM:
+``KVCacheManager.get_computed_blocks_for_connector``, whose flag is ``hit_diverged``, and
+``supports_divergent_local_hybrid_hits`` of connectors.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,16 +17,16 @@ from hitproof.spec.hits import Cached, longest_valid_hit, valid_boundary, within
 from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 
-def is_loaded_anew(kind: GroupKind) -> bool:
-    """Whether a connector loads all that a group of the kind reads, wherever its load starts."""
+def is_fully_loaded(kind: GroupKind) -> bool:
+    """Whether a connector loads everything that groups of the kind read, wherever it starts."""
     return kind is GroupKind.MAMBA
 
 
 def may_diverge(groups: Sequence[Group]) -> bool:
     """Whether a local prefix may be longer than the hit that all groups share.
 
-    It may where Mamba stands beside full attention. Elsewhere the local prefix is the hit itself,
-    and never flagged. vLLM: ``HybridKVCacheCoordinator.full_attention_group_id``.
+    It may in models that combine Mamba with full attention. In all others the local prefix is the
+    hit itself and is never flagged. vLLM: ``HybridKVCacheCoordinator.full_attention_group_id``.
     """
     kinds = {group.kind for group in groups if group.prefix_cacheable}
     return {GroupKind.FULL_ATTENTION, GroupKind.MAMBA} <= kinds
@@ -41,10 +42,10 @@ def valid_local_boundary(
 ) -> Formula:
     """Whether a local prefix may end at ``boundary`` >= 1, for one group (all in blocks).
 
-    As `spec.hits.valid_boundary`, but nothing need be cached of what is loaded anew. What a window
-    or a chunk reads before the boundary is not: the load starts at the boundary.
+    Like `spec.hits.valid_boundary`, except that a group that is fully loaded needs nothing cached.
+    What a window or a chunk reads before the boundary is not loaded: loading starts there.
     """
-    if is_loaded_anew(group.kind):
+    if is_fully_loaded(group.kind):
         return within_reach(group, boundary, cap_blocks, horizon_blocks)
     return valid_boundary(group, boundary, cap_blocks, horizon_blocks, cached, arithmetic)
 

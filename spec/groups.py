@@ -1,4 +1,4 @@
-"""KV cache groups, the alignment that they share, and who drops a block for EAGLE."""
+"""KV cache groups, the alignment that they share, and which of them drop a block for EAGLE."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
 
 
 class ConfigurationError(ValueError):
-    """A configuration that no vLLM engine can have; the message names the mend."""
+    """A configuration that no vLLM engine can have; the message names the remedy."""
 
 
 class GroupKind(StrEnum):
@@ -35,8 +35,8 @@ class Group:
         eagle: whether an EAGLE or MTP draft layer lives in the group (``is_eagle_group``).
         chunk: C, tokens in a chunk of local attention; None for other kinds.
             vLLM: ``attention_chunk_size``.
-        prefix_cacheable: False when the group opts out of prefix caching, so that hits ask
-            nothing of it (a ring buffer, say). vLLM: ``KVCacheSpec.prefix_cacheable``.
+        prefix_cacheable: False when the group opts out of prefix caching, so that hits require
+            nothing of it (a ring buffer, for example). vLLM: ``KVCacheSpec.prefix_cacheable``.
     """
 
     kind: GroupKind
@@ -49,7 +49,7 @@ class Group:
     def __post_init__(self) -> None:
         if self.block_size < 1:
             raise ConfigurationError(
-                f"a block holds at least one token; block size {self.block_size} is not possible"
+                f"a block must hold at least one token; block size {self.block_size} is invalid"
             )
         self._check("window", self.window, GroupKind.SLIDING_WINDOW)
         self._check("chunk", self.chunk, GroupKind.CHUNKED_LOCAL)
@@ -67,19 +67,19 @@ class Group:
 
 @dataclass(frozen=True)
 class BlockGeometry:
-    """A group seen in blocks instead of tokens: all that the clauses on blocks depend on.
+    """A group measured in blocks instead of tokens: all that clauses on blocks depend on.
 
-    Each field is a term, so that a theorem can leave it open.
+    Each field is a term, so that a theorem can leave it symbolic.
 
     Attributes:
         kind: how the group's layers attend.
         segment: P, blocks from one boundary to the next (alignment / block size), >= 1.
-        tail: t, blocks before a boundary that a sliding window reaches into, >= 0. Not
-            looked at for other kinds.
+        tail: t, blocks before a boundary that a sliding window reaches into, >= 0. Ignored for
+            other kinds.
         lookahead: 1 when EAGLE/MTP must match and drop one block past the boundary, else 0.
-        block_size: b, tokens in a block. Looked at for chunked local attention only, whose
-            chunks need not start on a block edge.
-        chunk: C, tokens in a chunk. Looked at for chunked local attention only.
+        block_size: b, tokens in a block. Used for chunked local attention only, whose chunks
+            need not start on a block edge.
+        chunk: C, tokens in a chunk. Used for chunked local attention only.
     """
 
     kind: GroupKind
@@ -94,43 +94,43 @@ def alignment(groups: Sequence[Group]) -> int:
     """The alignment A in tokens: the least common multiple of the block sizes.
 
     A hit must end on a block edge in every group that takes part in prefix caching. vLLM:
-    ``scheduler_block_size``, a multiple of this when groups opt out. Raises
-    `ConfigurationError` when all do, as ``HybridKVCacheCoordinator`` refuses to start.
+    ``scheduler_block_size``, which is a multiple of this when some groups opt out. Raises
+    `ConfigurationError` when all of them do; ``HybridKVCacheCoordinator`` then refuses to start.
     """
     sizes = [group.block_size for group in groups if group.prefix_cacheable]
     if not sizes:
-        raise ConfigurationError("hits need at least one group that does prefix caching")
+        raise ConfigurationError("hits need at least one group that takes part in prefix caching")
     return math.lcm(*sizes)
 
 
-def drops_block(use_eagle: Formula, flagged_alike: Formula, nobody_flagged: Formula) -> Formula:
+def drops_block(use_eagle: Formula, flagged_alike: Formula, none_flagged: Formula) -> Formula:
     """Whether a group must match and drop a lookahead block.
 
-    ``flagged_alike`` is whether a group is flagged that is looked up together with it, itself
-    included; ``nobody_flagged`` is whether no group is flagged at all.
+    ``flagged_alike`` is whether the group, or one that is looked up together with it, is flagged;
+    ``none_flagged`` is whether no group is flagged at all.
     """
-    return use_eagle & (flagged_alike | nobody_flagged)
+    return use_eagle & (flagged_alike | none_flagged)
 
 
 def share_eagle(groups: Sequence[Group], use_eagle: bool) -> tuple[Group, ...]:
-    """The groups as lookup treats them: who must match and drop a lookahead block.
+    """The groups as lookup treats them: ``eagle`` says which must match and drop a block.
 
-    With EAGLE on and no group flagged, every group is (vLLM does not know where the draft
-    layers live). Groups that are equal but for the flag are looked up together, so one
-    flag serves them all. With EAGLE off nobody drops. vLLM: ``eagle_group_ids`` and
+    With EAGLE on and no group flagged, all of them must, since vLLM does not know where the
+    draft layers are. Groups that differ in the flag only are looked up together, so one flag
+    applies to all of them. With EAGLE off none drops a block. vLLM: ``eagle_group_ids`` and
     ``HybridKVCacheCoordinator.verify_and_split_kv_cache_groups``.
     """
-    nobody_flagged = not any(group.eagle for group in groups)
+    none_flagged = not any(group.eagle for group in groups)
     flagged = {replace(group, eagle=False) for group in groups if group.eagle}
     alike = (replace(group, eagle=False) for group in groups)
     return tuple(
-        replace(group, eagle=drops_block(use_eagle, group in flagged, nobody_flagged))
+        replace(group, eagle=drops_block(use_eagle, group in flagged, none_flagged))
         for group in alike
     )
 
 
 def whole_blocks(tokens: Term, block_size: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
-    """How many blocks ``tokens`` fill; a last one that is not full does not count."""
+    """How many blocks ``tokens`` fill; a partly filled last block does not count."""
     return arithmetic.floor_div(tokens, block_size)
 
 

@@ -7,15 +7,15 @@ from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry, whol
 from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
 
 Cached = Callable[[int, Term], Formula]
-"""``cached(g, i)``: whether block i of group g (an index into the groups) is cached. It is asked
-about any block from 0 on, also beyond the lookahead horizon."""
+"""``cached(g, i)``: whether block i of group g (an index into the groups) is cached. It must answer
+for any block from 0 on, also beyond the lookahead horizon."""
 
 
 def run_start(group: BlockGeometry, boundary: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
     """First block of the required run at ``boundary``, in blocks; below 0 means from block 0.
 
-    Chunked local attention starts in the block that holds the first token of the boundary's
-    chunk. A boundary that starts a chunk itself gives the boundary: nothing before it is read.
+    For chunked local attention it is the block that holds the first token of the boundary's
+    chunk. Where a chunk starts at the boundary it is the boundary: nothing before it is read.
     """
     match group.kind:
         case GroupKind.FULL_ATTENTION:
@@ -44,7 +44,7 @@ def in_required_run(
     local attention those of the chunk that the boundary lies in, Mamba the one state block that
     ends there. EAGLE/MTP adds the lookahead block: the key and value that a draft layer keeps
     for the last token before the boundary depend on the token after it, which only the hash of
-    the next block vouches for. Boundary 0 is no hit: callers ask about boundaries from 1 on.
+    the next block covers. Boundary 0 means no hit: callers ask about boundaries from 1 on.
     """
     start = run_start(group, boundary, arithmetic)
     return (0 <= block) & (start <= block) & (block < run_end(group, boundary))
@@ -74,9 +74,9 @@ def within_reach(
 ) -> Formula:
     """Whether lookup may serve ``boundary`` at all, whatever is cached (all in blocks).
 
-    The hit stays within the cap, since the last token of a request is always recomputed; its
-    lookahead block stays within the lookahead horizon, the policy on how far past the cap a
-    lookup may peek.
+    The hit must end within the cap, since the last token of a request is always recomputed. Its
+    lookahead block must end within the lookahead horizon, a policy of the release
+    (`spec.releases.horizons`).
     """
     return (boundary <= cap_blocks) & (run_end(group, boundary) <= horizon_blocks)
 
@@ -107,9 +107,9 @@ def valid_hit(
 
     ``groups`` are as `share_eagle` gives them and ``alignment_tokens`` is their `alignment`,
     or a multiple of it; ``cap`` and ``horizon`` (the lookahead horizon) are in tokens. No hit,
-    ``length`` 0, is always valid. Groups that opt out of prefix caching require nothing. What one
-    group requires is for ``valid`` to say. vLLM: the hit length that ``find_longest_cache_hit``
-    may return.
+    ``length`` 0, is always valid. Groups that opt out of prefix caching require nothing;
+    ``valid`` decides for each of the others. vLLM: the hit length that
+    ``find_longest_cache_hit`` may return.
     """
     if length == 0:
         return True

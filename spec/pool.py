@@ -1,13 +1,13 @@
-"""The block pool: what must hold of each block, and what each operation does to it.
+"""The block pool: the invariants of each block, and what each operation does to it.
 
-Blocks do not interact: an operation on one of them changes that one and the count of free blocks,
-and nothing else. So a clause speaks of one arbitrary block, and what is proved of it holds of
-every pool, however many blocks it has. The null block, which stands in block tables where nothing
-is needed, is a block like the others here, kept apart by its flag.
+Blocks do not interact: an operation on a block changes that block and the count of free blocks,
+and nothing else. So each clause is about one arbitrary block, and what is proved of it holds for
+every pool, however many blocks it has. The null block is the placeholder in block tables where no
+block is needed. Here it is a block like the others, distinguished by a flag.
 
-Three things are counted in two places each, and must agree: block-table entries and the reference
-count; the free queue and the reference count; the keys that a block carries and the entries of the
-cache that name it.
+Three things are recorded twice and must agree: the block-table entries and the reference count;
+the free queue and the reference count; the keys that a block carries and the entries of the cache
+that point to it.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ class BlockState:
         holders: the block-table entries that hold it.
         queued: how many times it is in the free queue.
         keys: how many keys (block hash and group) it carries (``block_hash``).
-        named: how many entries of the cache name it (``cached_block_hash_to_block``).
-        stale: how many of these keys and entries describe other content than the block holds.
+        named: how many entries of the cache point to it (``cached_block_hash_to_block``).
+        stale: how many of these keys and entries describe content that the block does not hold.
     """
 
     null: Formula
@@ -39,30 +39,30 @@ class BlockState:
     stale: Term
 
 
-# --- what must hold of each block ----------------------------------------------------------
+# --- invariants of each block --------------------------------------------------------------
 
 
 def counts_holders(block: BlockState) -> Formula:
     """Whether the reference count is the number of block-table entries that hold the block.
 
-    Nobody counts for the null block.
+    The null block is not reference-counted.
     """
     return block.null | ((0 <= block.holders) & (block.ref_count == block.holders))
 
 
 def is_unused(block: BlockState, arithmetic: Arithmetic = INTEGERS) -> Formula:
-    """Whether the block may be handed out: nobody refers to it, and it is not the null block."""
+    """Whether the block may be allocated: its reference count is 0, and it is not null."""
     return arithmetic.negation(block.null) & (block.ref_count == 0)
 
 
 def is_queued_when_unused(block: BlockState, arithmetic: Arithmetic = INTEGERS) -> Formula:
-    """Whether the free queue holds the block once when it is unused, and else not at all."""
+    """Whether the free queue holds the block exactly once if it is unused, and otherwise never."""
     once = (block.queued == 1) & is_unused(block, arithmetic)
     return once | ((block.queued == 0) & arithmetic.negation(is_unused(block, arithmetic)))
 
 
 def is_named_for_its_content(block: BlockState) -> Formula:
-    """Whether the cache names the block by the keys that it carries, and these describe it."""
+    """Whether the cache finds the block by the keys that it carries, and these describe it."""
     return (block.named == block.keys) & (block.stale == 0)
 
 
@@ -73,13 +73,13 @@ def is_kept_apart(block: BlockState, arithmetic: Arithmetic = INTEGERS) -> Formu
 
 
 def is_sound(block: BlockState, arithmetic: Arithmetic = INTEGERS) -> Formula:
-    """Whether all of the above hold of the block."""
+    """Whether the block satisfies all of the above."""
     counted = counts_holders(block) & is_queued_when_unused(block, arithmetic)
     return counted & is_named_for_its_content(block) & is_kept_apart(block, arithmetic)
 
 
 def keeps_its_keys(before: BlockState, after: BlockState) -> Formula:
-    """Whether a key that found the block still does, and finds the same content."""
+    """Whether a key that found the block still finds it, with the same content."""
     return (before.named <= after.named) & (after.stale <= before.stale)
 
 
@@ -87,23 +87,23 @@ def keeps_its_keys(before: BlockState, after: BlockState) -> Formula:
 
 
 def vacancy(block: BlockState, arithmetic: Arithmetic = INTEGERS) -> Term:
-    """1 when nobody refers to the block, which is not the null block, and 0 otherwise."""
+    """1 when the block's reference count is 0, else 0; the block is not the null block."""
     return arithmetic.maximum(1 - block.ref_count, 0)
 
 
 def rewritten(block: BlockState) -> BlockState:
-    """The block once it holds new content: what still names it describes the old one."""
+    """The block with new content: entries that still point to it describe the old content."""
     return replace(block, stale=block.named)
 
 
 def can_be_taken(block: BlockState, arithmetic: Arithmetic) -> Formula:
-    """Whether the free queue has the block to hand out."""
+    """Whether the block can be allocated from the free queue."""
     del arithmetic
     return 1 <= block.queued
 
 
 def taken(block: BlockState, arithmetic: Arithmetic) -> BlockState:
-    """The block once it is handed out: its old keys are gone, and its holder writes to it."""
+    """The block once it is allocated: its old keys are gone, and its holder writes to it."""
     del arithmetic
     ref_count, holders, queued = block.ref_count + 1, block.holders + 1, block.queued - 1
     held = replace(block, ref_count=ref_count, holders=holders, queued=queued)
@@ -111,30 +111,30 @@ def taken(block: BlockState, arithmetic: Arithmetic) -> BlockState:
 
 
 def is_real(block: BlockState, arithmetic: Arithmetic) -> Formula:
-    """Whether it is any block but the null block, held or not."""
+    """Whether it is not the null block."""
     return arithmetic.negation(block.null)
 
 
 def touched(block: BlockState, arithmetic: Arithmetic) -> BlockState:
-    """The block once one more table holds it; if it was unused it leaves the free queue."""
+    """The block once one more table holds it; if it was unused, it leaves the free queue."""
     ref_count, holders = block.ref_count + 1, block.holders + 1
     queued = block.queued - vacancy(block, arithmetic)
     return replace(block, ref_count=ref_count, holders=holders, queued=queued)
 
 
 def can_be_freed(block: BlockState, arithmetic: Arithmetic) -> Formula:
-    """Whether a table holds the block, and it is not the null block, which stays as it is."""
+    """Whether a table holds the block, and it is not the null block, which is never freed."""
     return arithmetic.negation(block.null) & (1 <= block.holders)
 
 
 def freed(block: BlockState, arithmetic: Arithmetic) -> BlockState:
-    """The block once a table gives it back: unused, it joins the free queue, keys and all."""
+    """The block once a table gives it back; if now unused, it is queued as free, with its keys."""
     left = replace(block, ref_count=block.ref_count - 1, holders=block.holders - 1)
     return replace(left, queued=block.queued + vacancy(left, arithmetic))
 
 
 def can_be_registered(block: BlockState, arithmetic: Arithmetic) -> Formula:
-    """Whether its holder may register the block, full and under no key yet."""
+    """Whether a holder may register the block: it is in use and has no key yet."""
     return arithmetic.negation(block.null) & (1 <= block.ref_count) & (block.keys == 0)
 
 
@@ -145,13 +145,13 @@ def registered(block: BlockState, arithmetic: Arithmetic) -> BlockState:
 
 
 def can_be_reset(block: BlockState, arithmetic: Arithmetic) -> Formula:
-    """Whether the whole cache may be reset, as far as this block is concerned: it is not held."""
+    """Whether this block allows a reset of the whole cache: it is not in use."""
     del arithmetic
     return block.null | (block.ref_count == 0)
 
 
 def invalidated(block: BlockState, arithmetic: Arithmetic) -> BlockState:
-    """The block once its content is declared invalid: no key finds it, holders go on holding it."""
+    """The block once its content is declared invalid: no key finds it, its holders keep it."""
     del arithmetic
     return replace(block, keys=0, named=0, stale=0)
 
@@ -159,11 +159,11 @@ def invalidated(block: BlockState, arithmetic: Arithmetic) -> BlockState:
 # --- how many blocks are free --------------------------------------------------------------
 
 
-def taken_off(before: BlockState, after: BlockState, arithmetic: Arithmetic) -> Term:
-    """By how much an operation on one block lowers the count of free blocks; below 0, raises it.
+def free_count_decrease(before: BlockState, after: BlockState, arithmetic: Arithmetic) -> Term:
+    """By how much an operation on one block lowers the count of free blocks; negative if it rises.
 
-    The count follows the reference count, not the calls: a second holder of a block takes
-    nothing off, and only the last one gives it back.
+    The count follows the reference count, not the number of calls: a second holder of a block
+    does not lower it, and only the last one to leave raises it.
     """
     return vacancy(before, arithmetic) - vacancy(after, arithmetic)
 
@@ -181,8 +181,8 @@ class Operation:
     """An operation of the pool on one block.
 
     Attributes:
-        name: of the method of vLLM's ``BlockPool``.
-        possible: whether a caller may ask for it.
+        name: the method of vLLM's ``BlockPool``.
+        possible: its precondition.
         after: the block afterwards.
     """
 

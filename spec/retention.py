@@ -1,13 +1,13 @@
-"""Retention: which hits the producer promises to keep possible, and the blocks that takes.
+"""Retention: which hits the producer promises to keep possible, and the blocks that this takes.
 
 Dense retention keeps every hit possible (`spec.mask`). Sparse retention (vLLM PR #43447) keeps
 a few boundaries and drops the rest of a sliding window's blocks. Its contract:
 
-- a *resend* of the prompt and an *extension* of it hit what dense retention would give them;
-- with an interval of R tokens, a *sibling* that shares the first p tokens hits at least what
-  dense retention would give it, rounded down to a multiple of R;
-- a prefix seen to be shared by two requests is treated like a prompt of its own (the
-  *junction*), so that the next sibling hits it.
+- A *resend* of the prompt and an *extension* of it hit as much as under dense retention.
+- With an interval of R tokens, a *sibling* that shares the first p tokens hits at least as much
+  as under dense retention, rounded down to a multiple of R.
+- A prefix that two requests were seen to share is treated like a prompt of its own, so that the
+  next sibling hits it. Its end is the *junction*, vLLM's shared-prefix boundary.
 """
 
 from collections.abc import Sequence
@@ -19,26 +19,27 @@ from hitproof.spec.mask import in_mask, next_boundary
 from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
 
 SPARSE_KINDS = (GroupKind.SLIDING_WINDOW, GroupKind.MAMBA)
-"""The kinds that sparse retention thins out: those whose runs stay short."""
+"""The kinds that sparse retention thins out: those whose required runs are short."""
 
 
 def falls_on_boundaries(
     interval: Term, alignment_tokens: Term, arithmetic: Arithmetic = INTEGERS
 ) -> Formula:
-    """Whether a retention interval of that many tokens is one that an engine can have."""
+    """Whether an engine can have a retention interval of that many tokens."""
     return (0 <= interval) & is_multiple(interval, alignment_tokens, arithmetic)
 
 
 def check_interval(interval: int | None, alignment_tokens: int) -> None:
-    """Refuse a retention interval that no boundary falls on.
+    """Reject a retention interval that does not fall on boundaries.
 
-    None is dense retention, 0 keeps the latest replayable boundary only. Raises
+    None means dense retention, 0 keeps the latest replayable boundary only. Raises
     `ConfigurationError`. vLLM: ``_validate_prefix_cache_retention_interval``.
     """
     if interval is not None and not falls_on_boundaries(interval, alignment_tokens):
         raise ConfigurationError(
-            f"a retention interval is a multiple of the alignment ({alignment_tokens} tokens), "
-            f"0 for the latest boundary only, or none for dense; {interval} is none of these"
+            f"a retention interval must be a multiple of the alignment ({alignment_tokens} "
+            f"{'token' if alignment_tokens == 1 else 'tokens'}), 0 for the latest boundary only, "
+            f"or none for dense retention; {interval} is none of these"
         )
 
 
@@ -49,12 +50,12 @@ def replay_boundary(
     alignment_tokens: Term,
     arithmetic: Arithmetic = INTEGERS,
 ) -> Term:
-    """The longest hit of a request when all its blocks below the horizon are cached, in tokens.
+    """The longest hit of a request whose blocks below the horizon are all cached, in tokens.
 
     ``lookahead_tokens`` is the largest block size of a group that drops a lookahead block, 0
     without EAGLE: a hit of L tokens needs L <= cap and L + lookahead <= horizon. A resend of a
-    prompt of n tokens has the cap n - 1 and the horizon of its policy; an extension of the
-    prompt finds n tokens cached, so n is both. vLLM: ``replay_boundaries``.
+    prompt of n tokens has the cap n - 1 and the horizon of its policy. An extension of the
+    prompt finds n tokens cached, so its cap and its horizon are n. vLLM: ``replay_boundaries``.
     """
     limit = arithmetic.minimum(cap, horizon_tokens - lookahead_tokens)
     return arithmetic.maximum(arithmetic.multiple_at_most(limit, alignment_tokens), 0)
@@ -65,9 +66,9 @@ def junction_boundary(
 ) -> Term:
     """The longest hit of a sibling that shares ``shared`` tokens with what is cached, in tokens.
 
-    Two requests that share a prefix show that more may come. The prefix is then a prompt of its
-    own, and a sibling is an extension of it: it finds ``shared`` tokens cached, the lookahead
-    block among them. vLLM: ``Request.shared_prefix_boundary``, which also keeps the boundary
+    When two requests share a prefix, more may follow. The prefix is then treated as a prompt of
+    its own, and a sibling as an extension of it: it finds ``shared`` tokens cached, including
+    the lookahead block. vLLM: ``Request.shared_prefix_boundary``, which also keeps the boundary
     one block lower for EAGLE.
     """
     return replay_boundary(shared, shared, lookahead_tokens, alignment_tokens, arithmetic)
@@ -92,11 +93,11 @@ def in_retained_mask(
 ) -> Formula:
     """Whether the producer registers ``block`` under sparse retention.
 
-    ``replays`` are the boundaries that resends, extensions and junctions promise, ``interval``
-    the blocks from one promised sibling boundary to the next, or None; all in blocks. A block
-    is kept when it is in the required run of a promised boundary, and boundary 0 is no hit.
-    Kinds that are not in `SPARSE_KINDS` keep what dense retention keeps. vLLM:
-    ``reachable_block_mask`` with a ``retention_interval``.
+    ``replays`` are the boundaries promised to resends, extensions and junctions; ``interval`` is
+    the distance between promised sibling boundaries, or None; all in blocks. A block is kept
+    when it is in the required run of a promised boundary; boundary 0 means no hit. Kinds that
+    are not in `SPARSE_KINDS` keep what dense retention keeps. vLLM: ``reachable_block_mask``
+    with a ``retention_interval``.
     """
     if group.kind not in SPARSE_KINDS:
         return in_mask(group, block, arithmetic)

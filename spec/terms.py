@@ -1,9 +1,9 @@
 """One definition, two interpretations.
 
-Every clause of the spec is an ordinary Python function over *terms*. Called with ints it
-computes a truth value; called with Z3 integer terms it builds the formula that the theorems
-are about. Comparison, `+`, `-` and `&` mean the same on both. The few operations that do not
-are named in `Arithmetic`; a clause that needs one takes the interpretation as an argument.
+A clause of the spec is an ordinary Python function over *terms*. Called with ints, it computes a
+truth value; called with Z3 integer terms, it builds the formula that the theorems are about.
+Comparison, `+`, `-` and `&` mean the same for both. The few operations that do not are methods of
+`Arithmetic`; a clause that needs one takes the interpretation as an argument.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Formula: TypeAlias = Any
 
 
 class Arithmetic(Protocol):
-    """The operations whose notation differs between ints and Z3 terms."""
+    """The operations that are written differently for ints and Z3 terms."""
 
     def times(self, count: Term, unit: Term) -> Term:
         """The product; ``count`` blocks of ``unit`` tokens, or segments of ``unit`` blocks."""
@@ -44,7 +44,7 @@ class Arithmetic(Protocol):
         """Whether the conclusion holds if the premise does."""
 
     def negation(self, formula: Formula) -> Formula:
-        """Whether the formula fails."""
+        """Whether the formula is false."""
 
 
 class IntegerArithmetic:
@@ -75,7 +75,7 @@ class IntegerArithmetic:
         return min(left, right)
 
     def for_all(self, start: int, end: int, holds: Callable[[int], bool]) -> bool:
-        """Evaluate ``holds`` on the whole range until it fails."""
+        """Evaluate ``holds`` over the range, stopping at the first failure."""
         return all(holds(i) for i in range(start, end))
 
     def implies(self, premise: bool, conclusion: bool) -> bool:
@@ -88,7 +88,7 @@ class IntegerArithmetic:
 
 
 INTEGERS = IntegerArithmetic()
-"""The interpretation that runs."""
+"""The executable interpretation."""
 
 
 def is_multiple(position: Term, step: Term, arithmetic: Arithmetic = INTEGERS) -> Formula:

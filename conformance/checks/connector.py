@@ -20,7 +20,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Subject
 from hitproof.spec.claims import Divergence
-from hitproof.spec.connector import is_loaded_anew, longest_local_prefix, may_diverge
+from hitproof.spec.connector import is_fully_loaded, longest_local_prefix, may_diverge
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.hits import longest_valid_hit
 from hitproof.spec.releases.fine import is_fine_grained
@@ -70,7 +70,7 @@ class _Request:
 
     def is_state(self, question: Question) -> bool:
         """Whether a question is about what a connector loads anyway."""
-        return is_loaded_anew(self.layout.looked_up[question[0]].group.kind)
+        return is_fully_loaded(self.layout.looked_up[question[0]].group.kind)
 
     def needs(self, hit: Candidate, flagged: bool) -> frozenset[Question]:
         """What must be cached for a local prefix of that length, flagged or not."""

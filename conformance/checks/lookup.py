@@ -28,7 +28,7 @@ from hitproof.conformance.subject.subjects import (
     Subject,
 )
 from hitproof.spec.claims import Divergence, Status
-from hitproof.spec.connector import is_loaded_anew
+from hitproof.spec.connector import is_fully_loaded
 from hitproof.spec.hits import longest_valid_hit, required_run, within_reach
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
@@ -259,7 +259,7 @@ def wrong_in_tables(judged: Configuration | Layout, answer: LookupAnswer) -> str
             continue
         number, looked_up = owners[group_id]
         boundary = answer.hit_length // looked_up.group.block_size
-        lags = answer.diverged and is_loaded_anew(looked_up.group.kind)
+        lags = answer.diverged and is_fully_loaded(looked_up.group.kind)
         if len(table) > boundary or (len(table) < boundary and not lags):
             return "block table as long as the hit is not"
         run = required_run(looked_up.shape, boundary)

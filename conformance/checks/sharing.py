@@ -16,7 +16,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.subjects import CannotJudge, Predates, Prompt, Subject
 from hitproof.spec.claims import Divergence
-from hitproof.spec.sharing import vouched_tokens
+from hitproof.spec.sharing import covered_tokens
 
 _CLAIM = "reused_content_is_determined_by_the_hit"
 _BLOCKS = 3
@@ -49,7 +49,7 @@ def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
         for prompt in prompts:
             found = hashes(prompt)
             for block, block_hash in enumerate(found):
-                agreed = vouched_tokens(block, block_size, lookahead)
+                agreed = covered_tokens(block, block_size, lookahead)
                 content = Prompt(prompt.tokens[:agreed], prompt.salt, prompt.adapter)
                 known_hash, first = told_apart.setdefault((block, content), (block_hash, prompt))
                 known_content, other = owners.setdefault((block, block_hash), (content, prompt))

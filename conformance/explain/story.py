@@ -18,7 +18,7 @@ from hitproof.conformance.explain.reasons import Reason, in_words, need_reason, 
 from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.scope.configurations import Configuration, LookedUp
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.spec.connector import is_loaded_anew, may_diverge
+from hitproof.spec.connector import is_fully_loaded, may_diverge
 from hitproof.spec.hits import in_required_run, required_run
 from hitproof.spec.mask import in_mask, next_boundary
 
@@ -184,7 +184,7 @@ def _needed(evidence: Evidence) -> tuple[LookedUp, ...]:
     judged = evidence.configuration
     if not evidence.for_connector or not may_diverge(judged.shared):
         return tuple(judged.looked_up)
-    return tuple(each for each in judged.looked_up if not is_loaded_anew(each.group.kind))
+    return tuple(each for each in judged.looked_up if not is_fully_loaded(each.group.kind))
 
 
 def _why_not(judged: Configuration | Layout, evidence: Evidence, length: int) -> str:

@@ -35,7 +35,7 @@ from hitproof.conformance.subject.managers import Tables
 from hitproof.spec.attention import attends, reads_state
 from hitproof.spec.groups import Group, GroupKind, drops_block
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.sharing import is_determined, vouched_tokens
+from hitproof.spec.sharing import covered_tokens, is_determined
 from hitproof.spec.terms import INTEGERS
 
 _READ = "hit_has_every_block_attention_reads"
@@ -379,7 +379,7 @@ class ContentModel:
             return None if held in (state, ANYTHING) else f"the state as of {held}"
         # The name may end inside the block: the hash is that of its last hash unit.
         unit = self._engine.hash_block_size
-        vouched = vouched_tokens(end // unit - 1, unit, self._engine.num_hash_lookahead_tokens)
+        vouched = covered_tokens(end // unit - 1, unit, self._engine.num_hash_lookahead_tokens)
         for token in range(INTEGERS.multiple_at_most(end - 1, size), end):
             found, wanted = (
                 self._store.read(index, block_id, token % size),

@@ -19,7 +19,7 @@ from hitproof.spec.mask import in_mask, in_stored_mask, is_due
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
 from hitproof.spec.retention import in_retained_mask
-from hitproof.spec.sharing import vouched_tokens
+from hitproof.spec.sharing import covered_tokens
 
 
 class ReferenceLookup:
@@ -169,7 +169,7 @@ class ReferenceSubject:
         """Stand-ins for hashes: all that each vouches for, spelt out."""
         del hash_block_size
         blocks = (len(prompt.tokens) - hash_lookahead) // block_size
-        covered = (vouched_tokens(b, block_size, hash_lookahead) for b in range(blocks))
+        covered = (covered_tokens(b, block_size, hash_lookahead) for b in range(blocks))
         return [repr(replace(prompt, tokens=prompt.tokens[:n])).encode() for n in covered]
 
     def fine_lookup(self, configuration: Configuration) -> "ReferenceFineLookup":

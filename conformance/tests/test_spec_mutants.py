@@ -75,13 +75,13 @@ TESTS = (
 )
 
 ORDER = "the greater, the lesser, the product and either of two do not depend on their order"
-NOT_LOOKED_AT = "no clause looks at the tail or the chunk of a kind that has none"
-SAME = "the two are one"
-ZERO_IS_PAST = "length 0 was answered before"
+NOT_LOOKED_AT = "no clause reads the tail or the chunk of a kind that has none"
+SAME = "the two are the same"
+ZERO_IS_PAST = "length 0 is handled before"
 TOO_HIGH = "the scan starts higher, at lengths that are beyond the cap and so not valid"
 
 EQUIVALENT: dict[str, str] = {
-    "spec.releases.fine.proving_unit: "
+    "spec.releases.fine.witness_unit: "
     "arithmetic.times(block, units) -> arithmetic.times(units, block)": (ORDER),
     "spec.releases.fine.witness_entries: min(last + 1, horizon // hash_block_size) -> "
     "min(horizon // hash_block_size, last + 1)": ORDER,
@@ -89,12 +89,12 @@ EQUIVALENT: dict[str, str] = {
     "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic) -> "
     "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic)": SAME,
     "spec.releases.sequential.longest_joint_hit: horizon(policy, num_tokens, candidate) -> "
-    "horizon(num_tokens, policy, candidate)": "only one policy gets there, whose horizon is the "
+    "horizon(num_tokens, policy, candidate)": "only one policy gets there, and its horizon is the "
     "candidate, whatever the request",
     "spec.releases.sequential.longest_joint_hit: "
     "policy is not LookaheadHorizon.CANDIDATE or not one_pass_suffices(groups) -> "
-    "not one_pass_suffices(groups)": "with a horizon that stays, one turn each leaves the longest "
-    "valid hit, too",
+    "not one_pass_suffices(groups)": "with a fixed horizon, one pass leaves the longest valid hit, "
+    "too",
     "spec.releases.sequential.longest_joint_hit: "
     "longest_valid_hit(asked, alignment_tokens, candidate, peek, cached) -> "
     "longest_valid_hit(asked, alignment_tokens, peek, candidate, cached)": SAME,
@@ -118,8 +118,8 @@ EQUIVALENT: dict[str, str] = {
     "arithmetic.maximum(0, 1 - block.ref_count)": ORDER,
     "spec.mask.next_boundary: arithmetic.maximum(passed + group.segment, group.segment) -> "
     "arithmetic.maximum(group.segment, passed + group.segment)": ORDER,
-    "spec.groups.share_eagle: drops_block(use_eagle, group in flagged, nobody_flagged) -> "
-    "drops_block(use_eagle, nobody_flagged, group in flagged)": ORDER,
+    "spec.groups.share_eagle: drops_block(use_eagle, group in flagged, none_flagged) -> "
+    "drops_block(use_eagle, none_flagged, group in flagged)": ORDER,
     "spec.groups.geometry: 0 -> 1": NOT_LOOKED_AT,
     "spec.groups.geometry: 0 -> -1": NOT_LOOKED_AT,
     "spec.groups.geometry: 1 if group.chunk is None else group.chunk -> group.chunk": NOT_LOOKED_AT,

@@ -17,7 +17,7 @@ from hitproof.spec.attention import attends, tail_blocks
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.hits import Cached, in_required_run, longest_valid_hit, run_start, valid_hit
 from hitproof.spec.pool import is_sound, touched
-from hitproof.spec.releases.fine import proving_unit
+from hitproof.spec.releases.fine import witness_unit
 from hitproof.spec.releases.horizons import horizon
 from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
 
@@ -39,7 +39,7 @@ def test_formulas_are_the_clauses_run_on_symbols() -> None:
     assert ("sliding window", "run start(L)=L-t") in written(run_start)
     assert ("window given", "attends(q,k,w)⇔k≤q&q-k<w") in written(attends)
     assert ("mamba", "in required run(i,L)⇔0≤i&L-1≤i&i<L") in written(in_required_run)
-    assert ("mamba", "proving unit(i,units)=i·units+units-1") in written(proving_unit)
+    assert ("mamba", "witness unit(i,units)=i·units+units-1") in written(witness_unit)
     assert ("", "touched:queued←queued-max(1-ref count,0)") in written(touched)
 
 

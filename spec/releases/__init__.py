@@ -1,1 +1,1 @@
-"""What releases of vLLM differ in, as named parameters of the spec: policies and their ranges."""
+"""Where releases of vLLM differ: policies, as named parameters of the spec, and their releases."""

@@ -1,18 +1,18 @@
-"""Fine-grained hits: hits that end on a hash block, inside the blocks of some groups.
+"""Fine-grained hits: hits that end on a hash unit, inside the blocks of some groups.
 
 A policy of newer releases (`HitGranularity.FINE`). Mamba blocks are large, since each holds one
-state, and with aligned hits every shared prefix is cut down to a multiple of them. A state can
-be kept as of any token, though, and the blocks of full attention only ever grow. So a cached
-block may be entered under the hash of a prefix that ends inside it, and hits end on multiples of
-the *hash unit*, the tokens that one hash covers (vLLM's ``hash_block_size``).
+state, and aligned hits cut every shared prefix down to a multiple of them. A state can be kept as
+of any token, though, and the blocks of full attention are append-only. So a cached block may also
+be registered under the hash of a prefix that ends inside it, and hits end on multiples of the
+*hash unit*, the tokens that one hash covers (vLLM's ``hash_block_size``).
 
-Nothing else changes: at that granularity every clause on hits holds for groups as if their
-blocks were hash units (`at_hash_units`), where "unit i is cached" means `is_held`. A group
-drops one hash unit for EAGLE, not one block. Entries are numbered like hash units: entry i
-stands for the prefix that ends with unit i.
+Nothing else changes: at that granularity every clause on hits holds for groups as if their blocks
+were hash units (`at_hash_units`), where "unit i is cached" means `is_held`. A group drops one hash
+unit for EAGLE, not one block. An *entry* is a registration of a block under such a prefix. Entries
+are numbered like hash units: entry i stands for the prefix that ends with unit i.
 
-The producer enters the blocks that it fills at their ends, as with aligned hits, and the end of its
-prompt (`tail_boundary`), where later requests leave it.
+The producer registers each block that it fills at its end, as with aligned hits, and the last block
+of its prompt at the prompt's end (`tail_boundary`), from which later requests resume.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from hitproof.spec.retention import replay_boundary
 from hitproof.spec.terms import INTEGERS, Arithmetic, Term
 
 FINE_KINDS = (GroupKind.FULL_ATTENTION, GroupKind.MAMBA)
-"""The kinds whose blocks can be entered at a prefix that ends inside them. vLLM:
+"""The kinds whose blocks can be registered under a prefix that ends inside them. vLLM:
 ``supports_fine_grained_hash_lookup``."""
 
 
@@ -37,30 +37,30 @@ class HitGranularity(StrEnum):
     ALIGNED = "aligned"
     """On block edges of every group."""
     FINE = "fine"
-    """On hash blocks, where the groups allow it (`is_fine_grained`); else aligned."""
+    """On hash units, where the groups allow it (`is_fine_grained`); else aligned."""
 
 
 class FineTail(StrEnum):
-    """Whose hit the end of a prompt is kept for, where it lies inside a block: a policy.
+    """For whose hit the end of a prompt is kept when it lies inside a block: a policy.
 
-    A Mamba group keeps one state there. The two differ where the prompt ends on a hash block: a
-    resend computes its last token again, an extension need not.
+    A Mamba group keeps one state there. The two differ where the prompt ends on a hash unit: a
+    resend recomputes its last token, an extension need not.
     """
 
     NONE = "none"
-    """Nobody's: hits are aligned."""
+    """For none: hits are aligned."""
     EXTENSION = "extension"
-    """That of an extension of the prompt."""
+    """For that of an extension of the prompt."""
     RESEND = "resend"
-    """That of a resend of the prompt, from which an extension can go on, too."""
+    """For that of a resend of the prompt, from which an extension can continue as well."""
 
 
 def is_fine_grained(groups: Sequence[Group], hash_block_size: int) -> bool:
-    """Whether hits may end inside blocks: some Mamba block is larger than a hash unit, and every
-    other group can be entered inside its blocks or has blocks of one hash unit.
+    """Whether hits may end inside blocks.
 
-    Groups that opt out of prefix caching do not matter. vLLM: ``partial_hash_hits_enabled``,
-    for Mamba groups in align mode.
+    They may when some Mamba block is larger than a hash unit and every other group is of
+    `FINE_KINDS` or has blocks of one hash unit. Groups that opt out of prefix caching do not
+    matter. vLLM: ``partial_hash_hits_enabled``, for Mamba groups in align mode.
     """
     taking_part = [group for group in groups if group.prefix_cacheable]
     return any(
@@ -72,9 +72,9 @@ def is_fine_grained(groups: Sequence[Group], hash_block_size: int) -> bool:
 
 
 def hit_alignment(groups: Sequence[Group], hash_block_size: int, policy: HitGranularity) -> int:
-    """The tokens that hits are multiples of. vLLM: ``_cache_hit_alignment_tokens``.
+    """The number of tokens that hits are multiples of. vLLM: ``_cache_hit_alignment_tokens``.
 
-    Raises `ConfigurationError` when a block is no whole number of hash units.
+    Raises `ConfigurationError` when a block is not a whole number of hash units.
     """
     for group in groups:
         if group.prefix_cacheable and group.block_size % hash_block_size:
@@ -87,7 +87,7 @@ def hit_alignment(groups: Sequence[Group], hash_block_size: int, policy: HitGran
 
 
 def at_hash_units(group: Group, hash_block_size: int) -> Group:
-    """The group as fine-grained hits see it: its blocks are hash units."""
+    """The group as fine-grained lookup treats it: its blocks are hash units."""
     return replace(group, block_size=hash_block_size)
 
 
@@ -96,23 +96,23 @@ def block_of(unit: Term, units: Term, arithmetic: Arithmetic = INTEGERS) -> Term
     return arithmetic.floor_div(unit, units)
 
 
-def proving_unit(
+def witness_unit(
     kind: GroupKind, block: Term, units: Term, arithmetic: Arithmetic = INTEGERS
 ) -> Term:
-    """The hash unit of a block that is asked for when the whole block is required.
+    """The hash unit of a block that must be held when the whole block is required.
 
-    A state is the one as of the block's last unit; full attention, which holds what comes before
-    an entry, is entered at or after the first.
+    For Mamba it is the last: the state is the one as of the block's end. For full attention it is
+    the first: any entry at or after it implies all that comes before in the block.
     """
     first = arithmetic.times(block, units)
     return first + units - 1 if kind is GroupKind.MAMBA else first
 
 
 def witness_entries(group: Group, hash_block_size: int, unit: int, horizon: int) -> range:
-    """The entries each of which vouches for what the group keeps of hash unit ``unit``.
+    """The entries any one of which shows that the group's content for hash unit ``unit`` is cached.
 
-    Of full attention, those of the same block at or after the unit, since the block holds all keys
-    and values up to there. Of Mamba, only the entry at the unit itself: the state as of its last
+    For full attention, those of the same block at or after the unit, since the block holds all keys
+    and values up to there. For Mamba, only the entry at the unit itself: the state as of its last
     token. The entry must lie within the ``horizon`` (tokens), as far as the lookup may peek. A kind
     that is not in `FINE_KINDS` has blocks of one hash unit.
     """
@@ -126,17 +126,17 @@ def witness_entries(group: Group, hash_block_size: int, unit: int, horizon: int)
 def is_held(
     group: Group, hash_block_size: int, unit: int, horizon: int, entries: Callable[[int], bool]
 ) -> bool:
-    """Whether the cache vouches for what the group keeps of hash unit ``unit``.
+    """Whether the group's content for hash unit ``unit`` is cached.
 
-    One of its `witness_entries` must be there.
+    It is when at least one of its `witness_entries` is cached.
     """
     return any(map(entries, witness_entries(group, hash_block_size, unit, horizon)))
 
 
 def peek(group: Group, cap: int, horizon: int) -> int:
-    """How far the entries that a lookup may ask a group for reach, in tokens.
+    """How far, in tokens, the entries that a lookup may ask a group for reach.
 
-    Past the ``cap`` it is only for the lookahead block that a lookup peeks.
+    A lookup peeks past the ``cap`` for the lookahead block only.
     """
     return horizon if group.eagle else cap
 
@@ -160,14 +160,14 @@ def longest_fine_hit(
 ) -> int:
     """The longest valid fine-grained hit in tokens: what lookup must return.
 
-    ``entries(g, i)``: whether group g has a block entered under the prefix that ends with hash
-    unit i. The rest as in `spec.hits.longest_valid_hit`. Raises `ConfigurationError` unless
+    ``entries(g, i)``: whether group g has a block registered under the prefix that ends with hash
+    unit i. Other arguments as in `spec.hits.longest_valid_hit`. Raises `ConfigurationError` unless
     `is_fine_grained`.
     """
     if not is_fine_grained(groups, hash_block_size):
         raise ConfigurationError(
-            "hits end on hash blocks only where some Mamba block is larger and every other group "
-            "can be entered inside its blocks; ask for aligned hits"
+            "fine-grained hits need a Mamba block larger than a hash unit, and other groups of "
+            "full attention, of Mamba or with blocks of one hash unit; ask for aligned hits"
         )
     in_units = [at_hash_units(group, hash_block_size) for group in groups]
     held = partial(_is_held, groups, hash_block_size, cap, horizon, entries)
@@ -198,10 +198,10 @@ def tail_boundary(
 ) -> Term:
     """The hit, in tokens, that the end of a prompt of ``prompt`` tokens is kept for.
 
-    It is the longest hit of an extension or of a resend when all that the producer computed of its
-    prompt is there (`spec.retention.replay_boundary`), and every group keeps its required run
-    there. ``lookahead_tokens`` is one hash unit where a group drops it for EAGLE, else 0. vLLM:
-    ``_cache_partial_tail_block`` of the managers, and the chunks of
+    It is the longest hit of an extension or of a resend when everything that the producer computed
+    of its prompt is cached (`spec.retention.replay_boundary`), and every group keeps its required
+    run there. ``lookahead_tokens`` is one hash unit where a group drops it for EAGLE, else 0.
+    vLLM: ``_cache_partial_tail_block`` of the managers, and the chunks of
     ``Scheduler._mamba_block_aligned_split``, which end there so that there is a state to keep.
     """
     cap, limit = prompt, prompt

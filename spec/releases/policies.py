@@ -1,7 +1,7 @@
-"""Policy differences between releases: named parameters of the spec, and who has which value.
+"""Policies: what releases may differ in, as named parameters of the spec with their values.
 
-The one place where release ranges of policies stand. `hitproof policies` prints it, and a test
-holds it against how real releases behave.
+This is the only place that lists release ranges of policies. `hitproof policies` prints it, and a
+test compares it with how real releases behave.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ class EagleGroups(StrEnum):
     """Which groups match and drop a lookahead block when EAGLE or MTP is on."""
 
     ALL = "all"
-    """Every group but Mamba, wherever the draft layers live."""
+    """Every group but Mamba, wherever the draft layers are."""
     FLAGGED = "flagged"
-    """Those that draft layers live in, and all when none is flagged (`share_eagle`)."""
+    """Those that hold draft layers, or all when none is flagged (`share_eagle`)."""
 
 
 class SparseRetention(StrEnum):
@@ -37,7 +37,7 @@ class Junctions(StrEnum):
     DROPPED = "dropped"
     """Only boundaries of prompts and of the interval are kept."""
     KEPT = "kept"
-    """The junction is kept (`spec.retention.junction_boundary`)."""
+    """The shared-prefix boundary is kept (`spec.retention.junction_boundary`)."""
 
 
 class DefaultRetention(StrEnum):
@@ -51,7 +51,7 @@ class DefaultRetention(StrEnum):
 
 @dataclass(frozen=True)
 class Era:
-    """A range of releases and the value that they have.
+    """A range of releases and their value of a policy.
 
     Attributes:
         value: the value.
@@ -67,11 +67,11 @@ class Policy:
     """One policy that releases differ in.
 
     Attributes:
-        name: stable.
+        name: a stable name.
         sentence: what it decides.
-        symbols: the vLLM symbols that make the difference.
-        eras: the values, the oldest releases first. The ranges share no release, and what is
-            newer than any release has the last value.
+        symbols: the vLLM symbols that implement it.
+        eras: the values, oldest releases first. The ranges do not overlap, and code newer than
+            every release has the last value.
     """
 
     name: str
@@ -85,7 +85,7 @@ POLICIES: dict[str, Policy] = {
     for policy in (
         Policy(
             name="lookahead_horizon",
-            sentence="How far past the hit a lookup over several groups may peek for the "
+            sentence="How far past the hit a lookup with several groups may peek for the "
             "lookahead block.",
             symbols=("HybridKVCacheCoordinator.find_longest_cache_hit",),
             eras=(
@@ -108,7 +108,7 @@ POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="fine_tail",
-            sentence="Whose hit the end of a prompt is kept for, where it lies inside a block.",
+            sentence="For whose hit the end of a prompt is kept when it lies inside a block.",
             symbols=(
                 "FullAttentionManager._cache_partial_tail_block",
                 "MambaManager._cache_partial_tail_block",
@@ -121,7 +121,7 @@ POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="sparse_retention",
-            sentence="Which kinds of group a retention interval thins out.",
+            sentence="Which kinds of groups a retention interval thins out.",
             symbols=(
                 "SlidingWindowManager.reachable_block_mask",
                 "MambaManager.reachable_block_mask",

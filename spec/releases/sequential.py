@@ -1,13 +1,14 @@
-"""Joint hits without a margin: each group drops its lookahead block within the candidate.
+"""Sequential lookup: groups are looked up one after the other, each within the last candidate.
 
 Up to vLLM 0.19 a group's lookup saw the candidate that the groups before it had left, and no token
-past it (`horizons.LookaheadHorizon.CANDIDATE`). So what is valid for a group depends on the
-candidate, and there is no set of hits that are valid for all groups whose longest could be asked
-for. With full attention and one other set of groups, one turn each is enough: what is left is a
-valid hit, never longer than with a horizon that stays, and often shorter, since every turn of a
-group that looks ahead costs one alignment. With more sets, turns have to be repeated. A second turn
-costs another alignment, so that nothing but 0 is left in the end (vLLM issue #32802): no policy but
-a fault. There the longest hit that is valid with a horizon that stays is due.
+past it (`horizons.LookaheadHorizon.CANDIDATE`): there was no margin for the lookahead block. So
+what is valid for a group depends on the candidate, and "the longest hit that is valid for all
+groups" is not defined. With full attention and one other set of equal groups, a single pass is
+enough: it leaves a valid hit, which is never longer than with a fixed horizon and often shorter,
+since each lookup in a group that looks ahead costs one alignment. With more sets, the lookups have
+to be repeated. Every repetition costs another alignment, until the hit is 0 (vLLM issue #32802):
+that is a fault, not a policy. In these layouts the spec requires the longest hit that is valid with
+a fixed horizon.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,19 +27,19 @@ def valid_without_margin(
     cached: Callable[[Term], Formula],
     arithmetic: Arithmetic = INTEGERS,
 ) -> Formula:
-    """Whether a group may serve ``boundary`` when it is given ``candidate`` (both in blocks).
+    """Whether a group may serve ``boundary`` for a ``candidate`` (both in blocks).
 
-    The candidate is its cap and its horizon. vLLM up to 0.19: ``max_length`` of
+    The candidate is both its cap and its horizon. vLLM up to 0.19: ``max_length`` of
     ``find_longest_cache_hit`` as ``HybridKVCacheCoordinator`` calls it.
     """
     return valid_boundary(group, boundary, candidate, candidate, cached, arithmetic)
 
 
 def lookup_order(groups: Sequence[Group]) -> tuple[int, ...]:
-    """The indices of the groups in the order of their turns: full attention first.
+    """The indices of the groups in the order in which they are looked up: full attention first.
 
     vLLM: ``HybridKVCacheCoordinator.verify_and_split_kv_cache_groups``. Groups that opt out of
-    prefix caching have no turn, and groups that are equal have theirs together.
+    prefix caching are not looked up, and equal groups are looked up together.
     """
     return tuple(
         index
@@ -50,14 +51,13 @@ def lookup_order(groups: Sequence[Group]) -> tuple[int, ...]:
 
 
 def one_pass_suffices(groups: Sequence[Group]) -> bool:
-    """Whether one turn of each group leaves a hit that is valid for all of them.
+    """Whether one lookup in each set of equal groups leaves a hit that is valid for all groups.
 
-    It does with full attention and at most one other set of equal groups: full attention, which
-    is first, can serve every shorter hit as well. vLLM: ``is_simple_hybrid`` of
-    ``HybridKVCacheCoordinator``.
+    It does with full attention and one other set: full attention, which comes first, can serve
+    every shorter hit as well. vLLM: ``is_simple_hybrid`` of ``HybridKVCacheCoordinator``.
     """
-    turns = [group.kind for group in dict.fromkeys(groups) if group.prefix_cacheable]
-    return len(turns) == 2 and turns.count(GroupKind.FULL_ATTENTION) == 1
+    kinds = [group.kind for group in dict.fromkeys(groups) if group.prefix_cacheable]
+    return len(kinds) == 2 and kinds.count(GroupKind.FULL_ATTENTION) == 1
 
 
 def longest_joint_hit(
@@ -67,18 +67,18 @@ def longest_joint_hit(
     policy: LookaheadHorizon,
     cached: Cached,
 ) -> int:
-    """The hit, in tokens, that a request of ``num_tokens`` gets under the policy of a release.
+    """The hit, in tokens, that a request of ``num_tokens`` tokens gets under a release's policy.
 
-    Arguments as in `spec.hits.valid_hit`. With a horizon that stays it is the longest valid hit.
-    Without a margin it is what is left when full attention and the one other set of equal groups
-    have had one turn each, in `lookup_order`; see `one_pass_suffices` for other layouts.
+    Arguments as in `spec.hits.valid_hit`. With a fixed horizon it is the longest valid hit.
+    Without a margin it is what one pass over the groups in `lookup_order` leaves, provided that
+    `one_pass_suffices`; in other layouts, too, it is the longest valid hit.
     """
     cap = num_tokens - 1
     if policy is not LookaheadHorizon.CANDIDATE or not one_pass_suffices(groups):
         return longest_valid_hit(groups, alignment_tokens, cap, horizon(policy, num_tokens), cached)
     candidate = cap
-    for turn in dict.fromkeys(groups[index] for index in lookup_order(groups)):
-        asked = [replace(group, prefix_cacheable=group == turn) for group in groups]
+    for current in dict.fromkeys(groups[index] for index in lookup_order(groups)):
+        asked = [replace(group, prefix_cacheable=group == current) for group in groups]
         peek = horizon(policy, num_tokens, candidate)
         candidate = longest_valid_hit(asked, alignment_tokens, candidate, peek, cached)
     return candidate

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations, product
 
 from hitproof.spec.connector import (
-    is_loaded_anew,
+    is_fully_loaded,
     longest_local_prefix,
     may_diverge,
     valid_local_boundary,
@@ -44,7 +44,7 @@ def held_in(cached: Sequence[set[int]]) -> Callable[[int, int], bool]:
 
 
 def test_only_states_are_loaded_wherever_a_load_starts() -> None:
-    assert [kind for kind in (FULL, SLIDING, CHUNKED, MAMBA) if is_loaded_anew(kind)] == [MAMBA]
+    assert [kind for kind in (FULL, SLIDING, CHUNKED, MAMBA) if is_fully_loaded(kind)] == [MAMBA]
 
 
 def test_what_may_diverge_has_full_attention_beside_mamba() -> None:

@@ -16,9 +16,9 @@ from hitproof.spec.releases.fine import (
     hit_alignment,
     is_fine_grained,
     longest_fine_hit,
-    proving_unit,
     tail_boundary,
     valid_fine_hit,
+    witness_unit,
 )
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.tests.token_level import CHUNKED, FULL, MAMBA, SLIDING, serves_finely
@@ -104,8 +104,8 @@ def test_units_and_blocks() -> None:
         assert unit in range(block * units, (block + 1) * units)
     for units, block in product(range(1, 5), range(4)):
         held = range(block * units, (block + 1) * units)
-        assert proving_unit(FULL, block, units) == held[0]
-        assert proving_unit(MAMBA, block, units) == held[-1]
+        assert witness_unit(FULL, block, units) == held[0]
+        assert witness_unit(MAMBA, block, units) == held[-1]
 
 
 def test_a_group_seen_in_hash_units_is_the_same_but_for_its_blocks() -> None:

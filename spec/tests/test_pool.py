@@ -108,14 +108,14 @@ def test_what_operations_do() -> None:
 
 
 def test_the_count_follows_the_first_and_the_last_holder() -> None:
-    taken_off = {
-        (before, after): pool.taken_off(
+    decrease = {
+        (before, after): pool.free_count_decrease(
             replace(HELD, ref_count=before), replace(HELD, ref_count=after), INTEGERS
         )
         for before, after in product(range(3), repeat=2)
     }
-    assert {change for change, by in taken_off.items() if by == 1} == {(0, 1), (0, 2)}
-    assert {change for change, by in taken_off.items() if by == -1} == {(1, 0), (2, 0)}
-    assert set(taken_off.values()) == {-1, 0, 1}
+    assert {change for change, by in decrease.items() if by == 1} == {(0, 1), (0, 2)}
+    assert {change for change, by in decrease.items() if by == -1} == {(1, 0), (2, 0)}
+    assert set(decrease.values()) == {-1, 0, 1}
     assert pool.is_free_queue_length(2, 2)
     assert not pool.is_free_queue_length(2, 3)

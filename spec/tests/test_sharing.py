@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from hitproof.spec.sharing import is_chained, is_determined, vouched_tokens
+from hitproof.spec.sharing import covered_tokens, is_chained, is_determined
 
 
 def entry(tokens: tuple[int, ...], token: int, lookahead_tokens: int) -> tuple[int, ...]:
@@ -22,17 +22,17 @@ def test_entries_are_determined_by_what_they_take_in() -> None:
 
 
 def test_a_hash_vouches_for_all_up_to_the_end_of_its_block() -> None:
-    assert [vouched_tokens(block, 4) for block in range(3)] == [4, 8, 12]
-    assert [vouched_tokens(block, 4, 1) for block in range(3)] == [5, 9, 13]
-    assert vouched_tokens(2, 1, 2) == 5
+    assert [covered_tokens(block, 4) for block in range(3)] == [4, 8, 12]
+    assert [covered_tokens(block, 4, 1) for block in range(3)] == [5, 9, 13]
+    assert covered_tokens(2, 1, 2) == 5
 
 
 def test_the_last_entry_of_a_draft_layer_is_left_open_by_its_own_hash() -> None:
-    assert is_determined(3, 0, vouched_tokens(0, 4))
-    assert not is_determined(3, 1, vouched_tokens(0, 4))
-    assert is_determined(2, 1, vouched_tokens(0, 4))
-    assert is_determined(3, 1, vouched_tokens(1, 4))
-    assert is_determined(3, 1, vouched_tokens(0, 4, 1))
+    assert is_determined(3, 0, covered_tokens(0, 4))
+    assert not is_determined(3, 1, covered_tokens(0, 4))
+    assert is_determined(2, 1, covered_tokens(0, 4))
+    assert is_determined(3, 1, covered_tokens(1, 4))
+    assert is_determined(3, 1, covered_tokens(0, 4, 1))
 
 
 def test_chained_hashes_are_equal_as_long_as_all_tokens_are() -> None:
