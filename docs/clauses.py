@@ -152,12 +152,12 @@ def _faults(claim: Claim) -> Iterator[str]:
         if sighting.signature.claim == claim.name
     ]
     broken = [
-        f"- [{number}. {fault.title}](faults.md#{number})"
-        for number, fault in enumerate(faults(), 1)
+        f"- [{fault.number}. {fault.title}](faults.md#{fault.number})"
+        for fault in faults()
         if any(fault.explains(signature, version) for signature, version in seen)
     ]
     yield "\n## Faults found\n"
     if broken:
         yield from broken
     else:
-        yield "No release that was looked at breaks it."
+        yield "No surveyed release violates it."

@@ -1,4 +1,4 @@
-"""Tables that pages share with the command: the releases and their faults, and the policies."""
+"""Tables that pages share with the command: releases and their faults, and policies."""
 
 from collections.abc import Iterator
 from functools import cache

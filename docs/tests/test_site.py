@@ -99,7 +99,7 @@ def test_no_reference_is_broken_or_needs_the_network(site: Path, read: dict[str,
         assert not re.search(r"@import|url\(|fetch\(|https?://(?!www\.w3\.org)", path.read_text())
 
 
-def test_faults_and_releases_are_told(read: dict[str, Page]) -> None:
+def test_faults_and_releases_are_shown(read: dict[str, Page]) -> None:
     assert "The smallest case, on" in read["faults.html"].text
     assert "0.33.0" in read["index.html"].text
     assert "lookahead horizon" in read["policies.html"].text.lower()

@@ -1,69 +1,116 @@
-"""The survey as a table for README and as BUGS.md."""
+"""The survey as a table and as BUGS.md."""
 
 from collections.abc import Iterator, Sequence
 
 from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.spec.claims import Divergence
-from hitproof.vllm_integration.survey.faults import Fault, cause
+from hitproof.vllm_integration.survey.faults import Fault, Method, cause
 from hitproof.vllm_integration.survey.survey import Release, Sighting
 
-_UNTOLD = "not told yet"
+_UNDOCUMENTED = "not documented yet"
+
+_METHODS = {
+    Method.CHECK: "an obligation of `hitproof check`, judged for every cache state up to a bound",
+    Method.GENERATED: "replay of generated histories, judged by the spec after every step",
+    Method.FAMILIES: "replay of systematic families of histories",
+    Method.HANDWRITTEN: "replay of a history written by hand",
+    Method.REPLAY: "replay on the model of the pages; which history was first is not recorded",
+    Method.LOCKSTEP: "`hitproof lockstep`, generated histories beside the reference",
+    Method.SHADOW: "the shadow, in vLLM's own tests or a live engine",
+    Method.THEOREM: "a theorem that could not be proved",
+    Method.SOURCE: "reading vLLM's source",
+    Method.NOT_RECORDED: "not recorded",
+}
+
+
+_Seen = dict[int, dict[str, list[Sighting]]]
+"""By the number of a fault, 0 for none, and by release: the findings that come from it."""
 
 
 def table(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
-    """A Markdown table: a row for each fault, a column for each release."""
+    """A Markdown table: a row for each fault, open ones first, and a column for each release."""
+    seen = _seen(releases, faults)
     header = ["fault", *(release.version for release in releases)]
     lines = [f"| {' | '.join(header)} |", "|" + "---|" + ":-:|" * len(releases)]
-    for number, fault in enumerate(faults, 1):
-        cells = [_cell(_seen(release, faults, fault)) for release in releases]
-        if any(cells):
-            lines.append(f"| [{number}. {fault.title}](BUGS.md#{number}) | {' | '.join(cells)} |")
-    untold = [_cell(_seen(release, faults, None)) for release in releases]
-    if any(untold):
-        lines.append(f"| {_UNTOLD} | {' | '.join(untold)} |")
+    rows = {
+        each.number: f"[{each.number}. {each.title}](BUGS.md#{each.number})"
+        for group in grouped(releases, faults)
+        for each in group
+    }
+    if 0 in seen:
+        rows[0] = _UNDOCUMENTED
+    for number, title in rows.items():
+        cells = [_cell(seen[number].get(release.version, ())) for release in releases]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
     lines.append("")
     lines.append("U unsound, C crash, L lost hit, W waste.")
     return "\n".join(lines) + "\n"
 
 
 def document(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
-    """BUGS.md: each fault with its smallest case and the releases that have it."""
+    """BUGS.md: open and fixed faults, each with its releases and its smallest case."""
+    seen = _seen(releases, faults)
+    versions = [release.version for release in releases]
     lines = [
         "# Faults found in vLLM's prefix cache",
         "",
-        "Each was found by `hitproof check` with no case written for it. Cases and releases are",
-        "written by `hitproof survey --format bugs`. The releases looked at are",
-        ", ".join(release.version for release in releases) + ".",
+        "`hitproof survey --format bugs` writes this page. Releases and cases are those of its",
+        "survey; the surveyed releases are",
+        f"{', '.join(versions)}.",
+        "A fault is open when the newest of them has it. The most severe come first.",
         "",
     ]
-    for number, fault in enumerate(faults, 1):
-        lines += _section(number, fault, releases, faults)
+    newest = "".join(f" in {version}" for version in versions[-1:])
+    for title, group in zip(("Open", "Fixed"), grouped(releases, faults), strict=True):
+        lines += [f"## {title}{newest}", ""]
+        lines += [f"- [{each.number}. {each.title}](#{each.number})" for each in group] or ["None."]
+        lines.append("")
+        for fault in group:
+            lines += _section(fault, seen[fault.number])
     return "\n".join(lines)
 
 
-def _section(
-    number: int, fault: Fault, releases: Sequence[Release], faults: Sequence[Fault]
-) -> Iterator[str]:
-    seen = {
-        release.version: found for release in releases if (found := _seen(release, faults, fault))
-    }
-    if not seen:
-        return
-    first, last = next(iter(seen)), list(seen)[-1]
-    newest = releases[-1].version
-    still = f"still in {newest}" if last == newest else f"gone in {_after(last, releases)}"
-    classes = sorted(
-        {sighting.signature.divergence for found in seen.values() for sighting in found},
-        key=lambda name: SEVERITY.index(Divergence(name)),
-    )
-    yield f'## <a name="{number}"></a>{number}. {fault.title}'
+def grouped(
+    releases: Sequence[Release], faults: Sequence[Fault]
+) -> tuple[list[Fault], list[Fault]]:
+    """The faults that the last release has, and those that only earlier ones have.
+
+    The most severe come first; faults that no release has are left out.
+    """
+    seen = _seen(releases, faults)
+    found = [fault for fault in faults if fault.number in seen]
+    found.sort(key=lambda each: (SEVERITY.index(_classes(seen[each.number])[0]), each.number))
+    still = [each for each in found if releases[-1].version in seen[each.number]]
+    return still, [each for each in found if each not in still]
+
+
+def _seen(releases: Sequence[Release], faults: Sequence[Fault]) -> _Seen:
+    seen: _Seen = {}
+    for release in releases:
+        for sighting in release.sightings:
+            fault = cause(faults, sighting.signature, release.version)
+            by_release = seen.setdefault(fault.number if fault else 0, {})
+            by_release.setdefault(release.version, []).append(sighting)
+    return seen
+
+
+def _section(fault: Fault, seen: dict[str, list[Sighting]]) -> Iterator[str]:
+    first, *_, last = (*seen, *seen)
+    where = f"{first} only" if first == last else f"{first} to {last}"
+    yield f'### <a name="{fault.number}"></a>{fault.number}. {fault.title}'
     yield ""
-    yield f"*{', '.join(classes)}; seen in {first} to {last}, {still}.*"
+    yield f"*{', '.join(_classes(seen))}; seen in {where}.*"
     yield ""
-    yield fault.reason
-    if fault.link:
+    yield f"**Impact.** {fault.impact}"
+    yield ""
+    yield f"**Trigger.** {fault.trigger}"
+    yield ""
+    yield f"**Cause.** {fault.reason}"
+    yield ""
+    if fault.upstream:
+        yield f"**Upstream.** <{fault.upstream}>"
         yield ""
-        yield f"See <{fault.link}>."
+    yield f"**Found by** {'; '.join(_METHODS[method] for method in fault.found_by)}."
     smallest = min(seen[last], key=lambda sighting: _size(sighting))
     yield ""
     yield f"The smallest case, on {last}:"
@@ -80,24 +127,15 @@ def _section(
     yield ""
 
 
-def _seen(release: Release, faults: Sequence[Fault], fault: Fault | None) -> list[Sighting]:
-    return [
-        sighting
-        for sighting in release.sightings
-        if cause(faults, sighting.signature, release.version) is fault
-    ]
+def _classes(seen: dict[str, list[Sighting]]) -> list[Divergence]:
+    names = {sighting.signature.divergence for found in seen.values() for sighting in found}
+    return [each for each in SEVERITY if each in names]
 
 
 def _cell(found: Sequence[Sighting]) -> str:
-    classes = {sighting.signature.divergence for sighting in found}
-    return "".join(name[0].upper() for name in SEVERITY if name in classes)
+    return "".join(name[0].upper() for name in _classes({"": [*found]}))
 
 
 def _size(sighting: Sighting) -> tuple[int, int, str]:
     order = SEVERITY.index(Divergence(sighting.signature.divergence))
     return order, sum(map(len, sighting.given)), sighting.actual
-
-
-def _after(version: str, releases: Sequence[Release]) -> str:
-    versions = [release.version for release in releases]
-    return versions[versions.index(version) + 1]

@@ -1,7 +1,8 @@
-"""Distinct faults of vLLM: what findings of many signatures come from, told once."""
+"""Distinct faults of vLLM: what findings of many signatures come from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +16,45 @@ from hitproof.vllm_integration.bundled import FAULTS
 _SIGNATURE = [field.name for field in fields(Signature)]
 
 
+class Method(StrEnum):
+    """How a fault was found first."""
+
+    CHECK = "check"
+    GENERATED = "generated histories"
+    FAMILIES = "history families"
+    HANDWRITTEN = "hand-written history"
+    REPLAY = "replay"
+    LOCKSTEP = "lockstep"
+    SHADOW = "shadow"
+    THEOREM = "theorem"
+    SOURCE = "reading the source"
+    NOT_RECORDED = "not recorded"
+
+
 @dataclass(frozen=True)
 class Fault:
     """One thing that is wrong in some releases.
 
     Attributes:
+        number: a stable identifier, from 1; pages link to it.
         title: what is wrong, in a line.
-        reason: what happens, to whom, and why.
-        link: where it is discussed; may be empty.
+        impact: what users see, and on which models and configurations.
+        trigger: what makes it happen.
+        reason: why it happens.
+        upstream: the issue or pull request of vLLM about it; may be empty.
+        found_by: how it was found first.
         releases: releases in which findings of these signatures come from it; where a signature
-            has different causes in different releases, this tells them apart.
+            has different causes in different releases, this separates them.
         signatures: the signatures of its findings.
     """
 
+    number: int
     title: str
+    impact: str
+    trigger: str
     reason: str
-    link: str
+    upstream: str
+    found_by: tuple[Method, ...]
     releases: SpecifierSet
     signatures: frozenset[Signature]
 
@@ -40,15 +64,19 @@ class Fault:
 
 
 def load(path: Path = FAULTS) -> tuple[Fault, ...]:
-    """The faults that are told. Raises `LedgerError` when the file cannot be used."""
+    """The documented faults. Raises `LedgerError` when the file cannot be used."""
     return read_entries(path, "fault", "install hitproof anew", _fault)
 
 
 def _fault(raw: dict[str, Any]) -> Fault:
     return Fault(
+        raw["number"],
         raw["title"],
-        raw["reason"].strip(),
-        raw.get("link", ""),
+        raw["impact"],
+        raw["trigger"],
+        raw["reason"],
+        raw.get("upstream", ""),
+        tuple(map(Method, raw["found_by"])),
         SpecifierSet(raw.get("releases", "")),
         frozenset(
             read_signature(dict(zip(_SIGNATURE, values, strict=True)))
@@ -58,5 +86,5 @@ def _fault(raw: dict[str, Any]) -> Fault:
 
 
 def cause(faults: Sequence[Fault], signature: Signature, release: str) -> Fault | None:
-    """The fault that a finding comes from; None when it is not told yet."""
+    """The fault that a finding comes from; None when it is not documented."""
     return next((fault for fault in faults if fault.explains(signature, release)), None)

@@ -1,4 +1,4 @@
-"""The survey: README's table and BUGS.md are what it prints, and a real release bears it out."""
+"""The survey: README's table and BUGS.md are what it prints, and a real release confirms it."""
 
 import json
 import re
@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from hitproof.conformance.ledger.ledger import LedgerError
+from hitproof.conformance.ledger.ledger import load as load_ledger
 from hitproof.vllm_integration import cli
-from hitproof.vllm_integration.bundled import SURVEY
-from hitproof.vllm_integration.reports.survey import document, table
+from hitproof.vllm_integration.bundled import FAULTS, LEDGER, SURVEY
+from hitproof.vllm_integration.reports.survey import document, grouped, table
 from hitproof.vllm_integration.survey.faults import cause, load
 from hitproof.vllm_integration.survey.survey import Release, read, to_json, verdict
 from hitproof.vllm_integration.tests.conftest import hitproof
@@ -30,7 +32,7 @@ def test_bugs_is_what_is_printed() -> None:
     assert (HOUSE / "BUGS.md").read_text() == document(read(), load())
 
 
-def test_everything_found_is_told_and_everything_told_was_found() -> None:
+def test_every_finding_is_documented_and_every_fault_was_found() -> None:
     releases, faults = read(), load()
     assert verdict(releases, faults) is Verdict.CONFORMS
     for fault in faults:
@@ -43,10 +45,67 @@ def test_everything_found_is_told_and_everything_told_was_found() -> None:
             ), (fault.title, signature)
 
 
-def test_what_is_not_told_or_not_settled_is_no_pass() -> None:
+def test_numbers_are_unique_and_every_text_says_something() -> None:
+    faults = load()
+    assert sorted(fault.number for fault in faults) == list(range(1, len(faults) + 1))
+    assert len({fault.title for fault in faults}) == len(faults)
+    for fault in faults:
+        for text in (fault.title, fault.impact, fault.trigger, fault.reason):
+            assert text.strip() == text, fault.title
+            assert text, fault.title
+        assert fault.found_by, fault.title
+        assert re.fullmatch(
+            r"(https://github\.com/vllm-project/vllm/(issues|pull)/\d+)?", fault.upstream
+        )
+
+
+@pytest.mark.parametrize("field", ["number", "title", "impact", "trigger", "reason", "found_by"])
+def test_a_fault_that_lacks_a_field_is_refused(field: str, tmp_path: Path) -> None:
+    text = FAULTS.read_text()
+    first = text[text.index("[[fault]]") : text.index("[[fault]]", text.index("[[fault]]") + 1)]
+    path = tmp_path / "faults.toml"
+    path.write_text(first)
+    assert len(load(path)) == 1
+    path.write_text(first.replace(f"\n{field} = ", "\nother = "))
+    with pytest.raises(LedgerError, match=f"has no '{field}'"):
+        load(path)
+
+
+def test_an_unknown_way_of_finding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "faults.toml"
+    path.write_text(FAULTS.read_text().replace('"lockstep"', '"a hunch"'))
+    with pytest.raises(LedgerError, match="a hunch"):
+        load(path)
+
+
+def test_open_and_fixed_come_from_the_survey() -> None:
+    releases, faults = read(), load()
+    still, fixed = grouped(releases, faults)
+    assert sorted([*still, *fixed], key=lambda fault: fault.number) == list(faults)
+    none = replace(releases[-1], sightings=())
+    assert grouped([*releases[:-1], none], faults)[0] == []
+    order = ["unsound", "crash", "lost hit", "waste"]
+    for group in document(releases, faults).split("## Fixed"):
+        classes = re.findall(r"^\*(unsound|crash|lost hit|waste)\b", group, flags=re.M)
+        assert classes == sorted(classes, key=order.index)
+
+
+def test_a_fault_of_one_release_says_only() -> None:
+    releases, faults = read(), load()
+    (alone,) = (each for each in releases if each.version == "0.19.1")
+    assert "seen in 0.19.1 only" in document([alone], faults)
+    assert "seen in 0.14.0 to 0.33.0" in document(releases, faults)
+
+
+def test_causes_in_the_ledger_are_titles_of_faults() -> None:
+    titles = {fault.title for fault in load()}
+    assert {entry.cause for entry in load_ledger(LEDGER)} <= titles
+
+
+def test_what_is_not_documented_or_not_settled_is_no_pass() -> None:
     releases, faults = read(), load()
     assert verdict(releases, faults[1:]) is Verdict.DIVERGES
-    assert "not told yet" in table(releases, faults[1:])
+    assert "not documented yet" in table(releases, faults[1:])
     unsettled = replace(releases[0], verdict="inconclusive")
     assert verdict([unsettled], faults) is Verdict.INCONCLUSIVE
     assert verdict([], faults) is Verdict.INCONCLUSIVE
@@ -72,7 +131,7 @@ def test_the_kept_survey_is_shown(form: str) -> None:
 
 @pytest.mark.release
 @pytest.mark.parametrize("version", ["0.19.1", "0.31.0"])
-def test_a_release_bears_out_its_column(version: str, tmp_path: Path) -> None:
+def test_a_release_confirms_its_column(version: str, tmp_path: Path) -> None:
     """What the quick profile finds is among what the survey has of the release."""
     result = hitproof("survey", "--quick", "--format", "json", version)
     assert result.returncode == 0, result.stderr
