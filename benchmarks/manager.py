@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.sides import Side, Vllm, reference_side
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.targets.target import TargetError
 

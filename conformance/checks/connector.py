@@ -8,7 +8,6 @@ from hitproof.conformance.checks.lookup import confirmed, space_of, wrong_in_tab
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import (
     Candidate,
-    ExplorationError,
     Path,
     Question,
     Space,
@@ -18,6 +17,7 @@ from hitproof.conformance.exploration.explorer import (
 from hitproof.conformance.findings.evidence import Evidence, smallest
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.failures import InternalError
 from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Subject
 from hitproof.spec.claims import Divergence
 from hitproof.spec.connector import is_fully_loaded, longest_local_prefix, may_diverge
@@ -205,7 +205,7 @@ def _classified(
     if wrong := wrong_in_tables(layout, answer):
         return unsound(pattern=wrong)
     if served.length >= expected.length:
-        raise ExplorationError(f"a right answer is taken for a wrong one ({layout})")
+        raise InternalError(f"a right answer is taken for a wrong one ({layout})")
     alone = "a" if _longest_alone(request, cached) > expected.length else "no"
     pattern = f"{alone} group has a longer hit of its own"
     return signature(_LONGEST, Divergence.LOST_HIT, pattern=pattern)

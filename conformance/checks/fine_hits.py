@@ -11,11 +11,12 @@ from functools import partial
 from itertools import combinations
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.exploration.explorer import ExplorationError, Space, SymbolicBlock, replay
+from hitproof.conformance.exploration.explorer import Space, SymbolicBlock, replay
 from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
-from hitproof.conformance.subject.subjects import CannotJudge, Lookup, LookupAnswer, Subject
+from hitproof.conformance.subject.failures import CannotJudge, InternalError
+from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Subject
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.hits import longest_valid_hit, valid_hit
@@ -122,5 +123,5 @@ def _replayed(lookup: Lookup, evidence: Evidence) -> Evidence:
     assert isinstance(evidence.configuration, Configuration)
     again = _judged(evidence.configuration, lookup, evidence.max_length, *evidence.cached)
     if again is None or again.signature != evidence.signature:
-        raise ExplorationError(f"a counterexample does not replay: {evidence}")
+        raise InternalError(f"a counterexample does not replay: {evidence}")
     return evidence

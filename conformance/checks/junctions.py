@@ -12,7 +12,8 @@ from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
-from hitproof.conformance.subject.subjects import CannotJudge, Predates, Subject
+from hitproof.conformance.subject.failures import CannotJudge, crash_of
+from hitproof.conformance.subject.subjects import Subject
 from hitproof.spec.claims import Divergence
 from hitproof.spec.retention import SPARSE_KINDS
 
@@ -58,10 +59,8 @@ def _third_hit(
     ]
     try:
         hits = subject.hits(configuration, prompts, interval)
-    except (CannotJudge, Predates):
-        raise
-    except Exception as crash:
-        return crash
+    except Exception as error:
+        return crash_of(error)
     if len(hits) != len(prompts):
         raise CannotJudge("not every prompt's hit is accounted for")
     return hits[-1]

@@ -8,7 +8,6 @@ from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import (
     Candidate,
     Exploration,
-    ExplorationError,
     Path,
     Question,
     Space,
@@ -20,13 +19,8 @@ from hitproof.conformance.findings.evidence import Evidence, smallest
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import SMALL, Configuration
 from hitproof.conformance.scope.layouts import Layout, is_possible, without_flags
-from hitproof.conformance.subject.subjects import (
-    CannotJudge,
-    Lookup,
-    LookupAnswer,
-    Predates,
-    Subject,
-)
+from hitproof.conformance.subject.failures import CannotJudge, InternalError, Predates
+from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Subject
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.connector import is_fully_loaded
 from hitproof.spec.hits import longest_valid_hit, required_run, within_reach
@@ -325,7 +319,7 @@ def confirmed(
 ) -> Evidence:
     """The evidence, once ``again`` gives it twice for its cache state, and the hit is as expected.
 
-    Raises `CannotJudge` when the two differ, and `ExplorationError` when they are not as it was.
+    Raises `CannotJudge` when the two differ, and `InternalError` when they are not as it was.
     """
     cached = frozenset(
         (number, block) for number, blocks in enumerate(evidence.cached) for block in blocks
@@ -335,7 +329,7 @@ def confirmed(
     if first != second:
         raise CannotJudge("lookup does not return the same when it is run twice")
     if expected != evidence.spec_hit or first != evidence:
-        raise ExplorationError(f"a counterexample does not replay: {evidence}")
+        raise InternalError(f"a counterexample does not replay: {evidence}")
     return evidence
 
 
@@ -365,7 +359,7 @@ def _classified(
         wrong = f"{run}, a required block is not cached"
         return _signature(judged, claim, Divergence.UNSOUND, wrong)
     if served >= expected:
-        raise ExplorationError(f"a right answer is taken for a wrong one ({judged})")
+        raise InternalError(f"a right answer is taken for a wrong one ({judged})")
     short = (expected - served) // judged.alignment
     by = "one boundary" if short == 1 else "several boundaries"
     several = any(looked_up.shape.segment > 1 for looked_up in judged.looked_up)

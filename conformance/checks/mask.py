@@ -10,7 +10,8 @@ from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import Configuration
-from hitproof.conformance.subject.subjects import CannotJudge, Predates, Subject
+from hitproof.conformance.subject.failures import CannotJudge, Predates, crash_of
+from hitproof.conformance.subject.subjects import Subject
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.hits import required_run
@@ -90,10 +91,8 @@ def _judged(
     """Whether those blocks are registered that are ``due``, and of the others only ``optional``."""
     try:
         registered = ask()
-    except (CannotJudge, Predates):
-        raise
-    except Exception as crash:
-        return Case(1, 1, [_mask_crash(configuration, chunks, crash, where)])
+    except Exception as error:
+        return Case(1, 1, [_mask_crash(configuration, chunks, crash_of(error), where)])
     if len(registered) != len(due):
         raise CannotJudge(f"{len(registered)} of {len(due)} blocks are accounted for")
     return Case(

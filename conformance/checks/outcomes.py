@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from hitproof.conformance.exploration.explorer import BudgetExceeded
 from hitproof.conformance.findings.evidence import Evidence, smallest
-from hitproof.conformance.subject.subjects import CannotJudge, Predates
+from hitproof.conformance.subject.failures import FailureKind, classify, refusal_of
 from hitproof.spec.claims import Status
 
 
@@ -44,10 +43,10 @@ def finished(claims: tuple[str, ...], cases: Callable[[], Iterator[Case]]) -> Ch
     detail = ""
     try:
         done.extend(cases())
-    except (CannotJudge, Predates, BudgetExceeded) as reason:
-        if isinstance(reason, Predates) and not done:
-            return CheckResult(dict.fromkeys(claims, Status.NOT_APPLICABLE), (), 0, 0, str(reason))
-        detail = str(reason)
+    except Exception as error:
+        detail = refusal_of(error)
+        if classify(error) is FailureKind.NOT_APPLICABLE and not done:
+            return CheckResult(dict.fromkeys(claims, Status.NOT_APPLICABLE), (), 0, 0, detail)
     evidence = smallest(item for case in done for item in case.evidence)
     if any(case.coarse and case.evidence for case in done):
         detail = detail or "so much diverges that not every way to diverge was told apart"

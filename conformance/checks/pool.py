@@ -19,7 +19,8 @@ from hitproof.conformance.checks.pool_model import Operation, World
 from hitproof.conformance.findings.evidence import Evidence, smallest
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
-from hitproof.conformance.subject.subjects import CannotJudge, Subject
+from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.subjects import Subject
 from hitproof.spec.groups import GroupKind
 
 _BLOCKS, _DEPTH = 4, 5

@@ -12,6 +12,7 @@ from hitproof.conformance.checks.pool_faults import (
     Complaint,
     wrong_with,
 )
+from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.subjects import Key, Pool
 from hitproof.spec import pool as clauses
 from hitproof.spec.claims import Divergence
@@ -93,15 +94,16 @@ class World:
             self._now = self._pool.snapshot()
             found = {ask: self._pool.get_cached_block(*ask) for ask in _LOOKUPS}
         except Exception as error:
+            crash = crash_of(error)
             self.steps.append(f"{operation[1]}: {method}".removeprefix(": "))
             claim = COUNT if method in (GET.name, TOUCH.name, FREE.name) else NAMES
             return [
                 Complaint(
                     claim,
                     Divergence.CRASH,
-                    f"{method} raises {type(error).__name__}",
+                    f"{method} raises {type(crash).__name__}",
                     f"{method} is done",
-                    f"it raises {error!r:.100}",
+                    f"it raises {crash!r:.100}",
                 )
             ]
         complaints += self._broken(method, before, changed)

@@ -12,7 +12,8 @@ from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import Configuration
-from hitproof.conformance.subject.subjects import CannotJudge, Predates, Subject
+from hitproof.conformance.subject.failures import CannotJudge, crash_of
+from hitproof.conformance.subject.subjects import Subject
 from hitproof.spec.claims import Divergence
 from hitproof.spec.hits import in_required_run, required_run
 from hitproof.spec.mask import next_boundary
@@ -47,10 +48,8 @@ def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
         for num_tokens in sorted(n for n in lengths if 0 < n <= bound * size):
             try:
                 registered = subject.retained(configuration, num_tokens, interval)
-            except (CannotJudge, Predates):
-                raise
-            except Exception as crash:
-                yield Case(1, 1, [_crash(configuration, num_tokens, interval, crash)])
+            except Exception as error:
+                yield Case(1, 1, [_crash(configuration, num_tokens, interval, crash_of(error))])
                 continue
             if len(registered) != num_tokens // size:
                 raise CannotJudge(f"not all of {num_tokens // size} blocks are accounted for")

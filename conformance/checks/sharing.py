@@ -14,7 +14,8 @@ from hitproof.conformance.checks.pool import is_judged_once
 from hitproof.conformance.findings.evidence import Evidence, smallest
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
-from hitproof.conformance.subject.subjects import CannotJudge, Predates, Prompt, Subject
+from hitproof.conformance.subject.failures import CannotJudge, Predates
+from hitproof.conformance.subject.subjects import Prompt, Subject
 from hitproof.spec.claims import Divergence
 from hitproof.spec.sharing import covered_tokens
 

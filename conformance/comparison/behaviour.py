@@ -17,7 +17,8 @@ from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.exploration.explorer import Question, explore
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.subjects import CannotJudge, LookupAnswer, Predates, Subject
+from hitproof.conformance.subject.failures import crash_of, refusal_of
+from hitproof.conformance.subject.subjects import LookupAnswer, Subject
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
 FEW = 8
@@ -94,7 +95,8 @@ def questions_of(judged: Configuration | Layout, max_length: int) -> list[Questi
 def _lookups(subject: Subject, judged: Configuration | Layout) -> Iterator[Fact]:
     try:
         lookup = subject.lookup(judged)
-    except (CannotJudge, Predates):
+    except Exception as error:
+        refusal_of(error)
         return  # which the check's result says, too
     for max_length in judged.max_lengths:
         questions = questions_of(judged, max_length)
@@ -163,10 +165,8 @@ class _Recorder:
     def _kept(self, what: str, given: tuple[Any, ...], run: Callable[[], list[Any]]) -> Any:
         try:
             found = run()
-        except (CannotJudge, Predates):
-            raise
-        except Exception as crash:
-            self.facts[what, given] = Fact(what, given, type(crash).__name__)
+        except Exception as error:
+            self.facts[what, given] = Fact(what, given, type(crash_of(error)).__name__)
             raise
         self.facts[what, given] = Fact(what, given, [int(entry) for entry in found])
         return found

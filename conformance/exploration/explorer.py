@@ -13,7 +13,7 @@ the lookup has stored so far) is watched: a lookup that asks for a forgotten ans
 stored block, or serves a block that merged runs disagree on is explored again without forgetting.
 One thing cannot be watched, ``is`` between a stored block and another; so the checks explore small
 requests without merging, too. The weights of all paths must add up to all 2^n states, or the
-exploration raises `ExplorationError`.
+exploration raises `InternalError`.
 
 A lookup may be that of one group or of several. What it can ask about is a `Question`: one for
 each block of each set of groups that are looked up together.
@@ -30,7 +30,8 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from hitproof.conformance.exploration.liveness import live_after
-from hitproof.conformance.subject.subjects import CannotJudge, Lookup, LookupAnswer
+from hitproof.conformance.subject.failures import CannotJudge, InternalError, crash_of
+from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
 
 Question: TypeAlias = tuple[int, int]
 """Groups that are looked up together, by their number in the lookup, and a block of theirs."""
@@ -38,11 +39,7 @@ Question: TypeAlias = tuple[int, int]
 _Asked: TypeAlias = tuple[tuple[Question | None, ...], tuple[tuple[Question | None, int], ...]]
 
 
-class ExplorationError(Exception):
-    """Hitproof itself is wrong: the paths do not cover each state exactly once."""
-
-
-class BudgetExceeded(Exception):
+class BudgetExceeded(CannotJudge):
     """The exploration was given up before every state was covered."""
 
 
@@ -383,7 +380,7 @@ def _explore(
     count = result.questions
     covered = sum(path.weight << (count - len(path.answers)) for path in result.paths)
     if covered != 1 << count:
-        raise ExplorationError(f"the paths cover {covered} of {1 << count} cache states")
+        raise InternalError(f"the paths cover {covered} of {1 << count} cache states")
     return result
 
 
@@ -443,10 +440,8 @@ def _run(
 def _answer(lookup: Lookup, pool: SymbolicPool, max_length: int) -> LookupAnswer | Exception:
     try:
         return lookup(pool, max_length)
-    except (CannotJudge, BudgetExceeded):
-        raise
-    except Exception as crash:
-        return crash
+    except Exception as error:
+        return crash_of(error)
 
 
 def replay(

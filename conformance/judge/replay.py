@@ -17,6 +17,7 @@ from hitproof.conformance.judge.judging import Judge, Violation
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.registrations import Registrations
 from hitproof.conformance.playing.player import Player
+from hitproof.conformance.subject.failures import CannotJudge, crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
     Hit,
@@ -27,7 +28,6 @@ from hitproof.conformance.subject.managers import (
     Tables,
 )
 from hitproof.conformance.subject.named_manager import NamedManager
-from hitproof.conformance.subject.subjects import CannotJudge
 from hitproof.spec.claims import Divergence
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.releases.policies import SparseRetention
@@ -323,10 +323,8 @@ class _Judged:
     def _ask(self, call: str, ask: Callable[[Manager], _T]) -> _T:
         try:
             return ask(self._named.manager)
-        except CannotJudge:
-            raise
         except Exception as error:
-            self._add(self._judge.crash(call, error), call)
+            self._add(self._judge.crash(call, crash_of(error)), call)
             raise _Crashed from error
 
     def _observe(self, call: str) -> Observation:

@@ -8,6 +8,7 @@ from hitproof.conformance.histories.schema import History, RequestInput
 from hitproof.conformance.judge.judging import Judge, Violation
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.lockstep.outcome import Difference, LockstepFinding, Outcome
+from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
     Hit,
@@ -18,7 +19,6 @@ from hitproof.conformance.subject.managers import (
     Tables,
 )
 from hitproof.conformance.subject.named_manager import NamedManager
-from hitproof.conformance.subject.subjects import CannotJudge
 from hitproof.spec.claims import Divergence
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
@@ -169,10 +169,8 @@ class Pair:
             try:
                 answers.append(ask(side.manager))
                 crashes.append(None)
-            except CannotJudge:
-                raise
             except Exception as error:
-                crashes.append(error)
+                crashes.append(crash_of(error))
         real, reference = crashes
         differs = Difference(self.step, call, "exception", repr(real), repr(reference))
         if reference is not None:  # whatever the real one does, the reference must not

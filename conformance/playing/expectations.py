@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import ConnectorManager, Hit, Manager
-from hitproof.conformance.subject.subjects import CannotJudge
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from hitproof.conformance.histories.schema import (
     RequestInput,
     Schedule,
 )
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind
 
 _BRANCH = 1000

@@ -24,8 +24,8 @@ from hitproof.conformance.playing.expectations import (
 )
 from hitproof.conformance.playing.player import Player
 from hitproof.conformance.reproduce.attempts import Attempt, OutOfReach, Rules, attempts
+from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.managers import Manager, ManagerSubject
-from hitproof.conformance.subject.subjects import CannotJudge
 from hitproof.spec.claims import Divergence
 
 
@@ -75,10 +75,8 @@ def _played(attempt: Attempt, evidence: Evidence, subject: ManagerSubject) -> st
     crashes = evidence.signature.divergence == Divergence.CRASH
     try:
         hits = play(attempt.history, manager).hits
-    except CannotJudge:
-        raise
-    except Exception as crash:
-        return "" if crashes else f"the manager raises {crash!r:.200}"
+    except Exception as error:
+        return "" if crashes else f"the manager raises {crash_of(error)!r:.200}"
     if crashes:
         return "the manager does not raise"
     unlike = _unlike(attempt, manager)

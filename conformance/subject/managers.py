@@ -210,5 +210,5 @@ class ManagerSubject(Protocol):
     def start(self, engine: EngineConfiguration) -> Manager:
         """A manager with an empty cache.
 
-        Raises `conformance.subject.subjects.CannotJudge` when the subject lacks an entry point.
+        Raises `conformance.subject.failures.CannotJudge` when the subject lacks an entry point.
         """

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from hitproof.conformance.histories.naming import Name, Names, Prefixes
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import (
     Cleared,
     Event,
@@ -13,7 +14,6 @@ from hitproof.conformance.subject.managers import (
     Observation,
     Stored,
 )
-from hitproof.conformance.subject.subjects import CannotJudge
 from hitproof.spec.claims import Divergence
 
 
@@ -21,7 +21,7 @@ class NamedManager:
     """A manager at work, and what was last seen of it, with names instead of keys.
 
     ``fine`` is whether entries at prefixes that end inside blocks are named, too. Raises
-    `conformance.subject.subjects.CannotJudge` when the subject lacks an entry point.
+    `conformance.subject.failures.CannotJudge` when the subject lacks an entry point.
     """
 
     def __init__(

@@ -25,7 +25,8 @@ from hitproof.conformance.scope.configurations import (
     single_group,
     windows_with_tail,
 )
-from hitproof.conformance.subject.subjects import CannotJudge, LookupAnswer
+from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.subjects import LookupAnswer
 from hitproof.conformance.tests import (
     test_fine_check,
     test_junction_check,

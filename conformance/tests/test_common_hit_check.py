@@ -22,7 +22,8 @@ from hitproof.conformance.scope.layouts import (
     layouts,
     of_model,
 )
-from hitproof.conformance.subject.subjects import CannotJudge, Lookup, LookupAnswer, Predates
+from hitproof.conformance.subject.failures import CannotJudge, Predates
+from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
 from hitproof.reference.lookup import Lookup as GroupLookup
 from hitproof.spec.claims import CLAIMS, Divergence, Status
 from hitproof.spec.groups import Group, GroupKind

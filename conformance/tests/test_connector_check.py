@@ -22,8 +22,9 @@ from hitproof.conformance.reproduce.attempts import Rules
 from hitproof.conformance.reproduce.reproduction import reproduce
 from hitproof.conformance.scope.configurations import Profile
 from hitproof.conformance.scope.layouts import Layout, layouts
+from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.managers import Hit
-from hitproof.conformance.subject.subjects import CannotJudge, Lookup, LookupAnswer, Predates
+from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
 from hitproof.conformance.tests.broken_managers import Broken, Wrapped
 from hitproof.reference.policies import Policies
 from hitproof.reference.spec_groups import find_hit

@@ -11,7 +11,8 @@ from hitproof.conformance.checks.lookup import check_lookup, space_of
 from hitproof.conformance.exploration.explorer import BudgetExceeded, Exploration, explore, replay
 from hitproof.conformance.reference.subject import ReferenceLookup
 from hitproof.conformance.scope.configurations import Configuration, single_group
-from hitproof.conformance.subject.subjects import CannotJudge, Lookup, LookupAnswer
+from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
 from hitproof.conformance.tests.subjects_for_tests import (
     BrokenSubject,
     longer_tail,

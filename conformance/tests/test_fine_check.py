@@ -15,7 +15,8 @@ from hitproof.conformance.scope.configurations import (
     configurations,
     single_group,
 )
-from hitproof.conformance.subject.subjects import CannotJudge, LookupAnswer, Predates
+from hitproof.conformance.subject.failures import CannotJudge, Predates
+from hitproof.conformance.subject.subjects import LookupAnswer
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import FINE_KINDS

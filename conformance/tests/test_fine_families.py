@@ -11,7 +11,7 @@ from hitproof.conformance.histories.schema import Evict, Load, Loaded, Preempt, 
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.reference.policies import Policies
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity, is_fine_grained

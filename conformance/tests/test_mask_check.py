@@ -7,7 +7,7 @@ import pytest
 from hitproof.conformance.checks.mask import check_mask
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
-from hitproof.conformance.subject.subjects import CannotJudge, Predates
+from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
 

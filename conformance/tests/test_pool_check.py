@@ -12,7 +12,8 @@ from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Profile, configurations, single_group
-from hitproof.conformance.subject.subjects import CannotJudge, Key, PoolSnapshot
+from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.subjects import Key, PoolSnapshot
 from hitproof.conformance.tests.plain_pool import PlainPool
 from hitproof.spec.claims import CLAIMS, Divergence, Status
 from hitproof.spec.groups import GroupKind

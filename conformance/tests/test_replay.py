@@ -12,7 +12,7 @@ from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.replay import ReplayOutcome, replay
 from hitproof.conformance.reference.managers import ReferenceManagers
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.reference.policies import VLLM_0_23, Policies
 from hitproof.spec.claims import Divergence

@@ -16,7 +16,7 @@ from hitproof.conformance.scope.configurations import (
     configurations,
     single_group,
 )
-from hitproof.conformance.subject.subjects import CannotJudge, Predates
+from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon

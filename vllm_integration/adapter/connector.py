@@ -6,7 +6,8 @@ from types import ModuleType
 from typing import Any
 
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.subjects import CannotJudge, LookupAnswer
+from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.subjects import LookupAnswer
 from hitproof.vllm_integration.adapter.groups import Configured
 from hitproof.vllm_integration.adapter.history import whole_manager
 from hitproof.vllm_integration.adapter.inspection import attribute

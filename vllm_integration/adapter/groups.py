@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter.inspection import attribute, call
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.vllm_integration.adapter.groups import Configured
 from hitproof.vllm_integration.adapter.inspection import attribute, call
 from hitproof.vllm_integration.adapter.overrides import check_taken_up

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from hitproof.conformance.subject.subjects import CannotJudge, Predates
+from hitproof.conformance.subject.failures import CannotJudge, crash_of
 
 
 @dataclass(frozen=True)
@@ -97,12 +97,10 @@ def probed(policy: str, behaviour: Callable[[], T]) -> T:
     """How the target behaves; what it raises meanwhile leaves the policy unknown."""
     try:
         return behaviour()
-    except (CannotJudge, Predates):
-        raise
-    except Exception as crash:
+    except Exception as error:
         raise CannotJudge(
-            f"the {policy} cannot be told, since the target raises {crash!r:.200}"
-        ) from crash
+            f"the {policy} cannot be told, since the target raises {crash_of(error)!r:.200}"
+        ) from error
 
 
 def call(function: Callable[..., Any], values: dict[str, Any], where: str) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import (
     Allocation,
     Cleared,
@@ -21,7 +22,6 @@ from hitproof.conformance.subject.managers import (
     Stored,
     Tables,
 )
-from hitproof.conformance.subject.subjects import CannotJudge
 from hitproof.spec.releases.fine import is_fine_grained
 from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.vllm_integration.adapter.groups import NAMES
 from hitproof.vllm_integration.adapter.inspection import attribute
 

@@ -19,14 +19,9 @@ from typing import Any, NoReturn
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.managers import Allocation
-from hitproof.conformance.subject.subjects import (
-    CannotJudge,
-    Lookup,
-    LookupAnswer,
-    Predates,
-    Prompt,
-)
+from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Prompt
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity
 from hitproof.spec.releases.horizons import LookaheadHorizon

@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from hitproof.conformance.exploration.explorer import ExplorationError
 from hitproof.conformance.ledger.ledger import LedgerError
 from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.subject.failures import InternalError
 from hitproof.proofs.errors import ReplayError, SecondSolverError
 from hitproof.vllm_integration.gate.policies import CannotProbe
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
@@ -52,7 +52,7 @@ def failures(output: StrEnum) -> Iterator[None]:
         fail(Verdict.USAGE, str(error), output)
     except (CannotProbe, WorkerGone) as error:
         fail(Verdict.INCONCLUSIVE, f"the target's behaviour cannot be found out: {error}", output)
-    except (InternalFailure, ExplorationError, ReplayError, SecondSolverError) as error:
+    except (InternalFailure, InternalError, ReplayError, SecondSolverError) as error:
         fail(Verdict.INTERNAL, f"hitproof is wrong, please report it: {error}", output)
 
 

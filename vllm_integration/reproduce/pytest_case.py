@@ -25,8 +25,8 @@ from hitproof.conformance.playing.expectations import (
     holds,
 )
 from hitproof.conformance.playing.player import Player
+from hitproof.conformance.subject.failures import CannotJudge, crash_of
 from hitproof.conformance.subject.managers import Hit
-from hitproof.conformance.subject.subjects import CannotJudge
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS
 from hitproof.vllm_integration.adapter.inspection import Made, recorded
 from hitproof.vllm_integration.reproduce.recording import (
@@ -100,10 +100,8 @@ def pytest_case(
                     player.arrive(step.request)
                     managers.log.evicted(step)
                 player.play(step)
-        except CannotJudge:
-            raise
         except Exception as error:
-            crash = error
+            crash = crash_of(error)
         statements = list(managers.log.statements)
     writer = _Writer(managers, history, made, crash is not None)
     body = [line for statement in statements for line in writer.statement(statement)]

@@ -10,10 +10,9 @@ from typing import Any
 
 from packaging.version import Version
 
-from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
+from hitproof.conformance.subject.failures import CannotJudge, refusal_of
 from hitproof.conformance.subject.managers import Allocation, Hit, Progress
-from hitproof.conformance.subject.subjects import CannotJudge
 from hitproof.reference import policies as releases
 from hitproof.reference.policies import Policies, ReplayPolicy
 from hitproof.spec.groups import GroupKind
@@ -80,7 +79,8 @@ class Lockstep:
             return True
         try:
             answers = asked(self, call, result)
-        except (CannotJudge, HistoryError) as reason:
+        except Exception as error:
+            reason = refusal_of(error, asked=False)
             self._judged.report.not_judged[f"from there on, lockstep: {reason}"] += 1
             return False
         self._judged.report.compared += 1

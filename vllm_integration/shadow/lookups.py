@@ -10,9 +10,10 @@ from hitproof.conformance.exploration.explorer import Question, SymbolicBlock, S
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.judge.judging import Violation
 from hitproof.conformance.scope.configurations import Configuration
-from hitproof.conformance.subject.subjects import CannotJudge, LookupAnswer
+from hitproof.conformance.subject.failures import CannotJudge, refusal_of
+from hitproof.conformance.subject.subjects import LookupAnswer
 from hitproof.reference.lookup import Lookup
-from hitproof.spec.groups import ConfigurationError, Group, GroupKind
+from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.adapter.groups import KINDS
 from hitproof.vllm_integration.shadow.hooks import Method
@@ -57,7 +58,8 @@ class Lookups:
         bound.apply_defaults()
         try:
             self._judge(owner, bound.arguments, "resolve_block_hashes" in _names(method), result)
-        except (CannotJudge, ConfigurationError) as reason:
+        except Exception as error:
+            reason = refusal_of(error, asked=False)
             self._report.not_judged[f"a lookup without a manager: {reason}"] += 1
 
     def _judge(self, owner: Any, values: Mapping[str, Any], resolves: bool, result: Any) -> None:

@@ -6,8 +6,8 @@ from types import ModuleType
 from typing import Any
 
 from hitproof.conformance.histories.naming import Name
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import Observation, Tables
-from hitproof.conformance.subject.subjects import CannotJudge
 from hitproof.vllm_integration.adapter.inspection import attribute
 
 Entries = Mapping[Any, Any]

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
+from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.subject.subjects import CannotJudge
-from hitproof.spec.groups import ConfigurationError, Group, GroupKind
+from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import HitGranularity, is_fine_grained
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.adapter.groups import KINDS
@@ -66,19 +66,16 @@ def scope_of(
     )
     interval = getattr(coordinator, "retention_interval", None)
     drafts = [getattr(spec.kv_cache_spec, "num_speculative_blocks", 0) for spec in specs]
-    try:
-        engine = EngineConfiguration(
-            groups=groups,
-            num_gpu_blocks=pool.num_gpu_blocks,
-            hash_block_size=getattr(pool, "hash_block_size", groups[0].block_size),
-            max_model_len=max_model_len,
-            use_eagle=use_eagle,
-            num_hash_lookahead_tokens=ahead,
-            num_speculative_tokens=max(drafts) if use_eagle else 0,
-            retention_interval=interval,
-        )
-    except (HistoryError, ConfigurationError) as reason:
-        raise CannotJudge(str(reason)) from reason
+    engine = EngineConfiguration(
+        groups=groups,
+        num_gpu_blocks=pool.num_gpu_blocks,
+        hash_block_size=getattr(pool, "hash_block_size", groups[0].block_size),
+        max_model_len=max_model_len,
+        use_eagle=use_eagle,
+        num_hash_lookahead_tokens=ahead,
+        num_speculative_tokens=max(drafts) if use_eagle else 0,
+        retention_interval=interval,
+    )
     requested = getattr(coordinator, "scheduler_block_size", engine.alignment)
     if requested != engine.alignment:
         raise CannotJudge(

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from hitproof.conformance.ledger.ledger import LedgerError
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.shadow.hooks import Hooks
 from hitproof.vllm_integration.shadow.lockstep import policies_of as policies_of_reference

@@ -8,7 +8,7 @@ from typing import Any
 
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.transcript import Transcript
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import CannotJudge, refusal_of
 from hitproof.reference.policies import Policies
 from hitproof.vllm_integration.shadow.hooks import Given, Method
 from hitproof.vllm_integration.shadow.judged import Call, Judged
@@ -86,13 +86,15 @@ class Watch:
                 lockstep = self._in_lockstep(judged) if self._thorough else None
                 shadow = Shadow(judged, self._thorough, self._judges, recorder, lockstep)
                 self._shadows[manager] = shadow
-            except CannotJudge as reason:
+            except Exception as error:
+                reason = refusal_of(error, asked=False)
                 self.report.not_judged[f"a manager: {reason}"] += 1
 
     def _in_lockstep(self, judged: Judged) -> Lockstep | None:
         try:
             return Lockstep(judged, self._reference)
-        except CannotJudge as reason:
+        except Exception as error:
+            reason = refusal_of(error, asked=False)
             self.report.not_judged[f"lockstep of a manager: {reason}"] += 1
             return None
 

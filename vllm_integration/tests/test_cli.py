@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hitproof.conformance.exploration.explorer import ExplorationError
+from hitproof.conformance.subject.failures import InternalError
 from hitproof.proofs.errors import ReplayError
 from hitproof.proofs.prover import ProofResult
 from hitproof.spec.claims import Status
@@ -78,7 +78,7 @@ def test_bad_arguments_exit_2(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [ExplorationError("made to fail"), InternalFailure("made to fail"), OSError("odd")]
+    "error", [InternalError("made to fail"), InternalFailure("made to fail"), OSError("odd")]
 )
 def test_an_internal_error_exits_4(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -359,7 +359,7 @@ from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.playing.player import Player
 from hitproof.conformance.judge.replay import replay
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.releases.fine import is_fine_grained
 from hitproof.vllm_integration.adapter.managers import VllmManagers
 from hitproof.vllm_integration.shadow.scope import policies_of

@@ -13,7 +13,7 @@ from hitproof.conformance.playing.expectations import Expected, Served, TableLen
 from hitproof.conformance.reproduce.attempts import Rules
 from hitproof.conformance.reproduce.reproduction import play
 from hitproof.conformance.reproduce.reproduction import reproduce as find_history
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import FailureKind, classify, refusal_of
 from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration.adapter.overrides import in_place
 from hitproof.vllm_integration.adapter.subject import VllmSubject
@@ -33,10 +33,10 @@ def reproduce(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
             return {"reproduced": False, "detail": found.detail}
         claim = evidence.signature.claim
         return written(found.history, found.expected, message["name"], CLAIMS[claim].sentence)
-    except CannotJudge as reason:
-        return {"reproduced": None, "detail": str(reason)}
-    except Exception as crash:  # the target's, where no history is at fault
-        return {"reproduced": None, "detail": f"the target raises {crash!r:.200}"}
+    except Exception as error:
+        crashes = classify(error) is FailureKind.CRASH  # where no history is at fault
+        detail = f"the target raises {error!r:.200}" if crashes else refusal_of(error)
+        return {"reproduced": None, "detail": detail}
 
 
 def of_violation(history: History, violation: Violation, step: int, name: str) -> dict[str, Any]:
@@ -48,8 +48,8 @@ def of_violation(history: History, violation: Violation, step: int, name: str) -
     name = re.sub(r"\W+", "_", name)
     try:
         shown = written(cut(history, step, expected), expected, name, comment)
-    except CannotJudge as reason:
-        shown = {"detail": str(reason)}
+    except Exception as error:
+        shown = {"detail": refusal_of(error)}
     return {"name": name} | shown
 
 

@@ -12,7 +12,7 @@ from hitproof.conformance.lockstep.lockstep import run
 from hitproof.conformance.lockstep.outcome import Difference, LockstepFinding, Outcome
 from hitproof.conformance.playing.shrinking import shrink
 from hitproof.conformance.reference.managers import ReferenceManagers
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import refusal_of
 from hitproof.reference import policies
 from hitproof.reference.policies import Policies, ReplayPolicy
 from hitproof.vllm_integration.adapter.managers import VllmManagers
@@ -78,8 +78,8 @@ def _run(subject: VllmSubject, message: dict[str, Any], played: Any) -> Outcome 
     reference = ReferenceManagers(release)
     try:
         return run(played, _managers(), reference, release.horizon, tuple(message["compared"]))
-    except CannotJudge as reason:
-        return str(reason)
+    except Exception as error:
+        return refusal_of(error)
 
 
 @cache

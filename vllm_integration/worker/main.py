@@ -22,10 +22,9 @@ from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.comparison.behaviour import behaviour
-from hitproof.conformance.exploration.explorer import ExplorationError
 from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.scope.layouts import Layout, judged_from_json
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import FailureKind, InternalError, classify, refusal_of
 from hitproof.spec.releases.fine import HitGranularity
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
@@ -110,7 +109,7 @@ def main(requests: int, answers: int, handover: int) -> None:
             answer = {"ok": True, **result}
         except _Refused as refusal:
             answer = {"ok": False, "kind": refusal.kind, "message": str(refusal)}
-        except ExplorationError as error:
+        except InternalError as error:
             answer = {"ok": False, "kind": Failure.INTERNAL, "message": str(error)}
         if us() != pid:  # a copy that the target made of this process
             leave(1)
@@ -280,10 +279,10 @@ def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         vars(behaving).pop(name, None)
     try:
         return {"policies": behaving.policies(), "detail": ""}
-    except CannotJudge as reason:
-        return {"policies": {}, "detail": str(reason)}
-    except Exception as crash:  # the target's, while it was made to behave
-        return {"policies": {}, "detail": f"it raises {crash!r:.200}"}
+    except Exception as error:
+        crashes = classify(error) is FailureKind.CRASH
+        detail = f"it raises {error!r:.200}" if crashes else refusal_of(error)
+        return {"policies": {}, "detail": detail}
 
 
 _OPERATIONS: dict[str, Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]] = {

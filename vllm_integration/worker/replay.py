@@ -10,7 +10,7 @@ from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.replay import ReplayFinding, ReplayOutcome, replay
 from hitproof.conformance.playing.shrinking import shrink
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import refusal_of
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.retention import SPARSE_KINDS
 from hitproof.vllm_integration.adapter.managers import VllmManagers
@@ -29,8 +29,8 @@ def play(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """Replay one of the gate's histories; what it shows, without how."""
     try:
         outcome = played(subject, Play.from_json(message["configuration"]))
-    except CannotJudge as reason:
-        return {"cannot": str(reason)}
+    except Exception as error:
+        return {"cannot": refusal_of(error)}
     return {
         "steps": len(outcome.told),
         "lookups": len(outcome.lookups),
@@ -85,8 +85,8 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
     try:
         policies = _policies(subject)
         outcome = _replay(subject, history)
-    except CannotJudge as reason:
-        return {"cannot": str(reason)}
+    except Exception as error:
+        return {"cannot": refusal_of(error)}
     return {
         "policies": {name: str(value) for name, value in vars(policies).items()},
         "told": outcome.told,

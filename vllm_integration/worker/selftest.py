@@ -16,12 +16,11 @@ from types import CodeType, FrameType
 from typing import Any
 
 from hitproof.conformance.checks.registry import CHECKS
-from hitproof.conformance.exploration.explorer import ExplorationError
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.mutation import Mutant
 from hitproof.conformance.scope.layouts import judged_from_json
-from hitproof.conformance.subject.subjects import CannotJudge
+from hitproof.conformance.subject.failures import FailureKind, classify, refusal_of
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.sandbox.forks import Forks, allow
@@ -216,9 +215,9 @@ class SelfTest:
             if claim == _REPLAY:
                 return self._play(judged)
             result = CHECKS[claim](self._subject, judged)
-        except ExplorationError as error:
-            return _Said(detail=str(error)[:500], internal=True)
-        except BaseException as error:  # in the gate, it ends the worker
+        except BaseException as error:  # in the gate, a crash that no check expects ends the worker
+            if classify(error) is FailureKind.INTERNAL:
+                return _Said(detail=str(error)[:500], internal=True)
             return _Said(unsettled=frozenset({""}), detail=f"{error!r:.200}")
         return _Said(
             frozenset(evidence.signature for evidence in result.evidence),
@@ -229,8 +228,8 @@ class SelfTest:
     def _play(self, play: Play) -> _Said:
         try:
             outcome = played(self._subject, play)
-        except CannotJudge as reason:
-            return _Said(unsettled=frozenset({_REPLAY}), detail=str(reason))
+        except Exception as error:
+            return _Said(unsettled=frozenset({_REPLAY}), detail=refusal_of(error))
         return _Said(frozenset(finding.signature for finding in outcome.causes))
 
 

@@ -1,0 +1,157 @@
+"""One exception means the same wherever it comes up: in each check, in replay and in lockstep."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hitproof.conformance.checks.outcomes import CheckResult
+from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.exploration.explorer import BudgetExceeded
+from hitproof.conformance.histories.generator import history
+from hitproof.conformance.histories.schema import HistoryError
+from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.lockstep.lockstep import run
+from hitproof.conformance.reference.managers import ReferenceManagers
+from hitproof.conformance.reference.subject import ReferenceSubject
+from hitproof.conformance.scope.configurations import Configuration, single_group
+from hitproof.conformance.subject.failures import (
+    CannotJudge,
+    FailureKind,
+    InternalError,
+    Predates,
+    classify,
+    crash_of,
+    refusal_of,
+)
+from hitproof.conformance.subject.managers import Hit
+from hitproof.conformance.tests.broken_managers import Broken, Wrapped
+from hitproof.conformance.tests.plain_pool import PlainPool
+from hitproof.reference.policies import Policies
+from hitproof.spec.claims import Divergence, Status
+from hitproof.spec.groups import ConfigurationError, GroupKind
+
+WINDOW = single_group(GroupKind.SLIDING_WINDOW, 2, 1, 4, False, 6)
+PLAIN = single_group(GroupKind.FULL_ATTENTION, 4, 1, None, False, 24)
+
+KINDS: list[tuple[BaseException, FailureKind, FailureKind]] = [
+    (Predates("since 0.30"), FailureKind.NOT_APPLICABLE, FailureKind.NOT_APPLICABLE),
+    (CannotJudge("no such method"), FailureKind.INCONCLUSIVE, FailureKind.INCONCLUSIVE),
+    (BudgetExceeded("too many runs"), FailureKind.INCONCLUSIVE, FailureKind.INCONCLUSIVE),
+    (InternalError("a hole"), FailureKind.INTERNAL, FailureKind.INTERNAL),
+    (HistoryError("odd"), FailureKind.CRASH, FailureKind.INCONCLUSIVE),
+    (ConfigurationError("odd"), FailureKind.CRASH, FailureKind.INCONCLUSIVE),
+    (AssertionError("theirs"), FailureKind.CRASH, FailureKind.INTERNAL),
+    (SystemExit(3), FailureKind.CRASH, FailureKind.INTERNAL),
+]
+"""What an exception means while a subject is asked, and while it is only looked at."""
+
+
+@pytest.mark.parametrize(("error", "asked", "seen"), KINDS, ids=lambda each: repr(each))
+def test_each_kind(error: BaseException, asked: FailureKind, seen: FailureKind) -> None:
+    assert classify(error) is asked
+    assert classify(error, asked=False) is seen
+
+
+def test_what_is_no_crash_passes_and_so_does_what_is_no_refusal() -> None:
+    crash, refusal = ValueError("theirs"), CannotJudge("no such method")
+    assert crash_of(crash) is crash
+    assert refusal_of(refusal) == "no such method"
+    with pytest.raises(CannotJudge):
+        crash_of(refusal)
+    with pytest.raises(ValueError, match="theirs"):
+        refusal_of(crash)
+    with pytest.raises(ValueError, match="ours"):
+        refusal_of(ValueError("ours"), asked=False)
+
+
+class Raising:
+    """The reference, but one of its methods raises."""
+
+    def __init__(self, method: str, error: Exception) -> None:
+        self._method, self._error = method, error
+
+    def __getattr__(self, name: str) -> Any:
+        def raises(*_: Any) -> Any:
+            raise self._error
+
+        found = getattr(ReferenceSubject(), name)
+        if name != self._method:
+            return found
+        if name == "lookup":
+            return lambda judged: RaisingLookup(found(judged), self._error)
+        return (lambda _: RaisingPool(self._error)) if name == "pool" else raises
+
+
+class RaisingLookup:
+    """A lookup that raises once it is run."""
+
+    def __init__(self, lookup: Any, error: Exception) -> None:
+        self.keys, self.inputs, self._error = lookup.keys, lookup.inputs, error
+
+    def __call__(self, *_: Any) -> Any:
+        raise self._error
+
+
+class RaisingPool(PlainPool):
+    """A pool whose blocks cannot be given back."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(4)
+        self._error = error
+
+    def free_blocks(self, *_: Any) -> None:
+        raise self._error
+
+
+ASKED: list[tuple[str, str, Configuration]] = [
+    ("lookup", "lookup_returns_longest_valid_hit", WINDOW),
+    ("registered", "mask_keeps_every_reachable_block", WINDOW),
+    ("retained", "retention_keeps_resends_and_extensions", WINDOW),
+    ("hits", "retention_keeps_junctions", WINDOW),
+    ("pool", "free_count_is_free_queue_length", PLAIN),
+]
+
+
+@pytest.mark.parametrize(("method", "claim", "configuration"), ASKED, ids=[a[0] for a in ASKED])
+def test_checks_go_by_it(method: str, claim: str, configuration: Configuration) -> None:
+    def result(error: Exception) -> CheckResult:
+        subject: Any = Raising(method, error)
+        return CHECKS[claim](subject, configuration)
+
+    crash = result(KeyError("theirs"))
+    assert crash.statuses[claim] is Status.REFUTED
+    assert {e.signature.divergence for e in crash.evidence} == {Divergence.CRASH}
+    lacking = result(CannotJudge("no such method"))
+    assert lacking.statuses[claim] is Status.INCONCLUSIVE
+    assert (lacking.detail, lacking.evidence) == ("no such method", ())
+    older = result(Predates("since 0.30"))
+    assert (older.statuses[claim], older.evidence) == (Status.NOT_APPLICABLE, ())
+    with pytest.raises(InternalError):
+        result(InternalError("a hole"))
+
+
+def raising(error: Exception) -> Broken:
+    class Raises(Wrapped):
+        def get_computed_blocks(self, *_: Any) -> Hit:
+            raise error
+
+    return Broken(Raises)
+
+
+def in_lockstep(error: Exception) -> list[Any]:
+    reference = ReferenceManagers(Policies())
+    return run(history("test:0"), raising(error), reference, Policies().horizon).findings
+
+
+def replayed(error: Exception) -> list[Any]:
+    return replay(history("test:0"), raising(error)).findings
+
+
+@pytest.mark.parametrize("played", [replayed, in_lockstep])
+def test_histories_go_by_it(played: Callable[[Exception], list[Any]]) -> None:
+    (crash,) = played(KeyError("theirs"))
+    assert crash.signature.divergence == Divergence.CRASH
+    for error in CannotJudge("no such method"), Predates("since 0.30"), InternalError("a hole"):
+        with pytest.raises(type(error)):
+            played(error)
