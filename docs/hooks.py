@@ -88,7 +88,6 @@ def _environment() -> Environment:
         "window_reach": figures.window_reach,
         "draft_entries": figures.draft_entries,
         "releases": tables.releases,
-        "readme": source.readme,
         "signs": SIGNS,
         "roles": ROLES,
         "explorer_form": explorer.form,

@@ -55,15 +55,6 @@ def folded(title: str, text: str) -> str:
     return f'??? note "{title}"\n\n{indent(text, "    ")}\n'
 
 
-def readme(title: str) -> str:
-    """A section of README, without its heading. Raises `NoSuchCode`."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    _, heading, after = text.partition(f"\n## {title}\n")
-    if not heading:
-        raise NoSuchCode(f"README has no section {title!r}")
-    return after.partition("\n## ")[0].strip()
-
-
 def rests_on(clause: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     """The functions of the spec that a clause calls, and those that they call, once each."""
     seen = {clause}

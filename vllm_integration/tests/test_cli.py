@@ -1,11 +1,9 @@
-"""The command: its help, its exit codes, and the examples in README."""
+"""The command: its help and its exit codes."""
 
 import json
 import re
-import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -18,9 +16,7 @@ from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.commands.options import EXIT_CODES
 from hitproof.vllm_integration.sandbox.driver import InternalFailure
-from hitproof.vllm_integration.tests.conftest import Check, hitproof, one_sentence
-
-README = Path(__file__).resolve().parents[2] / "README.md"
+from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
 
 
 def test_version() -> None:
@@ -115,31 +111,6 @@ def test_prove_exit_codes(
     monkeypatch.setattr("hitproof.proofs.prover.prove_in_subprocess", prove)
     result = CliRunner().invoke(cli.app, ["prove"])
     assert result.exit_code == code, result.output
-
-
-def examples() -> list[tuple[str, str]]:
-    """Each command in a console block of README, with the output shown under it."""
-    blocks = re.findall(r"^```console\n(.*?)^```", README.read_text(), flags=re.M | re.S)
-    pairs = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks), flags=re.M)
-    return [(command, output) for command, output in pairs if command.startswith("hitproof ")]
-
-
-def without_times(text: str) -> list[str]:
-    """The lines of an output, without what differs from run to run."""
-    text = re.sub(r"[\d.]+ s(, \d+ histories a second)?$|\b\d+\.\d\d\b", "TIME", text, flags=re.M)
-    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
-
-
-def test_readme_has_examples() -> None:
-    assert {command.split()[1] for command, _ in examples()} >= {"check", "prove"}
-
-
-@pytest.mark.release
-@pytest.mark.parametrize(("command", "shown"), examples())
-def test_readme_examples_are_what_is_printed(command: str, shown: str, checked: Check) -> None:
-    name, *words = shlex.split(command)[1:]
-    printed = checked(*words).text if name == "check" else hitproof(name, *words).stdout
-    assert without_times(printed) == without_times(shown)
 
 
 @pytest.mark.parametrize("output", ["text", "json"])

@@ -18,7 +18,7 @@ from hitproof.conformance.histories.json_format import read_lines
 from hitproof.vllm_integration.tests.conftest import hitproof, release
 
 HOME = Path(__file__).resolve().parents[2]
-README = HOME / "README.md"
+GUIDE = HOME / "docs" / "pages" / "commands" / "shadow.md"
 PLUGIN = "hitproof.vllm_integration.shadow.pytest_plugin"
 UPSTREAM = (
     "tests/v1/core/test_prefix_caching.py",
@@ -83,10 +83,8 @@ def test_upstreams_tests_of_0_23_conform_and_their_record_replays(tmp_path: Path
     assert result.returncode == 0, result.stdout[-3000:]
     assert NEW in result.stdout
     assert "83 passed" in result.stdout
-    # Their hits and tables were judged, and what was not is told: as README shows it.
-    shown = re.search(
-        r"test_single_type_kv_cache_manager.py\n(.*?)\.\.\.", README.read_text(), re.S
-    )
+    # Their hits and tables were judged, and what was not is reported: as the guide shows it.
+    shown = re.search(r"test_single_type_kv_cache_manager.py\n(.*?)\.\.\.", GUIDE.read_text(), re.S)
     assert shown is not None
     assert shown[1] in result.stdout
     assert "somebody changed blocks or tables past the manager" in result.stdout

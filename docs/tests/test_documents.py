@@ -1,0 +1,117 @@
+"""README and its neighbours: short, and about what is there."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from docs.source import ROOT, NoSuchCode, find
+from hitproof.vllm_integration.verdict import Verdict
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TARGETS = (ROOT / "docs/pages/commands/targets.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+LINES = 150
+
+
+def test_readme_is_read_in_five_minutes() -> None:
+    assert README.count("\n") <= LINES
+
+
+@pytest.mark.parametrize("text", [README, TARGETS], ids=["README", "targets"])
+def test_the_exit_codes_are_those_of_the_command(text: str) -> None:
+    rows = re.findall(r"^\| (\d) \| (\w+)", text, flags=re.M)
+    assert dict(rows).items() == {str(int(v)): v.label for v in Verdict}.items()
+
+
+def test_readme_names_the_python_that_is_needed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"Python {project['requires-python'].removeprefix('>=')} or later" in README
+
+
+def missing_links(text: str, place: Path) -> list[str]:
+    """Relative links of a document that lead to no file."""
+    links = re.findall(r"\]\((?![a-z]+:)([^)#\s]+)", text)
+    return [link for link in links if not (place / link).exists()]
+
+
+def missing_files(text: str) -> list[str]:
+    """Paths of the repository that a document names, and that are not there."""
+    tops = "spec|reference|proofs|conformance|vllm_integration|benchmarks|docs|ci|src"
+    named = re.findall(rf"(?<![\w/.])((?:{tops})/[\w/.-]*\w)", text)
+    return [path for path in named if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("*.md")), ids=lambda path: path.name)
+def test_links_and_files_are_there(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert missing_links(text, ROOT) == []
+    if path.name != "BUGS.md":  # its paths are vLLM's
+        assert missing_files(text) == []
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/pages/**/*.md")), ids=lambda p: p.name)
+def test_files_that_guides_name_are_there(path: Path) -> None:
+    assert missing_files(path.read_text(encoding="utf-8")) == []
+
+
+def test_a_link_or_file_that_is_not_there_is_noticed() -> None:
+    text = "see [this](README.md#x), [that](no.md) and `spec/no_such.py` in `spec/hits.py`."
+    assert missing_links(text, ROOT) == ["no.md"]
+    assert missing_files(text) == ["spec/no_such.py"]
+
+
+# --- ARCHITECTURE
+
+
+def described() -> Iterator[Path]:
+    """Every sub-package, and the modules of the spec."""
+    for top in ("conformance", "vllm_integration"):
+        yield from (each.parent for each in (ROOT / top).glob("*/__init__.py"))
+    yield from (each for each in (ROOT / "spec").glob("*.py") if each.name != "__init__.py")
+    yield ROOT / "spec" / "releases"
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for path in described() if path.name != "tests"),
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_architecture_describes_every_sub_package(path: Path) -> None:
+    name = re.escape(str(path.relative_to(ROOT)))
+    assert re.search(rf"^\| `{name}` \| \w.+ \|$", ARCHITECTURE, flags=re.M)
+
+
+def test_where_modules_are_now() -> None:
+    _, _, moved = ARCHITECTURE.partition("## Where modules were")
+    rows = re.findall(r"^\| `([\w.]+)`.* \| `([\w.]+)` \|$", moved, flags=re.M)
+    assert len(rows) > 100
+    for old, new in rows:
+        assert find(new) is not None, old
+
+
+def test_a_module_that_is_not_there_is_noticed() -> None:
+    with pytest.raises(NoSuchCode):
+        find("conformance.judge.no_such")
+
+
+def test_the_guide_of_ci_has_every_input_of_the_action() -> None:
+    yaml = pytest.importorskip("yaml")
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    guide = (ROOT / "docs/pages/commands/ci.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([\w-]+)` \|", guide, flags=re.M) == list(action["inputs"])
+    assert all(f"`{output}`" in guide for output in action["outputs"])
+
+
+# --- the contributor's hooks
+
+
+def test_hooks_run_what_make_lint_runs() -> None:
+    yaml = pytest.importorskip("yaml")
+    (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    _, _, recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nlint:")
+    commands = re.findall(r"^\t\$\(BIN\)/([\w-]+)", recipe.partition("\n\n")[0], flags=re.M)
+    assert local["repo"] == "local"  # so that nothing is fetched
+    assert [Path(hook["entry"].split()[0]).name for hook in local["hooks"]] == commands
