@@ -17,7 +17,7 @@ from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import LOOKUP, ended
 from hitproof.vllm_integration.tests.conftest import Copy as Copied
 
-pytestmark = pytest.mark.release
+pytestmark = [pytest.mark.release, pytest.mark.usefixtures("real_interpreter")]
 
 
 @pytest.fixture

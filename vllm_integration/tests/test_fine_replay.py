@@ -1,6 +1,6 @@
 """Replay where hits may end inside blocks: the newest release with one fault each."""
 
-import sys
+import os
 from collections import Counter
 from functools import cache
 from itertools import islice
@@ -14,7 +14,7 @@ from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.gate.replay import judge
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.tests.conftest import Copy
+from hitproof.vllm_integration.tests.conftest import PYTHON, Copy
 
 RELEASE = "0.33.0"
 COUNT = 25
@@ -23,7 +23,7 @@ COUNT = 25
 def told(target: str | Path, has_checkpoints: bool = True) -> Counter[tuple[str, str]]:
     """What the first histories tell of a target, and how many of them."""
     resolved, seen = resolve(str(target)), Counter[tuple[str, str]]()
-    with Worker(resolved, sys.executable, in_bytes(MEMORY)) as worker:
+    with Worker(resolved, os.environ[PYTHON], in_bytes(MEMORY)) as worker:
         for history in islice(fine_histories(), COUNT):
             abilities = Abilities(
                 exports_states=has_checkpoints,

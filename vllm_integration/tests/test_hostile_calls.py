@@ -8,7 +8,7 @@ import pytest
 
 from hitproof.vllm_integration.tests.conftest import LOOKUP, Copy, Judge
 
-pytestmark = pytest.mark.release
+pytestmark = [pytest.mark.release, pytest.mark.usefixtures("real_interpreter")]
 
 LOST = "        max_length = 0 if max_length > 9 else max_length\n"
 """A fault in the lookup of a sliding window: nothing is hit."""

@@ -9,6 +9,8 @@ import pytest
 from hitproof.vllm_integration.sandbox import driver
 from hitproof.vllm_integration.tests.conftest import Judge, ended, fake_checkout, hitproof
 
+pytestmark = pytest.mark.usefixtures("real_interpreter")
+
 FORGED = r"""b'{"ok": true, "python": "3.12", "token": ""}\n'"""
 
 

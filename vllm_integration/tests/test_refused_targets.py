@@ -16,6 +16,8 @@ from hitproof.vllm_integration.tests.conftest import (
     release,
 )
 
+pytestmark = pytest.mark.usefixtures("real_interpreter")
+
 
 def test_a_path_that_is_not_vllm(tmp_path: Path) -> None:
     result = hitproof("check", tmp_path)

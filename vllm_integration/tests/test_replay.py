@@ -1,7 +1,7 @@
 """Replay on real releases: a history tells a fault on those that have it, and on no others."""
 
 import json
-import sys
+import os
 from io import StringIO
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from hitproof.vllm_integration.reports.replay import print_replay, replay_json
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
+from hitproof.vllm_integration.tests.conftest import PYTHON, hitproof, one_sentence
 from hitproof.vllm_integration.verdict import Verdict
 
 VECTORS = vectors()
@@ -47,7 +47,7 @@ FAULTS = {
 
 def replayed(release: str, names: list[str]) -> dict[str, ReplayReport]:
     target = resolve(release)
-    with Worker(target, sys.executable, in_bytes(MEMORY)) as worker:
+    with Worker(target, os.environ[PYTHON], in_bytes(MEMORY)) as worker:
         return {name: judge(worker, target, VECTORS[name], 60.0) for name in names}
 
 
