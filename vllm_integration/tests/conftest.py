@@ -117,13 +117,9 @@ def broken_copy(tmp_path: Path) -> Copy:
 
 def hitproof(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command as users do."""
+    program = "from hitproof.vllm_integration.cli import main; main()"
     return subprocess.run(
-        [
-            os.environ.get(COMMAND, sys.executable),
-            "-c",
-            "from hitproof.vllm_integration.cli import main; main()",
-        ]
-        + [str(argument) for argument in arguments],
+        [os.environ.get(COMMAND, sys.executable), "-c", program, *map(str, arguments)],
         env=os.environ | environment,
         capture_output=True,
         text=True,
