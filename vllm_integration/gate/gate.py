@@ -38,7 +38,6 @@ def check(
     """
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
     chosen = dict(policies or {})
-    operation = "behave" if keep_facts else "check"
     report = Report(target, profile)
     todo = tasks(profile, applicable)
     with (
@@ -50,7 +49,7 @@ def check(
             report.policies = held_against(target, actual, chosen)
         granularity = (actual | chosen).get("hit_granularity", "")
         replays = list(dict.fromkeys([*also, *histories(profile, applicable, granularity)]))
-        settled, report.played = sessions.settle(operation, todo, replays, progress)
+        settled, report.played = sessions.settle(todo, replays, progress, keep_facts)
         for task, outcome in zip(todo, settled, strict=True):
             report.obligations += outcome.obligations
             if keep_facts:

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from packaging.version import Version
@@ -11,6 +13,7 @@ from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.lockstep.outcome import FIELDS
+from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
 from hitproof.vllm_integration.targets.target import Target, TargetError
 from hitproof.vllm_integration.verdict import Verdict
@@ -132,32 +135,33 @@ def run(
         "compared": list(compared),
     }
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
-    with Worker(target, python, memory) as worker:
-
-        def ask(**more: Any) -> dict[str, Any]:
-            answer = worker.ask(timeout, **message, **more)
-            if "cannot" in answer:
-                raise WorkerGone(answer["cannot"])
-            return answer
-
+    with closing(Session(lambda: Worker(target, python, memory), timeout)) as session:
+        found: dict[str, Found] = {}
         try:
-            found: dict[str, Found] = {}
-            for answer in _batches(ask, histories, report, progress):
+            for answer in _batches(partial(session.ask, **message), histories, report, progress):
                 _gather(answer, found)
-            _judge(found, applicable, report)
-            for item in (*report.findings, *report.faults):
-                answer = ask(
-                    op="shrink_history",
-                    history=item.history,
-                    shows=item.what,
-                    budget=shrink_budget,
-                )
-                item.smallest = answer["history"]
-                item.shown = _evidence(answer, item.what)
-                item.case = Demonstration(**answer["case"])
         except WorkerGone as gone:
             report.unsettled = str(gone)
+        _judge(found, applicable, report)
+        for item in (*report.findings, *report.faults):
+            shown, item.case = session.demonstrated(
+                "lockstep",
+                _name(item.what),
+                shrink_budget,
+                history=item.history,
+                shows=item.what,
+                **message,
+            )
+            if shown is not None:
+                item.smallest, item.shown = shown.pop("history"), shown
     return report
+
+
+def _name(what: Any) -> str:
+    """The name of the test that shows a finding."""
+    if isinstance(what, list):
+        return "fault " + " ".join(what)
+    return " ".join([what["claim"], what["kind"], what["pattern"]] + what["eagle"] * ["with eagle"])
 
 
 def _batches(
@@ -175,6 +179,8 @@ def _batches(
             count=histories - report.histories,
             seconds=_BATCH_SECONDS,
         )
+        if "cannot" in answer:
+            raise WorkerGone(answer["cannot"])
         report.histories = answer["next"]
         report.steps += answer["steps"]
         report.calls += answer["calls"]

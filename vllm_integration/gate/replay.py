@@ -1,12 +1,14 @@
 """Replay of histories on a target: played and judged in a worker."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.histories.json_format import write
+from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.histories.schema import History
+from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
@@ -45,7 +47,6 @@ class ReplayReport:
         lookups: every lookup: the step, the request, the hit that is due, the hit served.
         findings: in the order of their first time; what comes later may follow from it.
         unsettled: why the history could not be judged, "" when it could.
-        gone: whether that is because the worker is gone.
         seconds: wall clock, filled in by the caller.
     """
 
@@ -56,7 +57,6 @@ class ReplayReport:
     lookups: list[dict[str, Any]] = field(default_factory=list)
     findings: list[Found] = field(default_factory=list)
     unsettled: str = ""
-    gone: bool = False
     seconds: float = 0.0
 
     @property
@@ -82,23 +82,16 @@ def run(
     are values of policies to judge by, by name; the others are those that the target shows. Raises
     the exceptions of `Worker` when the target cannot be imported or hitproof itself is wrong.
     """
-    reports: list[ReplayReport] = []
-    while len(reports) < len(histories):
-        with Worker(target, python, memory, dict(policies or {})) as worker:
-            for history in histories[len(reports) :]:
-                reports.append(judge(worker, target, history, timeout))
-                if reports[-1].gone:
-                    break  # the others get a new worker
-    return reports
+    with closing(Session(lambda: Worker(target, python, memory, policies), timeout)) as session:
+        return [_judged(session, target, history) for history in histories]
 
 
-def judge(worker: Worker, target: Target, history: History, timeout: float) -> ReplayReport:
-    """Have a worker play ``history``, which may take ``timeout`` seconds."""
+def _judged(session: Session, target: Target, history: History) -> ReplayReport:
     report = ReplayReport(target, history)
     try:
-        answer = worker.ask(timeout, op="judge_history", history=write(history))
+        answer = session.ask(op="replay", play=Play.written(history, "").as_json())
     except WorkerGone as gone:
-        report.unsettled, report.gone = str(gone), True
+        report.unsettled = str(gone)
         return report
     if "cannot" in answer:
         report.unsettled = answer["cannot"]

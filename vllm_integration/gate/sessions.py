@@ -20,8 +20,10 @@ from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task, unsettled
 from hitproof.vllm_integration.sandbox.driver import Asked, EnvironmentFailure, WorkerGone
 
-_SHRINK_BUDGET = 400
-"""Histories that are tried to shrink one finding."""
+_CHECKS_TO_SHRINK = 2_000
+"""Checks that are run to shrink the evidence of one finding."""
+_HISTORIES_TO_SHRINK = 400
+"""Histories that are replayed to shrink one finding."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -43,7 +45,10 @@ class Outcome:
 
 
 class Session:
-    """One worker after the other, made by ``start``; ``timeout`` (seconds) bounds each question."""
+    """One worker after the other, made by ``start``; ``timeout`` (seconds) bounds each question.
+
+    A worker that ends or hangs is replaced before the next question.
+    """
 
     def __init__(self, start: Callable[[], Asked], timeout: float) -> None:
         self._start = start
@@ -60,21 +65,27 @@ class Session:
     def policies(self) -> tuple[dict[str, str], str]:
         """How the target behaves where releases differ, or why that cannot be found out."""
         try:
-            answer = self._ask(op="policies")
+            answer = self.ask(op="policies")
         except WorkerGone as gone:
             return {}, f"the policies cannot be found out: {gone}"
         detail = str(answer["detail"])
         return answer["policies"], detail and f"the policies cannot be found out: {detail}"
 
-    def settle(self, operation: str, task: Task) -> Outcome:
-        """Run one task. Once an entry point has ended a worker it is not run again."""
+    def settle(self, task: Task, keep_facts: bool) -> Outcome:
+        """Run one task; ``keep_facts`` asks for what the target did, too.
+
+        Once an entry point has ended a worker it is not run again.
+        """
         known_fatal = self._fatal.get(task.entry)
         if known_fatal is not None:
             reason = f"not run, since on an earlier configuration {known_fatal}"
             return Outcome(unsettled(task, reason))
         try:
-            answer = self._ask(
-                op=operation, claim=task.claim, configuration=task.configuration.as_json()
+            answer = self.ask(
+                op="check",
+                claim=task.claim,
+                configuration=task.configuration.as_json(),
+                facts=keep_facts,
             )
         except WorkerGone as gone:
             check_name, kind = task.entry
@@ -103,14 +114,15 @@ class Session:
         if (known_fatal := self._fatal.get(entry)) is not None:
             return Played(play, unsettled=f"not replayed, since {known_fatal}")
         try:
-            answer = self._ask(op="play", configuration=play.as_json())
+            answer = self.ask(op="replay", play=play.as_json())
         except WorkerGone as gone:
             self._fatal[entry] = f"{play.describe()} failed: {gone}"
             return Played(play, unsettled=self._fatal[entry])
         if "cannot" in answer:
             return Played(play, unsettled=f"{play.describe()}: {answer['cannot']}")
-        signatures = tuple(Signature(**raw) for raw in answer["signatures"])
-        return Played(play, answer["steps"], answer["lookups"], signatures)
+        causes = answer["findings"][: answer["causes"]]
+        signatures = tuple(Signature(**found["signature"]) for found in causes)
+        return Played(play, len(answer["told"]), len(answer["lookups"]), signatures)
 
     def finding(self, shown: Evidence | tuple[Signature, Play], name: str) -> Finding:
         """The finding that is shown, as small as it gets. ``name`` is its test's."""
@@ -118,44 +130,49 @@ class Session:
             return self._found_by_check(shown, name)
         return self._found_by_replay(*shown, name)
 
+    def _found_by_check(self, evidence: Evidence, name: str) -> Finding:
+        found, shown = self.demonstrated(
+            "check", name, _CHECKS_TO_SHRINK, evidence=evidence.as_json()
+        )
+        if found is None:  # shown as it was found, larger than need be
+            return finding(evidence, "", shown)
+        return finding(Evidence.from_json(found["evidence"]), str(found["source"]), shown)
+
     def _found_by_replay(self, signature: Signature, play: Play, name: str) -> Finding:
-        try:
-            answer = self._ask(
-                op="shrink_play",
-                configuration=play.as_json(),
-                signature=signature.as_json(),
-                budget=0 if play.origin is Origin.WRITTEN else _SHRINK_BUDGET,
-                name=name,
-            )
-        except WorkerGone as gone:
-            answer = {"cannot": str(gone)}
-        if "cannot" in answer:
-            return replayed(signature, play, "", "", 0, Demonstration(detail=answer["cannot"]))
-        found, small = answer["finding"], Play(Origin.WRITTEN, play.name, answer["history"])
-        shown = Demonstration(**answer["case"])
+        budget = 0 if play.origin is Origin.WRITTEN else _HISTORIES_TO_SHRINK
+        found, shown = self.demonstrated(
+            "replay", name, budget, play=play.as_json(), signature=signature.as_json()
+        )
+        if found is None:
+            return replayed(signature, play, "", "", 0, shown)
+        small = Play(Origin.WRITTEN, play.name, found["history"])
         return replayed(signature, small, found["spec"], found["actual"], found["step"], shown)
 
-    def _found_by_check(self, evidence: Evidence, name: str) -> Finding:
-        small, source = evidence, ""
-        try:
-            answer = self._ask(op="shrink", evidence=evidence.as_json())
-            small, source = Evidence.from_json(answer["evidence"]), str(answer["source"])
-        except WorkerGone:
-            pass  # shown as it was found, larger than need be
-        shown = self._demonstration(small, name)
-        if shown.reproduced is False and small != evidence:
-            shown = self._demonstration(evidence, name)
-        return finding(small, source, shown)
+    def demonstrated(
+        self, by: str, name: str, budget: int, **divergence: Any
+    ) -> tuple[dict[str, Any] | None, Demonstration]:
+        """A divergence as the worker's operation ``finding`` shows it; arguments as there.
 
-    def _demonstration(self, evidence: Evidence, name: str) -> Demonstration:
-        """The evidence on a whole manager."""
-        try:
-            answer = self._ask(op="reproduce", evidence=evidence.as_json(), name=name)
-        except WorkerGone as gone:
-            return Demonstration(name, detail=str(gone))
-        return Demonstration(name, **{key: value for key, value in answer.items() if key != "ok"})
+        What ends the worker is left out on the next try: the demonstration, then the shrinking.
+        After the last there is no finding, and the demonstration says why.
+        """
+        reason = ""
+        for tried in dict.fromkeys([(name, budget), ("", budget), (name, 0)]):
+            wanted = dict(zip(("name", "budget"), tried, strict=True))
+            try:
+                answer = self.ask(op="finding", by=by, **wanted, **divergence)
+            except WorkerGone as gone:
+                reason = str(gone)
+                continue
+            shown = answer["demonstration"] or {"name": name, "detail": reason}
+            return answer["finding"], Demonstration(**shown)
+        return None, Demonstration(name, detail=reason)
 
-    def _ask(self, **message: Any) -> dict[str, Any]:
+    def ask(self, **message: Any) -> dict[str, Any]:
+        """Ask the worker one question; see `vllm_integration.sandbox.protocol`.
+
+        Raises `WorkerGone`, and what `Worker` raises but for `EnvironmentFailure`.
+        """
         if self._gone:
             raise WorkerGone(self._gone)
         try:
@@ -200,10 +217,10 @@ class Sessions:
 
     def settle(
         self,
-        operation: str,
         todo: Sequence[Task],
         histories: Sequence[Play],
         progress: Callable[[int, int], None],
+        keep_facts: bool = False,
     ) -> tuple[list[Outcome], list[Played]]:
         """The outcome of each task, and what became of each history.
 
@@ -224,7 +241,7 @@ class Sessions:
         def settle(session: Session, some: list[Task | Play]) -> None:
             for each in some:
                 if isinstance(each, Task):
-                    outcomes[each] = session.settle(operation, each)
+                    outcomes[each] = session.settle(each, keep_facts)
                 else:
                     played[each] = session.play(each)
                 with counting:

@@ -1,15 +1,48 @@
 """The protocol between the gate and its worker: one JSON object a line, each way.
 
-The gate asks, the worker answers, in order. Requests carry ``op``: ``hello`` (``text``, ``root``,
-``memory``, ``policies``, ``predates``, and the classes ``managers`` and ``coordinators``),
-``check`` and ``behave`` (``claim``, ``configuration``), ``shrink`` (``evidence``), ``reproduce``
-(``evidence``, ``name``), ``policies``, ``judge_history`` (``history``), or one of
-`vllm_integration.worker.lockstep` and `vllm_integration.worker.selftest`; ``copy`` (``mark``) makes
-a copy of the worker with pipes of its own, ``here`` asks whether it is there, and ``ended``
-(``number``) how it ended. Requests carry ``token``, which no other has, and ``within``, the seconds
-that the gate will wait.
-Answers carry that ``token``, and ``ok``: true with the result, or false with ``kind`` (a `Failure`)
-and ``message``.
+The gate asks, the worker answers, in order. Every request has
+
+- ``op``, the operation,
+- ``token``, which no other request has,
+- ``within``, the seconds that the gate waits for the answer. After that it ends the worker.
+
+An answer has that ``token``, and ``ok``: true with the result beside it, or false with ``kind``, a
+`Failure`, and ``message``. Anything else, a worker that ends and one that is late count as no
+answer (`driver.WorkerGone`): the gate starts another worker and goes on.
+
+========================= ==============================================================
+``hello``                 Import the target; the first request. ``text`` is `TEXT`, ``root``
+                          where the target is (null: installed), ``memory`` a limit in bytes,
+                          ``policies`` values to judge by, ``predates`` features that the
+                          release is too old for, ``managers`` and ``coordinators`` classes to
+                          build. Gives ``python``, and whether ``copies`` can be made.
+``copy``                  Fork; ``mark`` is the copy's `processes.MARK`, its pipes come over a
+                          socket. Gives its ``number``.
+``here``                  Answer, so that the gate knows that a copy works.
+``ended``                 How the copy ``number`` ended: ``code``, null while it runs.
+``policies``              How the target behaves where releases differ: ``policies``, or a
+                          ``detail`` that says why that cannot be found out.
+``check``                 Run the check of ``claim`` on ``configuration``. Gives ``statuses``,
+                          ``paths``, ``states``, ``detail`` and ``evidence``; with ``facts``
+                          also those, what the target did.
+``replay``                Play the history ``play`` and judge it. Gives ``policies``, ``told``,
+                          ``lookups``, ``findings``, and how many of them are ``causes``; or
+                          ``cannot``, the reason.
+``lockstep``              Play generated histories on target and reference, for ``seconds``
+                          (`vllm_integration.worker.lockstep`).
+``finding``               From a divergence to a finding: shrink it, show it on a whole
+                          manager, write it as a test, in one go.
+``selftest`` and others   See `vllm_integration.worker.selftest`.
+========================= ==============================================================
+
+``finding`` takes ``by``, which says where the divergence comes from and so what describes it:
+``check`` (``evidence``), ``replay`` (``play``, ``signature``) or ``lockstep`` (``history``,
+``shows``, and what the batch was asked with). At most ``budget`` checks or histories are run to
+shrink it; 0 leaves it as it is. ``name`` is what the test is called; with "" nothing is
+demonstrated. It gives ``finding``, the smallest case (null where it does not show again), and
+``demonstration``, a `conformance.findings.demonstration.Demonstration` or {}. Where the question
+ends the worker the gate asks again with less, so that a finding is never lost
+(`vllm_integration.gate.sessions.Session.demonstrated`).
 """
 
 from enum import StrEnum

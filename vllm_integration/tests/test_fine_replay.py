@@ -11,8 +11,7 @@ import pytest
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
-from hitproof.vllm_integration.gate.replay import judge
-from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.gate.replay import run
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.tests.conftest import PYTHON, Copy
 
@@ -22,20 +21,22 @@ COUNT = 25
 
 def told(target: str | Path, has_checkpoints: bool = True) -> Counter[tuple[str, str]]:
     """What the first histories tell of a target, and how many of them."""
-    resolved, seen = resolve(str(target)), Counter[tuple[str, str]]()
-    with Worker(resolved, os.environ[PYTHON], in_bytes(MEMORY)) as worker:
-        for history in islice(fine_histories(), COUNT):
-            abilities = Abilities(
-                exports_states=has_checkpoints,
-                keeps_shared_states=has_checkpoints,
-                hashes_look_ahead=has_checkpoints,
-            )
-            asked = possible(history, abilities)
-            report = judge(worker, resolved, asked, 60.0)
-            assert not report.unsettled
-            seen.update(
-                {(str(f.signature.divergence), f.signature.pattern) for f in report.findings}
-            )
+    abilities = Abilities(
+        exports_states=has_checkpoints,
+        keeps_shared_states=has_checkpoints,
+        hashes_look_ahead=has_checkpoints,
+    )
+    reports = run(
+        resolve(str(target)),
+        [possible(history, abilities) for history in islice(fine_histories(), COUNT)],
+        python=os.environ[PYTHON],
+        timeout=60.0,
+        memory=in_bytes(MEMORY),
+    )
+    seen = Counter[tuple[str, str]]()
+    for report in reports:
+        assert not report.unsettled
+        seen.update({(str(f.signature.divergence), f.signature.pattern) for f in report.findings})
     return seen
 
 

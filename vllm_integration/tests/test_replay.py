@@ -12,9 +12,8 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.vectors import vectors
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
-from hitproof.vllm_integration.gate.replay import Found, ReplayReport, judge
+from hitproof.vllm_integration.gate.replay import Found, ReplayReport, run
 from hitproof.vllm_integration.reports.replay import print_replay, replay_json
-from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import PYTHON, hitproof, one_sentence
@@ -47,8 +46,14 @@ FAULTS = {
 
 def replayed(release: str, names: list[str]) -> dict[str, ReplayReport]:
     target = resolve(release)
-    with Worker(target, os.environ[PYTHON], in_bytes(MEMORY)) as worker:
-        return {name: judge(worker, target, VECTORS[name], 60.0) for name in names}
+    reports = run(
+        target,
+        [VECTORS[name] for name in names],
+        python=os.environ[PYTHON],
+        timeout=60.0,
+        memory=in_bytes(MEMORY),
+    )
+    return dict(zip(names, reports, strict=True))
 
 
 def shown(report: ReplayReport) -> list[str]:

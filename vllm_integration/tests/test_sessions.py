@@ -1,12 +1,13 @@
 """What is to be settled is shared by several workers, with the same result as by one."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any, cast
 
 import pytest
 
+from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.histories.plays import Origin, plays
 from hitproof.conformance.scope.configurations import Profile
 from hitproof.spec.claims import Status
@@ -30,19 +31,29 @@ class FakeWorker:
         self.open = True
         self.started.append(self)
 
-    def ask(self, _: float, op: str, configuration: Mapping[str, Any], claim: str = "") -> Any:
+    def ask(self, _: float, op: str, **message: Any) -> Any:
         assert self.open
-        self.asked.append((threading.get_ident(), configuration))
+        self.asked.append((threading.get_ident(), message))
         if self.breaks is not None:
             self.breaks()
-        if op == "play":
-            if configuration["history"] == "1:7":
+        if op == "finding":
+            return self.finding(**message)
+        if op == "replay":
+            if message["play"]["history"] == "1:7":
                 raise WorkerGone("it ended")
-            return {"steps": 2, "lookups": 1, "signatures": []}
+            return {"told": ["", ""], "lookups": [{}], "findings": [], "causes": 0}
+        claim, configuration = message["claim"], message["configuration"]
         if Task(claim, BY_JSON[str(configuration)]).entry == ENDS:
             raise WorkerGone("it ended")
         answer = {"paths": 1, "states": len(str(configuration)), "detail": op, "evidence": []}
         return {**answer, "statuses": {claim: "proved"}}
+
+    def finding(self, name: str, budget: int, by: str, **_: Any) -> Any:
+        """Fails in ways that the test asks for by the name of what has the divergence."""
+        if ("demonstration" in by and name) or ("shrinking" in by and budget):
+            raise WorkerGone(f"it ended {'with' if name else 'without'} a demonstration")
+        case = {"name": name, "reproduced": True} if name else {}
+        return {"finding": {"shrunk": budget > 0}, "demonstration": case}
 
     def close(self) -> None:
         self.open = False
@@ -64,7 +75,7 @@ def several(jobs: int) -> Sessions:
 def settled(jobs: int) -> tuple[list[Outcome], list[Played]]:
     counts: list[tuple[int, int]] = []
     with closing(several(jobs)) as workers:
-        outcomes = workers.settle("check", EVERY, PLAYS, lambda *count: counts.append(count))
+        outcomes = workers.settle(EVERY, PLAYS, lambda *count: counts.append(count))
     total = len(EVERY) + len(PLAYS)
     assert counts == [(done, total) for done in range(total + 1)]
     assert not any(worker.open for worker in FakeWorker.started)
@@ -91,6 +102,42 @@ def test_any_number_of_workers_gives_the_same_result(jobs: int) -> None:
     assert len(proved) == len(EVERY) - len(ended)
 
 
+@pytest.mark.parametrize(
+    ("ends_in", "found", "shown", "questions"),
+    [
+        ("nothing", {"shrunk": True}, Demonstration("a", True), 1),
+        (
+            "demonstration",
+            {"shrunk": True},
+            Demonstration("a", detail="it ended with a demonstration"),
+            2,
+        ),
+        ("shrinking", {"shrunk": False}, Demonstration("a", True), 3),
+        (
+            "shrinking, demonstration",
+            None,
+            Demonstration("a", detail="it ended with a demonstration"),
+            3,
+        ),
+    ],
+)
+def test_a_finding_is_shown_without_what_ends_the_worker(
+    ends_in: str, found: Any, shown: Demonstration, questions: int
+) -> None:
+    with closing(Session(cast("Callable[[], Asked]", FakeWorker), 1.0)) as session:
+        assert session.demonstrated(ends_in, "a", 7) == (found, shown)
+    assert len(FakeWorker.asked) == questions
+    assert len(FakeWorker.started) == questions
+    assert not any(worker.open for worker in FakeWorker.started)
+
+
+def test_what_is_not_shrunk_anyway_is_not_asked_for_twice() -> None:
+    with closing(Session(cast("Callable[[], Asked]", FakeWorker), 1.0)) as session:
+        found, shown = session.demonstrated("demonstration", "a", 0)
+    assert (found, len(FakeWorker.asked)) == ({"shrunk": False}, 2)
+    assert shown.reproduced is None
+
+
 def test_an_error_in_one_ends_all() -> None:
     def breaks() -> None:
         if len(FakeWorker.asked) > 20:
@@ -99,7 +146,7 @@ def test_an_error_in_one_ends_all() -> None:
     FakeWorker.breaks = staticmethod(breaks)
     try:
         with pytest.raises(RuntimeError, match="is wrong"), closing(several(4)) as workers:
-            workers.settle("check", EVERY, PLAYS, lambda *_: None)
+            workers.settle(EVERY, PLAYS, lambda *_: None)
     finally:
         FakeWorker.breaks = None
     assert not any(worker.open for worker in FakeWorker.started)

@@ -23,16 +23,19 @@ from hitproof.vllm_integration.reproduce.recording import RecordedManagers
 _managers = cache(RecordedManagers)
 
 
-def reproduce(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+def reproduce(subject: VllmSubject, evidence: Evidence, name: str) -> dict[str, Any]:
     """The `conformance.findings.demonstration.Demonstration` of an evidence, as JSON."""
-    evidence = Evidence.from_json(message["evidence"])
+    return {"name": name} | _reproduced(subject, evidence, name)
+
+
+def _reproduced(subject: VllmSubject, evidence: Evidence, name: str) -> dict[str, Any]:
     try:
         rules = Rules(subject.lookahead_horizon, subject.eagle_groups)
         found = find_history(evidence, _managers(), rules)
         if found.history is None or found.expected is None:
             return {"reproduced": False, "detail": found.detail}
         claim = evidence.signature.claim
-        return written(found.history, found.expected, message["name"], CLAIMS[claim].sentence)
+        return _written(found.history, found.expected, name, CLAIMS[claim].sentence)
     except Exception as error:
         crashes = classify(error) is FailureKind.CRASH  # where no history is at fault
         detail = f"the target raises {error!r:.200}" if crashes else refusal_of(error)
@@ -47,13 +50,13 @@ def of_violation(history: History, violation: Violation, step: int, name: str) -
     comment = violation.spec if claim is None else claim.sentence
     name = re.sub(r"\W+", "_", name)
     try:
-        shown = written(cut(history, step, expected), expected, name, comment)
+        shown = _written(cut(history, step, expected), expected, name, comment)
     except Exception as error:
         shown = {"detail": refusal_of(error)}
     return {"name": name} | shown
 
 
-def written(history: History, expected: Expected, name: str, comment: str) -> dict[str, Any]:
+def _written(history: History, expected: Expected, name: str, comment: str) -> dict[str, Any]:
     """A history as a demonstration. Raises `CannotJudge` when it cannot be written down."""
     case = pytest_case(_managers(), history, expected, name, comment)
     if not case.fails:

@@ -6,18 +6,17 @@ from functools import cache
 from typing import Any
 
 from hitproof.conformance.histories.generator import history
-from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.plays import Abilities, possible
+from hitproof.conformance.histories.schema import History
 from hitproof.conformance.lockstep.lockstep import run
 from hitproof.conformance.lockstep.outcome import Difference, LockstepFinding, Outcome
-from hitproof.conformance.playing.shrinking import shrink
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.reference import policies
 from hitproof.reference.policies import Policies, ReplayPolicy
 from hitproof.vllm_integration.adapter.managers import VllmManagers
 from hitproof.vllm_integration.adapter.subject import VllmSubject
-from hitproof.vllm_integration.worker import cases as case_worker
+from hitproof.vllm_integration.worker.findings import Shown, of_history
 
 _managers = cache(VllmManagers)
 
@@ -29,9 +28,10 @@ def lockstep(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     end = number + message["count"]
     while number < end:
         generated = _history(message | {"history": number})
-        outcome = _run(subject, message, generated)
-        if isinstance(outcome, str):
-            return {"cannot": f"history {number}: {outcome}"}
+        try:
+            outcome = _run(subject, message, generated)
+        except Exception as error:
+            return {"cannot": f"history {number}: {refusal_of(error)}"}
         total.steps += outcome.steps
         total.calls += outcome.calls
         if outcome.findings or outcome.fault:
@@ -42,44 +42,37 @@ def lockstep(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     return {"next": number, "steps": total.steps, "calls": total.calls, "found": found}
 
 
-def shrink_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """The smallest history that shows the same finding, or the same fault."""
+def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """What a history shows, as a finding; see `vllm_integration.worker.findings`.
+
+    ``shows`` is the signature of the finding, or the call and the field of a fault.
+    """
     wanted = message["shows"]
 
-    def shows(candidate: Any) -> bool:
+    def shown(candidate: History) -> Shown | None:
         outcome = _run(subject, message, candidate)
-        return not isinstance(outcome, str) and wanted in _shown(outcome)
+        for found in outcome.findings:
+            if found.signature.as_json() == wanted:
+                return Shown(found.step, _finding(found), found.violation)
+        fault = outcome.fault
+        if fault is not None and [fault.call, fault.field] == wanted:
+            return Shown(fault.step, _difference(fault), None)
+        return None
 
-    smallest = shrink(_history(message), shows, message["budget"])
-    outcome = _run(subject, message, smallest)
-    if isinstance(outcome, str):
-        return {"cannot": outcome}
-    found = next((f for f in outcome.findings if f.signature.as_json() == wanted), None)
-    case: dict[str, Any] = {"detail": "the fault is the reference's"}
-    if found is not None:
-        signature = found.signature
-        name = f"{signature.claim} {signature.kind} {signature.pattern}"
-        name += " with eagle" if signature.eagle else ""
-        case = case_worker.of_violation(smallest, found.violation, found.step, name)
-    return {"history": write(smallest), "case": case} | _as_json(outcome)
+    return of_history(_history(message), shown, message)
 
 
-def _history(message: dict[str, Any]) -> Any:
-    if isinstance(message["history"], str):
-        return read(message["history"])
+def _history(message: dict[str, Any]) -> History:
     managers = _managers()
     generated = history(f"{message['seed']}:{message['history']}", managers.registers_tails)
     return possible(generated, Abilities(hashes_look_ahead=managers.hashes_look_ahead))
 
 
-def _run(subject: VllmSubject, message: dict[str, Any], played: Any) -> Outcome | str:
-    """What became of the history; a sentence when the target cannot be judged on it."""
+def _run(subject: VllmSubject, message: dict[str, Any], played: History) -> Outcome:
+    """What became of the history. Raises `CannotJudge`."""
     release = _policies(subject, message["policies"])
     reference = ReferenceManagers(release)
-    try:
-        return run(played, _managers(), reference, release.horizon, tuple(message["compared"]))
-    except Exception as error:
-        return refusal_of(error)
+    return run(played, _managers(), reference, release.horizon, tuple(message["compared"]))
 
 
 @cache
@@ -90,14 +83,6 @@ def _policies(subject: VllmSubject, name: str) -> Policies:
     """
     known: Policies = getattr(policies, name)
     return replace(known, horizon=subject.lookahead_horizon, replays=ReplayPolicy.PROMISED)
-
-
-def _shown(outcome: Outcome) -> list[Any]:
-    """What an outcome shows, as `shrink_history` is asked for it."""
-    shown: list[Any] = [finding.signature.as_json() for finding in outcome.findings]
-    if outcome.fault is not None:
-        shown.append([outcome.fault.call, outcome.fault.field])
-    return shown
 
 
 def _as_json(outcome: Outcome) -> dict[str, Any]:

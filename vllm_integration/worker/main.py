@@ -16,14 +16,12 @@ from copy import copy
 from enum import StrEnum
 from pathlib import Path
 from socket import recv_fds, socket
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.registry import CHECKS
-from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.comparison.behaviour import behaviour
-from hitproof.conformance.findings.evidence import Evidence
-from hitproof.conformance.scope.layouts import Layout, judged_from_json
+from hitproof.conformance.scope.layouts import judged_from_json
 from hitproof.conformance.subject.failures import FailureKind, InternalError, classify, refusal_of
 from hitproof.spec.releases.fine import HitGranularity
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -34,18 +32,7 @@ from hitproof.vllm_integration.sandbox.forks import end_copies_of_others, make_c
 from hitproof.vllm_integration.sandbox.processes import MARK
 from hitproof.vllm_integration.sandbox.protocol import OURS, TEXT, Failure, decode, encode
 from hitproof.vllm_integration.sandbox.seal import Seal
-from hitproof.vllm_integration.worker import (
-    cases as case_worker,
-)
-from hitproof.vllm_integration.worker import (
-    lockstep as lockstep_worker,
-)
-from hitproof.vllm_integration.worker import (
-    replay as replay_worker,
-)
-from hitproof.vllm_integration.worker import (
-    selftest as selftest_worker,
-)
+from hitproof.vllm_integration.worker import findings, lockstep, replay, selftest
 
 _JUDGED_BY: dict[str, type[StrEnum]] = {
     "lookahead_horizon": LookaheadHorizon,
@@ -224,15 +211,11 @@ def _import_failed(error: BaseException, root: str | None) -> _Refused:
 
 
 def _check(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Run one check on one configuration."""
-    judged = judged_from_json(message["configuration"])
-    return _as_json(CHECKS[message["claim"]](subject, judged))
-
-
-def _behave(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Run one check on one configuration, and tell what the target did."""
-    judged = judged_from_json(message["configuration"])
-    result, facts = behaviour(subject, message["claim"], judged)
+    """Run one check on one configuration; with ``facts``, say what the target did, too."""
+    claim, judged = message["claim"], judged_from_json(message["configuration"])
+    if not message["facts"]:
+        return _as_json(CHECKS[claim](subject, judged))
+    result, facts = behaviour(subject, claim, judged)
     return _as_json(result) | {"facts": [fact.as_json() for fact in facts]}
 
 
@@ -259,16 +242,9 @@ def _ended(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     return {"code": os.waitstatus_to_exitcode(status) if number else None}
 
 
-def _shrink(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Shrink a divergence, and say which code it is about."""
-    evidence = Evidence.from_json(message["evidence"])
-    what = "mask" if evidence.max_length is None else "lookup"
-    several = "connector" if evidence.for_connector else "several"
-    of = several if isinstance(evidence.configuration, Layout) else evidence.signature.kind
-    return {
-        "evidence": shrink(subject, evidence).as_json(),
-        "source": subject.source(evidence.signature.kind if evidence.steps else f"{what} {of}"),
-    }
+def _finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Take a divergence to a finding; see `vllm_integration.worker.findings`."""
+    return _FOUND_BY[message["by"]](subject, message)
 
 
 def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
@@ -285,20 +261,21 @@ def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         return {"policies": {}, "detail": detail}
 
 
-_OPERATIONS: dict[str, Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]] = {
-    "judge_history": replay_worker.judge_history,
-    "play": replay_worker.play,
-    "shrink_play": replay_worker.shrink_play,
-    "check": _check,
-    "behave": _behave,
-    "shrink": _shrink,
-    "reproduce": case_worker.reproduce,
+_Operation: TypeAlias = Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]
+_FOUND_BY: dict[str, _Operation] = {
+    "check": findings.of_evidence,
+    "replay": replay.finding,
+    "lockstep": lockstep.finding,
+}
+_OPERATIONS: dict[str, _Operation] = {
     "policies": _policies,
+    "check": _check,
+    "replay": replay.judge_history,
+    "lockstep": lockstep.lockstep,
+    "finding": _finding,
     "here": _here,
     "ended": _ended,
-    "lockstep": lockstep_worker.lockstep,
-    "shrink_history": lockstep_worker.shrink_history,
-    "selftest": selftest_worker.operation,
-    "selftest_baseline": selftest_worker.operation,
-    "selftest_judge": selftest_worker.operation,
+    "selftest": selftest.operation,
+    "selftest_baseline": selftest.operation,
+    "selftest_judge": selftest.operation,
 }

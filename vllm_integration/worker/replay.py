@@ -4,18 +4,16 @@ from functools import cache
 from typing import Any
 
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.plays import Abilities, Play
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.replay import ReplayFinding, ReplayOutcome, replay
-from hitproof.conformance.playing.shrinking import shrink
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.retention import SPARSE_KINDS
 from hitproof.vllm_integration.adapter.managers import VllmManagers
 from hitproof.vllm_integration.adapter.subject import VllmSubject
-from hitproof.vllm_integration.worker import cases as case_worker
+from hitproof.vllm_integration.worker.findings import Shown, of_history
 
 _managers = cache(VllmManagers)
 
@@ -25,40 +23,33 @@ def played(subject: VllmSubject, play: Play) -> ReplayOutcome:
     return _replay(subject, _history(subject, play))
 
 
-def play(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Replay one of the gate's histories; what it shows, without how."""
+def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Replay a history under the policies that the target shows, and say what became of it."""
     try:
-        outcome = played(subject, Play.from_json(message["configuration"]))
+        outcome = played(subject, Play.from_json(message["play"]))
+        policies = _policies(subject)
     except Exception as error:
         return {"cannot": refusal_of(error)}
     return {
-        "steps": len(outcome.told),
-        "lookups": len(outcome.lookups),
-        "signatures": [finding.signature.as_json() for finding in outcome.causes],
+        "policies": {name: str(value) for name, value in vars(policies).items()},
+        "told": outcome.told,
+        "lookups": [vars(lookup) for lookup in outcome.lookups],
+        "findings": [_as_json(finding) for finding in outcome.findings],
+        "causes": len(outcome.causes),
     }
 
 
-def shrink_play(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """The smallest history that shows the same, and the finding in it.
-
-    ``budget`` is how many histories are tried; one that is written out stays as it is with 0.
-    """
+def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """What a history shows, as a finding; see `vllm_integration.worker.findings`."""
     wanted = Signature(**message["signature"])
 
-    def finding(history: History) -> ReplayFinding | None:
-        shown = _replay(subject, history).causes
-        return next((each for each in shown if each.signature == wanted), None)
+    def shown(history: History) -> Shown | None:
+        for each in _replay(subject, history).causes:
+            if each.signature == wanted:
+                return Shown(each.step, _as_json(each), each.violation)
+        return None
 
-    first = _history(subject, Play.from_json(message["configuration"]))
-    smallest = shrink(first, lambda h: finding(h) is not None, message["budget"])
-    found = finding(smallest)
-    if found is None:
-        return {"cannot": "replayed once more it does not show again"}
-    return {
-        "history": write(smallest),
-        "finding": _as_json(found),
-        "case": case_worker.of_violation(smallest, found.violation, found.step, message["name"]),
-    }
+    return of_history(_history(subject, Play.from_json(message["play"])), shown, message)
 
 
 def _history(subject: VllmSubject, play: Play) -> History:
@@ -77,22 +68,6 @@ def _history(subject: VllmSubject, play: Play) -> History:
 
 def _replay(subject: VllmSubject, history: History) -> ReplayOutcome:
     return replay(history, _managers(), _policies(subject))
-
-
-def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Play the history in ``message`` and judge it under the policies that the target shows."""
-    history = read(message["history"])
-    try:
-        policies = _policies(subject)
-        outcome = _replay(subject, history)
-    except Exception as error:
-        return {"cannot": refusal_of(error)}
-    return {
-        "policies": {name: str(value) for name, value in vars(policies).items()},
-        "told": outcome.told,
-        "lookups": [vars(lookup) for lookup in outcome.lookups],
-        "findings": [_as_json(finding) for finding in outcome.findings],
-    }
 
 
 @cache
