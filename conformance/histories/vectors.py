@@ -9,7 +9,7 @@ from hitproof.conformance.histories.schema import History
 def vectors() -> dict[str, History]:
     """The histories in ``conformance/vectors``, by the name of their file."""
     found = sorted(
-        (path for path in (files("conformance") / "vectors").iterdir()),
+        (path for path in (files("hitproof.conformance") / "vectors").iterdir()),
         key=lambda path: path.name,
     )
     return {
