@@ -12,7 +12,7 @@ from docs.source import folded, listing, place, rests_on
 from docs.tables import faults, survey
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.proofs.theorems import THEOREMS
-from hitproof.spec.claims import CLAIMS, Claim
+from hitproof.spec.claims import CLAIMS, Basis, Claim, basis
 from hitproof.spec.terms import is_multiple
 
 _SEARCH = "https://github.com/search?type=code&q="
@@ -34,16 +34,37 @@ def _overview() -> str:
         [
             "# The clauses",
             "",
-            "Each claim is one sentence under a stable name. It is stated by functions of "
-            "`spec/`, proved as a theorem of the same name, and judged on vLLM's real code by a "
-            "check of the same name.",
+            "Each claim is one sentence under a stable name. It is stated by clauses, functions "
+            "of `spec/`, has a theorem of the same name, and is judged on vLLM's real code by a "
+            "check of the same name. What its theorem covers stands on its page.",
             "",
             "| claim | sentence | broken, it is |",
             "|---|---|---|",
             *rows,
             "",
+            "## Proved and executable clauses",
+            "",
+            "A clause that serves ints and Z3 terms is *proved*: a solver sees it in the theorem "
+            "of each claim that cites it. One that takes a whole configuration, or gives a range "
+            "or a list, is *executable*: it runs on ints only. A test derives these labels from "
+            "what the solvers are asked.",
+            "",
+            "| clause | | of the claims |",
+            "|---|---|---|",
+            *_labelled(),
+            "",
         ]
     )
+
+
+def _labelled() -> Iterator[str]:
+    clauses = {clause for claim in CLAIMS.values() for clause in claim.clauses}
+    for clause in sorted(
+        clauses, key=lambda each: (basis(each) is Basis.EXECUTABLE, each.__name__)
+    ):
+        claims = [claim.name for claim in CLAIMS.values() if clause in claim.clauses]
+        links = ", ".join(f"[{title(name)}]({name}.md)" for name in claims)
+        yield f"| `{clause.__name__}` | {basis(clause)} | {links} |"
 
 
 def title(claim: str) -> str:
@@ -114,16 +135,18 @@ def _equations(
 def _code(claim: Claim) -> Iterator[str]:
     yield "\n## Code\n"
     for clause in claim.clauses:
-        yield folded(f"`{clause.__name__}` ({place(clause)})", listing(clause))
+        yield folded(f"`{clause.__name__}`, {basis(clause)} ({place(clause)})", listing(clause))
 
 
 def _theorem(claim: Claim) -> Iterator[str]:
     theorem = THEOREMS[claim.name]
     yield "\n## Theorem\n"
+    yield f"{theorem.covers}\n"
     count = len(theorem.obligations)
     mutants = sum(len(each.mutants) for each in theorem.obligations)
     yield (
-        f"Proved without bounds, in {count} obligations; {mutants} deliberate errors in them are "
+        f"This is proved without bounds, in {count} obligations; {mutants} deliberate errors in "
+        "them are "
         f"refuted. `hitproof prove {claim.name}` does it again.\n"
     )
     modules = {_module(each.state) for each in theorem.obligations}

@@ -230,10 +230,11 @@ def _fine() -> Picture:
     figures = []
     for index, group in enumerate((full, state)):
         has = entered[index].__contains__
-        held = {i for i in units if is_held(group, unit, i, tokens, has)}
+        size = group.block_size // unit
+        held = {i for i in units if is_held(group.kind, i, size, tokens // unit, has)}
         rows = (
             Row("hash unit", numbers(units)),
-            Row("of block", {i: str(block_of(i, group.block_size // unit)) for i in units}),
+            Row("of block", {i: str(block_of(i, size)) for i in units}),
             Row("entered at", marks(units, entered[index])),
             Row("vouched for", marks(units, held), found // unit),
         )

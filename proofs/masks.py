@@ -108,6 +108,124 @@ def _mask_keeps_every_reachable_block() -> Iterable[Obligation]:
             partial(_reachable_is_kept, **case),
             tuple(mutants),
         )
+    yield from _stored_and_due()
+
+
+def _stored_is_kept(
+    at: Interpretation, kind: GroupKind, lookahead: int, dense: bool = False
+) -> Statement:
+    block, end = at.integer("block"), at.integer("end")
+    group, sizes = any_group(at, kind, lookahead)
+    stored = mask.in_stored_mask(group, block, end, at)
+    return Statement(
+        (
+            *sizes,
+            ("the request has a block", 1 <= end),
+            ("a hit at its end reads the block", hits.in_required_run(group, block, end, at)),
+        ),
+        mask.in_mask(group, block, at) if dense else stored,
+    )
+
+
+def _served_is_due(at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0) -> Statement:
+    block, count, num_final = (at.integer(n) for n in ("block", "count", "num_final"))
+    group, sizes = any_group(at, kind, lookahead)
+    boundary = at.times(count, group.segment)
+    return Statement(
+        (
+            *sizes,
+            ("the hit is not empty", 1 <= count),
+            ("the block is in its required run", hits.in_required_run(group, block, boundary, at)),
+            ("all of that run is final", hits.run_end(group, boundary) <= num_final + slip),
+        ),
+        mask.is_due(group, block, num_final, at),
+    )
+
+
+def _stored_and_due() -> Iterable[Obligation]:
+    for kind, lookahead in CASES:
+        if not lookahead and kind is not FULL:
+            yield Obligation(
+                case_name("run_at_the_end_of_a_stored_request_is_kept", kind),
+                "A KV connector stores each block that a hit at the end of the request reads, "
+                "whatever block edge that is.",
+                partial(_stored_is_kept, kind=kind, lookahead=0),
+                (
+                    Mutant(
+                        "boundaries_only",
+                        "The mask alone has each of them.",
+                        partial(_stored_is_kept, kind=kind, lookahead=0, dense=True),
+                    ),
+                ),
+            )
+        state = partial(_served_is_due, kind=kind, lookahead=lookahead)
+        yield Obligation(
+            case_name("final_run_is_due", kind, lookahead),
+            "Each block in the required run of some boundary is due once all of the run is final.",
+            state,
+            (Mutant("one_block_early", "It is one block earlier.", partial(state, slip=1)),),
+        )
+
+
+def _first_boundary(at: Interpretation, group: BlockGeometry, block: Term) -> tuple[Term, Term]:
+    """The first boundary whose run ends after the block, in segments and in blocks."""
+    passed = at.floor_div(block - group.lookahead, group.segment)
+    count = at.maximum(passed + 1, 1)
+    return count, at.times(count, group.segment)
+
+
+def _stored_is_read(
+    at: Interpretation, kind: GroupKind, lookahead: int, boundaries_only: bool = False
+) -> Statement:
+    block, end = at.integer("block"), at.integer("end")
+    group, sizes = any_group(at, kind, lookahead)
+    stored = mask.in_stored_mask(group, block, end, at)
+    _, boundary = _first_boundary(at, group, block)
+    read = hits.in_required_run(group, block, boundary, at)
+    if not boundaries_only:
+        read = read | hits.in_required_run(group, block, end, at)
+    return Statement(
+        (*sizes, ("the request has a block", 1 <= end), ("it is stored", stored)), read
+    )
+
+
+def _due_is_served(at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0) -> Statement:
+    block, num_final = at.integer("block"), at.integer("num_final")
+    group, sizes = any_group(at, kind, lookahead)
+    due = mask.is_due(group, block, num_final + slip, at)
+    count, boundary = _first_boundary(at, group, block)
+    return Statement(
+        (*sizes, ("the block is due", due)),
+        (1 <= count)
+        & hits.in_required_run(group, block, boundary, at)
+        & (hits.run_end(group, boundary) <= num_final),
+    )
+
+
+def _only_stored_and_due() -> Iterable[Obligation]:
+    for kind, lookahead in CASES:
+        if not lookahead and kind is not FULL:
+            state = partial(_stored_is_read, kind=kind, lookahead=0)
+            yield Obligation(
+                case_name("stored_block_is_read", kind),
+                "A KV connector stores no block that neither a hit on some boundary reads nor one "
+                "at the end of the request.",
+                state,
+                (
+                    Mutant(
+                        "boundaries_only",
+                        "Nor any that no hit on a boundary reads.",
+                        partial(state, boundaries_only=True),
+                    ),
+                ),
+            )
+        due = partial(_due_is_served, kind=kind, lookahead=lookahead)
+        yield Obligation(
+            case_name("due_block_is_in_a_final_run", kind, lookahead),
+            "A block that is due is in the required run of some boundary, all of which is final.",
+            due,
+            (Mutant("one_block_early", "So is one a block earlier.", partial(due, slip=1)),),
+        )
 
 
 def _kept_is_reachable(
@@ -176,6 +294,7 @@ def _mask_keeps_only_reachable_blocks() -> Iterable[Obligation]:
             partial(_kept_is_reachable, **case),
             tuple(mutants),
         )
+    yield from _only_stored_and_due()
 
 
 OBLIGATIONS = {

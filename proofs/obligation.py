@@ -82,7 +82,9 @@ class Theorem:
     Attributes:
         name: the claim's.
         obligations: all of them must be proved.
+        covers: what of the claim they prove, in a sentence or two, and what they do not.
     """
 
     name: str
     obligations: tuple[Obligation, ...]
+    covers: str = ""

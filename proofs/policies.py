@@ -1,12 +1,11 @@
-"""The theorems on policies that releases differ in: no margin, junctions, fine-grained hits.
+"""The theorems on policies that releases differ in: horizons, no margin, junctions.
 
-``boundary``, ``candidate`` and ``block`` are in blocks of the group, ``unit`` in hash units,
-``units`` is the number of hash units in a block; the rest as in `proofs.retention`.
+``boundary``, ``candidate`` and ``block`` are in blocks of the group, ``num_tokens`` and
+``block_size`` in tokens; the rest as in `proofs.retention`.
 """
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 from hitproof.proofs.cases import (
     CASES,
@@ -21,11 +20,75 @@ from hitproof.proofs.cases import (
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Mutant, Obligation, Statement
 from hitproof.spec import hits, retention
-from hitproof.spec.groups import BlockGeometry, GroupKind
-from hitproof.spec.releases import fine, sequential
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases import sequential
+from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.terms import Term
 
 _SPARSE = tuple((kind, n) for kind, n in CASES if kind in retention.SPARSE_KINDS)
+
+# --- how far lookups peek ------------------------------------------------------------------
+
+
+def _longer_horizon_keeps_hits(
+    at: Interpretation,
+    kind: GroupKind,
+    lookahead: int,
+    policies: tuple[LookaheadHorizon, LookaheadHorizon],
+    converse: bool = False,
+) -> Statement:
+    group, sizes = any_group(at, kind, lookahead)
+    boundary, candidate = at.integer("boundary"), at.integer("candidate")
+    num_tokens, block_size = at.integer("num_tokens"), at.integer("block_size")
+    cached = at.block_set("cached")
+    shorter, longer = (
+        hits.valid_boundary(
+            group,
+            boundary,
+            at.floor_div(num_tokens - 1, block_size),
+            at.floor_div(horizon(policy, num_tokens, candidate), block_size),
+            cached,
+            at,
+        )
+        for policy in policies
+    )
+    premise, conclusion = (longer, shorter) if converse else (shorter, longer)
+    return Statement(
+        (
+            *sizes,
+            ("a block holds at least one token", 1 <= block_size),
+            ("the hit is not empty", 1 <= boundary),
+            ("the candidate is within the cap", candidate <= num_tokens - 1),
+            ("the hit may be served", premise),
+        ),
+        conclusion,
+    )
+
+
+def _horizons() -> Iterable[Obligation]:
+    candidate, capped, hashed = LookaheadHorizon
+    for policies in ((candidate, capped), (capped, hashed)):
+        shorter, longer = policies
+        for kind, lookahead in CASES:
+            if not lookahead:
+                continue
+            state = partial(
+                _longer_horizon_keeps_hits, kind=kind, lookahead=lookahead, policies=policies
+            )
+            yield Obligation(
+                f"hit_stays_valid_with_a_longer_horizon[{kind}, {shorter} to {longer}]",
+                f"A hit that a group may serve with the lookahead horizon {shorter} it may serve "
+                f"with {longer}, too.",
+                state,
+                (
+                    Mutant(
+                        "shorter_horizon",
+                        "So it may the other way round.",
+                        partial(state, converse=True),
+                    ),
+                ),
+            )
+
 
 # --- lookup_returns_longest_valid_hit, without a margin ------------------------------------
 
@@ -97,7 +160,8 @@ def _turn_costs(at: Interpretation, least: int = 1) -> Statement:
 
 
 def no_margin() -> Iterable[Obligation]:
-    """What holds when the candidate is the horizon, and `proofs.joint` does not apply."""
+    """What a longer horizon changes, and what holds when the candidate is the horizon."""
+    yield from _horizons()
     looking_ahead = [(kind, n) for kind in KINDS for n in lookaheads(kind) if n]
     for kind, lookahead in looking_ahead:
         yield Obligation(
@@ -250,134 +314,7 @@ def junctions() -> Iterable[Obligation]:
         )
 
 
-# --- fine_grained_hit_is_vouched_for -------------------------------------------------------
-
-
-def _both_views(
-    at: Interpretation, kind: GroupKind, lookahead: int
-) -> tuple[BlockGeometry, BlockGeometry, Term, Term]:
-    """A group in blocks and in hash units, with a boundary in each."""
-    units = at.integer("units")
-    blocks = BlockGeometry(kind, 1, 0, lookahead)
-    in_units = BlockGeometry(kind, 1, 0, lookahead)
-    boundary = at.integer("boundary")
-    at.times(boundary - 1, units)  # named, so that the axioms of products speak of it
-    return blocks, in_units, boundary, at.times(boundary, units)
-
-
-def _asks_for_no_other_block(
-    at: Interpretation, kind: GroupKind, lookahead: int, inside: int = 0
-) -> Statement:
-    unit, units = at.integer("unit"), at.integer("units")
-    blocks, in_units, boundary, length = _both_views(at, kind, lookahead)
-    required = hits.in_required_run(in_units, unit, length + inside, at)
-    return Statement(
-        (
-            ("a block is at least one hash unit", 1 <= units),
-            ("the hit is not empty", 1 <= boundary),
-            ("the unit is required for the fine-grained hit", required),
-        ),
-        hits.in_required_run(blocks, fine.block_of(unit, units, at), boundary, at),
-    )
-
-
-def _asks_for_each_block(
-    at: Interpretation, kind: GroupKind, lookahead: int, asked_kind: GroupKind
-) -> Statement:
-    block, units = at.integer("block"), at.integer("units")
-    blocks, in_units, boundary, length = _both_views(at, kind, lookahead)
-    proof = fine.witness_unit(asked_kind, block, units, at)
-    return Statement(
-        (
-            ("a block is at least one hash unit", 1 <= units),
-            ("the hit is not empty", 1 <= boundary),
-            ("the block is required", hits.in_required_run(blocks, block, boundary, at)),
-        ),
-        hits.in_required_run(in_units, proof, length, at),
-    )
-
-
-def _peeks_no_further(
-    at: Interpretation, kind: GroupKind, lookahead: int, converse: bool = False
-) -> Statement:
-    units = at.integer("units")
-    blocks, in_units, boundary, length = _both_views(at, kind, lookahead)
-    in_blocks, fine_end = hits.run_end(blocks, boundary), hits.run_end(in_units, length)
-    aligned_end = at.times(in_blocks, units)
-    return Statement(
-        (("a block is at least one hash unit", 1 <= units), ("a hit", 0 <= boundary)),
-        aligned_end <= fine_end if converse else fine_end <= aligned_end,
-    )
-
-
-def fine_grained() -> Iterable[Obligation]:
-    """That on block edges fine-grained hits are the aligned ones, when only blocks are entered."""
-    for kind, lookahead in CASES:
-        if kind not in fine.FINE_KINDS:
-            continue
-        case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
-        yield Obligation(
-            case_name("fine_hit_on_a_block_edge_asks_for_no_other_block", kind, lookahead),
-            "Each hash unit that a fine-grained hit on a block edge requires lies in a block that "
-            "the aligned hit requires. So an aligned hit is a fine-grained one.",
-            partial(_asks_for_no_other_block, **case),
-            (
-                Mutant(
-                    "inside_a_block",
-                    "So it is when the hit ends one hash unit past the edge.",
-                    partial(_asks_for_no_other_block, **case, inside=1),
-                ),
-            ),
-        )
-        other = MAMBA if kind is FULL else FULL
-        yield Obligation(
-            case_name("fine_hit_on_a_block_edge_asks_for_each_block", kind, lookahead),
-            "Of each block that an aligned hit requires, a fine-grained hit on the same block edge "
-            "asks for a hash unit. So where only whole blocks are entered it is an aligned one.",
-            partial(_asks_for_each_block, **case, asked_kind=kind),
-            (
-                Mutant(
-                    "unit_of_another_kind",
-                    "It asks for the unit that another kind is asked for.",
-                    partial(_asks_for_each_block, **case, asked_kind=other),
-                ),
-            )
-            if kind is MAMBA or lookahead
-            else (
-                Mutant(
-                    "unit_of_the_block_past_it",
-                    "It asks for a unit of the lookahead block, too.",
-                    partial(_asks_past, **case),
-                ),
-            ),
-        )
-        if lookahead:
-            yield Obligation(
-                case_name("fine_hit_peeks_no_further", kind, lookahead),
-                "On a block edge a fine-grained hit peeks no further than the aligned one.",
-                partial(_peeks_no_further, **case),
-                (
-                    Mutant(
-                        "as_far",
-                        "It peeks as far.",
-                        partial(_peeks_no_further, **case, converse=True),
-                    ),
-                ),
-            )
-
-
-def _asks_past(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
-    units = at.integer("units")
-    _, in_units, boundary, length = _both_views(at, kind, lookahead)
-    proof = fine.witness_unit(kind, boundary, units, at)
-    return Statement(
-        (("a block is at least one hash unit", 1 <= units), ("a hit", 1 <= boundary)),
-        hits.in_required_run(in_units, proof, length, at),
-    )
-
-
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
     "retention_keeps_junctions": tuple(junctions()),
-    "fine_grained_hit_is_vouched_for": tuple(fine_grained()),
 }
 """The obligations of each claim that is about a policy, by its name."""

@@ -25,6 +25,7 @@ from hitproof.proofs.lemmas import LEMMAS
 from hitproof.proofs.obligation import Obligation, State, Theorem, refutation
 from hitproof.proofs.second_solver import Opinion, available, obligation_query, opinion
 from hitproof.proofs.theorems import THEOREMS
+from hitproof.proofs.watching import watched
 from hitproof.spec.claims import Status
 from hitproof.spec.terms import Formula
 
@@ -65,6 +66,7 @@ class ProofResult:
         counterexample: a minimal model that breaks the obligation, when refuted.
         mutants: a minimal model that breaks each mutant, by the mutant's name.
         second_opinion: cvc5's, on what is proved; None when it was not asked.
+        clauses: the names of the spec's clauses that are part of what the solvers were asked.
     """
 
     claim: str
@@ -77,6 +79,7 @@ class ProofResult:
     counterexample: Model | None = None
     mutants: dict[str, Model] = field(default_factory=dict)
     second_opinion: Opinion | None = None
+    clauses: tuple[str, ...] = ()
 
 
 class Solver:
@@ -202,7 +205,8 @@ def prove_obligation(claim: str, obligation: Obligation, settings: Settings) -> 
     start = time.perf_counter()
     solver = Solver(settings)
     at = obligation.interpretation()
-    formulas = refutation(obligation.state, at)
+    with watched() as seen:
+        formulas = refutation(obligation.state, at)
     proved, reason = solver.contradict(formulas, at)
     result = ProofResult(claim, obligation.name, Status.INCONCLUSIVE)
     result = _judge(result, obligation, solver, None if proved else reason)
@@ -213,6 +217,7 @@ def prove_obligation(claim: str, obligation: Obligation, settings: Settings) -> 
         result,
         resource_count=solver.resource_count,
         seconds=time.perf_counter() - start,
+        clauses=tuple(sorted(clause.__name__ for clause in seen)),
     )
 
 

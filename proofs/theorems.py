@@ -9,6 +9,7 @@ something exists, a witness for it. Names of unknowns: positions and windows are
 from hitproof.proofs import (
     attention,
     connector,
+    fine,
     joint,
     lookup,
     masks,
@@ -18,6 +19,7 @@ from hitproof.proofs import (
     retention,
     sharing,
 )
+from hitproof.proofs.covers import COVERS
 from hitproof.proofs.obligation import Theorem
 
 _MODULES = (
@@ -29,12 +31,13 @@ _MODULES = (
     masks,
     retention,
     policies,
+    fine,
     sharing,
     pool,
 )
 
 THEOREMS: dict[str, Theorem] = {
-    name: Theorem(name, obligations)
+    name: Theorem(name, obligations, COVERS[name])
     for module in _MODULES
     for name, obligations in module.OBLIGATIONS.items()
 }

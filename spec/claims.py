@@ -1,13 +1,14 @@
 """The claim registry: each claim states what must hold, in one sentence, under a stable name.
 
-A claim is proved as a theorem of the same name in ``proofs`` and checked on real code by the
-check of the same name in ``conformance``; a test fails when either is missing.
+A claim has a theorem of the same name in ``proofs`` and is checked on real code by the check of the
+same name in ``conformance``; a test fails when either is missing. `basis` says which of its clauses
+a solver sees in the theorem and which only run; a test compares that with what solvers are asked.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from hitproof.spec.attention import attends, reads_state, tail_blocks
 from hitproof.spec.connector import (
@@ -62,6 +63,7 @@ from hitproof.spec.releases.fine import (
     peek,
     tail_boundary,
     valid_fine_hit,
+    witness_end,
     witness_entries,
     witness_unit,
 )
@@ -104,6 +106,21 @@ class Status(StrEnum):
     """The release predates the feature that the claim is about."""
 
 
+Clause: TypeAlias = Callable[..., Any]
+"""A public function of the spec."""
+
+
+class Basis(StrEnum):
+    """What a clause rests on."""
+
+    PROVED = "proved"
+    """It serves ints and Z3 terms: a solver sees it in the theorem of each claim that cites it."""
+    EXECUTABLE = "executable"
+    """It takes whole configurations or gives Python values, and so runs on ints only. Tests compare
+    it with the words that it stands for on all small cases, and each single-point mutant of it
+    must be noticed."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """One claim of the spec.
@@ -119,7 +136,7 @@ class Claim:
     name: str
     sentence: str
     divergence: Divergence
-    clauses: tuple[Callable[..., Any], ...]
+    clauses: tuple[Clause, ...]
     symbols: tuple[str, ...]
 
 
@@ -212,7 +229,7 @@ CLAIMS: dict[str, Claim] = {
             sentence="With several groups a hit is served only when it is valid for all of them: "
             "each has its whole required run cached, lookahead block included.",
             divergence=Divergence.UNSOUND,
-            clauses=(alignment, share_eagle, valid_hit),
+            clauses=(alignment, share_eagle, valid_boundary, valid_hit),
             symbols=_COORDINATORS,
         ),
         Claim(
@@ -224,6 +241,7 @@ CLAIMS: dict[str, Claim] = {
                 alignment,
                 share_eagle,
                 horizon,
+                valid_boundary,
                 valid_hit,
                 longest_valid_hit,
                 valid_without_margin,
@@ -307,6 +325,7 @@ CLAIMS: dict[str, Claim] = {
                 at_hash_units,
                 block_of,
                 witness_unit,
+                witness_end,
                 witness_entries,
                 is_held,
                 peek,
@@ -397,3 +416,33 @@ CLAIMS: dict[str, Claim] = {
     )
 }
 """Every claim, by name."""
+
+EXECUTABLE: frozenset[Clause] = frozenset(
+    (
+        alignment,
+        at_hash_units,
+        check_interval,
+        geometry,
+        hit_alignment,
+        is_fine_grained,
+        is_fully_loaded,
+        longest_fine_hit,
+        longest_joint_hit,
+        longest_local_prefix,
+        longest_valid_hit,
+        lookup_order,
+        may_diverge,
+        one_pass_suffices,
+        required_run,
+        share_eagle,
+        valid_fine_hit,
+        valid_hit,
+        witness_entries,
+    )
+)
+"""The clauses that no solver sees. A test compares them with what the theorems ask of solvers."""
+
+
+def basis(clause: Clause) -> Basis:
+    """Whether a clause is part of what is proved, or only runs."""
+    return Basis.EXECUTABLE if clause in EXECUTABLE else Basis.PROVED

@@ -36,7 +36,7 @@ def in_stored_mask(
     not. A group that drops a block finds none to drop there. vLLM: ``reachable_block_mask`` with
     a ``final_segment_end_block``.
     """
-    resumed = (group.lookahead < 1) & in_required_run(group, block, end, arithmetic)
+    resumed = in_required_run(group, block, end, arithmetic) & (group.lookahead < 1)
     return in_mask(group, block, arithmetic) | resumed
 
 

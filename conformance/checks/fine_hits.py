@@ -72,7 +72,8 @@ def _judged(
     in_units = at_hash_units(group, unit)
 
     def held(_: int, number: int) -> bool:
-        return is_held(group, unit, number, max_length, cached.__contains__)
+        units, reach = group.block_size // unit, max_length // unit
+        return bool(is_held(group.kind, number, units, reach, cached.__contains__))
 
     expected = longest_valid_hit([in_units], unit, max_length, max_length, held)
     served = None if isinstance(answer, Exception) else answer.hit_length

@@ -29,7 +29,7 @@ from hitproof.reference.tests import test_lookup
 from hitproof.spec import attention, connector, groups, hits, mask, pool, retention, sharing, terms
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
-from hitproof.spec.releases import fine, sequential
+from hitproof.spec.releases import fine, horizons, sequential
 from hitproof.spec.tests import (
     test_attention,
     test_connector,
@@ -53,6 +53,7 @@ MUTATED = (
     retention,
     sharing,
     pool,
+    horizons,
     sequential,
     fine,
     connector,
@@ -83,8 +84,14 @@ TOO_HIGH = "the scan starts higher, at lengths that are beyond the cap and so no
 EQUIVALENT: dict[str, str] = {
     "spec.releases.fine.witness_unit: "
     "arithmetic.times(block, units) -> arithmetic.times(units, block)": (ORDER),
-    "spec.releases.fine.witness_entries: min(last + 1, horizon // hash_block_size) -> "
-    "min(horizon // hash_block_size, last + 1)": ORDER,
+    "spec.releases.fine.witness_end: "
+    "arithmetic.times(block_of(unit, units, arithmetic) + 1, units) -> "
+    "arithmetic.times(units, block_of(unit, units, arithmetic) + 1)": ORDER,
+    "spec.releases.fine.witness_entries: min(end, horizon // hash_block_size) -> "
+    "min(horizon // hash_block_size, end)": ORDER,
+    "spec.releases.fine.is_held: "
+    "arithmetic.minimum(witness_end(kind, unit, units, arithmetic), horizon_units) -> "
+    "arithmetic.minimum(horizon_units, witness_end(kind, unit, units, arithmetic))": ORDER,
     "spec.releases.sequential.valid_without_margin: "
     "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic) -> "
     "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic)": SAME,

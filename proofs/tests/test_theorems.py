@@ -11,15 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hitproof.proofs.cases import CASES, KINDS
-from hitproof.proofs.interpretation import Model, Replay
+from hitproof.proofs.covers import COVERS
+from hitproof.proofs.interpretation import Abstract, Model, Replay
 from hitproof.proofs.lemmas import LEMMAS
 from hitproof.proofs.lookup import _two_hits
 from hitproof.proofs.obligation import Obligation, State
 from hitproof.proofs.prover import ProofResult, Settings, Solver, prove
 from hitproof.proofs.theorems import THEOREMS
+from hitproof.proofs.watching import seen_in, watched
 from hitproof.spec import attention, hits, mask
-from hitproof.spec.claims import CLAIMS, Status
-from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.claims import CLAIMS, EXECUTABLE, Basis, Clause, Status, basis
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind
+from hitproof.spec.releases.sequential import one_pass_suffices
 
 ALL = [
     pytest.param(obligation, id=f"{theorem.name}-{obligation.name}")
@@ -38,6 +41,48 @@ def test_each_claim_has_its_theorem() -> None:
     for name, theorem in THEOREMS.items():
         assert theorem.name == name
         assert theorem.obligations
+
+
+def mislabelled(seen: dict[str, set[Clause]]) -> list[str]:
+    """The clauses whose label differs from whether a solver sees them, with their claims."""
+    return [
+        f"{claim.name}: {clause.__name__} is not {basis(clause)}"
+        for claim in CLAIMS.values()
+        for clause in claim.clauses
+        if (clause in seen[claim.name]) is not (basis(clause) is Basis.PROVED)
+    ]
+
+
+def test_clauses_are_labelled_by_what_solvers_see() -> None:
+    seen = {name: seen_in(theorem) for name, theorem in THEOREMS.items()}
+    assert mislabelled(seen) == []
+    unseen = seen | {"fine_grained_hit_is_vouched_for": seen["retention_keeps_junctions"]}
+    assert "fine_grained_hit_is_vouched_for: is_held is not proved" in mislabelled(unseen)
+    by_values = seen | {"common_hit_is_the_longest": {one_pass_suffices}}
+    assert "common_hit_is_the_longest: one_pass_suffices is not executable" in mislabelled(
+        by_values
+    )
+
+
+def test_a_clause_that_gives_a_python_value_is_not_seen() -> None:
+    block = Abstract().integer("block")
+    group = BlockGeometry(GroupKind.SLIDING_WINDOW, 1, 1, 0)
+    with watched() as seen:
+        hits.required_run(group, 3)
+        hits.in_required_run(group, 2, 3)
+    assert seen == set()
+    with watched() as seen:
+        hits.in_required_run(group, block, 3)
+    assert hits.in_required_run in seen
+
+
+def test_executable_clauses_belong_to_a_claim() -> None:
+    assert {clause for claim in CLAIMS.values() for clause in claim.clauses} >= EXECUTABLE
+
+
+def test_each_theorem_says_what_it_covers() -> None:
+    assert set(COVERS) == set(CLAIMS)
+    assert all(theorem.covers.endswith(".") for theorem in THEOREMS.values())
 
 
 def test_each_kind_of_group_is_covered() -> None:

@@ -52,8 +52,10 @@ def test_it_returns_the_longest_hit_that_entries_vouch_for() -> None:
                             group: Group = group,
                             limit: int = limit,
                             entries: frozenset[int] = entries,
+                            units: int = units,
                         ) -> bool:
-                            return is_held(group, 2, unit, 2 * limit, entries.__contains__)
+                            held = is_held(group.kind, unit, units, limit, entries.__contains__)
+                            return bool(held)
 
                         tables, hit = find_longest_fine_hit(
                             keys, limit, (0, 1), Pool(entries), group, 2

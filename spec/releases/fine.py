@@ -24,7 +24,7 @@ from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_hit
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.retention import replay_boundary
-from hitproof.spec.terms import INTEGERS, Arithmetic, Term
+from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 FINE_KINDS = (GroupKind.FULL_ATTENTION, GroupKind.MAMBA)
 """The kinds whose blocks can be registered under a prefix that ends inside them. vLLM:
@@ -108,32 +108,48 @@ def witness_unit(
     return first + units - 1 if kind is GroupKind.MAMBA else first
 
 
+def witness_end(
+    kind: GroupKind, unit: Term, units: Term, arithmetic: Arithmetic = INTEGERS
+) -> Term:
+    """One past the last entry that shows that a group's content for hash unit ``unit`` is cached.
+
+    For full attention each entry of the same block at or after the unit shows it, since the block
+    holds all keys and values up to there. For Mamba, only the entry at the unit itself: the state
+    as of its last token. A kind that is not in `FINE_KINDS` has blocks of one hash unit.
+    """
+    if kind is GroupKind.FULL_ATTENTION:
+        return arithmetic.times(block_of(unit, units, arithmetic) + 1, units)
+    return unit + 1
+
+
 def witness_entries(group: Group, hash_block_size: int, unit: int, horizon: int) -> range:
     """The entries any one of which shows that the group's content for hash unit ``unit`` is cached.
 
-    For full attention, those of the same block at or after the unit, since the block holds all keys
-    and values up to there. For Mamba, only the entry at the unit itself: the state as of its last
-    token. The entry must lie within the ``horizon`` (tokens), as far as the lookup may peek. A kind
-    that is not in `FINE_KINDS` has blocks of one hash unit.
+    The entry must lie within the ``horizon`` (tokens), as far as the lookup may peek.
     """
-    units = group.block_size // hash_block_size
-    last = unit
-    if group.kind is GroupKind.FULL_ATTENTION:
-        last = (block_of(unit, units) + 1) * units - 1
-    return range(unit, min(last + 1, horizon // hash_block_size))
+    end = witness_end(group.kind, unit, group.block_size // hash_block_size)
+    return range(unit, min(end, horizon // hash_block_size))
 
 
 def is_held(
-    group: Group, hash_block_size: int, unit: int, horizon: int, entries: Callable[[int], bool]
-) -> bool:
-    """Whether the group's content for hash unit ``unit`` is cached.
+    kind: GroupKind,
+    unit: Term,
+    units: Term,
+    horizon_units: Term,
+    entries: Callable[[Term], Formula],
+    arithmetic: Arithmetic = INTEGERS,
+) -> Formula:
+    """Whether a group's content for hash unit ``unit`` is cached.
 
-    It is when at least one of its `witness_entries` is cached.
+    It is when an entry from the unit to `witness_end` is, within the horizon (in hash units). A
+    block of the group is ``units`` hash units.
     """
-    return any(map(entries, witness_entries(group, hash_block_size, unit, horizon)))
+    end = arithmetic.minimum(witness_end(kind, unit, units, arithmetic), horizon_units)
+    absent = arithmetic.for_all(unit, end, lambda entry: arithmetic.negation(entries(entry)))
+    return arithmetic.negation(absent)
 
 
-def peek(group: Group, cap: int, horizon: int) -> int:
+def peek(group: Group, cap: Term, horizon: Term) -> Term:
     """How far, in tokens, the entries that a lookup may ask a group for reach.
 
     A lookup peeks past the ``cap`` for the lookahead block only.
@@ -184,14 +200,14 @@ def _is_held(
     unit: int,
 ) -> bool:
     group = groups[index]
-    found = partial(entries, index)
-    return is_held(group, hash_block_size, unit, peek(group, cap, horizon), found)
+    units, reach = group.block_size // hash_block_size, peek(group, cap, horizon) // hash_block_size
+    return bool(is_held(group.kind, unit, units, reach, partial(entries, index)))
 
 
 def tail_boundary(
     tail: FineTail,
     policy: LookaheadHorizon,
-    prompt: int,
+    prompt: Term,
     lookahead_tokens: Term,
     hash_block_size: Term,
     arithmetic: Arithmetic = INTEGERS,

@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from hitproof.spec.terms import Term
+
 
 class LookaheadHorizon(StrEnum):
     """How far past the hit a lookup may peek for the lookahead block: a policy of the release.
@@ -20,7 +22,7 @@ class LookaheadHorizon(StrEnum):
     """Up to ``num_tokens``, as far as tokens are hashed."""
 
 
-def horizon(policy: LookaheadHorizon, num_tokens: int, candidate: int | None = None) -> int:
+def horizon(policy: LookaheadHorizon, num_tokens: Term, candidate: Term | None = None) -> Term:
     """The lookahead horizon, in tokens, of a request of ``num_tokens`` tokens.
 
     ``candidate`` is the maximum length passed to a group's lookup; None for the first group,

@@ -15,9 +15,11 @@ from hitproof.spec.releases.fine import (
     block_of,
     hit_alignment,
     is_fine_grained,
+    is_held,
     longest_fine_hit,
     tail_boundary,
     valid_fine_hit,
+    witness_entries,
     witness_unit,
 )
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
@@ -70,6 +72,16 @@ def entries_vouch_for_hits(groups: tuple[Group, ...], unit: int) -> None:
                 if valid_fine_hit(groups, unit, length, cap, peek, found)
             ]
             assert longest_fine_hit(groups, unit, cap, peek, found) == max(served)
+
+
+def test_witness_entries_are_those_that_suffice_alone() -> None:
+    for kind, units, unit, reach in product((FULL, MAMBA), (1, 2, 3), range(7), range(16)):
+        found = {
+            entry
+            for entry in range(12)
+            if is_held(kind, unit, units, reach // 2, {entry}.__contains__)
+        }
+        assert set(witness_entries(Group(kind, 2 * units), 2, unit, reach)) == found
 
 
 def test_where_only_whole_blocks_are_entered_hits_are_the_aligned_ones() -> None:

@@ -1,6 +1,7 @@
 """What `hitproof prove` prints."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
@@ -8,7 +9,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from hitproof.proofs.prover import ProofResult
-from hitproof.spec.claims import Status
+from hitproof.proofs.theorems import THEOREMS
+from hitproof.spec.claims import CLAIMS, Basis, Status
 
 
 def print_proofs(results: list[ProofResult], console: Console, verbose: bool) -> None:
@@ -34,12 +36,48 @@ def print_proofs(results: list[ProofResult], console: Console, verbose: bool) ->
                 f"{escape(result.detail)}",
                 highlight=False,
             )
+    if verbose:
+        for claim, parts in by_claim.items():
+            _print_coverage(claim, parts, console)
+    labels = {name: label for claim, p in by_claim.items() for name, label in _labels(claim, p)}
+    for label, names in _by_label(labels).items():
+        only = f", on ints only: {', '.join(names)}" if label == Basis.EXECUTABLE else ""
+        console.print(f"{len(names)} clauses {label}{only}", highlight=False)
     status, mutants, opinions, *_, seconds = _proof_cells(results, verbose=False)
     console.print(
         f"{len(results)} obligations: {status or 'none'}; {mutants} mutants refuted; "
         f"cvc5: {opinions or 'not asked'}; {seconds} s",
         highlight=False,
     )
+
+
+def _print_coverage(claim: str, parts: list[ProofResult], console: Console) -> None:
+    """What of a claim is proved, in words and by its clauses."""
+    if claim in CLAIMS:
+        console.print(f"{claim}: {escape(THEOREMS[claim].covers)}", highlight=False)
+        for label, names in _by_label(dict(_labels(claim, parts))).items():
+            console.print(f"  {label}: {', '.join(names)}", highlight=False)
+
+
+def _labels(claim: str, parts: list[ProofResult]) -> Iterator[tuple[str, str]]:
+    """Each clause of a claim, and how what the solvers were asked about it ended.
+
+    One that they were not asked about is executable; see `spec.claims.Basis`.
+    """
+    for clause in CLAIMS[claim].clauses if claim in CLAIMS else ():
+        name = clause.__name__
+        ended = {part.status for part in parts if name in part.clauses}
+        proved = ended == {Status.PROVED}
+        yield name, Basis.PROVED if proved else "not proved" if ended else Basis.EXECUTABLE
+
+
+def _by_label(labels: dict[str, str]) -> dict[str, list[str]]:
+    """The names of the clauses with each label, those that are proved first."""
+    sorted_names = sorted(labels, key=lambda name: (labels[name] != Basis.PROVED, name))
+    found: dict[str, list[str]] = {}
+    for name in sorted_names:
+        found.setdefault(labels[name], []).append(name)
+    return found
 
 
 def _proof_cells(parts: list[ProofResult], verbose: bool) -> list[str]:
@@ -68,7 +106,15 @@ def _coloured(status: Status) -> str:
 
 
 def proofs_json(results: list[ProofResult]) -> list[dict[str, Any]]:
-    """What `hitproof prove --format json` prints."""
+    """What `hitproof prove --format json` prints.
+
+    Each obligation has the clauses that the solvers were asked about in it, and all clauses of its
+    claim with their labels.
+    """
+    by_claim: dict[str, list[ProofResult]] = {}
+    for result in results:
+        by_claim.setdefault(result.claim, []).append(result)
+    labels = {claim: dict(_labels(claim, parts)) for claim, parts in by_claim.items()}
     return [
         {
             "claim": result.claim,
@@ -81,6 +127,9 @@ def proofs_json(results: list[ProofResult]) -> list[dict[str, Any]]:
             "counterexample": None if result.counterexample is None else str(result.counterexample),
             "mutants": {name: str(model) for name, model in result.mutants.items()},
             "cvc5": None if result.second_opinion is None else str(result.second_opinion),
+            "asked_about": list(result.clauses),
+            "clauses": {name: str(label) for name, label in labels[result.claim].items()},
+            "covers": THEOREMS[result.claim].covers if result.claim in THEOREMS else "",
         }
         for result in results
     ]

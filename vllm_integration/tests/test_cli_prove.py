@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from hitproof.proofs.errors import SecondSolverError
 from hitproof.proofs.prover import ProofResult, prove
 from hitproof.proofs.second_solver import Opinion
+from hitproof.spec.claims import Status
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -37,6 +38,23 @@ def test_agreement_is_shown(monkeypatch: pytest.MonkeyPatch, proved: list[ProofR
     assert f"{len(proved) - 6} agrees" in output
     code, output = run(monkeypatch, proved, "--format", "json")
     assert {entry["cvc5"] for entry in json.loads(output)} == {"agrees"}
+
+
+def test_clauses_are_labelled_by_what_was_asked(
+    monkeypatch: pytest.MonkeyPatch, proved: list[ProofResult]
+) -> None:
+    _, output = run(monkeypatch, proved)
+    assert "4 clauses proved" in output
+    _, output = run(monkeypatch, proved, "--format", "json")
+    labels = dict.fromkeys(("in_mask", "next_boundary", "in_stored_mask", "is_due"), "proved")
+    assert json.loads(output)[-1]["clauses"] == labels
+    assert "what a connector stores" in json.loads(output)[-1]["covers"]
+    blind = [replace(result, clauses=()) for result in proved]
+    _, output = run(monkeypatch, blind, "--verbose")
+    assert "4 clauses executable, on ints only: in_mask, in_stored_mask" in output
+    assert "executable: in_mask, in_stored_mask" in output
+    _, output = run(monkeypatch, [replace(r, status=Status.REFUTED) for r in proved])
+    assert "4 clauses not proved" in output
 
 
 @pytest.mark.parametrize("said", [Opinion.UNKNOWN, None])

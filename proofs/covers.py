@@ -1,0 +1,51 @@
+"""What of each claim its theorem proves, in words.
+
+As a rule that is all of the clauses on one group and one boundary; of a whole configuration it is
+as much as is said here.
+"""
+
+COVERS: dict[str, str] = {
+    "hit_has_every_block_attention_reads": "For one group of any kind: the required run is just "
+    "the blocks that some later query reads, or the state that it resumes from. Not the served "
+    "block table, which is checked on real code.",
+    "eagle_needs_tail_plus_one": "For one group of any kind: how many contiguous blocks are "
+    "needed, with and without the lookahead block; and who drops one, among any number of groups.",
+    "lookup_returns_longest_valid_hit": "For one group of any kind: what makes a hit valid, that "
+    "the longest is one, and that a scan from above, as the reference has it, ends there.",
+    "common_hit_is_valid_for_every_group": "For any number of groups whose lookups keep their "
+    "contract: what the rounds end with is valid for each. The horizon stays as it is.",
+    "common_hit_is_the_longest": "For any number of groups whose lookups keep their contract: the "
+    "rounds end, and skip no common hit. Without a margin: what one turn costs, and what full "
+    "attention and one other group end with.",
+    "local_prefix_lacks_states_only": "For one group of any kind: a load completes what is read at "
+    "its end, and a local prefix whose state is cached is a hit.",
+    "local_prefix_is_the_longest": "For one group of any kind: a hit is a local prefix. That the "
+    "longest one is returned follows from the theorem on lookup, with Mamba left out.",
+    "mask_keeps_every_reachable_block": "For one group of any kind: each reachable block is in the "
+    "mask, in what a connector stores, and due once its run is final.",
+    "mask_keeps_only_reachable_blocks": "For one group of any kind: no other block is in the mask, "
+    "in what a connector stores, or due.",
+    "retention_keeps_resends_and_extensions": "For one group of any kind: the boundary of a resend "
+    "and of an extension is their longest hit, on whole blocks and on hash blocks, and its run is "
+    "kept; evictions and later requests take away no more than they must.",
+    "retention_keeps_siblings": "For one group of any kind: the boundaries on the interval are "
+    "what siblings hit, and their runs are kept.",
+    "retention_keeps_junctions": "For one group of any kind: the junction is the longest hit of "
+    "the next sibling, and its run is kept. Not how a junction is noticed, which is checked on "
+    "real code.",
+    "fine_grained_hit_is_vouched_for": "For one group, full attention or Mamba: a hit is served "
+    "only with its entry, an entry holds just the hash units that it vouches for, and on block "
+    "edges such hits are the aligned ones. That lookup returns the longest is the theorem on "
+    "lookup, which holds for any set of cached blocks, hash units among them. Which layouts have "
+    "such hits is executable only.",
+    "retention_keeps_only_promised_blocks": "For one group of any kind: each kept block is needed "
+    "by a promised hit, and is in the dense mask.",
+    "reused_content_is_determined_by_the_hit": "For chained hashes that are taken to be injective: "
+    "equal hashes are equal tokens, and what they vouch for in target and draft layers.",
+    "block_in_use_is_never_evicted": "For any block of a pool of any size, after each operation.",
+    "free_count_is_free_queue_length": "For any block of a pool of any size, after each operation, "
+    "and for the count of free blocks by induction over them.",
+    "null_block_is_never_served": "For any block of a pool of any size, after each operation.",
+    "cached_key_names_its_content": "For any block of a pool of any size, after each operation.",
+}
+"""By the name of the claim. What is covered is covered for all sizes and positions."""

@@ -1,0 +1,389 @@
+"""The theorems on hits that end inside blocks (`spec.releases.fine`).
+
+``unit``, ``entry`` and ``length`` are in hash units, ``units`` is the number of hash units in a
+block, ``block`` and ``boundary`` are in blocks; ``prompt`` and ``hash_block_size`` are in tokens.
+
+That lookup returns the longest of these hits is no theorem of its own: `proofs.lookup` proves it
+for any set of cached blocks, and the held hash units are one.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from hitproof.proofs.cases import CASES, FULL, MAMBA, case_name, holds_token
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import hits
+from hitproof.spec.groups import BlockGeometry, Group, GroupKind
+from hitproof.spec.releases import fine
+from hitproof.spec.releases.fine import FineTail
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.terms import Formula, Term
+
+_FINE_CASES = tuple((kind, n) for kind, n in CASES if kind in fine.FINE_KINDS)
+
+
+# --- which entries vouch for a hit ---------------------------------------------------------
+
+
+def _unit(at: Interpretation) -> tuple[Term, Term, Callable[..., Formula], Hypotheses]:
+    """Any hash unit, the size of its block, and which entries vouch for it."""
+    unit, units, block = at.integer("unit"), at.integer("units"), at.integer("block")
+    hypotheses = (
+        ("a block is at least one hash unit", 1 <= units),
+        ("the unit is one of a request", 0 <= unit),
+        ("the block holds the unit", holds_token(at, block, unit, units)),
+    )
+
+    def vouches(kind: GroupKind, entry: Term, slip: int = 0) -> Formula:
+        if kind is MAMBA:
+            return entry == unit + slip
+        return (unit + slip <= entry) & holds_token(at, block, entry, units)
+
+    return unit, units, vouches, hypotheses
+
+
+def _no_entry_no_hold(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
+    unit, units, vouches, hypotheses = _unit(at)
+    reach, entries = at.integer("horizon"), at.block_set("entries")
+
+    def is_absent(entry: Term) -> Formula:
+        return at.implies(vouches(kind, entry, slip), at.negation(entries(entry)))
+
+    return Statement(
+        (*hypotheses, ("no entry vouches for it", at.for_all(0, reach, is_absent))),
+        at.negation(fine.is_held(kind, unit, units, reach, entries, at)),
+    )
+
+
+def _entry_holds(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
+    unit, units, vouches, hypotheses = _unit(at)
+    reach, entries, entry = at.integer("horizon"), at.block_set("entries"), at.integer("entry")
+    return Statement(
+        (
+            *hypotheses,
+            ("the entry vouches for the unit", vouches(kind, entry, slip)),
+            ("it is cached", entries(entry)),
+            ("the lookup may peek as far", entry < reach),
+        ),
+        fine.is_held(kind, unit, units, reach, entries, at),
+    )
+
+
+def _more_entries_hold(
+    at: Interpretation, kind: GroupKind, turned_round: bool = False
+) -> Statement:
+    unit, units, _, hypotheses = _unit(at)
+    reach, entries, more = at.integer("horizon"), at.block_set("entries"), at.block_set("more")
+    fewer, greater = (more, entries) if turned_round else (entries, more)
+    grows = at.for_all(0, reach, lambda entry: at.implies(fewer(entry), greater(entry)))
+    return Statement(
+        (
+            *hypotheses,
+            ("the unit is held", fine.is_held(kind, unit, units, reach, entries, at)),
+            ("what is entered stays entered", grows),
+        ),
+        fine.is_held(kind, unit, units, reach, more, at),
+    )
+
+
+def _hit_has_its_entry(
+    at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
+) -> Statement:
+    unit, units, vouches, hypotheses = _unit(at)
+    entries, held = at.block_set("entries"), at.block_set("held")
+    cap, horizon = at.integer("cap"), at.integer("horizon")
+    group = BlockGeometry(kind, 1, 0, lookahead)
+    reach = fine.peek(Group(kind, 1, eagle=bool(lookahead)), cap, horizon)
+    length = unit + 1 - slip
+
+    def is_absent(entry: Term) -> Formula:
+        return at.implies(vouches(kind, entry), at.negation(entries(entry)))
+
+    return Statement(
+        (
+            *hypotheses,
+            ("the hit is not empty", 1 <= length),
+            ("a lookup peeks past the cap at most", cap <= horizon),
+            (
+                "its last unit is held just when an entry vouches for it",
+                held(unit) == fine.is_held(kind, unit, units, reach, entries, at),
+            ),
+            ("no entry vouches for it", at.for_all(0, horizon, is_absent)),
+        ),
+        at.negation(hits.valid_boundary(group, length, cap, horizon, held, at)),
+    )
+
+
+def _vouched_for() -> Iterable[Obligation]:
+    """That a hit is served just when entries vouch for what it reads."""
+    for kind in fine.FINE_KINDS:
+        which = "at or past its end in its block" if kind is FULL else "at its end"
+        yield Obligation(
+            case_name("held_unit_has_an_entry", kind),
+            f"A hash unit is held only when an entry {which} is cached.",
+            partial(_no_entry_no_hold, kind=kind),
+            (
+                Mutant(
+                    "entry_past_it",
+                    "It is held only when an entry past its end is.",
+                    partial(_no_entry_no_hold, kind=kind, slip=1),
+                ),
+            ),
+        )
+        yield Obligation(
+            case_name("entry_holds_its_unit", kind),
+            f"A cached entry {which} holds the hash unit, if the lookup may peek as far.",
+            partial(_entry_holds, kind=kind),
+            (
+                Mutant(
+                    "entry_before_it",
+                    "So does an entry one hash unit before that.",
+                    partial(_entry_holds, kind=kind, slip=-1),
+                ),
+            ),
+        )
+        yield Obligation(
+            case_name("more_entries_hold_as_much", kind),
+            "A hash unit stays held when more entries are cached.",
+            partial(_more_entries_hold, kind=kind),
+            (
+                Mutant(
+                    "fewer_entries",
+                    "It stays held when fewer are.",
+                    partial(_more_entries_hold, kind=kind, turned_round=True),
+                ),
+            ),
+        )
+    for kind, lookahead in _FINE_CASES:
+        what = "an entry of its last block at or past its end"
+        what = what if kind is FULL else "the state as of exactly its last token"
+        state = partial(_hit_has_its_entry, kind=kind, lookahead=lookahead)
+        yield Obligation(
+            case_name("fine_hit_has_its_entry", kind, lookahead),
+            f"A group may serve a fine-grained hit only when {what} is cached.",
+            state,
+            (
+                Mutant(
+                    "one_unit_further",
+                    "Only when an entry is cached that vouches for the hash unit past it.",
+                    partial(state, slip=1 + lookahead),
+                ),
+            ),
+        )
+
+
+# --- on block edges ------------------------------------------------------------------------
+
+
+def _both_views(
+    at: Interpretation, kind: GroupKind, lookahead: int
+) -> tuple[BlockGeometry, BlockGeometry, Term, Term]:
+    """A group in blocks and in hash units, with a boundary in each."""
+    units = at.integer("units")
+    blocks = BlockGeometry(kind, 1, 0, lookahead)
+    in_units = BlockGeometry(kind, 1, 0, lookahead)
+    boundary = at.integer("boundary")
+    at.times(boundary - 1, units)  # named, so that the axioms of products speak of it
+    return blocks, in_units, boundary, at.times(boundary, units)
+
+
+def _asks_for_no_other_block(
+    at: Interpretation, kind: GroupKind, lookahead: int, inside: int = 0
+) -> Statement:
+    unit, units = at.integer("unit"), at.integer("units")
+    blocks, in_units, boundary, length = _both_views(at, kind, lookahead)
+    required = hits.in_required_run(in_units, unit, length + inside, at)
+    return Statement(
+        (
+            ("a block is at least one hash unit", 1 <= units),
+            ("the hit is not empty", 1 <= boundary),
+            ("the unit is required for the fine-grained hit", required),
+        ),
+        hits.in_required_run(blocks, fine.block_of(unit, units, at), boundary, at),
+    )
+
+
+def _asks_for_each_block(
+    at: Interpretation, kind: GroupKind, lookahead: int, asked_kind: GroupKind
+) -> Statement:
+    block, units = at.integer("block"), at.integer("units")
+    blocks, in_units, boundary, length = _both_views(at, kind, lookahead)
+    proof = fine.witness_unit(asked_kind, block, units, at)
+    return Statement(
+        (
+            ("a block is at least one hash unit", 1 <= units),
+            ("the hit is not empty", 1 <= boundary),
+            ("the block is required", hits.in_required_run(blocks, block, boundary, at)),
+        ),
+        hits.in_required_run(in_units, proof, length, at),
+    )
+
+
+def _peeks_no_further(
+    at: Interpretation, kind: GroupKind, lookahead: int, converse: bool = False
+) -> Statement:
+    units = at.integer("units")
+    blocks, in_units, boundary, length = _both_views(at, kind, lookahead)
+    in_blocks, fine_end = hits.run_end(blocks, boundary), hits.run_end(in_units, length)
+    aligned_end = at.times(in_blocks, units)
+    return Statement(
+        (("a block is at least one hash unit", 1 <= units), ("a hit", 0 <= boundary)),
+        aligned_end <= fine_end if converse else fine_end <= aligned_end,
+    )
+
+
+def _asks_past(at: Interpretation, kind: GroupKind, lookahead: int) -> Statement:
+    units = at.integer("units")
+    _, in_units, boundary, length = _both_views(at, kind, lookahead)
+    proof = fine.witness_unit(kind, boundary, units, at)
+    return Statement(
+        (("a block is at least one hash unit", 1 <= units), ("a hit", 1 <= boundary)),
+        hits.in_required_run(in_units, proof, length, at),
+    )
+
+
+def _on_block_edges() -> Iterable[Obligation]:
+    """That on block edges fine-grained hits are the aligned ones, when only blocks are entered."""
+    for kind, lookahead in _FINE_CASES:
+        case: dict[str, Any] = {"kind": kind, "lookahead": lookahead}
+        yield Obligation(
+            case_name("fine_hit_on_a_block_edge_asks_for_no_other_block", kind, lookahead),
+            "Each hash unit that a fine-grained hit on a block edge requires lies in a block that "
+            "the aligned hit requires. So an aligned hit is a fine-grained one.",
+            partial(_asks_for_no_other_block, **case),
+            (
+                Mutant(
+                    "inside_a_block",
+                    "So it is when the hit ends one hash unit past the edge.",
+                    partial(_asks_for_no_other_block, **case, inside=1),
+                ),
+            ),
+        )
+        other = MAMBA if kind is FULL else FULL
+        yield Obligation(
+            case_name("fine_hit_on_a_block_edge_asks_for_each_block", kind, lookahead),
+            "Of each block that an aligned hit requires, a fine-grained hit on the same block edge "
+            "asks for a hash unit. So where only whole blocks are entered it is an aligned one.",
+            partial(_asks_for_each_block, **case, asked_kind=kind),
+            (
+                Mutant(
+                    "unit_of_another_kind",
+                    "It asks for the unit that another kind is asked for.",
+                    partial(_asks_for_each_block, **case, asked_kind=other),
+                ),
+            )
+            if kind is MAMBA or lookahead
+            else (
+                Mutant(
+                    "unit_of_the_block_past_it",
+                    "It asks for a unit of the lookahead block, too.",
+                    partial(_asks_past, **case),
+                ),
+            ),
+        )
+        if lookahead:
+            yield Obligation(
+                case_name("fine_hit_peeks_no_further", kind, lookahead),
+                "On a block edge a fine-grained hit peeks no further than the aligned one.",
+                partial(_peeks_no_further, **case),
+                (
+                    Mutant(
+                        "as_far",
+                        "It peeks as far.",
+                        partial(_peeks_no_further, **case, converse=True),
+                    ),
+                ),
+            )
+
+
+# --- the end of a prompt -------------------------------------------------------------------
+
+
+def _tail(
+    at: Interpretation, tail: FineTail, policy: LookaheadHorizon, slip: int = 0
+) -> tuple[Term, Term, Term, Term, Hypotheses]:
+    """Any prompt and the hit that its end is kept for."""
+    prompt, lookahead = at.integer("prompt"), at.integer("lookahead_tokens")
+    size = at.integer("hash_block_size")
+    kept = fine.tail_boundary(tail, policy, prompt, lookahead + slip, size, at)
+    return (
+        kept,
+        prompt,
+        lookahead,
+        size,
+        (
+            ("a hash unit is at least one token", 1 <= size),
+            ("a lookahead is not negative", 0 <= lookahead),
+            ("a prompt has a token", 1 <= prompt),
+        ),
+    )
+
+
+def _tail_is_the_longest(
+    at: Interpretation, tail: FineTail, policy: LookaheadHorizon, slip: int = 0
+) -> Statement:
+    kept, prompt, lookahead, size, hypotheses = _tail(at, tail, policy, slip)
+    length = at.integer("length")
+    cap = prompt - 1 if tail is FineTail.RESEND else prompt
+    reach = cap if policy is LookaheadHorizon.CAPPED else prompt
+    return Statement(
+        (
+            *hypotheses,
+            ("a hit is not negative", 0 <= length),
+            ("it ends on a hash block", at.multiple_at_most(length, size) == length),
+            ("it stays within the cap", length <= cap),
+            ("its lookahead stays within the horizon", length + lookahead <= reach),
+        ),
+        length <= kept,
+    )
+
+
+def _extension_goes_on(
+    at: Interpretation, policy: LookaheadHorizon, converse: bool = False
+) -> Statement:
+    resend, *_, hypotheses = _tail(at, FineTail.RESEND, policy)
+    extension, *_ = _tail(at, FineTail.EXTENSION, policy)
+    return Statement(hypotheses, extension <= resend if converse else resend <= extension)
+
+
+def tails() -> Iterable[Obligation]:
+    """That the end of a prompt is kept for the longest hit of a resend or an extension."""
+    capped, hashed = LookaheadHorizon.CAPPED, LookaheadHorizon.HASHED
+    tails = ((FineTail.EXTENSION, hashed), (FineTail.RESEND, capped), (FineTail.RESEND, hashed))
+    for tail, policy in tails:
+        state = partial(_tail_is_the_longest, tail=tail, policy=policy)
+        yield Obligation(
+            f"tail_is_the_longest_hit[{tail}, {policy}]",
+            f"No hit of {'a resend' if tail is FineTail.RESEND else 'an extension'} that ends on a "
+            "hash block is longer than the one that the end of the prompt is kept for.",
+            state,
+            (
+                Mutant(
+                    "lookahead_too_long",
+                    "Nor than that of a longer lookahead.",
+                    partial(state, slip=1),
+                ),
+            ),
+        )
+    for policy in (capped, hashed):
+        yield Obligation(
+            f"extension_goes_on_from_the_tail_of_a_resend[{policy}]",
+            "What is kept for a resend is no longer than what is kept for an extension, so that an "
+            "extension can go on from it.",
+            partial(_extension_goes_on, policy=policy),
+            (
+                Mutant(
+                    "as_long",
+                    "It is as long.",
+                    partial(_extension_goes_on, policy=policy, converse=True),
+                ),
+            ),
+        )
+
+
+OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
+    "fine_grained_hit_is_vouched_for": (*_vouched_for(), *_on_block_edges()),
+}
+"""The obligations of the claim on hits inside blocks, by its name."""
