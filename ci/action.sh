@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The steps of action.yml; other systems may run them, too, on Linux.
+# The steps of action.yml; any other CI on Linux can run them.
 #
 #   ci/action.sh install   installs hitproof and what vLLM's modules import
 #   ci/action.sh judge     runs hitproof check, or hitproof diff where a base is given
@@ -38,12 +38,12 @@ judge() {
   local report=$scratch/hitproof-report
   local words command code=0
   words=$(python3 -c 'import shlex, sys; print(*shlex.split(sys.argv[1]), sep="\n")' \
-    "${HITPROOF_ARGS:-}" 2>/dev/null) || refuse "args has a quotation mark too many; mend it"
+    "${HITPROOF_ARGS:-}" 2>/dev/null) || refuse "args has an unbalanced quotation mark; close it or remove it"
   if [[ -n $base ]]; then
-    [[ -z $ledger ]] || refuse "a ledger is for a check; leave out either ledger or base"
+    [[ -z $ledger ]] || refuse "a ledger is for a check; remove either ledger or base"
     command=(diff "$base" "${head:-$target}" --format "$format" --write "markdown=$table")
   else
-    [[ -z $head ]] || refuse "head is for a comparison; name the base, too"
+    [[ -z $head ]] || refuse "head is for a comparison; also name the base"
     command=(check "$target" --format "$format" --write "sarif=$sarif")
     [[ -z $ledger ]] || command+=(--ledger "$ledger")
   fi

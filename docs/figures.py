@@ -77,7 +77,7 @@ def draft_entries(block_size: int, matched: int) -> str:
         settled = {k for k in tokens if k < end and is_determined(k, 1, agreed)}
         rows.append(Row(label, {k: "#" if k in settled else "." for k in range(end)}, end))
     caption = (
-        f"A hit of {end} tokens: the entry of token {end - 1} in a draft layer hangs on token "
+        f"A hit of {end} tokens: the entry of token {end - 1} in a draft layer depends on token "
         f"{end}. The {matched} matched blocks leave it open; a block more, matched and dropped, "
         "settles it."
     )

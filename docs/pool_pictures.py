@@ -55,7 +55,7 @@ def free_count() -> Picture:
     """Which blocks are free."""
     free = sum(block.queued for block in states().values())
     return _of_pool(
-        f"Each unused block stands in the free queue once: {free} are free.",
+        f"Each unused block is in the free queue once: {free} are free.",
         ref_cnt=lambda block: block.ref_count,
         queued=lambda block: block.queued,
     )

@@ -29,7 +29,7 @@ def policies() -> str:
     lines = [
         "# Policies",
         "",
-        "Releases differ on purpose, too. Where they do the spec has a parameter with a name, and "
+        "Releases also differ on purpose. Where they do, the spec has a named parameter, and "
         "`hitproof check` judges a target by the values that it shows.",
         "",
     ]

@@ -82,7 +82,7 @@ def test_code_is_found_by_its_name_and_shown_as_it_stands() -> None:
 def test_figures_are_computed() -> None:
     assert "in 2 blocks, the tail" in figures.window_reach(6, 4, 3)
     assert "in 1 block, the tail" in figures.window_reach(5, 4, 3)
-    assert "token 7 in a draft layer hangs on token 8" in figures.draft_entries(4, 2)
+    assert "token 7 in a draft layer depends on token 8" in figures.draft_entries(4, 2)
 
 
 # --- the explorer

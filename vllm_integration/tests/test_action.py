@@ -140,7 +140,7 @@ def test_inputs_become_arguments_and_never_shell(judge: Any, tmp_path: Path) -> 
     ("inputs", "sentence"),
     [
         ({"args": "it's"}, "quotation mark"),
-        ({"head": "x"}, "name the base, too"),
+        ({"head": "x"}, "also name the base"),
         ({"base": "x", "ledger": "y"}, "either ledger or base"),
         ({"step": "jump"}, "install or judge"),
     ],

@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from xml.etree import ElementTree
 
 import pytest
@@ -33,6 +33,7 @@ from hitproof.vllm_integration.tests.reports import (
 from hitproof.vllm_integration.verdict import Verdict
 
 FORMATS = ["github", "sarif", "junit"]
+SEMVER = r"^\d+\.\d+\.\d+(-[\da-z.]+)?$"
 
 all_reports = pytest.mark.parametrize("make", REPORTS.values(), ids=REPORTS)
 
@@ -183,7 +184,7 @@ class Rule(Strict):
 
 class Driver(Strict):
     name: str
-    semanticVersion: str  # noqa: N815
+    semanticVersion: Annotated[str, Field(pattern=SEMVER)]  # noqa: N815
     rules: list[Rule]
 
 
@@ -404,3 +405,10 @@ def test_a_comparison_is_printed_and_written(
     assert (form == "markdown") is (result.stdout == table.read_text())
     refused = CliRunner().invoke(cli.app, [*command, "--write", "sarif=x"])
     assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.2.0.dev0"])
+def test_the_version_is_a_semantic_one(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: version)
+    (run,) = sarif.refusal(Verdict.USAGE, "no such target")["runs"]
+    assert re.fullmatch(SEMVER, run["tool"]["driver"]["semanticVersion"])

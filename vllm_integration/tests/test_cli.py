@@ -20,7 +20,7 @@ from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
 
 
 def test_version() -> None:
-    assert re.fullmatch(r"hitproof \d+\.\d+\.\d+\n", hitproof("--version").stdout)
+    assert re.fullmatch(r"hitproof \d+\.\d+\.\d+(\.dev\d+)?\n", hitproof("--version").stdout)
 
 
 @pytest.mark.parametrize(

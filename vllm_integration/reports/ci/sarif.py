@@ -60,7 +60,8 @@ def _log(
     }
     driver = {
         "name": "hitproof",
-        "semanticVersion": importlib.metadata.version("hitproof"),
+        # As SemVer writes a development version.
+        "semanticVersion": importlib.metadata.version("hitproof").replace(".dev", "-dev."),
         "rules": _rules(),
     }
     run = {
