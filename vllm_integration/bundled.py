@@ -7,7 +7,7 @@ _HERE = Path(__file__).resolve().parent
 LEDGER = _HERE / "ledger.toml"
 """The known divergences of vLLM."""
 EQUIVALENTS = _HERE / "gate" / "equivalents.toml"
-"""Mutants that mean the same as what they are made of."""
+"""Mutants that are equivalent to the original."""
 FAULTS = _HERE / "survey" / "faults.toml"
 """The distinct faults behind known divergences."""
 SURVEY = _HERE / "survey" / "survey.json"

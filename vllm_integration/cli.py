@@ -73,7 +73,7 @@ def main() -> NoReturn:
     except SystemExit:
         raise
     except Exception as error:
-        typer.echo(f"hitproof: hitproof is wrong, please report it: {error!r}", err=True)
+        typer.echo(f"hitproof: defect in hitproof, please report it: {error!r}", err=True)
         if os.environ.get("HITPROOF_TRACEBACK"):
             traceback.print_exc()
         sys.exit(int(Verdict.INTERNAL))

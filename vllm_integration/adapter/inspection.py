@@ -99,7 +99,7 @@ def probed(policy: str, behaviour: Callable[[], T]) -> T:
         return behaviour()
     except Exception as error:
         raise CannotJudge(
-            f"the {policy} cannot be told, since the target raises {crash_of(error)!r:.200}"
+            f"the {policy} cannot be determined, since the target raises {crash_of(error)!r:.200}"
         ) from error
 
 

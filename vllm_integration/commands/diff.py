@@ -55,9 +55,13 @@ def diff(
     context: typer.Context,
     base: Annotated[
         str,
-        typer.Argument(help="What it was: a release, checkout or path@ref, or 'installed'."),
+        typer.Argument(
+            help="The target before the change: a release, a checkout, path@ref or 'installed'."
+        ),
     ],
-    head: Annotated[str, typer.Argument(help="What it becomes, named in the same way.")],
+    head: Annotated[
+        str, typer.Argument(help="The target after the change, named in the same way.")
+    ],
     quick: Quick = False,
     thorough: Thorough = False,
     output: Annotated[
@@ -77,11 +81,11 @@ def diff(
     coordinator: Coordinators = None,
     verbose: Verbose = False,
 ) -> None:
-    """Compare two targets: hits gained, lost or made unsound, crashes, blocks cached.
+    """Compare two targets: hits gained, lost or made unsound, crashes, cached blocks.
 
-    The exit code is 1 when HEAD does harm: a fault that BASE does not have, a hit lost, a hit made
-    unsound or a crash. What BASE has, too, is listed apart and does not count. Classes of --manager
-    and --coordinator that only HEAD's tree has are built there only.
+    The exit code is 1 when HEAD is worse: a fault that BASE does not have, a hit lost, a hit made
+    unsound, or a crash. Faults of both are listed separately and do not count. Classes of
+    --manager and --coordinator that only HEAD's tree has are built there only.
     """
     started = time.monotonic()
     profile = wanted_profile(quick, thorough, output)

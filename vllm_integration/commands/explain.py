@@ -42,7 +42,7 @@ def explain(
         str | None,
         typer.Argument(
             metavar="[FINDING]",
-            help="A finding or a report, as `check --format json` prints them, to be told step by "
+            help="A finding or a report, as `check --format json` prints them, to explain step by "
             "step; '-' reads it from stdin.",
             show_default=False,
         ),
@@ -95,7 +95,7 @@ def explain(
         str, typer.Option(metavar="TOKENS|dense", help="The retention interval.")
     ] = _DENSE,
     horizon: Annotated[
-        LookaheadHorizon, typer.Option(help="How far past the hit a lookup may peek.")
+        LookaheadHorizon, typer.Option(help="How far past the hit a lookup may look.")
     ] = _NEWEST,
     number: Annotated[
         int | None,
@@ -107,7 +107,7 @@ def explain(
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show which blocks a hit needs, which are registered, and why; or tell a finding.
+    """Show which blocks a hit needs, which are registered, and why; or explain a finding.
 
     The alignment is the least common multiple of the groups' block sizes. No vLLM is needed.
     """

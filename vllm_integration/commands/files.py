@@ -21,7 +21,7 @@ def wanted_files(
             fail(Verdict.USAGE, sentence, output)
         path = Path(name)
         if path.is_dir() or not path.absolute().parent.is_dir():
-            where = "is a directory" if path.is_dir() else "lies in no directory that is there"
+            where = "is a directory" if path.is_dir() else "is in a directory that does not exist"
             fail(Verdict.USAGE, f"{name} {where}; name another file with --write", output)
         files.append((form, path))
     return files

@@ -67,10 +67,10 @@ def init_ledger(
 ) -> None:
     """Write a ledger with which `hitproof check --ledger FILE` of this target conforms.
 
-    It has an entry for each divergence that is new, to be given a real reason, and those of
-    --ledger that the target has. The target is checked until nothing new is found, twice as a rule.
-    What a ledger cannot adopt makes the exit code that of `hitproof check`: policy changes and what
-    is inconclusive.
+    It has an entry for each new divergence, whose reason you fill in, and the entries of --ledger
+    that the target still has. The target is checked until nothing new is found, usually twice. A
+    ledger cannot adopt policy changes or inconclusive checks; with them the exit code is that of
+    `hitproof check`.
     """
     with failures(Format.TEXT):
         try:
@@ -78,7 +78,7 @@ def init_ledger(
         except ValueError as unknown:
             fail(Verdict.USAGE, str(unknown), Format.TEXT)
         if output.exists() or not output.absolute().parent.is_dir():
-            where = "is there already" if output.exists() else "lies in no directory that is there"
+            where = "exists already" if output.exists() else "is in a directory that does not exist"
             fail(Verdict.USAGE, f"{output} {where}; name another file with --output", Format.TEXT)
         entries: Sequence[Entry] = load(ledger)
         interpreter = find_python(python)
@@ -101,15 +101,15 @@ def init_ledger(
                 break
     _write(output, to_toml(entries, _comment(resolved)))
     remaining = replace(report, judgement=Judgement(report.judgement.new, (), ()))
-    told = f"{output} has {count(entries, 'entry', 'entries')}"
+    line = f"{output} has {count(entries, 'entry', 'entries')}"
     if report.judgement.new:
-        told += "; the last check still found something new"
+        line += "; the last check still found new divergences"
     for standing in report.policy_changes:
         change = f"{standing.policy.name}={standing.actual}"
-        told += f"; a ledger cannot adopt a policy change, check with --policy '{change}'"
+        line += f"; a ledger cannot adopt a policy change; check with --policy '{change}'"
     if report.unsettled or report.policies_detail:
-        told += "; not everything could be judged, and hitproof check says what"
-    typer.echo(told)
+        line += "; not everything could be judged, hitproof check says what"
+    typer.echo(line)
     raise typer.Exit(int(remaining.verdict))
 
 
@@ -134,7 +134,7 @@ def _write(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        fail(Verdict.USAGE, f"{path} is there already; name another file", Format.TEXT)
+        fail(Verdict.USAGE, f"{path} exists already; name another file", Format.TEXT)
     except OSError as error:
         sentence = f"{path} cannot be written ({error.strerror}); name another file with --output"
         fail(Verdict.USAGE, sentence, Format.TEXT)

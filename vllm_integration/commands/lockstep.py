@@ -40,14 +40,12 @@ from hitproof.vllm_integration.targets.resolving import resolve
 def lockstep(
     target: TargetName,
     histories: Annotated[
-        int, typer.Option("--histories", min=1, help="How many histories are played.")
+        int, typer.Option("--histories", min=1, help="Number of histories to play.")
     ] = 200,
     seed: Annotated[str, typer.Option("--seed", help="Equal seeds give equal histories.")] = "1",
     shrink_budget: Annotated[
         int,
-        typer.Option(
-            "--shrink-budget", min=0, help="Histories that are tried to shrink one finding."
-        ),
+        typer.Option("--shrink-budget", min=0, help="Histories to try when a finding is shrunk."),
     ] = 2_000,
     output: Output = Format.TEXT,
     python: Python = PYTHON,
@@ -61,8 +59,8 @@ def lockstep(
 ) -> None:
     """Play generated histories on vLLM's real manager and on the reference, step by step.
 
-    Whatever can be seen of the two must agree after every call, except where the target breaks
-    a claim of the spec.
+    Everything observable must agree after every call, except where the target violates a claim of
+    the spec.
     """
     started = time.monotonic()
     with failures(output):

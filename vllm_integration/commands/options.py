@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 EXIT_CODES = """\
-Exit codes: 0 conforms (known divergences of the ledger apart); 1 diverges: a finding that is
+Exit codes: 0 conforms (known divergences of the ledger excepted); 1 diverges: a finding that is
 not in the ledger, or a ledger entry that no longer reproduces; 2 usage or environment: bad
-arguments, no such target, a target that does not import; 3 inconclusive: a time-out, a limit, a
-claim that could not be checked; 4 internal error: hitproof is wrong."""
+arguments, no such target, a target that does not import; 3 inconclusive: a timeout, a limit, a
+claim that could not be checked; 4 internal error: a defect in hitproof."""
 
 
 class Format(StrEnum):
@@ -43,7 +43,9 @@ Python = Annotated[
 PYTHON = sys.executable
 Ledger = Annotated[
     Path,
-    typer.Option("--ledger", help="What is known. [default: hitproof's own]", show_default=False),
+    typer.Option(
+        "--ledger", help="The known divergences. [default: hitproof's own]", show_default=False
+    ),
 ]
 Timeout = Annotated[
     float, typer.Option("--timeout", min=0.1, help="Seconds that the target may take to answer.")
@@ -75,7 +77,7 @@ Policy = Annotated[
     typer.Option(
         "--policy",
         metavar="NAME=VALUE",
-        help="Judge by this value of a policy, whatever the target shows; repeatable. "
+        help="Judge by this value of a policy, not by the one that the target shows; repeatable. "
         "`hitproof policies` lists them.",
         show_default=False,
     ),
@@ -104,8 +106,8 @@ Pytest = Annotated[
     typer.Option(
         "--pytest",
         metavar="DIR",
-        help="Write a pytest case for each finding there (for known ones with --verbose), and run "
-        "it on the target.",
+        help="Write a pytest case for each finding to DIR (with --verbose for known divergences, "
+        "too), and run it on the target.",
         show_default=False,
     ),
 ]
@@ -114,7 +116,7 @@ Write = Annotated[
     typer.Option(
         "--write",
         metavar="FORMAT=FILE",
-        help="Write the result to a file, too, in one of the formats for programs; repeatable.",
+        help="Also write the result to FILE, in a format for programs; repeatable.",
         show_default=False,
     ),
 ]
@@ -123,13 +125,12 @@ Html = Annotated[
     typer.Option(
         "--report",
         metavar="DIR",
-        help="Write the result to DIR/index.html, too: one page with pictures, which needs no "
-        "network.",
+        help="Also write the result to DIR/index.html: one page, with pictures, without network.",
         show_default=False,
     ),
 ]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show also what is as it should be, or known.")
+    bool, typer.Option("--verbose", "-v", help="Also show what conforms, and known divergences.")
 ]
 
 

@@ -26,7 +26,7 @@ def policies(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="Also find out how this release, checkout or 'installed' vLLM behaves.",
+            help="Also determine the policies of this release, checkout or 'installed' vLLM.",
             show_default=False,
         ),
     ] = None,
@@ -35,9 +35,9 @@ def policies(
     timeout: Timeout = 60.0,
     memory: Memory = MEMORY,
 ) -> None:
-    """Show the policies that vLLM releases differ in, and which release has which.
+    """Show the policies in which vLLM's releases differ, and which release has which value.
 
-    With a target the exit code is 1 when it does not behave as its release should.
+    With a target, the exit code is 1 when a policy is not the one of its release.
     """
     with failures(output):
         resolved = None if target is None else resolve(target, announce=announce)

@@ -35,7 +35,7 @@ def prove(
 ) -> None:
     """Prove the spec's theorems, for all block sizes, windows, alignments and positions.
 
-    Z3 proves them; where cvc5 is installed it is asked, too.
+    Z3 proves them; cvc5 cross-checks them where it is installed.
     """
     # Here, so that no other command waits for the solvers to be loaded.
     from hitproof.proofs.prover import DEFAULTS, chosen, prove_in_subprocess
@@ -61,7 +61,7 @@ def prove(
     disputed = [r.obligation for r in results if r.second_opinion is Opinion.DISAGREES]
     if disputed:
         typer.echo(
-            "hitproof: hitproof is wrong, please report it: Z3 and cvc5 disagree on "
+            "hitproof: defect in hitproof, please report it: Z3 and cvc5 disagree on "
             + ", ".join(disputed),
             err=True,
         )

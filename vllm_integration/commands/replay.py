@@ -73,7 +73,7 @@ def replay(
 ) -> None:
     """Play a history on vLLM's real manager and judge every step by the spec.
 
-    Every finding counts: there is no ledger. Of several histories the worst verdict is that of all.
+    Every finding counts: there is no ledger. The verdict on several histories is the worst one.
     """
     del print_schema
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""What commands share around their work: progress, output, and failures told in one sentence."""
+"""What commands share around their work: progress, output, and failures in one sentence."""
 
 import json
 import os
@@ -51,9 +51,9 @@ def failures(output: StrEnum) -> Iterator[None]:
     except (TargetError, LedgerError, EnvironmentFailure) as error:
         fail(Verdict.USAGE, str(error), output)
     except (CannotProbe, WorkerGone) as error:
-        fail(Verdict.INCONCLUSIVE, f"the target's behaviour cannot be found out: {error}", output)
+        fail(Verdict.INCONCLUSIVE, f"the target's policies cannot be determined: {error}", output)
     except (InternalFailure, InternalError, ReplayError, SecondSolverError) as error:
-        fail(Verdict.INTERNAL, f"hitproof is wrong, please report it: {error}", output)
+        fail(Verdict.INTERNAL, f"defect in hitproof, please report it: {error}", output)
 
 
 def fail(verdict: Verdict, sentence: str, output: StrEnum) -> NoReturn:
@@ -67,7 +67,7 @@ def fail(verdict: Verdict, sentence: str, output: StrEnum) -> NoReturn:
 def wanted_profile(quick: bool, thorough: bool, output: StrEnum) -> Profile:
     """The profile that the options ask for."""
     if quick and thorough:
-        fail(Verdict.USAGE, "--quick and --thorough cannot both be; leave one out", output)
+        fail(Verdict.USAGE, "--quick and --thorough exclude each other; leave one out", output)
     return Profile.QUICK if quick else Profile.THOROUGH if thorough else Profile.DEFAULT
 
 
@@ -81,7 +81,7 @@ def with_classes(
             parts = [*module.split("."), *class_name.split(".")]
             if not (colon and all(part.isidentifier() for part in parts)):
                 raise TargetError(
-                    f"{text!r} names no class; write it as module:Class with {option}"
+                    f"{text!r} is not a class; write it as module:Class with {option}"
                 )
     return replace(target, managers=tuple(managers or ()), coordinators=tuple(coordinators or ()))
 

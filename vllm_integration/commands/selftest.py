@@ -54,7 +54,7 @@ def selftest(
         typer.Option(
             "--jobs",
             min=1,
-            help="Mutants that are judged at once. [default: one a core]",
+            help="Mutants to judge in parallel. [default: one per core]",
             show_default=False,
         ),
     ] = None,
@@ -81,7 +81,7 @@ def selftest(
         Path,
         typer.Option(
             "--equivalents",
-            help="Mutants that mean the same, and why. [default: hitproof's own]",
+            help="Equivalent mutants, with reasons. [default: hitproof's own]",
             show_default=False,
         ),
     ] = EQUIVALENTS,
@@ -90,17 +90,17 @@ def selftest(
         typer.Option(
             "--timeout",
             min=0.1,
-            help="Processor seconds that a check of a mutant may take.",
+            help="Processor seconds that the check of a mutant may take.",
         ),
     ] = 20.0,
     memory: Memory = MEMORY,
     verbose: Verbose = False,
 ) -> None:
-    """Judge the checks: make single-point mutants of vLLM's code, and count what `check` notices.
+    """Test the checks: count the single-point mutants of vLLM's code that `check` catches.
 
-    Mutated are the lookups, masks, cache_blocks and coordinators of the target. A mutant is caught
-    when the gate says of it what it does not say of the target: a finding, an inconclusive claim,
-    a time-out, or a known divergence that is gone.
+    The target's lookups, masks, cache_blocks and coordinators are mutated. A mutant is caught when
+    the gate reports something that it does not report of the target: a finding, an inconclusive
+    claim, a timeout, or a known divergence that no longer reproduces.
     """
     started = time.monotonic()
     profile = Profile.QUICK if quick else Profile.DEFAULT

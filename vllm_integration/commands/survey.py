@@ -47,7 +47,7 @@ def survey(
     releases: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Releases to judge now, oldest first; without any, the survey that hitproof keeps."
+            help="Releases to judge now, oldest first. [default: show hitproof's own survey]"
         ),
     ] = None,
     quick: Quick = False,
@@ -65,9 +65,9 @@ def survey(
     memory: Memory = MEMORY,
     jobs: Jobs = JOBS,
 ) -> None:
-    """Show which faults which releases of vLLM have.
+    """Show which releases of vLLM have which faults.
 
-    The exit code is 1 when a release has a fault that is not told in BUGS.md yet.
+    The exit code is 1 when a release has a fault that BUGS.md does not have yet.
     """
     plain = Format.JSON if output is SurveyFormat.JSON else Format.TEXT
     profile = wanted_profile(quick, thorough, plain)

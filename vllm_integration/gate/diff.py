@@ -62,7 +62,7 @@ class Diff:
 
     @property
     def verdict(self) -> Verdict:
-        """Diverges if the head does harm; policies that change are told, and do not count."""
+        """Diverges if the head does harm; policies that change are reported and do not count."""
         if self.brought or any(group.smallest.effect in HARMFUL for group in self.groups):
             return Verdict.DIVERGES
         if self.unsettled or not self.proved:

@@ -1,4 +1,4 @@
-"""Mutants of targets that mean the same as the target: a file beside the ledger says why.
+"""Equivalent mutants of targets: a file beside the ledger gives the reasons.
 
 They are matched by the exact text of function and statement, never by their place.
 """
@@ -31,12 +31,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """A mutant that means the same.
+    """An equivalent mutant.
 
     Attributes:
         change: the mutant.
         releases: the releases whose mutant it is, as a version specifier (PEP 440).
-        reason: why no check can tell it from the target.
+        reason: why no check can distinguish it from the target.
     """
 
     change: Change

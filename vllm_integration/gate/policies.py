@@ -12,7 +12,7 @@ from hitproof.vllm_integration.targets.target import Target
 
 
 class CannotProbe(Exception):
-    """The target's behaviour cannot be found out; the message says why."""
+    """The target's policies cannot be determined; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class SelfTestReport:
         target: the target.
         profile: how much the checks covered.
         judged: every mutant, in the order of the target's text.
-        equivalents: those that mean the same, with the entry that says why.
+        equivalents: equivalent mutants, with the entry that gives the reason.
         stale: entries whose mutant is caught, or is not there.
         unfinished: checks that could not be run on the target as it is.
         seconds: wall clock, filled in by the caller.
@@ -73,18 +73,18 @@ class SelfTestReport:
 
     @property
     def survivors(self) -> list[Judged]:
-        """The mutants that nothing notices, but for those that mean the same."""
+        """The mutants that nothing notices, except equivalent ones."""
         same = {mutant.change for mutant, _ in self.equivalents}
         return [m for m in self.judged if not m.caught and m.change not in same]
 
     @property
     def counted(self) -> int:
-        """How many mutants do not mean the same."""
+        """How many mutants are not equivalent."""
         return len(self.judged) - len(self.equivalents)
 
     @property
     def share(self) -> float:
-        """The share of the mutants that do not mean the same that the gate notices, in percent."""
+        """The share of the mutants, equivalent ones excepted, that the gate notices, in percent."""
         return 100.0 * len(self.caught) / self.counted if self.counted else 0.0
 
     def verdict(self, at_least: float) -> Verdict:

@@ -63,13 +63,13 @@ class Session:
         self._end()
 
     def policies(self) -> tuple[dict[str, str], str]:
-        """How the target behaves where releases differ, or why that cannot be found out."""
+        """How the target behaves where releases differ, or why that cannot be determined."""
         try:
             answer = self.ask(op="policies")
         except WorkerGone as gone:
-            return {}, f"the policies cannot be found out: {gone}"
+            return {}, f"the policies cannot be determined: {gone}"
         detail = str(answer["detail"])
-        return answer["policies"], detail and f"the policies cannot be found out: {detail}"
+        return answer["policies"], detail and f"the policies cannot be determined: {detail}"
 
     def settle(self, task: Task, keep_facts: bool) -> Outcome:
         """Run one task; ``keep_facts`` asks for what the target did, too.

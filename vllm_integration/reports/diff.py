@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from hitproof.conformance.comparison.changes import HARMFUL
 from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff
-from hitproof.vllm_integration.reports.text import print_finding
+from hitproof.vllm_integration.reports.text import count, print_finding
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_REASONS = 5
@@ -55,17 +55,17 @@ def summary(diff: Diff) -> str:
     """One sentence."""
     base, head = diff.base.target.label, diff.head.target.label
     whole = (
-        f"{diff.proved} obligations proved on both, so that both do the same there; {diff.covered} "
-        "refuted on one or both, and compared run by run for requests of few blocks"
+        f"{count(diff.proved, 'obligation')} proved on both, so both behave alike there; "
+        f"{diff.covered} refuted on one or both, and compared run by run for requests of few blocks"
     )
     if diff.unsettled:
         return (
-            f"{len(diff.unsettled)} obligations could not be settled on {base} or {head}; of the "
-            f"others {whole}"
+            f"{count(diff.unsettled, 'obligation')} could not be settled on {base} or {head}; of "
+            f"the others {whole}"
         )
     if not diff.changed:
         return f"no behavioural change from {base} to {head}: {whole}"
-    harm = "harm is done" if diff.verdict is Verdict.DIVERGES else "no harm is done"
+    harm = "the head is worse" if diff.verdict is Verdict.DIVERGES else "the head is not worse"
     return f"behaviour changes from {base} to {head}, and {harm}: {whole}"
 
 
@@ -86,18 +86,18 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
             console.print()
     for number, finding in enumerate(diff.brought):
         if verbose or number == 0:
-            console.print("[bold red]a fault that the head brings[/]", highlight=False)
+            console.print("[bold red]a fault that the head introduces[/]", highlight=False)
             print_finding(finding, console)
         else:
             console.print(
-                f"brought, too: {finding.signature.divergence}: {finding.signature.headline}",
+                f"also introduced: {finding.signature.divergence}: {finding.signature.headline}",
                 highlight=False,
                 markup=False,
             )
     for name, base, head in diff.policies:
         console.print(f"policy {name}: {base} -> {head}", highlight=False, markup=False)
     for title, findings in (
-        ("faults of the base that are gone", diff.gone),
+        ("faults of the base that are fixed", diff.gone),
         ("faults of both", diff.shared),
     ):
         if findings:
@@ -124,8 +124,8 @@ def markdown(diff: Diff) -> str:
         lines += [f"| {name} | {one} | {other} |" for name, one, other in diff.policies]
         lines.append("")
     for title, findings in (
-        ("Faults that the head brings", diff.brought),
-        ("Faults of the base that are gone", diff.gone),
+        ("Faults that the head introduces", diff.brought),
+        ("Faults of the base that are fixed", diff.gone),
         ("Faults of both", diff.shared),
     ):
         if findings:
@@ -144,8 +144,8 @@ def about(group: ChangeGroup) -> str:
     """Where a change is: kinds, how many configurations, models."""
     judged = group.smallest.judged
     eagle = " with a block to drop" if judged.drops_block else ""
-    count = group.configurations
-    where = f"{judged.kinds.replace('_', ' ')}{eagle}, {count} configuration{'s' * (count > 1)}"
+    configurations = count(group.configurations, "configuration")
+    where = f"{judged.kinds.replace('_', ' ')}{eagle}, {configurations}"
     return f"{where}; {', '.join(group.models)}" if group.models else where
 
 

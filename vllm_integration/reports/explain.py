@@ -12,7 +12,7 @@ from hitproof.conformance.explain.reasons import Reason, in_ranges, in_words
 from hitproof.conformance.explain.story import Story
 from hitproof.conformance.findings.strip_svg import svg
 from hitproof.conformance.findings.strips import LABEL_COLUMNS, LEGEND, Figure, Strip
-from hitproof.vllm_integration.reports.text import print_whole
+from hitproof.vllm_integration.reports.text import count, print_whole
 
 _PIPE_WIDTH = 100
 _INDENT = 2
@@ -74,7 +74,7 @@ def answer(explanation: Explanation) -> str:
     needs = "; ".join(
         f"{name(explained)}: {in_words(explained.required)}" for explained in explanation.groups
     )
-    return f"a hit of {explanation.length} tokens needs {needs}"
+    return f"a hit of {count(explanation.length, 'token')} needs {needs}"
 
 
 def name(explained: Explained) -> str:
@@ -86,7 +86,7 @@ def name(explained: Explained) -> str:
 def print_explanation(explanation: Explanation, console: Console) -> None:
     """The explanation of a hit for people."""
     layout = explanation.layout
-    _line(f"{layout.describe()}; a prompt of {layout.num_tokens} tokens", console)
+    _line(f"{layout.describe()}; a prompt of {count(layout.num_tokens, 'token')}", console)
     _print_reasons(explanation.reasons, console)
     for explained in explanation.groups:
         group = explained.looked_up.group
@@ -131,8 +131,11 @@ def _print_cached(explanation: Explanation, console: Console) -> None:
         return
     if explanation.question.hit is not None:
         verdict = "is" if explanation.is_served else "is not"
-        _line(f"a hit of {explanation.length} tokens {verdict} valid for what is cached", console)
-    _line(f"longest valid hit of what is cached: {explanation.longest} tokens", console)
+        _line(
+            f"a hit of {count(explanation.length, 'token')} {verdict} valid for what is cached",
+            console,
+        )
+    _line(f"longest valid hit of what is cached: {count(explanation.longest, 'token')}", console)
     for miss in explanation.misses[:_MOST_MISSES]:
         whose = (
             f"group{'s' if len(miss.group_ids) > 1 else ''} {', '.join(map(str, miss.group_ids))}"

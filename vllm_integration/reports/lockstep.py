@@ -37,8 +37,8 @@ def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> N
         _print_finding(found, console)
     for found in report.faults:
         console.print(
-            f"[bold red]fault of hitproof[/]: {escape(' of '.join(reversed(found.what)))} "
-            f"differs in {_histories(found)}, and the reference breaks the spec there",
+            f"[bold red]defect in hitproof[/]: {escape(' of '.join(reversed(found.what)))} "
+            f"differs in {_histories(found)}, and the reference violates the spec there",
             highlight=False,
         )
         _print_case(found, console)
@@ -48,8 +48,9 @@ def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> N
             console.print(f"  {escape(entry.reason.strip())}", highlight=False)
     rate = report.histories / report.seconds if report.seconds else 0.0
     console.print(
-        f"{report.histories} histories (seed {escape(report.seed)}), {report.steps} steps, "
-        f"{report.calls} calls compared; {report.seconds:.1f} s, {rate:.0f} histories a second",
+        f"{count(report.histories, 'history', 'histories')} (seed {escape(report.seed)}), "
+        f"{count(report.steps, 'step')}, {count(report.calls, 'call')} compared; "
+        f"{report.seconds:.1f} s, {rate:.0f} histories a second",
         highlight=False,
     )
     classes = Counter(found.what["divergence"] for found, _ in report.known)
@@ -59,14 +60,14 @@ def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> N
         Verdict.CONFORMS: f"[bold green]in lockstep with the reference[/]{known}",
         Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.findings, 'new finding')}",
         Verdict.INCONCLUSIVE: f"[bold yellow]inconclusive[/]: {escape(report.unsettled)}",
-        Verdict.INTERNAL: "[bold red]the reference breaks the spec[/]; "
-        "hitproof is wrong, please report it",
+        Verdict.INTERNAL: "[bold red]the reference violates the spec[/]; "
+        "a defect in hitproof, please report it",
     }
     console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
 
 
 def _histories(found: Found) -> str:
-    return "1 history" if found.times == 1 else f"{found.times} histories"
+    return count(found.times, "history", "histories")
 
 
 def _words(found: Found) -> str:

@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from hitproof.proofs.prover import ProofResult
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec.claims import CLAIMS, Basis, Status
+from hitproof.vllm_integration.reports.text import count
 
 
 def print_proofs(results: list[ProofResult], console: Console, verbose: bool) -> None:
@@ -45,8 +46,8 @@ def print_proofs(results: list[ProofResult], console: Console, verbose: bool) ->
         console.print(f"{len(names)} clauses {label}{only}", highlight=False)
     status, mutants, opinions, *_, seconds = _proof_cells(results, verbose=False)
     console.print(
-        f"{len(results)} obligations: {status or 'none'}; {mutants} mutants refuted; "
-        f"cvc5: {opinions or 'not asked'}; {seconds} s",
+        f"{count(results, 'obligation')}: {status or 'none'}; {mutants} mutants refuted; "
+        f"cvc5: {opinions or 'not run'}; {seconds} s",
         highlight=False,
     )
 
@@ -94,7 +95,7 @@ def _proof_cells(parts: list[ProofResult], verbose: bool) -> list[str]:
 
 def _opinions(results: list[ProofResult]) -> str:
     """What the second solver says, each opinion with its count where there are several results."""
-    counts = Counter(str(result.second_opinion or "not asked") for result in results)
+    counts = Counter(str(result.second_opinion or "not run") for result in results)
     if len(results) == 1:
         return next(iter(counts))
     return ", ".join(f"{n} {opinion}" for opinion, n in counts.items())

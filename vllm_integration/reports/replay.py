@@ -52,8 +52,8 @@ def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
         console.print(f"{_step(report, number)}: {escape(told or 'done')}", highlight=False)
     for lookup in report.lookups if verbose else ():
         console.print(
-            f"{_step(report, lookup['step'])}: due a hit of {lookup['due']} tokens, served "
-            f"{lookup['served']}",
+            f"{_step(report, lookup['step'])}: expected a hit of "
+            f"{count(lookup['due'], 'token')}, served {count(lookup['served'], 'token')}",
             highlight=False,
         )
     if report.policies and verbose:
@@ -82,7 +82,7 @@ def replays_json(reports: Sequence[ReplayReport], seconds: float) -> dict[str, A
 def print_replays(
     reports: Sequence[ReplayReport], console: Console, verbose: bool, seconds: float
 ) -> None:
-    """What `hitproof replay` prints of several histories: first those that tell something."""
+    """What `hitproof replay` prints of several histories: first those that do not conform."""
     for number, report in enumerate(reports, 1):
         if report.verdict is not Verdict.CONFORMS or verbose:
             console.print(f"history {number} of {len(reports)}", highlight=False)
@@ -91,7 +91,7 @@ def print_replays(
     lookups = sum(len(report.lookups) for report in reports)
     steps = sum(len(report.told) for report in reports)
     console.print(
-        f"{len(reports)} histories, {count(steps, 'step')} played, "
+        f"{count(reports, 'history', 'histories')}, {count(steps, 'step')} played, "
         f"{count(lookups, 'lookup')} judged; {seconds:.1f} s",
         highlight=False,
     )

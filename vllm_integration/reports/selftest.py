@@ -47,7 +47,7 @@ def print_selftest(
     for mutant in report.survivors:
         _print_mutant("[bold yellow]survives[/]", mutant, mutant.detail, console)
     for mutant, entry in report.equivalents if verbose else ():
-        _print_mutant("means the same", mutant, entry.reason, console)
+        _print_mutant("equivalent", mutant, entry.reason, console)
     for mutant in report.caught if verbose else ():
         _print_mutant(f"caught as {mutant.caught}", mutant, mutant.detail, console)
     for entry in report.stale:
@@ -67,7 +67,7 @@ def print_selftest(
         console.print(f"  {function}: {caught} of {counted} caught", highlight=False)
     ways = Counter(mutant.caught for mutant in report.caught)
     console.print(
-        f"{count(report.judged, 'mutant')}, {len(report.equivalents)} of them mean the same; "
+        f"{count(report.judged, 'mutant')}, {len(report.equivalents)} of them equivalent; "
         f"caught {len(report.caught)} ("
         + ", ".join(f"{way}: {number}" for way, number in ways.most_common())
         + f"); {len(report.survivors)} survive; "
@@ -76,14 +76,14 @@ def print_selftest(
     )
     if report.unfinished:
         console.print(
-            f"[bold yellow]inconclusive[/]: {report.unfinished} checks do not end on the target "
-            f"as it is",
+            f"[bold yellow]inconclusive[/]: {count(report.unfinished, 'check')} did not finish on "
+            f"the unmodified target",
             highlight=False,
         )
     colour = "green" if report.share >= at_least else "red"
     console.print(
         f"vLLM {escape(report.target.name)}: the checks catch "
-        f"[bold {colour}]{report.share:.1f} %[/] of the mutants (wanted: {at_least:g} %)",
+        f"[bold {colour}]{report.share:.1f} %[/] of the mutants (required: {at_least:g} %)",
         highlight=False,
     )
 

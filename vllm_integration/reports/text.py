@@ -177,8 +177,8 @@ def print_policy_change(standing: Standing, console: Console) -> None:
     console.print(f"  vllm  : {standing.actual}", highlight=False)
     console.print(f"  {', '.join(policy.symbols)}", highlight=False)
     console.print(
-        f"  Judged by what the target shows; --policy '{policy.name}={standing.expected}' judges "
-        f"by the release, --policy '{policy.name}={standing.actual}' accepts the change.",
+        f"  Judged by the target's own policy; --policy '{policy.name}={standing.expected}' judges "
+        f"by the release's, --policy '{policy.name}={standing.actual}' accepts the change.",
         highlight=False,
     )
     console.print()
@@ -225,7 +225,9 @@ def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
             highlight=False,
         )
     if len(reasons) > len(shown):
-        console.print(f"... and {len(reasons) - len(shown)} more reasons; --verbose shows them")
+        console.print(
+            f"... and {count(len(reasons) - len(shown), 'more reason')}; --verbose shows them"
+        )
     if unplayed := report.unplayed:
         console.print(
             f"[bold yellow]inconclusive[/] ({len(unplayed)} of "

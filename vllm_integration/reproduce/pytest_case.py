@@ -283,7 +283,7 @@ class _Writer:
             suffix = self._suffix(name)
             named["num_new_computed_tokens"] = f"hit_{suffix}"
             named["new_computed_blocks"] = f"blocks_{suffix}"
-            # So that the chunk ends where it should when the target is mended, too.
+            # So that the chunk ends where it should when the target is fixed, too.
             new = f"{hit + num_new} - hit_{suffix}" if self._admitted and num_new else new
         self._admitted += 1
         more = {key: self._value(value) for key, value in keywords.items()}

@@ -57,7 +57,7 @@ _LOG_TAIL = 1 << 16  # bytes
 
 
 class EnvironmentFailure(Exception):
-    """The target cannot be imported under this interpreter; the message names the mend."""
+    """The target cannot be imported under this interpreter; the message names the remedy."""
 
 
 class InternalFailure(Exception):

@@ -37,28 +37,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_false",
         default=True,
         dest="hitproof_shadow_require",
-        help="Do not fail where nothing was judged.",
+        help="Do not fail when nothing was judged.",
     )
     group.addoption(
         "--hitproof-ledger",
         type=Path,
         action="append",
         metavar="FILE",
-        help="What is known, as hitproof check or lockstep have it; repeatable. [default: "
-        "hitproof's own]",
+        help="A ledger of known divergences; repeatable. [default: hitproof's own]",
     )
     group.addoption(
         "--hitproof-policy",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="Judge by this value of a policy, instead of that of the release; repeatable.",
+        help="Judge by this value of a policy instead of the release's; repeatable.",
     )
     group.addoption(
         "--hitproof-record",
         type=Path,
         metavar="FILE",
-        help="Write each manager's life as a history, JSON lines for hitproof replay; with "
+        help="Write the calls to each manager as a history, JSON lines for hitproof replay; with "
         "pytest-xdist, a file for each worker.",
     )
 
@@ -99,7 +98,7 @@ class _Run:
         self._config = config
         self._session = session
         self._is_worker = hasattr(config, "workerinput")
-        # What was found and not told of yet, by signature: the first, and how often.
+        # What was found and not reported yet, by signature: the first, and how often.
         self._found: dict[Any, tuple[Any, int]] = {}
         self._errors = 0
         session.report.on_new = self._note
@@ -134,15 +133,15 @@ class _Run:
         self._found.clear()
         if report.errors.total() > self._errors:
             self._errors = report.errors.total()
-            texts.append(f"hitproof is wrong, please report it: {list(report.errors)[-1]}")
+            texts.append(f"defect in hitproof, please report it: {list(report.errors)[-1]}")
         if not texts:
             return
         error = outcome.excinfo[1] if outcome.excinfo else None
-        told = "hitproof: " + "\n".join(texts)
+        text = "hitproof: " + "\n".join(texts)
         if error is None or isinstance(error, pytest.skip.Exception):
-            outcome.force_exception(pytest.fail.Exception(told, pytrace=False))
+            outcome.force_exception(pytest.fail.Exception(text, pytrace=False))
         else:
-            error.add_note(told)
+            error.add_note(text)
 
     # --- the end -----------------------------------------------------------------------------
 
@@ -151,8 +150,8 @@ class _Run:
         """New findings fail the run, also where a test was expected to fail; so does no judging."""
         self._session.close()
         if self._is_worker:
-            told = json.dumps(self._session.report.as_json())
-            session.config.workeroutput[_WORKER] = told  # type: ignore[attr-defined]
+            counts = json.dumps(self._session.report.as_json())
+            session.config.workeroutput[_WORKER] = counts  # type: ignore[attr-defined]
             return
         report = self._session.report
         wrong = bool(report.num_new) or bool(report.errors) or self._saw_nothing()
@@ -162,9 +161,9 @@ class _Run:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """A worker of pytest-xdist is done."""
-        told = getattr(node, "workeroutput", {}).get(_WORKER)
-        if told is not None:
-            self._session.report.merge(json.loads(told))
+        counts = getattr(node, "workeroutput", {}).get(_WORKER)
+        if counts is not None:
+            self._session.report.merge(json.loads(counts))
 
     def _saw_nothing(self) -> bool:
         required = self._config.getoption("hitproof_shadow_require")
@@ -179,5 +178,5 @@ class _Run:
             terminalreporter.write_line(finding.text())
         if self._saw_nothing():
             terminalreporter.write_line(
-                "that fails the run; --no-hitproof-shadow-require allows it"
+                "this fails the run; --no-hitproof-shadow-require allows it"
             )

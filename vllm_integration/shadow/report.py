@@ -1,4 +1,4 @@
-"""What a shadow saw: how much was judged, what diverges, and what was not judged and why."""
+"""The report of a shadow: how much was judged, what diverges, and what was not judged and why."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -95,8 +95,8 @@ class Report:
         times: how often each signature was found.
         not_judged: what was not judged, by the reason.
         errors: errors of the shadow's own, by their text.
-        on_new: is told each finding that the ledger does not have.
-        on_first: is told the first finding of each signature, known or new.
+        on_new: is called with each finding that the ledger does not have.
+        on_first: is called with the first finding of each signature, known or new.
     """
 
     known: Mapping[Signature, str] = field(default_factory=dict)
@@ -142,11 +142,11 @@ class Report:
         """The report as people read it."""
         if not self.managers and not self.lookups:
             return [
-                "no KVCacheManager was shadowed and no lookup judged: this run says nothing about "
+                "no KVCacheManager was shadowed and no lookup judged: this run shows nothing about "
                 "vLLM's prefix cache",
                 *self._not_judged(),
             ]
-        told = [
+        lines = [
             f"{count(self.managers, 'manager')} shadowed, {count(self.operations, 'operation')}, "
             f"{count(self.lookups, 'lookup')} judged ({self.hits} with a hit, "
             f"{self.alone} without a manager), "
@@ -156,17 +156,22 @@ class Report:
             f"{sum(self.num_known.values())} known of {count(self.num_known, 'signature')}",
         ]
         for signature, times in self.num_new.items():
-            told.append(f"  new, {times} times: {_line(signature)}")
+            lines.append(f"  new, {count(times, 'time')}: {_line(signature)}")
         for signature, times in self.num_known.items():
-            told.append(f"  known, {times} times: {_line(signature)}")
-        return told + self._not_judged()
+            lines.append(f"  known, {count(times, 'time')}: {_line(signature)}")
+        return lines + self._not_judged()
 
     def _not_judged(self) -> list[str]:
-        told = [f"not judged, {times} times: {why}" for why, times in self.not_judged.most_common()]
-        return told + [f"hitproof is wrong, {n} times: {what}" for what, n in self.errors.items()]
+        lines = [
+            f"not judged, {count(times, 'time')}: {why}"
+            for why, times in self.not_judged.most_common()
+        ]
+        return lines + [
+            f"defect in hitproof, {count(n, 'time')}: {what}" for what, n in self.errors.items()
+        ]
 
     def as_json(self) -> dict[str, Any]:
-        """The counts as JSON; findings apart."""
+        """The counts as JSON; without the findings."""
         return {
             **{name: getattr(self, name) for name in _COUNTS},
             "found": [{**s.as_json(), "times": n} for s, n in self.times.items()],

@@ -18,7 +18,7 @@ from hitproof.vllm_integration.targets.resolving import stated_version
 
 
 class SessionError(Exception):
-    """The shadow cannot start; the message names the mend."""
+    """The shadow cannot start; the message names the remedy."""
 
 
 class Session:

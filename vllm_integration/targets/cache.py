@@ -41,14 +41,14 @@ def kept(kind: str, name: str, install: Install, announce: Callable[[str], None]
                 if not (marker.is_file() and place.is_dir()):
                     _install(install, place, marker)
     except OSError as error:
-        mend = "set HITPROOF_CACHE to another directory"
+        remedy = "set HITPROOF_CACHE to another directory"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise TargetError(
-                f"the disk is full under the cache {cache}; free space there, or {mend}"
+                f"the disk is full under the cache {cache}; free space there, or {remedy}"
             ) from error
         raise TargetError(
             f"the cache {cache} cannot be used ({error.strerror or error}); "
-            f"make it writable, or {mend}"
+            f"make it writable, or {remedy}"
         ) from error
     return place
 

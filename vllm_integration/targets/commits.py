@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 
 class CommitError(Exception):
-    """The commit cannot be had; the message is one sentence that names the mend."""
+    """The commit cannot be resolved; the message is one sentence that names the remedy."""
 
 
 def find_commit(repository: str, ref: str) -> str:
@@ -36,7 +36,7 @@ def find_commit(repository: str, ref: str) -> str:
 
 
 def released_version(repository: str, commit: str) -> str | None:
-    """The release whose tag stands at the commit, if one does."""
+    """The release whose tag is at the commit, if one does."""
     for tag in _git(repository, "tag", "--points-at", commit).split():
         try:
             return str(Version(tag))

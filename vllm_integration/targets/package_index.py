@@ -123,18 +123,18 @@ def _unpack(version: Version, sdist: Path, place: Path) -> Path:
         below_top = PurePosixPath(safe.name).parts[1:]
         return safe if below_top and below_top[0] in UNPACKED else None
 
-    mend = "name another release, or a path to a checkout"
+    remedy = "name another release, or a path to a checkout"
     try:
         with tarfile.open(sdist) as archive:
             archive.extractall(place, filter=needed)
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise TargetError(
-            f"the sdist of vLLM {version} cannot be unpacked ({type(error).__name__}); {mend}"
+            f"the sdist of vLLM {version} cannot be unpacked ({type(error).__name__}); {remedy}"
         ) from error
     for root in place.iterdir():
         if (root / "vllm" / "__init__.py").is_file():
             return root
-    raise TargetError(f"the sdist of vLLM {version} does not contain the vllm package; {mend}")
+    raise TargetError(f"the sdist of vLLM {version} does not contain the vllm package; {remedy}")
 
 
 class _SystemTrust(HTTPAdapter):

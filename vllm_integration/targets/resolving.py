@@ -30,7 +30,7 @@ def resolve(text: str, *, announce: Callable[[str], None] = _silent) -> Target:
     the cache is ``HITPROOF_CACHE``, or else ``hitproof`` in the user's cache directory.
     ``announce`` gets short sentences on the progress.
 
-    Raises `TargetError` when the target cannot be had.
+    Raises `TargetError` when the target cannot be resolved.
     """
     if text == INSTALLED:
         return Target(text, root=None, version=None)
@@ -52,13 +52,13 @@ def resolve(text: str, *, announce: Callable[[str], None] = _silent) -> Target:
 
 def _checkout(path: str, text: str) -> Path:
     """The directory at ``path``, if it contains the vllm package; the user wrote ``text``."""
-    mend = "name the directory that contains the vllm package, or a release such as 0.33.0"
+    remedy = "name the directory that contains the vllm package, or a release such as 0.33.0"
     root = Path(os.path.abspath(path))
     if not os.path.isdir(root):
-        raise TargetError(f"{text} is not a directory; {mend}")
+        raise TargetError(f"{text} is not a directory; {remedy}")
     for part in ("vllm/v1/core", "vllm/__init__.py"):
         if not os.path.exists(root / part):
-            raise TargetError(f"{text} is not a vLLM checkout: it has no {part}; {mend}")
+            raise TargetError(f"{text} is not a vLLM checkout: it has no {part}; {remedy}")
     return root
 
 

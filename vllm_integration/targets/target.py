@@ -12,7 +12,7 @@ UNPACKED = ("vllm", "tests", "PKG-INFO")
 
 
 class TargetError(Exception):
-    """The target cannot be had; the message is one sentence that names the mend."""
+    """The target cannot be resolved; the message is one sentence that names the remedy."""
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def inconclusive() -> Report:
 
 
 def unprobed() -> Report:
-    return replace(conforming(), policies_detail="the policies cannot be found out: it hangs")
+    return replace(conforming(), policies_detail="the policies cannot be determined: it hangs")
 
 
 def nothing() -> Report:

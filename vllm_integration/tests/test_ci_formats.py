@@ -107,7 +107,7 @@ def test_annotations_of_a_comparison() -> None:
     (kind, properties, _), policy, verdict = commands(github.diff_annotations(diff))
     assert (kind, properties["line"]) == ("error", "641")
     assert policy == ("notice", {"title": "policy p"}, "a -> b")
-    assert "harm is done" in verdict[2]
+    assert "the head is worse" in verdict[2]
 
 
 @pytest.mark.parametrize(

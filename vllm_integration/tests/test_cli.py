@@ -87,7 +87,7 @@ def test_an_internal_error_exits_4(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 4
-    assert "hitproof is wrong" in capsys.readouterr().err
+    assert "defect in hitproof" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

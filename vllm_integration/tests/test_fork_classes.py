@@ -159,8 +159,8 @@ def test_the_other_commands_build_them_too(fork: Any) -> None:
 
 
 REFUSED = [
-    ("--manager", "no_colon", "names no class; write it as module:Class with --manager"),
-    ("--coordinator", "a b:C", "names no class; write it as module:Class with --coordinator"),
+    ("--manager", "no_colon", "is not a class; write it as module:Class with --manager"),
+    ("--coordinator", "a b:C", "is not a class; write it as module:Class with --coordinator"),
 ]
 
 

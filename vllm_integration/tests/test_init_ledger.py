@@ -97,10 +97,10 @@ def test_no_file_is_overwritten(behaves: Any, empty: Path, tmp_path: Path) -> No
     made = behaves(diverging())
     code, said = run("init-ledger", "fork", "--ledger", empty, "--output", empty)
     assert (code, empty.read_text()) == (2, "")
-    assert "is there already; name another file" in said
+    assert "exists already; name another file" in said
     code, said = run("init-ledger", "fork", "--output", tmp_path / "no" / "x.toml")
     assert code == 2
-    assert "lies in no directory" in said
+    assert "is in a directory that does not exist" in said
     assert not made
 
 

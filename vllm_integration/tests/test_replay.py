@@ -126,7 +126,7 @@ def test_a_report_as_text() -> None:
     text = console.export_text()
     assert "unsound: mamba: no block leaks" in text
     assert 'steps[1] {"do": "finish", "request": "a"}, at free, 2 times in all' in text
-    assert "due a hit of 8 tokens, served 4" in text
+    assert "expected a hit of 8 tokens, served 4 tokens" in text
     assert "2 of 6 steps played, 1 lookup judged" in text
     assert "vLLM 0.23.0: diverges, 1 finding" in text
     unsettled = ReplayReport(target, VECTORS["reset"], unsettled="it hangs")

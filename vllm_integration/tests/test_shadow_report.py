@@ -49,11 +49,11 @@ def test_reports_of_several_processes_add_up() -> None:
     lines = "\n".join(whole.lines())
     assert "divergences: 4 new, 2 known of 1 signature" in lines
     assert "not judged, 2 times: because" in lines
-    assert "hitproof is wrong, 1 times: an error" in lines
+    assert "defect in hitproof, 1 time: an error" in lines
 
 
 def test_a_report_on_nothing_says_so() -> None:
-    assert "says nothing about vLLM's prefix cache" in Report().lines()[0]
+    assert "shows nothing about vLLM's prefix cache" in Report().lines()[0]
 
 
 def test_both_ledgers_are_read_and_speak_of_releases(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def cut(history: History, step: int, expected: Expected) -> History:
     """The history up to the step at which the expectation is broken.
 
     What a lookup must serve depends on what is cached, so blocks that are not are evicted before:
-    where the target is mended, it may register more.
+    a fixed target may register more.
     """
     *before, last = history.steps[: step + 1]
     if isinstance(expected, (Served, TableLengths)) and isinstance(last, (Schedule, Load, Lookup)):

@@ -62,7 +62,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Cause:
-    """Known divergences that one change to vLLM would mend.
+    """Known divergences that one change to vLLM would fix.
 
     Attributes:
         entries: the entries of the ledger, one for each reason.
@@ -115,8 +115,8 @@ def check_page(report: Report, command: str) -> str:
 def diff_page(diff: Diff, command: str) -> str:
     """The page of `hitproof diff`; ``command`` is what made it."""
     lists = (
-        ("Faults that the head brings", diff.brought, True),
-        ("Faults of the base that are gone", diff.gone, False),
+        ("Faults that the head introduces", diff.brought, True),
+        ("Faults of the base that are fixed", diff.gone, False),
         ("Faults of both", diff.shared, False),
     )
     return _page(
