@@ -128,7 +128,7 @@ def test_a_target_that_never_stops_to_show_more(
     monkeypatch.setattr("hitproof.vllm_integration.gate.gate.check", lambda *_, **__: report)
     code, said = run("init-ledger", "fork", "--ledger", empty, "-o", tmp_path / "x.toml")
     assert code == 1
-    assert "still found something new" in said
+    assert "still found new divergences" in said
 
 
 @pytest.mark.parametrize("arguments", [["--policy", "odd=1"], ["--ledger", "no-such-file.toml"]])
