@@ -118,6 +118,7 @@ def _main(chosen: Sequence[str]) -> None:
             print(f"BY HAND    {place}", flush=True)
         else:
             text = example.document.read_text(encoding="utf-8")
+            printed = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
             old, new = (f"$ {example.command}\n{output}" for output in (example.shown, printed))
             example.document.write_text(text.replace(old, new), encoding="utf-8")
             print(f"rewritten  {place}", flush=True)
