@@ -1,8 +1,8 @@
-"""The smallest manager that satisfies the spec and behaves, step by step, as vLLM's does.
+"""The smallest manager that satisfies the spec and behaves, step by step, like vLLM's.
 
-Read in this order: `scan` (which block a lookup asks about next), `lookup` (of one group), `fine`
-(for hits that end inside its blocks), `joint` and `spec_groups` (of several); `hashing` and
+Read in this order: `scan` (which block a lookup asks about next), `lookup` (in one group), `fine`
+(for hits that end inside blocks), `joint` and `spec_groups` (in several groups); `hashing` and
 `request`; `free_queue`, `pool` and `events`; `policies` and `registration` (what the producer
-registers); `configuration`, `groups`, `coordinator` and `manager`, whose names and meanings are
-vLLM's.
+registers); `configuration`, `groups`, `coordinator` and `manager`, which use vLLM's names with
+vLLM's meanings.
 """

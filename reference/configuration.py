@@ -1,4 +1,4 @@
-"""What a manager is told about the model: its KV cache groups and the pool's size."""
+"""What configures a manager: the model's KV cache groups and the size of the pool."""
 
 import math
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from hitproof.spec.terms import INTEGERS
 class CrossAttention:
     """A group of cross-attention layers, which read the encoder's output only.
 
-    Its blocks are allocated once, for the encoder's tokens, and belong to one request: the spec
-    has no clause for it. vLLM: ``CrossAttentionSpec``.
+    Its blocks are allocated once, for the encoder's tokens, and belong to one request, so the spec
+    has no clause about it. vLLM: ``CrossAttentionSpec``.
     """
 
     block_size: int
@@ -21,7 +21,7 @@ class CrossAttention:
 
 @dataclass(frozen=True)
 class KVCacheConfig:
-    """vLLM: ``KVCacheConfig``.
+    """The groups and the pool of a model. vLLM: ``KVCacheConfig``.
 
     Attributes:
         num_blocks: blocks in the pool, the null block included.
@@ -40,8 +40,8 @@ def scheduler_block_size(
 ) -> int:
     """The alignment of hits in tokens: ``requested``, or the LCM of all block sizes.
 
-    Raises `ConfigurationError` when it is no multiple of every block size, or a group that does
-    prefix caching has blocks that are not made of whole hash blocks.
+    Raises `ConfigurationError` when it is not a multiple of every block size, or when a group that
+    takes part in prefix caching has blocks that are not a whole number of hash blocks.
     """
     sizes = [group.block_size for group in groups]
     aligned = math.lcm(hash_block_size, *sizes) if requested is None else requested
@@ -56,7 +56,7 @@ def scheduler_block_size(
         if cacheable and group.block_size % hash_block_size:
             raise ConfigurationError(
                 f"the hash block size ({hash_block_size} tokens) must divide every group's "
-                f"block size; {group.block_size} is no multiple of it"
+                f"block size; {group.block_size} is not a multiple of it"
             )
     return aligned
 
@@ -66,8 +66,8 @@ def max_admission_blocks(
 ) -> int | None:
     """The most blocks that one request holds at once, or None when it holds all its blocks.
 
-    Layers that look back a limited way free blocks as they go on, so that a long prompt needs
-    what its window and one batch take. vLLM: ``max_admission_blocks_per_request``.
+    Layers with a limited range of attention free blocks as they proceed, so a long prompt needs
+    only the blocks of its window and of one batch. vLLM: ``max_admission_blocks_per_request``.
     """
     if group.window is not None:
         tokens = min(group.window - 1 + max_num_batched_tokens, max_model_len)

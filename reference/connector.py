@@ -1,4 +1,4 @@
-"""The lookup for a KV connector that loads Mamba states; `spec.connector` says what is due."""
+"""The lookup for a KV connector that loads Mamba states, as `spec.connector` specifies it."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def find_local_prefix(
     horizon: int,
     block_pool: BlockPool,
 ) -> tuple[Hit, bool]:
-    """The longest local prefix, and whether it is flagged: some state at its end is not cached.
+    """The longest local prefix, and whether it is flagged: a state at its end is not cached.
 
     Arguments as in `reference.spec_groups.find_hit`. vLLM:
     ``KVCacheManager.get_computed_blocks_for_connector``.

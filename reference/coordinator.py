@@ -1,7 +1,7 @@
 """All groups together: the common hit, and every operation in each group.
 
-vLLM: ``vllm/v1/core/kv_cache_coordinator.py``. One class serves where vLLM has three: without
-caching nothing is looked up or registered, and one group is a common hit of one.
+vLLM: ``vllm/v1/core/kv_cache_coordinator.py``, which has three classes for what one does here:
+without caching nothing is looked up or registered, and the common hit of one group is its own.
 """
 
 from collections.abc import Sequence
@@ -47,17 +47,17 @@ class KVCacheCoordinator:
             alignment(attention)
             if len(attention) < len(groups):
                 raise ConfigurationError(
-                    "a model with cross-attention does no prefix caching; turn caching off"
+                    "a model with cross-attention does not support prefix caching; turn caching off"
                 )
         self.alignment = scheduler_block_size(groups, hash_block_size, alignment_tokens)
         self.enable_caching = enable_caching
         self.block_pool = BlockPool(kv_cache_config.num_blocks, enable_events)
         shared = share_eagle(attention, use_eagle)
         self._spec_groups = spec_groups(shared, self.alignment, hash_block_size)
-        if len(groups) == 1:  # neither lookups nor what is kept for them peek past the cap
+        if len(groups) == 1:  # neither lookups nor what is kept for them may peek past the cap
             policies = replace(policies, horizon=LookaheadHorizon.CAPPED)
         self._registration = Registration(shared, self.alignment, retention_interval, policies)
-        # Past the cap, which every horizon is a fixed number of tokens away from.
+        # Every horizon is a fixed number of tokens past the cap.
         self._peeks = horizon(policies.horizon, 1)
         unshared = iter(shared)
         self.single_type_managers = tuple(
@@ -75,7 +75,7 @@ class KVCacheCoordinator:
     def find_longest_cache_hit(
         self, block_hashes: Sequence[bytes], max_cache_hit_length: int
     ) -> Hit:
-        """The longest valid hit of a request of one token more than ``max_cache_hit_length``."""
+        """The longest valid hit of a request of ``max_cache_hit_length`` + 1 tokens."""
         return find_hit(
             self._spec_groups,
             len(self.single_type_managers),
@@ -111,7 +111,7 @@ class KVCacheCoordinator:
         num_tokens_main_model: int,
         apply_admission_cap: bool = False,
     ) -> int:
-        """The free blocks that all groups take. See `GroupManager.get_num_blocks_to_allocate`."""
+        """Free blocks needed by all groups. See `GroupManager.get_num_blocks_to_allocate`."""
         total = 0
         for manager, blocks in zip(self.single_type_managers, new_computed_blocks, strict=True):
             if isinstance(manager, CrossAttentionManager):
@@ -136,10 +136,10 @@ class KVCacheCoordinator:
         num_local_computed_tokens: int,
         num_external_computed_tokens: int,
     ) -> None:
-        """Give a new request its hit, and blocks for what a connector computed.
+        """Give a new request its hit, and blocks for the tokens that a connector computed.
 
-        Every group's hit is touched before any block is taken: else the blocks taken for one
-        group could be another's hit. vLLM does so from 0.24 on (issue #33775).
+        Every group's hit is touched before any block is taken; otherwise a block taken for one
+        group could be part of another's hit. vLLM does so from 0.24 on (issue #33775).
         """
         total = num_local_computed_tokens + num_external_computed_tokens
         new = [
@@ -179,7 +179,7 @@ class KVCacheCoordinator:
                 manager.cache_blocks(request, tokens, self._registration.mask(group, request))
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
-        """Free in every group the blocks that the request reads no more."""
+        """Free in every group the blocks that the request no longer reads."""
         for manager in self.single_type_managers:
             manager.remove_skipped_blocks(request_id, total_computed_tokens)
 

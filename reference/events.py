@@ -1,4 +1,4 @@
-"""What happens to the set of cached blocks, for consumers outside the engine.
+"""Changes to the set of cached blocks, for consumers outside the engine.
 
 The events and their fields are those of ``vllm.distributed.kv_events``. Hashes are the
 reference's own (`reference.hashing`).
@@ -13,7 +13,7 @@ MEDIUM_GPU = "GPU"
 class BlockStored:
     """Full blocks of a request became cached.
 
-    ``token_ids`` covers every block looked at, ``block_hashes`` only those that were registered;
+    ``token_ids`` covers every block considered, ``block_hashes`` only those that were registered;
     it is empty when none was. Sizes in tokens. vLLM: ``BlockStored``.
     """
 

@@ -1,4 +1,4 @@
-"""Lookup of one group for hits that end on any hash block, inside its blocks too."""
+"""Lookup in one group for hits that may end on any hash unit, also inside its blocks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from hitproof.spec.releases.fine import at_hash_units, block_of
 class _Units:
     """A pool as `Lookup` sees it when the blocks are hash units.
 
-    A unit of full attention is held by a block that was entered at or past it.
+    A unit of full attention is held by a block that was registered at or past it.
     """
 
     def __init__(self, pool: Pool, keys: Sequence[bytes], limit: int, units: int) -> None:
@@ -45,7 +45,7 @@ def find_longest_fine_hit(
     hash_block_size: int,
     scan: Scan | None = None,
 ) -> tuple[list[list[Any]], int]:
-    """The block tables, one a group id, and the length in tokens of the longest such hit.
+    """The block tables, one per group id, and the length in tokens of the longest such hit.
 
     ``block_hashes`` has the hash of each hash unit, and the hit stays within ``max_units`` of
     them. The last block of a table may be used in part only. ``group`` is of one of

@@ -10,11 +10,11 @@ class KVCacheBlock:
 
     Attributes:
         block_id: its place in the pool, from 0.
-        ref_cnt: the requests that hold it; 0 when it is in the free queue. Not kept for the
-            null block.
+        ref_cnt: how many requests hold it; 0 when it is in the free queue. Not maintained for
+            the null block.
         block_hash: its hash when it is cached, else None.
-        group_id: the group under which it is cached; not looked at when it is not.
-        is_null: whether it stands for blocks that are not there.
+        group_id: the group under which it is cached; meaningless when it is not cached.
+        is_null: whether it is the placeholder for absent blocks.
         previous: the block before it in the free queue, while it is there.
         next: the block after it.
     """
@@ -29,13 +29,13 @@ class KVCacheBlock:
 
 
 class FreeBlockQueue:
-    """Free blocks in the order of reuse; every operation takes constant time a block.
+    """Free blocks in the order of reuse; every operation takes constant time per block.
 
     vLLM: ``FreeKVCacheBlockQueue``.
     """
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
-        # The blocks are a ring, closed by one that is not of the pool.
+        # The blocks form a ring, closed by a sentinel that is not in the pool.
         self._end = KVCacheBlock(-1)
         self._end.previous = self._end.next = self._end
         self._count = 0
@@ -45,7 +45,7 @@ class FreeBlockQueue:
         return self._count
 
     def popleft_n(self, count: int) -> list[KVCacheBlock]:
-        """Take the first ``count`` blocks, of at least so many."""
+        """Take the first ``count`` blocks; the queue must hold at least that many."""
         taken, block = [], self._end.next
         for _ in range(count):
             taken.append(block)

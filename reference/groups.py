@@ -1,4 +1,4 @@
-"""The blocks that requests hold in one group: allocation, registration, and what they let go.
+"""The blocks that requests hold in one group: allocation, registration and release.
 
 vLLM: ``vllm/v1/core/single_type_kv_cache_manager.py``.
 """
@@ -18,7 +18,7 @@ Blocks = Sequence[KVCacheBlock]
 
 
 def num_skipped_tokens(group: Group | CrossAttention, num_computed_tokens: int) -> int:
-    """How many tokens from the start on are not read any more; below 0 when nothing was computed.
+    """How many tokens from the start are no longer read; below 0 when nothing was computed.
 
     After ``num_computed_tokens`` the next token reads the rest (`spec.attention`), and later
     ones read no earlier tokens. vLLM: ``get_num_skipped_tokens``.
@@ -40,10 +40,10 @@ class GroupManager:
     """The blocks of one group. vLLM: ``SingleTypeKVCacheManager``.
 
     Attributes:
-        req_to_blocks: each request's blocks, in the order of its tokens. Null blocks stand where
-            the layers read nothing any more.
+        req_to_blocks: each request's blocks, in the order of its tokens. Null blocks replace
+            those that the layers no longer read.
         num_cached_block: how many of a request's blocks were registered or passed over, for
-            requests that have got so far.
+            requests that have registered any.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class GroupManager:
         """How many free blocks it takes to give the request slots for ``num_tokens`` tokens.
 
         Hit blocks that are free count, since they leave the free queue too. ``num_tokens``
-        includes ``num_tokens_main_model`` and lookahead tokens. ``apply_admission_cap`` asks for
-        the most that the request holds at once, instead of what it would take in one step.
+        includes ``num_tokens_main_model`` and lookahead tokens. With ``apply_admission_cap`` the
+        answer is at most what the request holds at once, rather than what one step would take.
         """
         del num_tokens_main_model
         required = INTEGERS.ceil_div(num_tokens, self.block_size)
@@ -93,7 +93,7 @@ class GroupManager:
     def add_local_computed_blocks(
         self, request_id: str, new_computed_blocks: Blocks, total_computed_tokens: int
     ) -> None:
-        """Give a new request its hit: the blocks that are still read, null for those before."""
+        """Give a new request its hit: the blocks that are still read, null blocks before them."""
         skipped = num_skipped_tokens(self.group, total_computed_tokens) // self.block_size
         skipped = max(skipped, 0)
         used = new_computed_blocks[skipped:]
@@ -105,7 +105,7 @@ class GroupManager:
     def allocate_external_computed_blocks(
         self, request_id: str, total_computed_tokens: int
     ) -> None:
-        """Take blocks for the tokens up to ``total_computed_tokens`` that a connector fills."""
+        """Allocate blocks for tokens up to ``total_computed_tokens`` that a connector fills."""
         skipped = num_skipped_tokens(self.group, total_computed_tokens)
         if skipped < max(self.block_size, total_computed_tokens):
             self._extend(request_id, total_computed_tokens)
@@ -113,7 +113,7 @@ class GroupManager:
     def allocate_new_blocks(
         self, request_id: str, num_tokens: int, num_tokens_main_model: int
     ) -> list[KVCacheBlock]:
-        """Take blocks until the request has slots for ``num_tokens`` tokens; the new ones."""
+        """Allocate blocks until the request has slots for ``num_tokens`` tokens; returns them."""
         del num_tokens_main_model
         return self._extend(request_id, num_tokens)
 
@@ -135,7 +135,7 @@ class GroupManager:
         self.num_cached_block[request.request_id] = full
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
-        """Free the blocks that the request reads no more, and put null blocks in their place."""
+        """Free the blocks that the request no longer reads, and put null blocks in their place."""
         blocks = self.req_to_blocks.get(request_id, [])
         skipped = num_skipped_tokens(self.group, total_computed_tokens) // self.block_size
         removed = []
@@ -147,7 +147,7 @@ class GroupManager:
         self._pool.free_blocks(removed, self._free_order is not FreeOrder.APPENDED)
 
     def free(self, request_id: str) -> None:
-        """Free all the request's blocks, the last first: prefixes are worth more than tails."""
+        """Free all the request's blocks, last first: prefixes are worth more than tails."""
         blocks = self.req_to_blocks.pop(request_id, [])
         scratch_first = self._free_order is FreeOrder.SCRATCH_FIRST or (
             self._free_order is FreeOrder.WINDOW_SCRATCH_FIRST
@@ -160,7 +160,7 @@ class GroupManager:
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """How many leading blocks of the request every request with blocks holds.
 
-        Full attention only: elsewhere leading blocks are null.
+        For full attention only: in other kinds leading blocks are null.
         """
         if not isinstance(self.group, Group) or self.group.kind is not GroupKind.FULL_ATTENTION:
             return 0
@@ -186,8 +186,8 @@ class MambaManager(GroupManager):
     """A Mamba group in align mode: one running state, and the states at block ends.
 
     A step writes its last state into the block that the step ends in; the blocks in between stay
-    null. Draft tokens take ``num_speculative_blocks`` blocks more, which later steps take over
-    as the running state moves on. vLLM: ``MambaManager`` with ``mamba_cache_mode`` "align".
+    null. Draft tokens take ``num_speculative_blocks`` more blocks, which later steps reuse as the
+    running state moves on. vLLM: ``MambaManager`` with ``mamba_cache_mode`` "align".
     """
 
     def __init__(
@@ -215,12 +215,12 @@ class MambaManager(GroupManager):
         num_tokens_main_model: int,
         apply_admission_cap: bool = False,
     ) -> int:
-        """One block for the running state and, at first, those for draft tokens.
+        """One block for the running state and, in the first step, those for draft tokens.
 
-        A state that was cached in this very step is not computed yet when this step reads it; a
-        number that never fits puts the request off to the next step. Lookahead tokens need no
-        state: draft models have no Mamba layers. vLLM 0.23 does not count what a connector's
-        tokens take, and so may run out of blocks.
+        A state that was cached in this very step is not computed yet when this step reads it, so
+        the number returned then never fits and defers the request to the next step. Lookahead
+        tokens need no state: draft models have no Mamba layers. vLLM 0.23 does not count the
+        blocks for a connector's tokens, and so may run out of blocks.
         """
         del num_tokens
         if new_computed_blocks and new_computed_blocks[-1].block_hash in self._cached_this_step:
@@ -239,7 +239,7 @@ class MambaManager(GroupManager):
     def allocate_new_blocks(
         self, request_id: str, num_tokens: int, num_tokens_main_model: int
     ) -> list[KVCacheBlock]:
-        """Move the running state on to the block that the step ends in; the table's new end."""
+        """Move the running state to the block that the step ends in; returns the new blocks."""
         del num_tokens
         blocks = self.req_to_blocks.setdefault(request_id, [])
         required, drafts = self._num_required(num_tokens_main_model), self._num_speculative_blocks
@@ -261,7 +261,7 @@ class MambaManager(GroupManager):
         return blocks[before:]
 
     def cache_blocks(self, request: Request, num_tokens: int, mask: Mask) -> None:
-        """As in other groups; remembers what this step cached."""
+        """As in other groups, and record what this step cached."""
         first = self.num_cached_block.get(request.request_id, 0)
         super().cache_blocks(request, num_tokens, mask)
         full = self.num_cached_block.get(request.request_id, 0)
@@ -272,8 +272,8 @@ class MambaManager(GroupManager):
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Free the states before the last one.
 
-        With ``keeps_states_of_drafts`` all draft tokens of the last step may yet be rejected, so
-        its tokens count as fewer.
+        With ``keeps_states_of_drafts`` all draft tokens of the last step may still be rejected,
+        so they do not count as computed.
         """
         drafts = self._num_speculative_blocks if self._keeps_states_of_drafts else 0
         computed = max(0, total_computed_tokens - drafts)
@@ -286,13 +286,13 @@ class MambaManager(GroupManager):
         blocks[last] = self._pool.null_block
 
     def free(self, request_id: str) -> None:
-        """Forget the running state too."""
+        """Also drop the running state."""
         self._running.discard(request_id)
         self._last_state_block.pop(request_id, None)
         super().free(request_id)
 
     def new_step_starts(self) -> None:
-        """What earlier steps cached is computed now."""
+        """States that earlier steps cached are computed now."""
         self._cached_this_step.clear()
 
     def _num_required(self, num_tokens: int) -> int:
@@ -300,7 +300,7 @@ class MambaManager(GroupManager):
 
 
 class CrossAttentionManager(GroupManager):
-    """A cross-attention group: one allocation for the encoder's tokens, shared with nobody.
+    """A cross-attention group: one allocation for the encoder's tokens, never shared.
 
     The coordinator counts encoder tokens for it. vLLM: ``CrossAttentionManager``.
     """

@@ -9,7 +9,7 @@ same bytes:
 - the number of tokens, then each token id: signed 64-bit integers, big-endian,
 - the extra keys in the order LoRA, multimodal items, salt: each a tag byte, then its fields. A
   string is its length in UTF-8 bytes (64-bit) and those bytes; an offset is 64-bit,
-- where hashes look ahead: a tag byte, the number of the tokens that follow the block, and those.
+- where hashes look ahead: a tag byte, the number of lookahead tokens, and those tokens.
 
 vLLM: ``hash_block_tokens`` and ``generate_block_hash_extra_keys``.
 """
@@ -52,7 +52,7 @@ class ExtraKeys:
     Attributes:
         lora: the adapter's name.
         items: each multimodal item in the block, with its offset from the block's start.
-        salt: the request's cache salt, in the first block only: the chain carries it on.
+        salt: the request's cache salt, in the first block only; the chain propagates it.
     """
 
     lora: str | None = None
@@ -109,7 +109,7 @@ def hash_block_tokens(
 ) -> bytes:
     """The hash of a full block; ``parent`` is None for the first one.
 
-    ``lookahead_token_ids`` are the tokens after the block that it covers, too.
+    ``lookahead_token_ids`` are the tokens after the block that the hash also covers.
     """
     ahead = b"A" + _tokens(lookahead_token_ids) if lookahead_token_ids else b""
     parts = (parent or ROOT, _tokens(token_ids), keys.canonical_bytes(), ahead)
@@ -152,7 +152,7 @@ def block_hashes_of_size(
 def hash_units(hash_block_size: int, block_size: int) -> int:
     """How many hashes of ``hash_block_size`` tokens a block of ``block_size`` tokens has.
 
-    Raises `ConfigurationError` when the one is no multiple of the other.
+    Raises `ConfigurationError` when the block size is not a multiple of the hash block size.
     """
     if block_size % hash_block_size:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""The hit that several groups share: each group's lookup in turn, until nothing shrinks."""
+"""The hit that several groups share: sequential lookups, repeated until nothing shrinks."""
 
 from collections.abc import Callable, Sequence
 from itertools import cycle
@@ -7,17 +7,17 @@ from itertools import cycle
 def find_longest_common_hit(lookups: Sequence[Callable[[int], int]], cap: int) -> int:
     """The longest hit of at most ``cap`` that is valid for every group; all in tokens.
 
-    ``lookups`` has one function a group, and at least one: the longest hit, valid for the group,
-    of at most the length that it is given. Which hits are valid for a group must not depend on
-    that length; so the lookahead horizon stays where it is while the candidate shrinks. vLLM:
+    ``lookups`` has one function per group, and at least one: it returns the group's longest valid
+    hit of at most the length that it is given. Which hits are valid for a group must not depend on
+    that length, so the lookahead horizon stays fixed while the candidate shrinks. vLLM:
     ``HybridKVCacheCoordinator.find_longest_cache_hit``.
     """
     if not lookups:
-        raise ValueError("a common hit is one of at least one group")
+        raise ValueError("a common hit needs at least one group")
     candidate, agreed = cap, 0
     for lookup in cycle(lookups):
         found = lookup(candidate)
-        # Its own hit, asked for again, a lookup finds again.
+        # A lookup that is given its own hit returns it unchanged.
         agreed = agreed + 1 if found == candidate else 1
         candidate = found
         # No hit at all is valid for every group.

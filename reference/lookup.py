@@ -1,4 +1,4 @@
-"""Lookup of one group: the longest valid hit and its block table.
+"""Lookup in one group: the longest valid hit and its block table.
 
 Each block is asked about at most once, and the lookup stops as soon as the answer is fixed.
 """
@@ -26,11 +26,11 @@ class _Step:
     """A state of a scan, and what follows from it.
 
     Attributes:
-        state: where the scan stands.
+        state: the state of the scan.
         asks: the blocks to ask about, in order, until one is missing; none when done.
-        hit: the hit in blocks when nothing is missing.
+        hit: the hit, in blocks, if none of them is missing.
         start: the first block of that hit's run.
-        kept: of the blocks that the step before found, in order, those in that run.
+        kept: of the blocks that the previous step found, in order, those in that run.
         after: the steps that follow when a block is missing, by how many were found before it.
     """
 
@@ -51,9 +51,9 @@ class _Step:
 class Lookup:
     """The lookups of one group.
 
-    ``scan`` decides which blocks are asked about, not what is returned; a
-    `reference.scan.SkippingScan` by default. Its steps are pure, and lookups take the same ones
-    again and again: they are made once and kept in ``steps``, up to `MOST_STEPS` of them.
+    ``scan`` decides which blocks are asked about, not what is returned; the default is a
+    `reference.scan.SkippingScan`. Its steps are pure and recur from lookup to lookup, so they are
+    memoized in ``steps``, up to `MOST_STEPS` of them.
     """
 
     MOST_STEPS: int = 1 << 16
@@ -71,7 +71,7 @@ class Lookup:
         kv_cache_group_ids: Sequence[int],
         block_pool: Pool,
     ) -> list[list[Any]]:
-        """The block tables, one a group id, of the longest hit within ``max_blocks`` blocks.
+        """The block tables, one per group id, of the longest hit within ``max_blocks`` blocks.
 
         The hit length is the tables' length times the block size. Blocks outside the required
         run are null. vLLM: ``find_longest_cache_hit`` of the manager of the group's kind.
@@ -115,7 +115,7 @@ class Lookup:
         return step
 
     def _step_after(self, step: _Step, found: int) -> _Step:
-        """The step after ``step``, one of whose blocks is missing, after so many found ones."""
+        """The step after ``step``, one of whose blocks is missing after some that were found."""
         state, order = step.state, self._scan.step
         first = step.asks[0]
         found_from = min(first, first + order * (found - 1))

@@ -1,6 +1,6 @@
 """The manager: what the scheduler calls for each request, step by step.
 
-vLLM: ``vllm/v1/core/kv_cache_manager.py``, whose names and meanings these are.
+vLLM: ``vllm/v1/core/kv_cache_manager.py``, with the same names and meanings.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from hitproof.spec.groups import ConfigurationError, Group, GroupKind
 
 @dataclass
 class KVCacheBlocks:
-    """Blocks of each group: a hit, or what an allocation added. vLLM: ``KVCacheBlocks``."""
+    """Blocks per group: those of a hit, or newly allocated ones. vLLM: ``KVCacheBlocks``."""
 
     blocks: tuple[Sequence[KVCacheBlock], ...]
 
@@ -27,13 +27,13 @@ class KVCacheBlocks:
         return KVCacheBlocks(tuple([*mine, *theirs] for mine, theirs in pairs))
 
     def get_block_ids(self) -> tuple[list[int], ...]:
-        """The blocks' ids, one list a group."""
+        """The blocks' ids, one list per group."""
         return tuple([block.block_id for block in blocks] for blocks in self.blocks)
 
 
 @dataclass
 class PrefixCacheStats:
-    """How much of what was looked up hit, in tokens; requests that were preempted apart.
+    """Tokens looked up and tokens hit, with preempted requests counted separately.
 
     vLLM: ``PrefixCacheStats``.
     """
@@ -76,7 +76,7 @@ class KVCacheManager:
         retention_interval: see `reference.registration`; None is dense.
         policies: what differs between releases.
 
-    Raises `ConfigurationError` for what no engine can be configured to.
+    Raises `ConfigurationError` for a configuration that no engine can have.
     """
 
     def __init__(
@@ -150,8 +150,8 @@ class KVCacheManager:
     ) -> tuple[KVCacheBlocks, int, bool]:
         """The request's local prefix, for a KV connector that loads Mamba states.
 
-        Its block tables, its length in tokens, and whether it is flagged: where nothing is loaded
-        after all, `get_computed_blocks` is to be asked instead. Nothing is counted.
+        Its block tables, its length in tokens, and whether it is flagged: if nothing is loaded in
+        the end, `get_computed_blocks` must be called instead. The statistics do not change.
         """
         if not self.enable_caching or request.skip_reading_prefix_cache:
             return self.empty_kv_cache_blocks, 0, False
@@ -174,7 +174,7 @@ class KVCacheManager:
         full_sequence_must_fit: bool = False,
         reserved_blocks: int = 0,
     ) -> KVCacheBlocks | None:
-        """Give the request slots for its next step; None, when too few blocks are free.
+        """Give the request slots for its next step; returns None if too few blocks are free.
 
         Args:
             request: its ``num_computed_tokens`` tokens have slots already.
@@ -183,16 +183,16 @@ class KVCacheManager:
             new_computed_blocks: the tables of that hit.
             num_lookahead_tokens: slots for tokens that a draft model will propose.
             num_external_computed_tokens: tokens that a connector loads.
-            delay_cache_blocks: not to register blocks yet, since a connector still fills them.
+            delay_cache_blocks: do not register blocks yet, since a connector still fills them.
             num_encoder_tokens: tokens of the encoder's output, for cross-attention.
-            full_sequence_must_fit: to refuse unless all of the request's tokens would fit.
-            reserved_blocks: free blocks to leave for others.
+            full_sequence_must_fit: refuse unless all of the request's tokens would fit.
+            reserved_blocks: free blocks to leave for other requests.
 
         Returns:
-            The blocks that are new in each group's table.
+            The blocks added to each group's table.
 
-        Blocks that the step reads no more are freed in any case. Only tokens that are the
-        request's own are registered: draft tokens may be rejected.
+        Blocks that the step no longer reads are freed in any case. Draft tokens are not
+        registered, since they may be rejected.
         """
         if num_new_tokens == 0 and num_external_computed_tokens == 0:
             raise ValueError(
@@ -215,7 +215,7 @@ class KVCacheManager:
         num_main = total_computed + num_new_tokens
         num_slots = min(num_main + num_lookahead_tokens, self.max_model_len)
         if request.num_hash_lookahead_tokens:
-            # What accepted drafts filled has its hash only now, and may be freed next.
+            # Blocks filled by accepted drafts get their hash only now, and may be freed next.
             self.cache_blocks(request, request.num_computed_tokens)
         coordinator.remove_skipped_blocks(request_id, total_computed)
         needed = coordinator.get_num_blocks_to_allocate(
@@ -240,7 +240,7 @@ class KVCacheManager:
         return KVCacheBlocks(new_blocks)
 
     def cache_blocks(self, request: Request, num_computed_tokens: int) -> None:
-        """Register the request's blocks up to ``num_computed_tokens``, as far as hits reach."""
+        """Register the request's blocks up to ``num_computed_tokens`` that hits can reach."""
         if self.enable_caching:
             self.coordinator.cache_blocks(request, num_computed_tokens)
 
@@ -250,15 +250,15 @@ class KVCacheManager:
             manager.free(request.request_id)
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
-        """Free the blocks that a request reads no more."""
+        """Free the blocks that a request no longer reads."""
         self.coordinator.remove_skipped_blocks(request_id, total_computed_tokens)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        """Have lookup find these blocks no more, because a connector failed to fill them."""
+        """Make lookups stop finding these blocks, because a connector failed to fill them."""
         self.block_pool.evict_blocks(block_ids)
 
     def reset_prefix_cache(self) -> bool:
-        """Forget everything cached; False, and nothing done, while requests hold blocks."""
+        """Empty the cache; returns False and does nothing while requests hold blocks."""
         if not self.block_pool.reset_prefix_cache():
             return False
         if self.prefix_cache_stats is not None:
@@ -288,7 +288,7 @@ class KVCacheManager:
         return self.get_blocks(request_id).get_block_ids()
 
     def take_events(self) -> list[KVCacheEvent]:
-        """The events since the last call, with what kind of group each is about."""
+        """The events since the last call, each with the kind of its group."""
         events = self.block_pool.take_events()
         for event in events:
             if isinstance(event, BlockStored):
@@ -298,7 +298,7 @@ class KVCacheManager:
         return events
 
     def new_step_starts(self) -> None:
-        """The scheduler begins a new step: what earlier steps registered is computed."""
+        """A new scheduler step begins: what earlier steps registered is computed."""
         for manager in self.coordinator.single_type_managers:
             manager.new_step_starts()
 

@@ -1,7 +1,7 @@
-"""What differs between releases of vLLM: named, never implied.
+"""What differs between releases of vLLM, as named policies.
 
-Most of it is neither right nor wrong. What breaks the spec says so, and is there so that a manager
-can be compared with a release that has it; the default never does.
+Most of these differences are neither right nor wrong. A policy that violates the spec says so; it
+exists so that a manager can be compared with a release that has it. The default never violates it.
 """
 
 from dataclasses import dataclass, replace
@@ -19,10 +19,10 @@ class FreeOrder(StrEnum):
     """
 
     APPENDED = "appended"
-    """All at the end; up to 0.22."""
+    """All blocks at the end; up to 0.22."""
     WINDOW_SCRATCH_FIRST = "window scratch first"
-    """Scratch in front when it leaves an attention window or belongs to a sliding-window group,
-    all else at the end; 0.23 (vLLM PR #43447)."""
+    """Scratch in front when it leaves an attention window or belongs to a sliding-window group;
+    all other blocks at the end; 0.23 (vLLM PR #43447)."""
     SCRATCH_FIRST = "scratch first"
     """Scratch in front, always; 0.24 and later."""
 
@@ -31,14 +31,14 @@ class ReplayPolicy(StrEnum):
     """Which boundaries sparse retention keeps for replays of a prompt."""
 
     LAST_TOKEN_RECOMPUTED = "last token recomputed"
-    """The last boundary before the prompt's last token; 0.23 to 0.29. It forgets extensions of
-    the prompt, and what the lookahead block costs a resend: promised hits are lost."""
+    """The last boundary before the prompt's last token; 0.23 to 0.29. It ignores extensions of
+    the prompt and the lookahead block of a resend: promised hits are lost."""
     ALIGNMENT_DROPPED = "alignment dropped"
     """With EAGLE, the boundaries of a resend and of an extension, each one alignment earlier, as
     if the lookahead block were that long; without it, as before. Promised hits are lost. From
     0.30 on."""
     PROMISED = "promised"
-    """Those that `spec.retention` promises to resends and extensions."""
+    """The boundaries that `spec.retention` promises to resends and extensions."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,7 @@ class Policies:
         keeps_states_of_drafts: whether a Mamba group keeps the states that it needs when all
             drafts of the last step are rejected; up to 0.25. Later the scheduler says how many
             tokens are in flight.
-        junctions: whether sparse retention keeps the end of a prefix that another request was
-            seen to share; 0.26 and later.
+        junctions: whether sparse retention keeps the shared-prefix boundary; 0.26 and later.
     """
 
     horizon: LookaheadHorizon = LookaheadHorizon.HASHED

@@ -14,15 +14,15 @@ class BlockPool:
     """All blocks, shared by every group. vLLM: ``BlockPool``.
 
     A *cached* block has a hash and is found by lookup, whether a request holds it or it is free;
-    it stays cached until it is reused. Several blocks may be cached under one hash, since a
-    block that becomes full is never exchanged for an equal one: tables only grow. Lookup gives
-    the one that was cached first.
+    it stays cached until it is reused. Several blocks may be cached under one hash, since block
+    tables are append-only: a block that becomes full is never replaced by an equal one. Lookup
+    returns the one that was cached first.
     """
 
     def __init__(self, num_blocks: int, enable_events: bool = False) -> None:
         if num_blocks < 1:
             raise ConfigurationError(
-                f"a pool has at least one block, for the null block; {num_blocks} is not possible"
+                f"a pool needs at least one block, for the null block; {num_blocks} is invalid"
             )
         self.blocks = [KVCacheBlock(block_id) for block_id in range(num_blocks)]
         self.null_block, *usable = self.blocks
@@ -46,7 +46,7 @@ class BlockPool:
         return found
 
     def cached_blocks(self) -> Iterator[tuple[int, bytes, list[KVCacheBlock]]]:
-        """Each key, a group and a hash, with its cached blocks, the one lookup gives first."""
+        """The cached blocks by key (group and hash); first, the one that lookup returns."""
         for group_id, blocks in self._first.items():
             for block_hash, block in blocks.items():
                 later = self._later.get((group_id, block_hash), ())
@@ -65,7 +65,7 @@ class BlockPool:
         """Register a request's blocks from ``num_cached_blocks`` up to ``num_full_blocks``.
 
         ``block_mask`` has one entry for each of them; blocks that it leaves out, and null
-        blocks, are passed over. The one event is sent even when nothing is registered.
+        blocks, are skipped. The event is sent even when nothing is registered.
         """
         hashes = block_hashes_of_size(request.block_hashes, request.hash_block_size, block_size)
         registered = [
@@ -100,12 +100,12 @@ class BlockPool:
         )
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
-        """Take the next free blocks for one request; those that were cached no longer are.
+        """Take the next free blocks for one request, evicting those that were cached.
 
-        Raises `ValueError` when fewer are free: callers ask `num_free_blocks` first.
+        Raises `ValueError` when fewer are free: callers check `num_free_blocks` first.
         """
         if num_blocks > self.num_free_blocks:
-            raise ValueError(f"{num_blocks} blocks are asked for, {self.num_free_blocks} are free")
+            raise ValueError(f"{num_blocks} blocks are requested, {self.num_free_blocks} are free")
         taken = self.free_block_queue.popleft_n(num_blocks)
         for block in taken:
             self._evict(block)
@@ -113,7 +113,7 @@ class BlockPool:
         return taken
 
     def touch(self, blocks: Iterable[KVCacheBlock]) -> None:
-        """Have one more request hold each block, which keeps it from being reused."""
+        """Add one holder to each block, which keeps it from being reused."""
         for block in blocks:
             if block.is_null:
                 continue
@@ -122,17 +122,17 @@ class BlockPool:
             block.ref_cnt += 1
 
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock], scratch_first: bool) -> None:
-        """Have one request less hold each block; those that nobody holds become free.
+        """Remove one holder from each block; those without a holder become free.
 
-        They are reused in the order given. ``scratch_first`` puts those without a hash in front
-        of the queue, before everything that is free already.
+        They are reused in the order given. ``scratch_first`` puts those without a hash at the
+        front of the queue, before all blocks that are free already.
         """
         freed: list[KVCacheBlock] = []
         scratch: list[KVCacheBlock] = []
         for block in ordered_blocks:
             if block.ref_cnt > 1:
                 block.ref_cnt -= 1
-            elif block.ref_cnt:  # nobody ever holds the null block
+            elif block.ref_cnt:  # The null block is never held.
                 block.ref_cnt = 0
                 if scratch_first and block.block_hash is None:
                     scratch.append(block)
@@ -142,12 +142,12 @@ class BlockPool:
         self.free_block_queue.append_n(freed)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        """Have lookup find these blocks no more; who holds them keeps them."""
+        """Make lookups stop finding these blocks; their holders keep them."""
         for block_id in block_ids:
             self._evict(self.blocks[block_id])
 
     def reset_prefix_cache(self) -> bool:
-        """Have no block be cached any more; False, and nothing done, while requests hold any."""
+        """Uncache all blocks; returns False and does nothing while requests hold any."""
         if self.num_free_blocks != len(self.blocks) - 1:
             return False
         self._first.clear()
@@ -160,12 +160,12 @@ class BlockPool:
 
     @property
     def num_free_blocks(self) -> int:
-        """How many blocks can be taken."""
+        """How many blocks can be allocated."""
         return len(self.free_block_queue)
 
     @property
     def usage(self) -> float:
-        """The share of the blocks that requests hold, from 0 to 1; null counts neither way."""
+        """The share of blocks that requests hold, from 0 to 1; the null block does not count."""
         usable = len(self.blocks) - 1
         return 1 - self.num_free_blocks / usable if usable else 0.0
 
@@ -176,7 +176,7 @@ class BlockPool:
 
     def _insert(self, block: KVCacheBlock, block_hash: bytes, group_id: int) -> None:
         if block.block_hash is not None:
-            raise ValueError(f"block {block.block_id} is cached already; free it before reuse")
+            raise ValueError(f"block {block.block_id} is already cached; free it before reuse")
         block.block_hash, block.group_id = block_hash, group_id
         first = self._first[group_id].setdefault(block_hash, block)
         if first is not block:

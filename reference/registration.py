@@ -20,7 +20,7 @@ class Registration:
     """What one model's producer registers. vLLM: ``reachable_block_mask``.
 
     ``interval`` is the retention interval in tokens: None is dense, 0 the latest boundaries only.
-    Raises `ConfigurationError` when no boundary falls on it.
+    Raises `ConfigurationError` when it does not fall on boundaries.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class Registration:
         )
 
     def num_tokens(self, group: Group, num_computed_tokens: int) -> int:
-        """Up to where blocks are registered now: the last boundary, and the lookahead block.
+        """How far blocks are registered now: up to the last boundary and its lookahead block.
 
-        What comes after waits until its boundary is computed, when it is known to be reachable.
+        Later blocks wait until their boundary is computed, and so known to be reachable.
         """
         aligned: int = INTEGERS.multiple_at_most(num_computed_tokens, self._alignment)
         if group.eagle and aligned:
@@ -46,7 +46,7 @@ class Registration:
         return aligned
 
     def mask(self, group: Group, request: Request) -> Mask:
-        """Which of the request's blocks are registered, by range."""
+        """Which of the request's blocks to register, by range."""
         shape = self._geometries[group]
         if self._interval is not None and group.kind in self._policies.sparse_kinds:
             return partial(
@@ -86,7 +86,7 @@ def _retained(
 
 
 def _reachable(shape: BlockGeometry, known: list[bool], first: int, end: int) -> list[bool]:
-    """The dense mask is the same for every request, so what is ``known`` of it grows once."""
+    """The dense mask, which all requests share; ``known`` holds what is computed of it."""
     known.extend(bool(in_mask(shape, block)) for block in range(len(known), end))
     return known[first:end]
 

@@ -1,4 +1,4 @@
-"""A request as the manager sees it: its tokens, their hashes, and how far it is computed."""
+"""A request as the manager sees it: its tokens, their hashes, and how many are computed."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,8 +19,8 @@ class Request:
             in the request's blocks. It goes back to 0 on preemption.
         num_preemptions: set by the scheduler; used for statistics only.
         num_hash_lookahead_tokens: how many tokens past its block a hash covers.
-        shared_prefix_boundary: set by `KVCacheManager.get_computed_blocks`: where a prefix ends
-            that another request was seen to share, in tokens, or 0.
+        shared_prefix_boundary: set by `KVCacheManager.get_computed_blocks`: the end, in tokens, of
+            a prefix that another request was seen to share, or 0.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Request:
 
     @property
     def num_hashed_tokens(self) -> int:
-        """Tokens whose blocks have a hash. It is known when the tokens that it covers are."""
+        """Tokens whose blocks have a hash: a block has one once all tokens it covers are known."""
         return len(self.block_hashes) * self.hash_block_size
 
     def append_output_token_ids(self, *token_ids: int) -> None:

@@ -1,4 +1,4 @@
-"""Lookup over all groups of a model: groups that are equal are looked up together."""
+"""Lookup over all groups of a model; equal groups are looked up together."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,15 +12,15 @@ from hitproof.spec.groups import Group, GroupKind, geometry
 
 
 class SpecGroup:
-    """Groups that differ in nothing; they hit and miss together. vLLM: ``SpecGroup``.
+    """A set of equal groups, which hit and miss together. vLLM: ``SpecGroup``.
 
     Attributes:
         group: each of them.
-        group_ids: their places among all groups.
+        group_ids: their indices among all groups.
         block_size: tokens in a block.
-        hash_units: hashes of a request in one block.
+        hash_units: hashes per block.
         geometry: the group in blocks.
-        lookup: finds the blocks of their hits.
+        lookup: finds their hits.
     """
 
     def __init__(self, group: Group, alignment: int, hash_block_size: int) -> None:
@@ -52,10 +52,10 @@ class Hit(NamedTuple):
     """What a lookup found; lengths in tokens.
 
     Attributes:
-        blocks: one table a group; empty for groups that opt out of prefix caching.
+        blocks: one table per group; empty for groups that opt out of prefix caching.
         length: the longest valid hit.
-        junction: how far some group alone could serve, when that is further than ``length``,
-            else 0. That far another request shared the prefix.
+        junction: the longest hit that one group alone could serve, if longer than ``length``,
+            else 0. Another request shared the prefix up to there.
     """
 
     blocks: tuple[Sequence[KVCacheBlock], ...]
@@ -64,11 +64,11 @@ class Hit(NamedTuple):
 
 
 def spec_groups(groups: Sequence[Group], alignment: int, hash_block_size: int) -> list[SpecGroup]:
-    """The groups that do prefix caching, equal ones together, full attention first.
+    """The groups that take part in prefix caching, equal ones together, full attention first.
 
     Full attention answers every shorter candidate from one lookup, so it goes first; the order
-    does not change what is found. ``groups`` are as `share_eagle` gives them. Raises
-    `ConfigurationError` when a block size is no multiple of the hash block size.
+    does not change the result. ``groups`` are as `share_eagle` gives them. Raises
+    `ConfigurationError` when a block size is not a multiple of the hash block size.
     """
     found: dict[Group, SpecGroup] = {}
     for group_id, group in enumerate(groups):
@@ -94,7 +94,7 @@ def find_hit(
     ``horizon`` is the lookahead horizon; all lengths in tokens. vLLM:
     ``HybridKVCacheCoordinator.find_longest_cache_hit``.
     """
-    if len(shared) == 1:  # nobody to agree with: most engines, and the quick way
+    if len(shared) == 1:  # A fast path for the common case of one set of equal groups.
         alone = shared[0]
         tables = alone.tables(block_hashes, max_cache_hit_length, horizon, block_pool)
         length = longest = len(tables[0]) * alone.block_size
@@ -115,7 +115,7 @@ def find_hit(
 
 
 class _Lookup:
-    """The lookups of one spec group while the candidate shrinks; keeps the last one's tables."""
+    """The lookups of one spec group while the candidate shrinks; keeps the last tables."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class _Lookup:
     def __call__(self, candidate: int) -> int:
         size = self._group.block_size
         if self.tables and self._group.group.kind is GroupKind.FULL_ATTENTION:
-            # What is a hit in full attention is one up to every earlier boundary, too.
+            # A hit in full attention is also a hit up to every earlier boundary.
             blocks = candidate // size
             self.tables = [table[:blocks] for table in self.tables]
         else:

@@ -53,7 +53,7 @@ def test_null_block_is_never_free_and_never_touched() -> None:
 
 
 def test_taking_more_than_is_free_is_refused() -> None:
-    with pytest.raises(ValueError, match="3 blocks are asked for, 2 are free"):
+    with pytest.raises(ValueError, match="3 blocks are requested, 2 are free"):
         BlockPool(3).get_new_blocks(3)
 
 
@@ -126,7 +126,7 @@ def test_a_cached_block_is_not_cached_again() -> None:
     pool = BlockPool(3)
     blocks = pool.get_new_blocks(1)
     cache(pool, blocks)
-    with pytest.raises(ValueError, match="block 1 is cached already"):
+    with pytest.raises(ValueError, match="block 1 is already cached"):
         cache(pool, blocks)
 
 
