@@ -63,10 +63,10 @@ class Mutant:
         name: stable as long as the function's text is: the function and what was changed.
         function: the function as it is, whose code is replaced.
         code: the code of the mutant.
-        change: the sort of change.
+        change: the kind of change.
         before: the statement that is changed, on one line; of a compound one, its head.
-        after: the same of the mutant.
-        lines: where the statement stands in its file: the first and the last line.
+        after: the same statement in the mutant.
+        lines: the statement's first and last line in its file.
     """
 
     name: str
@@ -91,8 +91,8 @@ class Mutant:
 def mutants(module: ModuleType, wanted: Collection[str] | None = None) -> Iterator[Mutant]:
     """All mutants of the functions and methods that the module defines.
 
-    ``wanted`` has the qualified names of the functions that are mutated, where it is not all.
-    Signatures, docstrings, and what is raised or asserted are not mutated: they state no value.
+    ``wanted`` limits them to functions with these qualified names. Signatures, docstrings, and
+    what is raised or asserted are not mutated: they state no value.
     """
     for path, node in _functions(ast.parse(inspect.getsource(module))):
         names = [scope.name for scope in path] + [node.name]
@@ -145,7 +145,7 @@ def _compiled(
 
 _Node = TypeVar("_Node", bound=ast.AST)
 _Place: TypeAlias = tuple[tuple[str, int | None], ...]
-"""The way from a function's node to a node below it: fields, with an index in lists."""
+"""The path from a function's node to a node below it: fields, with an index in lists."""
 
 
 def _functions(

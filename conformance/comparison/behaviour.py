@@ -1,7 +1,7 @@
-"""What a subject does, as facts that two subjects can be compared by.
+"""What a subject does, as facts by which two subjects can be compared.
 
 A check says where a subject differs from the spec. Two subjects that differ from it in the same
-way may still differ from each other, so what the subject did while it was checked is kept: what
+way may still differ from each other, so the subject's behaviour during the check is recorded: what
 it registered, what its prompts hit, and, for requests of few blocks, the hit of its lookup for
 every cache state.
 """
@@ -22,7 +22,7 @@ from hitproof.conformance.subject.subjects import LookupAnswer, Subject
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
 FEW = 8
-"""Blocks that the lookups can ask about whose hits are told for each of their 2^n cache states."""
+"""Lookups that can ask about at most this many blocks are recorded for all 2^n cache states."""
 
 Answer: TypeAlias = int | str
 """A number of tokens, whether a block is registered (0 or 1), or the name of an exception."""
@@ -33,7 +33,7 @@ Outcome: TypeAlias = str | Sequence[Answer]
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing that a subject did.
+    """One recorded behaviour of a subject.
 
     Attributes:
         what: "registered", "retained" or "hits", for the method of that name of
@@ -41,7 +41,7 @@ class Fact:
         given: what it was given: chunks; the prompt's tokens and the retention interval; the
             prompts' lengths, the tokens that they share, and the interval; the tokens that the
             lookup may serve.
-        outcome: what came of it. For a lookup the hit for each cache state; block i of the
+        outcome: the result. For a lookup the hit for each cache state; block i of the
             `questions_of` is cached in state s if bit i of s is set.
     """
 
@@ -128,7 +128,7 @@ def _completions(questions: Sequence[Question], answers: dict[Question, bool]) -
 
 
 class _Recorder:
-    """A subject that keeps what it did."""
+    """A subject that records its behaviour."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject

@@ -1,4 +1,4 @@
-"""What changes for users between two subjects, from what each of them does."""
+"""What changes for users between two subjects, from their recorded behaviours."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from hitproof.spec.hits import required_run
 
 
 class Effect(StrEnum):
-    """What a change means to users, the worst first."""
+    """What a change means to users, worst first."""
 
     UNSOUND = "hits made unsound"
     CRASH = "newly crashing"
@@ -30,12 +30,12 @@ HARMFUL = frozenset({Effect.UNSOUND, Effect.CRASH, Effect.LOST})
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that the head does otherwise than the base.
+    """One difference of the head from the base.
 
     Attributes:
         effect: what it means.
         judged: the configuration or layout.
-        given: what both were given, one fact a line.
+        given: what both were given, one fact per line.
         base: what the base does.
         head: what the head does.
     """
@@ -103,7 +103,7 @@ def _runs(judged: Configuration | Layout, fact: Fact, before: Outcome) -> Iterat
 
 
 def _lookups(judged: Configuration | Layout, fact: Fact, before: Outcome) -> Iterator[Change]:
-    """Compare the hits for each cache state; the smallest state of each effect is told."""
+    """Compare the hits for each cache state; reports the smallest state of each effect."""
     assert not isinstance(before, str)
     assert not isinstance(fact.outcome, str)
     (max_length,) = fact.given
@@ -140,7 +140,7 @@ def _effect(
 
 
 def _is_sound(judged: Configuration | Layout, length: int, cached: set[Question]) -> bool:
-    """Whether all that a hit requires is cached, however far its lookup may peek."""
+    """Whether everything that a hit requires is cached, however far its lookup may peek."""
     return length == 0 or (
         length % judged.alignment == 0
         and all(

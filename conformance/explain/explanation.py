@@ -1,6 +1,6 @@
 """Explanations: what a hit of a layout needs, what its producer registers, and why.
 
-Every fact is asked of the spec's own predicates; the sentences only spell out their arithmetic.
+Every fact comes from the spec's own predicates; the sentences only spell out their arithmetic.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,16 +29,16 @@ from hitproof.spec.terms import is_multiple
 
 
 class ExplanationError(ConfigurationError):
-    """A question that has no answer; the message names the mend."""
+    """A question that has no answer; the message names the remedy."""
 
 
 MOST_TOKENS = 2**20
-"""Prompts of more tokens are not explained."""
+"""The longest prompt that is explained, in tokens."""
 MOST_BLOCKS_OF_A_CACHE = 4096
-"""The blocks of a group beyond which no cache state is looked up: that takes their square."""
+"""The most blocks of a group in a cache state that is looked up, since the time is quadratic."""
 
 Cache = tuple[frozenset[int] | None, ...]
-"""The cached blocks of each group, by its place in the layout; None for what is registered."""
+"""The cached blocks of each group, by its index in the layout; None for the registered ones."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Miss:
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be explained.
+    """What to explain.
 
     Attributes:
         layout: the groups; its bound is the length of the prompt in tokens.
         horizon: how far past the hit a lookup may peek.
         retention: the retention interval in tokens; None for dense retention.
         hit: the boundary in tokens; None for the longest hit.
-        cache: what is cached; None when that is not asked about.
+        cache: what is cached; None if the question is not about a cache state.
     """
 
     layout: Layout
@@ -93,14 +93,14 @@ def usual_hit(layout: Layout) -> int:
 
 @dataclass(frozen=True)
 class Explained:
-    """One set of groups that are looked up together, and what the hit is to it.
+    """What the hit means for one set of groups that are looked up together.
 
     Attributes:
         looked_up: the groups.
         num_blocks: full blocks of the prompt.
         required: the required run of the hit; empty when there is no hit.
         registered: the blocks that the producer registers.
-        cached: the blocks that all of the groups have cached; None when nobody asked.
+        cached: the blocks that all of the groups have cached; None if not asked about.
         ends: the hits to draw, in blocks: a label and where it ends.
         reasons: why.
     """
@@ -124,7 +124,7 @@ class Explained:
         return Strip(tuple(rows), blocks, self.looked_up.shape.segment)
 
     def cut(self, most: int) -> range:
-        """At most ``most`` blocks of the prompt, with the required run or as much as fits."""
+        """At most ``most`` blocks of the prompt, including as much of the required run as fits."""
         if self.num_blocks <= most:
             return range(self.num_blocks)
         spare = max(most - len(self.required), 0)
@@ -166,18 +166,18 @@ class Explanation:
         )
 
     def check(self) -> None:
-        """Refuse what no engine can have or do."""
+        """Reject what no engine can have or do."""
         layout, hit = self.layout, self.question.hit
         if self.question.horizon is LookaheadHorizon.CANDIDATE:
             raise ExplanationError(
-                "with the horizon 'candidate' (vLLM up to 0.19) each group drops its block in "
-                "turn, which no single strip shows; ask for 'capped' or 'hashed'"
+                "with the horizon 'candidate' (vLLM up to 0.19) groups are looked up one after the "
+                "other, which no single strip can show; ask for 'capped' or 'hashed'"
             )
         if not is_possible(layout):
             raise ExplanationError(
-                "no vLLM engine has these groups: chunked local attention goes without EAGLE, "
-                "with one block size for all groups and chunks of whole blocks, and no draft "
-                "layer lives in a Mamba group; change that"
+                "no vLLM engine has these groups: chunked local attention excludes EAGLE and needs "
+                "one block size for all groups and chunks of whole blocks, and a Mamba group has "
+                "no draft layer; change that"
             )
         check_interval(self.question.retention, layout.alignment)
         self._check_size()
@@ -240,7 +240,7 @@ class Explanation:
 
     @cached_property
     def longest(self) -> int | None:
-        """The longest valid hit of what is cached, in tokens; None when nobody asked."""
+        """The longest valid hit for what is cached, in tokens; None if not asked about."""
         if self.question.cache is None:
             return None
         layout = self.layout
@@ -255,7 +255,7 @@ class Explanation:
 
     @property
     def is_served(self) -> bool | None:
-        """Whether the hit is valid for what is cached; None when nobody asked."""
+        """Whether the hit is valid for what is cached; None if not asked about."""
         if self.question.cache is None:
             return None
         layout = self.layout
@@ -263,7 +263,7 @@ class Explanation:
 
     @cached_property
     def misses(self) -> tuple[Miss, ...]:
-        """For each boundary within reach that is past the longest hit, what is missing."""
+        """For each boundary within reach past the longest hit, what is missing."""
         if self.longest is None:
             return ()
         longer = range(self.longest + self.layout.alignment, self.resend + 1, self.layout.alignment)
@@ -275,7 +275,7 @@ class Explanation:
 
     @cached_property
     def groups(self) -> tuple[Explained, ...]:
-        """What the hit is to each set of groups."""
+        """What the hit means for each set of groups."""
         return tuple(self._explained(looked_up) for looked_up in self.layout.looked_up)
 
     def _explained(self, looked_up: LookedUp) -> Explained:
@@ -338,7 +338,7 @@ class Explanation:
         for number, group in enumerate(layout.groups):
             if not group.prefix_cacheable:
                 yield Reason(
-                    f"group {number} opts out of prefix caching: a hit needs nothing of it",
+                    f"group {number} opts out of prefix caching: a hit needs nothing from it",
                     "common_hit_is_valid_for_every_group",
                 )
 
@@ -346,7 +346,7 @@ class Explanation:
 def lacking(
     sets: Sequence[LookedUp], length: int, have: Callable[[LookedUp], frozenset[int]]
 ) -> Miss | None:
-    """The first block that a hit of ``length`` tokens lacks, or None when it lacks none."""
+    """The first missing block of a hit of ``length`` tokens, or None."""
     for looked_up in sets:
         held = have(looked_up)
         run = required_run(looked_up.shape, length // looked_up.group.block_size)

@@ -19,7 +19,7 @@ class Reason:
 
     Attributes:
         text: the sentence.
-        claim: the claim of `spec.claims` that it rests on.
+        claim: the claim of `spec.claims` that it is based on.
     """
 
     text: str
@@ -41,7 +41,7 @@ _MOST_RUNS = 6
 
 
 def in_words(blocks: Iterable[int]) -> str:
-    """The blocks in words; the middle of many runs is left out, and said to be."""
+    """The blocks in words; of many runs the middle is elided, and their number given."""
     runs = in_ranges(blocks)
     words = [str(a) if a == z else f"{a} to {z}" for a, z in runs]
     if len(words) > _MOST_RUNS:
@@ -72,7 +72,9 @@ def run_reasons(looked_up: LookedUp, end: int) -> Iterator[Reason]:
         case GroupKind.FULL_ATTENTION:
             text = f"{edge}; full attention reads all of them: {in_words(range(start, end))}"
         case GroupKind.MAMBA:
-            text = f"{edge}; Mamba goes on from the one state that ends there: {in_words([start])}"
+            text = (
+                f"{edge}; Mamba continues from the one state that ends there: {in_words([start])}"
+            )
         case GroupKind.CHUNKED_LOCAL:
             text = (
                 f"{edge}; the next token sees the tokens of its own chunk of {group.chunk}, which "
@@ -93,7 +95,7 @@ def run_reasons(looked_up: LookedUp, end: int) -> Iterator[Reason]:
 
 
 def need_reason(looked_up: LookedUp, end: int) -> Reason:
-    """Every block that a hit needs of a group."""
+    """Every block that a hit needs from a group."""
     shape, run = looked_up.shape, required_run(looked_up.shape, end)
     before = len(run) - shape.lookahead
     if looked_up.group.kind is GroupKind.MAMBA:
@@ -138,13 +140,15 @@ def lookahead_reason(layout: Layout, looked_up: LookedUp) -> Reason:
     """Whether a group drops a lookahead block, and why."""
     groups = layout.groups
     flagged = [number for number, group in enumerate(groups) if group.eagle]
-    living = f"draft layers live in group{'s' * (len(flagged) > 1)} " + " and ".join(
+    living = f"draft layers are in group{'s' * (len(flagged) > 1)} " + " and ".join(
         map(str, flagged)
     )
     if not layout.use_eagle:
         why = "EAGLE is off"
     elif not flagged:
-        why = "EAGLE is on and no group is known to hold the draft layers, so every one drops"
+        why = (
+            "EAGLE is on and no group is flagged as holding the draft layers, so every group drops"
+        )
     elif looked_up.shape.lookahead:
         why = f"EAGLE is on and {living}"
         if not set(looked_up.group_ids) <= set(flagged):
@@ -152,8 +156,8 @@ def lookahead_reason(layout: Layout, looked_up: LookedUp) -> Reason:
     else:
         why = f"EAGLE is on, but {living}"
     dropped = (
-        "what a draft layer keeps of the hit's last token depends on the token after it, which "
-        "only the hash of the next block vouches for; "
+        "a draft layer's entry of the hit's last token depends on the token after it, which "
+        "only the hash of the next block covers; "
         if looked_up.shape.lookahead
         else ""
     )

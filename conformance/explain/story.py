@@ -1,8 +1,8 @@
-"""Stories: a finding told step by step, from the JSON that `hitproof check` prints.
+"""Stories: a finding explained step by step, from the JSON that `hitproof check` prints.
 
-What was cached, what each longer hit would have needed, where the spec stops, what the subject
-did. Findings of other kinds than lookups and masks, and those of reports without evidence, are
-told as far as their own sentences go.
+What was cached, what each longer hit would have needed, where the spec stops, and what the subject
+did. Findings that are not about lookups or masks, and those of reports without evidence, are
+explained by their own sentences only.
 """
 
 import json
@@ -56,14 +56,14 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Story:
-    """A finding, told.
+    """The explanation of a finding.
 
     Attributes:
-        claim: the claim that is broken.
+        claim: the claim that is violated.
         sentence: the claim's sentence.
-        divergence: how it is broken.
+        divergence: how it is violated.
         chapters: the steps, in order.
-        strip: the finding's picture, a row each.
+        strip: the finding's picture, by rows.
     """
 
     claim: str
@@ -82,15 +82,17 @@ def choose(text: str | bytes, where: str, number: int | None) -> ToldFinding:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ExplanationError(f"{where} is not JSON ({error}); give what check printed") from None
+        raise ExplanationError(f"{where} is not JSON ({error}); pass what check printed") from None
     found = [data]
     if isinstance(data, dict) and "findings" in data:
         lists = [data["findings"], data.get("known_divergences", [])]
         if not all(isinstance(each, list) for each in lists):
-            raise ExplanationError(f"{where} is no report of `hitproof check --format json`")
+            raise ExplanationError(f"{where} is not a report of `hitproof check --format json`")
         found = [finding for each in lists for finding in each]
         if not found:
-            raise ExplanationError(f"{where} is a report without findings; there is no story")
+            raise ExplanationError(
+                f"{where} is a report without findings; there is nothing to explain"
+            )
     if number is None and len(found) > 1:
         raise ExplanationError(f"{where} has {len(found)} findings; choose one with --number N")
     number = number or 1
@@ -117,7 +119,7 @@ def tell(finding: ToldFinding) -> Story:
         chapters = tuple(_chapters(finding, evidence))
     except (KeyError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise ExplanationError(
-            f"the finding's evidence cannot be read ({error!r}); give it as check printed it"
+            f"the finding's evidence cannot be read ({error!r}); pass it as check printed it"
         ) from None
     return Story(
         finding.claim, finding.sentence, finding.divergence, chapters, tuple(finding.strip)
@@ -180,7 +182,7 @@ def _run(looked_up: LookedUp, length: int) -> Iterator[Reason]:
 
 
 def _needed(evidence: Evidence) -> tuple[LookedUp, ...]:
-    """The groups that need blocks of what is served: of a local prefix, but those loaded anew."""
+    """The groups that need cached blocks; for a local prefix, those not fully loaded."""
     judged = evidence.configuration
     if not evidence.for_connector or not may_diverge(judged.shared):
         return tuple(judged.looked_up)
@@ -192,7 +194,7 @@ def _why_not(judged: Configuration | Layout, evidence: Evidence, length: int) ->
     if miss is None:
         return (
             f"{length} tokens: every required block is cached, but the lookup may not peek "
-            "so far (lookahead horizon)"
+            "that far (lookahead horizon)"
         )
     whose = "" if len(judged.looked_up) == 1 else f" of group {miss.group_ids[0]}"
     run = next(
@@ -209,20 +211,20 @@ def _held(judged: Configuration | Layout, evidence: Evidence) -> Any:
 
 
 def _served(evidence: Evidence) -> Iterator[Chapter]:
-    """What comes of the hit that was served, where that is a boundary of another length."""
+    """The consequence of the hit that was served, if it is a boundary of another length."""
     judged, hit, due = evidence.configuration, evidence.actual_hit, evidence.spec_hit
     if hit is None or hit == due or hit % judged.alignment:
         return
     if hit < due:
         again = "loaded" if evidence.for_connector else "computed"
-        text = f"{due - hit} tokens are {again} again, though all that they take is cached"
+        text = f"{due - hit} tokens are {again} again, though everything that they need is cached"
     else:
         miss = lacking(_needed(evidence), hit, _held(judged, evidence))
         if miss is None:
             return
         text = (
             f"a hit of {hit} tokens lacks block {miss.block}: what the next token reads, or what "
-            "vouches for it, is not there"
+            "confirms it, is not cached"
         )
     yield Chapter("what that means", (Reason(text, evidence.signature.claim),))
 

@@ -1,1 +1,1 @@
-"""One lookup, unmodified, on every cache state."""
+"""Exhaustive exploration: one unmodified lookup on every cache state."""

@@ -1,4 +1,4 @@
-"""Run one lookup, unmodified, against every cache state there is.
+"""Run one unmodified lookup against every possible cache state.
 
 The lookup runs against a *symbolic pool*. A question about a block whose answer is not fixed
 yet suspends the run, and both answers are followed. A finished run is one path: the blocks it
@@ -6,13 +6,13 @@ asked about are fixed, all others are open, and the spec is evaluated for every 
 them. That evaluation is exact without a solver, because a valid hit is a conjunction of
 "block i is cached" and the longest valid hit is a maximum over such conjunctions.
 
-Two suspended runs whose future is the same are merged: they stand at the same instruction with
-equal live locals, after as many questions, and leave the same undecided candidates of the spec.
-What merging forgets (answers about blocks that no undecided candidate reaches, and which blocks
-the lookup has stored so far) is watched: a lookup that asks for a forgotten answer, looks into a
+Two suspended runs with the same future are merged: they are at the same instruction with equal
+live locals, after the same number of questions, and leave the same undecided candidates of the
+spec. What merging forgets (answers about blocks that no undecided candidate reaches, and which
+blocks the lookup has stored so far) is watched: a lookup that asks for a forgotten answer, reads a
 stored block, or serves a block that merged runs disagree on is explored again without forgetting.
-One thing cannot be watched, ``is`` between a stored block and another; so the checks explore small
-requests without merging, too. The weights of all paths must add up to all 2^n states, or the
+One thing cannot be watched, ``is`` between two stored blocks, so the checks also explore small
+requests without merging. The weights of all paths must add up to all 2^n states, or the
 exploration raises `InternalError`.
 
 A lookup may be that of one group or of several. What it can ask about is a `Question`: one for
@@ -34,7 +34,7 @@ from hitproof.conformance.subject.failures import CannotJudge, InternalError, cr
 from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
 
 Question: TypeAlias = tuple[int, int]
-"""Groups that are looked up together, by their number in the lookup, and a block of theirs."""
+"""A set of groups that are looked up together, by its index in the lookup, and a block of it."""
 
 _Asked: TypeAlias = tuple[tuple[Question | None, ...], tuple[tuple[Question | None, int], ...]]
 
@@ -44,7 +44,7 @@ class BudgetExceeded(CannotJudge):
 
 
 class _Suspended(BaseException):
-    """The run asked about a block that is not decided. Not an Exception: targets catch those."""
+    """The run asked about an undecided block. Not an Exception, since targets catch those."""
 
 
 class _Forgotten(BaseException):
@@ -52,7 +52,7 @@ class _Forgotten(BaseException):
 
 
 class SymbolicBlock:
-    """A cached block as lookup receives it; `_watch` is told when the lookup looks into it.
+    """A cached block as lookup receives it; `_watch` is called when the lookup reads it.
 
     Attributes:
         question: the question that it answers.
@@ -122,14 +122,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Space:
-    """What one lookup can ask, and what it may serve.
+    """What a lookup can ask, and what it may serve.
 
     Attributes:
         keys: for each KV cache group and each key of its blocks, the question that they answer.
         hash_block_size: tokens that one block hash covers.
-        hits: every hit that lookup may serve, shortest first; no hit, length 0, always can be.
+        hits: every hit that lookup may serve, shortest first; length 0, no hit, is always possible.
         several: whether several sets of groups are looked up, so that one set may be asked about
-            again when another has shortened the candidate.
+            again after another has shortened the candidate.
     """
 
     keys: Mapping[tuple[int, bytes], Question]
@@ -185,7 +185,7 @@ class SymbolicPool:
     def get_cached_block(
         self, block_hash: bytes, kv_cache_group_ids: Sequence[int]
     ) -> list[SymbolicBlock] | None:
-        """The blocks registered under ``block_hash``, one a group, or None."""
+        """The blocks registered under ``block_hash``, one per group, or None."""
         questions, of_groups = self._space.asked(block_hash, kv_cache_group_ids)
         for question in questions:
             # No block of a group may end where that hash does.
@@ -255,10 +255,10 @@ class _Canonical:
             return ("range", obj.start, obj.stop, obj.step)
         if type(obj).__module__ != "builtins" and hasattr(obj, "__dict__"):
             return (type(obj).__qualname__, self.value(vars(obj)))
-        return ("unknown", object())  # an iterator, say: equal to nothing, so never merged
+        return ("unknown", object())  # For example an iterator: equal to nothing, so never merged.
 
     def _table(self, entries: list[Any]) -> Any:
-        """A block table: entries out of place are compared, which ones are null is forgotten."""
+        """A block table: misplaced entries are compared; which entries are null is forgotten."""
         stored, misplaced = [], []
         owner = None
         held = [pair for pair in enumerate(entries) if type(pair[1]) is not SymbolicNullBlock]
@@ -279,7 +279,7 @@ class Path:
     """One finished run.
 
     Attributes:
-        answers: what the run asked, and whether it is cached.
+        answers: the questions that the run asked, each with whether that block is cached.
         answer: what the lookup returned, or the exception that it raised.
         weight: how many runs it stands for, before completion of the blocks not asked about.
     """
@@ -307,9 +307,9 @@ class Exploration:
         paths: the finished runs.
         suspensions: states at which runs were suspended, after merging.
         merged: whether equal states were merged.
-        coarse: whether states were merged that agree only on what is *longer* than a hit known
-            to be valid. Then no wrong answer is missed, but a path that returns less than that
-            hit may stand for others that are wrong in a worse way.
+        coarse: whether states were merged that agree only on hits *longer* than one known to be
+            valid. Then no wrong answer is missed, but a path that returns less than that hit may
+            represent others with a more severe divergence.
     """
 
     questions: int
@@ -338,8 +338,8 @@ def explore(
     """Follow every path of ``lookup`` for one request and one ``max_length`` (tokens).
 
     Merges exactly for a quarter of ``budget`` runs, then coarsely or, where merging forgets too
-    much, not at all. Raises `BudgetExceeded` when that does not end within ``budget`` runs, and
-    `CannotJudge` when the lookup uses something of the pool that is not modelled.
+    much, not at all. Raises `BudgetExceeded` when ``budget`` runs are not enough, and
+    `CannotJudge` when the lookup uses a part of the pool that is not modelled.
     """
     if merging:
         try:
@@ -423,7 +423,7 @@ def _run(
             node.asked = (*node.asked, question)
             return None
         if node.asked[asked] != question:
-            raise CannotJudge("lookup does not do the same when it is run twice")
+            raise CannotJudge("lookup behaves differently when it is run twice")
         return node.decisions[asked]
 
     watched = merging is not _Merging.NONE
@@ -447,7 +447,7 @@ def _answer(lookup: Lookup, pool: SymbolicPool, max_length: int) -> LookupAnswer
 def replay(
     space: Space, lookup: Lookup, max_length: int, cached: frozenset[Question]
 ) -> LookupAnswer | Exception:
-    """What ``lookup`` returns, or raises, when exactly ``cached`` is cached."""
+    """What ``lookup`` returns or raises when exactly ``cached`` is cached."""
 
     def suspend(_frame: FrameType, _question: Question) -> None:
         raise AssertionError("a concrete pool decides every question")
@@ -489,8 +489,8 @@ def _undecided(
 ) -> tuple[tuple[int, frozenset[Question]], ...]:
     """What the spec still depends on: candidates not ruled out, with what was not asked of them.
 
-    Candidates shorter than a hit known to be valid no longer matter to the longest valid hit.
-    They do tell a lost hit from an unsound one, so only coarse merging drops them.
+    Candidates shorter than a hit known to be valid no longer affect the longest valid hit. They
+    distinguish a lost hit from an unsound one, so only coarse merging drops them.
     """
     open_hits = [(hit.length, hit.required.difference(answers)) for hit in _open(hits, answers)]
     if merging is _Merging.COARSE:
@@ -508,10 +508,10 @@ def _open(hits: Sequence[Candidate], answers: Mapping[Question, bool]) -> list[C
 def remembered(space: Space, answers: Mapping[Question, bool]) -> dict[Question, bool]:
     """The answers that merging keeps: those about blocks that an undecided candidate reaches.
 
-    A lookup over several groups asks again when another group has shortened its candidate. As
-    candidates are only ever ruled out, what is remembered later was remembered before. A lookup
-    of one set of groups has no reason to ask again, and keeping its answers would tell apart what
-    is the same.
+    A lookup over several groups asks again when another group has shortened its candidate. Since
+    candidates are only ever ruled out, an answer kept later was also kept before. A lookup in one
+    set of groups has no reason to ask again, and keeping its answers would only distinguish equal
+    states.
     """
     if not space.several:
         return {}

@@ -1,1 +1,1 @@
-"""Histories: what a scheduler asks of a manager over time, and where they come from."""
+"""Histories: a scheduler's requests to a manager over time, their format and their sources."""

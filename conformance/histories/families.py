@@ -1,11 +1,11 @@
-"""Producer and consumer together: what one request leaves behind, and what later ones hit of it.
+"""Families of histories: what one request leaves in the cache, and what later ones hit of it.
 
-For each engine of a small family one request runs to its end, in chunks of several sizes; then
-every kind of later request is looked up: a resend, extensions, a shorter prefix and a sibling that
-differs from each block on. Then blocks of the prefix are evicted one by one and lookups repeated
-after each, so that every single block, and growing sets of them from either end and from the
-middle, have been missing. At last a request that extends the prompt resumes on what is left, reads
-it, and leaves its own blocks behind.
+For each engine of a small family one request runs to its end, in chunks of several sizes. Then
+every kind of later request is looked up: a resend, extensions, a shorter prefix, and a sibling
+that diverges in each of the blocks. Then blocks of the prefix are evicted one by one, with lookups
+after each eviction, so that every single block, and growing sets of them from either end and from
+the middle, have been missing. Finally a request that extends the prompt resumes from what is left,
+reads it, and leaves its own blocks in the cache.
 
 `conformance.judge.replay` judges every lookup, and every block that was registered or left out.
 """
@@ -50,13 +50,15 @@ LAYOUTS: tuple[tuple[Group, ...], ...] = (
     (Group(_FULL, 2), _window(2, 4), Group(_MAMBA, 2)),
     (Group(_FULL, 2), Group(GroupKind.CHUNKED_LOCAL, 2, chunk=8)),
 )
-"""Every kind alone; windows that end on a block edge and inside a block; runs that leave out blocks
-of a segment, fill it, and reach over several; blocks smaller and larger than those of full
-attention; three groups."""
+"""Every kind alone; windows that end on a block edge and inside a block; runs shorter than a
+segment, as long as one, and longer; blocks smaller and larger than those of full attention; three
+groups."""
 
 
 def engines() -> Iterator[EngineConfiguration]:
-    """Each layout without EAGLE, with it, and with the draft layer in each group that can have it;
+    """The engines of a family.
+
+    Each layout without EAGLE, with it, and with the draft layer in each group that can have it;
     each of those dense and, where retention thins something out, with two intervals. Then each
     layout with hashes that look ahead, dense and sparse.
     """
@@ -91,8 +93,10 @@ def _flags(groups: tuple[Group, ...]) -> Iterator[tuple[tuple[Group, ...], bool]
 
 
 def families(engine: EngineConfiguration) -> Iterator[History]:
-    """The histories of an engine: prompts that end on a boundary and off it, in chunks of several
-    sizes, blocks evicted from the end, from the start and from the middle; and each block alone.
+    """The histories of an engine.
+
+    Prompts end on a boundary and off it, chunks are of several sizes, and blocks are evicted from
+    the end, from the start, from the middle, and each one alone.
     """
     align = engine.alignment
     lengths = (4 * align, 4 * align + 1, 5 * align - 1)
@@ -134,13 +138,13 @@ def _history(
         requests[f"shorter {end}"] = RequestInput(prompt[: end + 1])
         requests[f"sibling {end}"] = RequestInput((*prompt[:end], *other)[: engine.max_model_len])
     lookups = [Lookup(name) for name in requests if name != "producer"]
-    # After evictions, boundaries tell all: hits end there.
+    # After evictions, looking up boundaries is enough: hits end there.
     fewer = [
         lookup
         for lookup in lookups
         if " " not in lookup.request or int(lookup.request.split()[1]) % align == 0
     ]
-    # Mamba's chunks end on block edges and may take more steps; what is too much is skipped.
+    # Mamba's chunks end on block edges and may take more steps; surplus steps are skipped.
     num_chunks = 1 if chunk is None else length // min(chunk, size) + 1
     steps: list[Step] = [Schedule("producer", chunk)] * (num_chunks + len(output) + 1)
     steps += [Finish("producer"), *lookups]

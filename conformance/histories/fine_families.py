@@ -1,13 +1,14 @@
-"""Families where hits may end inside blocks: what the end of a prompt leaves, and who shares it.
+"""Families for hits inside blocks: what the end of a prompt leaves in the cache, and who hits it.
 
-Block sizes are a few hash units, and prompts end on each place of a block. A producer computes its
-prompt and goes on decoding over the end of the block that its prompt ended in; meanwhile, in the
-same steps and after it, others resend the prompt, extend it, or turn off inside it. So the last
-block of a hit is shared and written on by several, which takes copies; every one of them reads, in
-each of its steps, all that it was to keep. Then blocks are evicted, and what is left is looked up.
+Block sizes are a few hash units, and prompts end at each position in a block. A producer computes
+its prompt and decodes past the end of the block that its prompt ended in. Before, during and after
+that, other requests resend the prompt, extend it, or diverge inside it. So several requests share
+the last block of a hit and continue to write it, which takes copies; each of them reads, in each
+of its steps, everything that it should have kept. Then blocks are evicted, and the rest is looked
+up.
 
 `conformance.judge.replay` judges all of it where the release has such hits; see
-`spec.releases.fine`. The first histories show the most.
+`spec.releases.fine`. The first histories are the most revealing.
 """
 
 from collections.abc import Callable, Iterator
@@ -79,8 +80,8 @@ def fine_families(engine: EngineConfiguration, first: int = 0) -> Iterator[Histo
     align = engine.alignment
     sizes = [group.block_size for group in engine.groups if group.kind is _FULL]
     tales: tuple[_Tale, ...] = (_sharing, _at_once, _resumed, _junction, _life, _evicting)
-    # With two sizes of full attention vLLM loses hits when blocks are gone: the second is looked up
-    # no further than the first has served, though a later entry would vouch.
+    # With two sizes of full attention vLLM loses hits when blocks are evicted: the second is looked
+    # up no further than the first has served, though a later entry would be a witness.
     tales = tales[:2] if len(set(sizes)) > 1 else tales
     lengths = [*range(3 * align, 2 * align, -1), align, align - 1]
     for turn in range(len(lengths)):
@@ -125,7 +126,7 @@ def _lookups(requests: dict[str, RequestInput]) -> list[Step]:
 
 
 def _life(engine: EngineConfiguration, length: int, chunk: int | None) -> History:
-    """The producer alone, looked up after each step from the end of its prompt on."""
+    """The producer alone, with a lookup after each step from the end of its prompt on."""
     requests = _requests(engine, length)
     lookups = _lookups(requests)[:6]
     steps: list[Step] = [Schedule("producer", chunk)] * (1 if chunk is None else length // chunk)
@@ -137,7 +138,7 @@ def _life(engine: EngineConfiguration, length: int, chunk: int | None) -> Histor
 
 
 def _sharing(engine: EngineConfiguration, length: int, chunk: int | None) -> History:
-    """Others resend the prompt, extend it and turn off it while the producer goes on."""
+    """Others resend the prompt, extend it and diverge from it while the producer continues."""
     requests = _requests(engine, length)
     few = [Lookup("resend"), Lookup("turn")]
     steps: list[Step] = [Schedule("producer", chunk)] * 6
@@ -160,7 +161,7 @@ def _sharing(engine: EngineConfiguration, length: int, chunk: int | None) -> His
 
 
 def _at_once(engine: EngineConfiguration, length: int, chunk: int | None) -> History:
-    """Others come in the very steps in which the producer computes what they could hit."""
+    """Others arrive in the very steps in which the producer computes what they could hit."""
     requests = _requests(engine, length)
     names = ["resend", "second", "turn", "extension"]
     steps: list[Step] = []
@@ -173,7 +174,7 @@ def _at_once(engine: EngineConfiguration, length: int, chunk: int | None) -> His
 
 
 def _resumed(engine: EngineConfiguration, length: int, chunk: int | None) -> History:
-    """A request is preempted again and again, and computes its output as it does a prompt."""
+    """A request is preempted repeatedly, and recomputes its output like a prompt."""
     requests = _requests(engine, length)
     steps: list[Step] = [Schedule("producer", chunk)] * 5
     blocks = tuple(range(engine.max_model_len))
@@ -186,7 +187,7 @@ def _resumed(engine: EngineConfiguration, length: int, chunk: int | None) -> His
 
 
 def _junction(engine: EngineConfiguration, length: int, chunk: int | None) -> History:
-    """States of the prompt are evicted, so that others see how far the rest of it is shared."""
+    """States of the prompt are evicted, so that others find how far the rest of it is shared."""
     requests = _requests(engine, length)
     few = [Lookup("resend"), Lookup("turn"), Lookup("second")]
     steps: list[Step] = [Schedule("producer", chunk)] * 5

@@ -1,10 +1,10 @@
-"""Generated histories: legal, seeded, small pools and shared prefixes so that much happens.
+"""Generated histories: legal and seeded, with small pools and shared prefixes for much activity.
 
-`fine_history` does so where hits may end inside blocks.
+`fine_history` generates those for hits inside blocks.
 
-Coverage: each layout of `_LAYOUTS` in turn (every kind alone where an engine can have it alone,
-and the hybrids), with block sizes, windows, EAGLE flags, retention, hash block sizes and pool sizes
-drawn at random; chunked prefill, decode, drafts, preemption, eviction, external and delayed tokens,
+Coverage: each layout of `_LAYOUTS` in rotation (every kind alone where an engine can have it alone,
+and the hybrids), with random block sizes, windows, EAGLE flags, retention, hash block sizes and
+pool sizes; chunked prefill, decode, drafts, preemption, eviction, external and delayed tokens,
 LoRA, salts and images are drawn for each request and step.
 """
 
@@ -61,7 +61,7 @@ def fine_history(seed: int | str) -> History:
 
 
 def _with_hashes(seed: int | str, history: History) -> History:
-    """Half the histories with EAGLE, if no KV connector takes part, with hashes that look ahead."""
+    """With EAGLE and no KV connector, let hashes look ahead in half of the histories."""
     loads = any(
         isinstance(step, Load) or (isinstance(step, Schedule) and step.external)
         for step in history.steps
@@ -111,7 +111,7 @@ def _engine(random: Random, whole_blocks: bool) -> EngineConfiguration:
     # vLLM runs chunked local attention without EAGLE only.
     use_eagle = GroupKind.CHUNKED_LOCAL not in kinds and random.random() < 0.4
     if use_eagle and random.random() < 0.6:
-        # A draft layer lives in some group, and none is a Mamba layer.
+        # A draft layer is in some group, and none is a Mamba layer.
         able = [i for i, group in enumerate(groups) if group.kind is not GroupKind.MAMBA]
         flagged = set(random.sample(able, random.randint(1, len(able)))) if able else set()
         groups = tuple(replace(group, eagle=i in flagged) for i, group in enumerate(groups))
@@ -191,13 +191,13 @@ def _groups(random: Random, whole_blocks: bool) -> tuple[Group, ...]:
             for group in groups
         ):
             continue
-        # The hybrid coordinator takes groups of at least two sorts.
+        # The hybrid coordinator needs groups of at least two kinds.
         if len(groups) == 1 or len(set(groups)) > 1:
             return groups
 
 
 def _most_blocks(engine: EngineConfiguration, group: Group) -> int:
-    """Blocks that one request holds at most. vLLM: the group spec's ``max_memory_usage_bytes``."""
+    """The most blocks that one request holds. vLLM: ``max_memory_usage_bytes`` of the spec."""
     most, size = engine.max_model_len, group.block_size
     match group.kind:
         case GroupKind.SLIDING_WINDOW:
@@ -278,7 +278,7 @@ def _steps(
 ) -> list[Step]:
     steps: list[Step] = []
     waiting, loading = list(requests), set[str]()
-    # Tokens that each active request has yet to compute, as far as can be told beforehand.
+    # Tokens that each active request has yet to compute, as far as can be predicted.
     left: dict[str, int] = {}
     connector = random.random() < 0.3 and may_load
     kinds = [group.kind for group in engine.groups]

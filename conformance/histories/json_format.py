@@ -1,4 +1,4 @@
-"""Histories as JSON: read strictly, written so that people can read them, and their schema."""
+"""Histories as JSON: strict reading, human-readable writing, and the JSON schema."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ def schema() -> dict[str, Any]:
 def read(text: str | bytes, where: str = "the history") -> History:
     """The history in ``text``. Raises `HistoryError` with one sentence that begins with ``where``.
 
-    Unknown fields, duplicate names and values of another type are refused.
+    Unknown fields, duplicate names and values of the wrong type are rejected.
     """
     try:
         json.loads(text, object_pairs_hook=_no_duplicates)
@@ -29,18 +29,18 @@ def read(text: str | bytes, where: str = "the history") -> History:
         error = invalid.errors(include_url=False, include_context=False)[0]
         raise HistoryError(f"{where}: {_sentence(error['loc'], error['msg'])}") from invalid
     except (ValueError, RecursionError) as invalid:
-        raise HistoryError(f"{where} is not JSON ({invalid}); mend it there") from invalid
+        raise HistoryError(f"{where} is not JSON ({invalid}); fix it there") from invalid
 
 
 def read_lines(text: bytes, where: str) -> list[History]:
-    """The histories in ``text``, one a line, at least one. Raises `HistoryError`; see `read`."""
+    """The histories in ``text``, one per line, at least one. Raises `HistoryError`; see `read`."""
     histories = [
         read(line, f"{where} line {number}")
         for number, line in enumerate(text.splitlines(), 1)
         if line.strip()
     ]
     if not histories:
-        raise HistoryError(f"{where} has no history; a .jsonl file has one a line")
+        raise HistoryError(f"{where} has no history; a .jsonl file has one per line")
     return histories
 
 
@@ -48,7 +48,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{name!r} stands twice in one object")
+            raise ValueError(f"{name!r} occurs twice in one object")
 
 
 def _sentence(location: Sequence[str | int], message: str) -> str:
@@ -58,14 +58,14 @@ def _sentence(location: Sequence[str | int], message: str) -> str:
 
 
 def as_json(history: History) -> dict[str, Any]:
-    """The history as JSON values, without what has its default."""
+    """The history as JSON values, without fields that have their defaults."""
     plain = _plain(history)
     assert isinstance(plain, dict)
     return plain
 
 
 def write(history: History) -> str:
-    """The history as JSON text, one request and one step a line; `read` reads it."""
+    """The history as JSON text, one request or step per line; `read` reads it."""
     data = as_json(history)
     lines = ["{"]
     if history.about:
@@ -92,7 +92,7 @@ def _plain(value: Any) -> Any:
             if item.name == "do" or default is MISSING or found != default:
                 tokens = item.name in ("prompt", "output")
                 kept[item.name] = _ranges(found) if tokens else _plain(found)
-        # The word that says what a step does comes first.
+        # The key that says what a step does comes first.
         return dict(sorted(kept.items(), key=lambda pair: pair[0] != "do"))
     if isinstance(value, dict):
         return {name: _plain(found) for name, found in value.items()}

@@ -1,8 +1,8 @@
 """Names for block keys that do not depend on the manager's hash function.
 
-A block is what it holds: the tokens from the start of the request to the block's end, the LoRA
-adapter, the salt, and the images that begin before that end. Two blocks are the same exactly when
-these are. Where hashes look ahead, the tokens that follow count as well.
+A block is identified by its content: the tokens from the start of the request to the block's end,
+the LoRA adapter, the salt, and the images that begin before that end. Two blocks are the same
+exactly when these are equal. Where hashes look ahead, the tokens that follow count as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,21 +12,22 @@ from hitproof.conformance.histories.schema import RequestInput
 from hitproof.spec.claims import Divergence
 
 Name = str
-"""A prefix by a request that has it: ``a[0:32]`` is the first 32 tokens of request a."""
+"""A prefix, named by a request that has it: ``a[0:32]`` is the first 32 tokens of request a."""
 
 
 class Naming(Protocol):
-    """Names prefixes of requests, equal ones alike; see `Prefixes`."""
+    """Names prefixes of requests, with equal names for equal prefixes; see `Prefixes`."""
 
     def name(self, request: str, end: int) -> Name:
         """The name of the request's first ``end`` tokens."""
 
 
 class Prefixes:
-    """Names the prefixes of a history's requests, equal prefixes alike.
+    """Names the prefixes of a history's requests, with equal names for equal prefixes.
 
-    Prefixes end on multiples of ``step`` tokens, the hash block size; those are equal that are
-    followed by the same ``lookahead`` tokens, too, and none is that is followed by fewer.
+    Prefixes end on multiples of ``step`` tokens, the hash block size. Two of them are equal only
+    if they are also followed by the same ``lookahead`` tokens; one that is followed by fewer tokens
+    equals none.
     """
 
     def __init__(self, requests: Mapping[str, RequestInput], step: int, lookahead: int = 0) -> None:
@@ -86,10 +87,10 @@ class Names:
     def learn(
         self, request: str, block_size: int, keys: Sequence[Any]
     ) -> tuple[Divergence, Name, Name] | None:
-        """Take up the keys of a request's blocks; two blocks with wrong keys, if there are any.
+        """Learn the keys of a request's blocks; returns two blocks with wrong keys, if any.
 
-        Different contents must have different keys, else a block is served for another content;
-        and equal contents equal keys, else hits are lost.
+        Different contents must have different keys, or a block is served for the wrong content.
+        Equal contents must have equal keys, or hits are lost.
         """
         known = self._known.get((request, block_size), 0)
         self._known[request, block_size] = len(keys)
@@ -103,6 +104,6 @@ class Names:
         return None
 
     def name(self, key: Any) -> Name:
-        """The name behind a key; a key that no request has is named as such."""
+        """The name of a key; a key that no request has is called unknown."""
         found = self._of_key.get(key)
         return f"unknown key {key!r}" if found is None else found

@@ -1,6 +1,6 @@
-"""The histories of whole managers that the gate replays (`conformance.judge.replay`).
+"""The histories that the gate replays on whole managers (`conformance.judge.replay`).
 
-Those of the ledger, in which known divergences show; then one of each family or more
+First those of the ledger, which show known divergences; then one or more of each family
 (`conformance.histories.families`), and generated ones (`conformance.histories.generator`).
 """
 
@@ -27,9 +27,10 @@ class Abilities:
 
     Attributes:
         registers_tails: whether it registers tails of prompts inside blocks, which generated
-            histories leave out (`conformance.histories.generator.history`).
-        retained_kinds: what its retention interval thins out; an engine without is given none.
-        fits_whole: whether it can be asked that a whole request fits.
+            histories avoid (`conformance.histories.generator.history`).
+        retained_kinds: the kinds that its retention interval thins out; an engine without such
+            a kind gets no interval.
+        fits_whole: whether it has ``full_sequence_must_fit``.
         exports_states: whether it has ``mamba_checkpoint_alignment``.
         keeps_shared_states: whether it has ``mamba_shared_prefix_checkpoint``.
         hashes_look_ahead: whether it has ``num_hash_lookahead_tokens``.
@@ -44,7 +45,7 @@ class Abilities:
 
 
 def possible(history: History, abilities: Abilities) -> History:
-    """The history without what a release cannot have."""
+    """The history without features that the release does not have."""
     engine = history.engine
     retains = any(group.kind in abilities.retained_kinds for group in engine.groups)
     exported = engine.mamba_checkpoint_alignment
@@ -77,9 +78,9 @@ class Play:
 
     Attributes:
         origin: where it comes from.
-        name: which one it is there: the seed, the family's engine and its number there, its
-            number among all, or what the reader calls it.
-        text: the history as JSON, where it is written out.
+        name: its name within that origin: the seed, the family's engine and its number there,
+            its number among all, or the reader's own name for it.
+        text: the history as JSON, if it is written out.
     """
 
     origin: Origin
@@ -87,7 +88,7 @@ class Play:
     text: str = ""
 
     def describe(self) -> str:
-        """The history in words, as findings and obligations show it."""
+        """The history in words, as shown in findings and obligations."""
         return f"{self.origin} history {self.name}"
 
     def as_json(self) -> dict[str, Any]:
@@ -105,7 +106,7 @@ class Play:
         return Play(Origin.WRITTEN, name, write(played))
 
     def history(self, abilities: Abilities) -> History:
-        """The history, without what a release cannot have unless it is written out.
+        """The history, adapted to the release unless it is written out.
 
         Raises ValueError when there is no such history.
         """
@@ -139,16 +140,17 @@ _SEED = "1"
 _GENERATED = {Profile.QUICK: 100, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
 _FINE_GENERATED = {Profile.QUICK: 20, Profile.DEFAULT: 100, Profile.THOROUGH: 1_000}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
-"""The quick profile replays a history of every fourth family."""
+"""The quick profile replays one history of every fourth family."""
 _FINE = {Profile.QUICK: 42, Profile.DEFAULT: 168, Profile.THOROUGH: None}
-"""Of the histories whose hits end inside blocks the first are the most telling."""
+"""Of the histories with hits inside blocks, the first are the most revealing."""
 
 
 def plays(profile: Profile, fine: bool) -> Iterator[Play]:
-    """What a profile replays beside the ledger's histories: generated ones, and one history of
-    each family, the first of the first, the second of the second, and so on, where a family starts
-    again when it ends; with the thorough profile every history of every family. ``fine`` is whether
-    hits may end inside blocks.
+    """What a profile replays besides the ledger's histories.
+
+    Generated ones, and one history of each family: the first of the first, the second of the
+    second, and so on, wrapping around within a family. The thorough profile replays every history
+    of every family. ``fine`` is whether hits may end inside blocks.
     """
     for number in range(_GENERATED[profile]):
         yield Play(Origin.GENERATED, f"{_SEED}:{number}")

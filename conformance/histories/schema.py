@@ -1,9 +1,9 @@
 """Histories: what a scheduler asks of a manager over time, as data that can be kept and replayed.
 
-A history names the engine's configuration, the requests with their token ids, and the steps. It is
-independent of what the manager answers: a step says what is wanted ("schedule request a for up to
-16 tokens"), and `conformance.playing.player` does a scheduler's bookkeeping. A step that the state
-does not allow is skipped, so every subset of the steps is a history, too.
+A history contains the engine's configuration, the requests with their token ids, and the steps. It
+does not depend on what the manager answers: a step says what is wanted ("schedule request a for up
+to 16 tokens"), and `conformance.playing.player` does a scheduler's bookkeeping. A step that the
+state does not allow is skipped, so every subset of the steps is also a history.
 
 As JSON (`conformance.histories.json_format`), with token ids one by one or as inclusive ranges
 ``[first, last]``::
@@ -42,7 +42,7 @@ _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 class HistoryError(ValueError):
-    """A history that cannot be read or that no engine can have; the message names the mend."""
+    """A history that cannot be read or that no engine can have; the message names the remedy."""
 
 
 def _expand(value: Any) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ def _expand(value: Any) -> tuple[int, ...]:
     for item in value:
         match item:
             case bool():
-                raise ValueError(f"{item!r} is no token id")
+                raise ValueError(f"{item!r} is not a token id")
             case int():
                 run = range(item, item + 1)
             case [int() as first, int() as last] if first <= last:
@@ -61,9 +61,9 @@ def _expand(value: Any) -> tuple[int, ...]:
             case _:
                 raise ValueError(f"{item!r} is neither a token id nor a range [first, last]")
         if run.start < 0:
-            raise ValueError(f"token ids are not negative; {run.start} is")
+            raise ValueError(f"token ids must not be negative; {run.start} is")
         if len(found) + len(run) > _MAX_TOKENS:
-            raise ValueError(f"a request has at most {_MAX_TOKENS} tokens")
+            raise ValueError(f"a request can have at most {_MAX_TOKENS} tokens")
         found += run
     return tuple(found)
 

@@ -1,1 +1,1 @@
-"""Two managers play one history, and all that can be seen of them is compared."""
+"""Lockstep: two managers play one history, and everything observable is compared."""

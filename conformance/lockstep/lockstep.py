@@ -1,17 +1,16 @@
 """Lockstep: one history played on two managers, the real one and the reference.
 
-Every call goes to both; then everything that can be seen of them must agree. Where they differ the
-real manager is judged by the spec, on its own cache. If it breaks the spec at that call, that is a
-finding, and the lockstep goes on where the two can be brought back together by public means:
+Every call goes to both, and then everything observable must agree. Where they differ, the real
+manager is judged by the spec, on its own cache. If it violates the spec at that call, that is a
+finding, and the lockstep continues if the two can be resynchronised by public methods:
 
-- a block registered that no hit can use is evicted again, a block left out is evicted from the
-  reference;
-- a hit that is shorter than it could be is taken by both.
+- A registered block that no hit can use is evicted again; a block left out is evicted from the
+  reference.
+- A hit that is shorter than possible is used by both.
 
-After any other finding the rest of the history would compare nothing but its consequences, and is
-dropped. A difference at which neither of the two breaks the spec is a finding, too: a policy
-change.
-Where it is the reference that breaks the spec, hitproof is wrong.
+After any other finding the rest of the history would only compare its consequences, and is
+dropped. A difference at which neither violates the spec is also a finding: a policy change. If it
+is the reference that violates the spec, that is a fault of hitproof.
 """
 
 from collections.abc import Sequence

@@ -27,8 +27,8 @@ class Difference:
         step: the step, an index; the history up to it is enough to see the difference.
         call: the manager's method.
         field: what differs: the answer, or a field of `Observation`.
-        real: what the real manager has there.
-        reference: what the reference has there.
+        real: its value in the real manager.
+        reference: its value in the reference.
     """
 
     step: int
@@ -40,13 +40,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class LockstepFinding:
-    """The real manager breaks the spec.
+    """The real manager violates the spec.
 
     Attributes:
         violation: how, judged by the spec.
-        difference: where the reference differs; None when the pool's books are wrong in both.
+        difference: where the reference differs; None when pool invariants fail in both.
         step: the step, an index.
-        resynchronised: whether the lockstep went on after it.
+        resynchronised: whether the lockstep continued after it.
     """
 
     violation: Violation
@@ -62,13 +62,13 @@ class LockstepFinding:
 
 @dataclass
 class Outcome:
-    """What became of one history.
+    """The outcome of one history.
 
     Attributes:
         steps: steps that were played on both.
         calls: calls that were compared.
-        findings: where the real manager breaks the spec.
-        fault: where the reference breaks the spec, if it does.
+        findings: where the real manager violates the spec.
+        fault: where the reference violates the spec, if it does.
     """
 
     steps: int = 0

@@ -1,4 +1,4 @@
-"""Two managers as one: every call goes to both, and what can be seen of them is compared."""
+"""Two managers as one: every call goes to both, and everything observable is compared."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -58,8 +58,8 @@ class Pair:
         # Computed tokens when the request's tables were last made.
         self._computed: dict[str, int] = {}
         self._progress: dict[str, int] = {}
-        # Blocks that only one of the two had registered. A real manager that is late with one
-        # would else find it missing from the reference.
+        # Blocks that only one of the two had registered. A real manager that registers one
+        # later would otherwise find it missing from the reference.
         self._put_right: set[tuple[int, Name]] = set()
         self.step = 0
 
@@ -161,7 +161,7 @@ class Pair:
         return self._real.seen
 
     def _both(self, call: str, ask: Callable[[Manager], _T]) -> tuple[_T, _T]:
-        """Ask both; what one of them raises ends the history."""
+        """Call both; an exception in either ends the history."""
         self._outcome.calls += 1
         answers: list[_T] = []
         crashes: list[Exception | None] = []
@@ -173,7 +173,7 @@ class Pair:
                 crashes.append(crash_of(error))
         real, reference = crashes
         differs = Difference(self.step, call, "exception", repr(real), repr(reference))
-        if reference is not None:  # whatever the real one does, the reference must not
+        if reference is not None:  # The reference must not raise, whatever the real one does.
             self._outcome.fault = differs
         if real is not None:
             self._settle(self._judge.crash(call, real), differs)
@@ -184,7 +184,7 @@ class Pair:
     def _settle(
         self, violation: Violation | None, difference: Difference, resynchronised: bool = False
     ) -> None:
-        """Record a difference; it ends the history unless the two can be brought together."""
+        """Record a difference; it ends the history unless the two can be resynchronised."""
         if violation is None:
             violation = self._judge.policy(
                 difference.call, difference.field, difference.real, difference.reference
@@ -195,7 +195,7 @@ class Pair:
             raise Stop
 
     def _blame(self, violation: Violation | None, difference: Difference) -> None:
-        """End the history when it is the reference that breaks the spec."""
+        """End the history if it is the reference that violates the spec."""
         if violation is not None:
             self._outcome.fault = difference
             raise Stop
@@ -226,7 +226,9 @@ class Pair:
         violations = []
         for only, by_real in ((extra, True), (missing, False)):
             for group, name in [key for key in only if key not in self._put_right]:
-                if by_real:  # what the reference registers besides is its release's policy
+                if (
+                    by_real
+                ):  # Other blocks that the reference registers follow its release's policy.
                     self._blame(self._judge_block(request, group, name, False), differs)
                 violations.append(self._judge_block(request, group, name, by_real))
         for violation in dict.fromkeys(violations):
@@ -260,7 +262,7 @@ class Pair:
         return self._judge.registered(request, group, block, is_registered)
 
     def _compare(self, call: str, *, observed: bool = False, after_finding: bool = False) -> None:
-        """Compare all that can be seen. What a finding has put into events is left out."""
+        """Compare everything observable, except events that a finding has caused."""
         if not observed:
             self._real.observe()
             self._reference.observe()

@@ -1,8 +1,8 @@
-"""Mamba states that a step exports from inside its chunk, where the backend can.
+"""Mamba states that a step exports from inside its chunk, if the backend supports it.
 
-A chunk that reaches the end of a prompt then need not end where the kept state lies. The scheduler,
-the manager and the backend each decide by the same rule which chunk exports one, of which token,
-and into which block of the table. vLLM: ``is_mamba_prefill_checkpoint_valid``,
+A chunk that reaches the end of a prompt then need not end at the position of the state to keep.
+The scheduler, the manager and the backend decide by the same rule which chunk exports a state, as
+of which token, and into which block of the table. vLLM: ``is_mamba_prefill_checkpoint_valid``,
 ``compute_mamba_prefill_checkpoints``.
 """
 
@@ -19,8 +19,8 @@ class Checkpoint(NamedTuple):
     """A state that a chunk exports.
 
     Attributes:
-        tokens: the state is as of so many tokens.
-        block: where it goes, a position in the block table.
+        tokens: the number of tokens that the state is as of.
+        block: its position in the block table.
     """
 
     tokens: int
@@ -28,7 +28,7 @@ class Checkpoint(NamedTuple):
 
 
 def exports_pattern(engine: EngineConfiguration, group: Group) -> str:
-    """What patterns about a group end with where states are exported from inside chunks."""
+    """The suffix of a group's patterns where states are exported from inside chunks."""
     exports = group.kind is GroupKind.MAMBA and engine.mamba_checkpoint_alignment
     return ", with states from inside chunks" if exports else ""
 
@@ -40,9 +40,9 @@ def exported(
     end: int,
     of: int | None = None,
 ) -> Checkpoint | None:
-    """The state that the chunk from ``start`` to ``end`` exports; None for none.
+    """The state that the chunk from ``start`` to ``end`` exports, or None.
 
-    It is the one that a resend of ``of`` tokens, by default of those before ``end``, resumes at.
+    It is the one from which a resend of ``of`` tokens, ``end`` by default, resumes.
     """
     align, size = engine.mamba_checkpoint_alignment, engine.mamba_block_size
     if align is None or size is None:

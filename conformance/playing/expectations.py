@@ -15,7 +15,7 @@ from hitproof.conformance.subject.managers import ConnectorManager, Hit, Manager
 
 @dataclass(frozen=True)
 class Served:
-    """The last lookup of a request serves that many tokens, or at least that many."""
+    """The last lookup of a request serves exactly, or at least, a number of tokens."""
 
     request: str
     tokens: int
@@ -24,9 +24,9 @@ class Served:
 
 @dataclass(frozen=True)
 class LocalPrefix:
-    """A KV connector that loads Mamba states is told of a prefix of so many tokens of a request.
+    """The local prefix reported to a KV connector that loads Mamba states has so many tokens.
 
-    It is flagged where it ``lacks_state`` (`spec.connector`).
+    It is flagged if it ``lacks_state`` (`spec.connector`).
     """
 
     request: str
@@ -36,7 +36,7 @@ class LocalPrefix:
 
 @dataclass(frozen=True)
 class TableLengths:
-    """The last lookup of a request returns a block table of so many blocks for each group."""
+    """The last lookup of a request returns block tables of these lengths, one per group."""
 
     request: str
     lengths: tuple[int, ...]
@@ -44,7 +44,7 @@ class TableLengths:
 
 @dataclass(frozen=True)
 class Registered:
-    """A full block of a request is registered, or is not."""
+    """A full block of a request is registered, or is not registered."""
 
     request: str
     group: int
@@ -54,7 +54,7 @@ class Registered:
 
 @dataclass(frozen=True)
 class Held:
-    """The block table of a request holds a real block at every position from ``first`` on."""
+    """The block table of a request has no null block from position ``first`` on."""
 
     request: str
     group: int
@@ -63,7 +63,7 @@ class Held:
 
 @dataclass(frozen=True)
 class HeldOnce:
-    """No block stands twice in the block tables of a request."""
+    """No block occurs twice in the block tables of a request."""
 
     request: str
 
@@ -79,7 +79,7 @@ Expected: TypeAlias = Served | LocalPrefix | TableLengths | Registered | Held | 
 def holds(expected: Expected, manager: Manager, hits: Mapping[str, Hit]) -> bool:
     """Whether the expectation holds after a history; ``hits`` has each request's last lookup.
 
-    A history that raised no exception has none to show, so `Returns` holds.
+    A history that is over has raised no exception, so `Returns` holds.
     """
     match expected:
         case Served(request, tokens, or_more):
@@ -104,7 +104,7 @@ def holds(expected: Expected, manager: Manager, hits: Mapping[str, Hit]) -> bool
 
 
 def local_prefix(manager: Manager, request: str) -> tuple[int, bool]:
-    """What a KV connector is told of a request: tokens, and whether they are flagged."""
+    """The local prefix reported to a KV connector: its tokens, and whether it is flagged."""
     if not isinstance(manager, ConnectorManager):
         raise CannotJudge("the manager has no lookups for KV connectors")
     hit, flagged = manager.get_computed_blocks_for_connector(request)

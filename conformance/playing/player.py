@@ -1,7 +1,7 @@
 """The player: a scheduler's bookkeeping around a manager, so that histories stay legal.
 
-It does what vLLM's ``Scheduler`` does between the calls of ``KVCacheManager`` and nothing more:
-which tokens are computed, how far a chunk goes, who is preempted.
+It does what vLLM's ``Scheduler`` does between calls of ``KVCacheManager``, and nothing more: it
+decides which tokens are computed, how far a chunk goes, and which requests are preempted.
 """
 
 from dataclasses import dataclass, field
@@ -48,9 +48,9 @@ class _Request:
 
 @dataclass
 class Player:
-    """Plays a history on a manager, step by step. An exception of the manager passes through.
+    """Plays a history on a manager, step by step. Exceptions of the manager propagate.
 
-    Where hits may end inside blocks, ``fine_tail`` is whose hit the end of a prompt is kept for,
+    Where hits may end inside blocks, ``fine_tail`` says for whose hit the end of a prompt is kept,
     and ``horizon`` how far past it lookups may peek.
     """
 
@@ -59,7 +59,7 @@ class Player:
     fine_tail: FineTail = FineTail.NONE
     horizon: LookaheadHorizon = LookaheadHorizon.HASHED
     hits: dict[str, Hit] = field(default_factory=dict)
-    """What the last lookup of each request found."""
+    """The result of each request's last lookup."""
     _requests: dict[str, _Request] = field(default_factory=dict)
     _running: list[str] = field(default_factory=list)
 
@@ -72,7 +72,7 @@ class Player:
         self._may_lose_a_part = kinds == [GroupKind.FULL_ATTENTION]
 
     def play(self, step: Step) -> str:
-        """Play one step; what became of it, "" when it was done as asked."""
+        """Play one step; returns how it deviated, or "" when it was done as asked."""
         match step:
             case Schedule():
                 return self._schedule(step)
@@ -95,11 +95,11 @@ class Player:
                 return ""
 
     def arrive(self, name: str) -> None:
-        """Let a request arrive, if it has not."""
+        """Let a request arrive, unless it has arrived already."""
         self._request(name)
 
     def _request(self, name: str) -> _Request:
-        """The request's state; it arrives when it is first asked for."""
+        """The request's state; the request arrives at the first call."""
         if name not in self._requests:
             given = self.history.requests[name]
             self.manager.add_request(name, given)
@@ -169,7 +169,7 @@ class Player:
         name, computed = step.request, request.num_computed_tokens
         left = request.num_tokens - computed
         if left == 0:
-            return "skipped: the request has no output left to go on with"
+            return "skipped: the request has no output left to continue with"
         drafts = accepted = 0
         if left == 1 and computed >= request.num_prompt_tokens:
             room = min(
@@ -195,12 +195,12 @@ class Player:
         return f"preempted {', '.join(preempted)}" if preempted else ""
 
     def _chunk(self, wanted: int | None, request: _Request, computed: int, left: int) -> int:
-        """How many tokens to compute: within the budget, and as Mamba's states need it.
+        """How many tokens to compute, within the budget and as Mamba's states require.
 
         vLLM: ``Scheduler._mamba_block_aligned_split``. A state is cached for the end of a block
         only, so a chunk ends on a block edge until the last whole block of the request; with
         EAGLE, whose lookups drop a block, until the one before. A chunk that starts inside a block
-        stops at its end, else the block would keep an earlier state; up to 0.27 vLLM ran past it.
+        stops at its end, or the block would keep an earlier state; up to 0.27 vLLM ran past it.
         """
         num_new = min(wanted or left, left, self._engine.max_chunk)
         size = self._mamba_block_size
@@ -218,10 +218,10 @@ class Player:
         return last - computed if computed < last else num_new
 
     def _fine_chunk(self, request: _Request, computed: int, num_new: int, size: int) -> int:
-        """The same where hits may end inside blocks, as vLLM has it from 0.28 on.
+        """The same where hits may end inside blocks, as in vLLM from 0.28 on.
 
-        A chunk ends also where a state is kept inside a block: for the prompt's end, unless the
-        chunk exports that state, and for a prefix that is seen to be shared.
+        A chunk also ends where a state is kept inside a block: for the prompt's end, unless the
+        chunk exports that state, and for a prefix that was seen to be shared.
         """
         engine, unit, prompt = self._engine, self._engine.hash_block_size, request.num_prompt_tokens
         end, prefill_end = computed + num_new, max(prompt, request.num_tokens - 1)
@@ -244,7 +244,7 @@ class Player:
         return max(end - computed, 0)
 
     def _kept(self, num_tokens: int, size: int) -> int:
-        """Where the state is kept that stands for the end of so many tokens, on multiples."""
+        """The position of the state that is kept for the end of so many tokens."""
         lookahead = size if self._engine.use_eagle_block_drop else 0
         return int(tail_boundary(self.fine_tail, self.horizon, num_tokens, lookahead, size))
 
@@ -303,9 +303,9 @@ class Player:
         return ""
 
     def _loadable(self, request: _Request, hit: int, tokens: int) -> int:
-        """How many tokens a connector loads: of Mamba's states whole blocks, or the whole request.
+        """How many tokens a connector loads: with Mamba, whole blocks or the whole request.
 
-        A state that ends inside a block would be taken for that of the block's end.
+        A state from inside a block would be taken for that of the block's end.
         """
         end, size = min(hit + tokens, request.num_tokens), self._mamba_block_size
         if size is not None and end < request.num_tokens:
@@ -324,7 +324,7 @@ class Player:
             self._report(name)
         if request.num_computed_tokens:
             self.manager.cache_blocks(name, request.num_computed_tokens)
-            # The last token is computed again, to sample the next one.
+            # The last token is recomputed, to sample the next one.
             request.num_computed_tokens = min(request.num_computed_tokens, request.num_tokens - 1)
         else:
             self.manager.free(name)

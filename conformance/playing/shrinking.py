@@ -24,8 +24,8 @@ _Changes: TypeAlias = dict[str, Any]
 def shrink(history: History, shows: Callable[[History], bool], budget: int = 3_000) -> History:
     """The smallest history found for which ``shows`` still holds: fewest steps, then the rest.
 
-    Takes away steps, requests, tokens, features and groups, one or many at a time, until nothing
-    more can go or ``budget`` histories were tried. Every subset of the steps is a history.
+    Removes steps, requests, tokens, features and groups, one or many at a time, until nothing
+    more can be removed or ``budget`` histories were tried. Every subset of the steps is a history.
     """
     tries = _Tries(shows, budget)
     history = _renamed(history, tries)
@@ -43,7 +43,7 @@ class _Tries:
         self.left = budget
 
     def shows(self, make: Callable[[], History], than: History) -> History | None:
-        """The candidate, if it is another history ``than`` the last and still shows it."""
+        """The candidate, if it differs from ``than``, the last history, and still shows it."""
         if self.left <= 0:
             return None
         try:
@@ -71,7 +71,7 @@ def _fewer_steps(history: History, tries: _Tries) -> History:
 
 
 def _simpler(history: History, tries: _Tries) -> History:
-    """Take the first simplification that still shows it, again and again."""
+    """Take the first simplification that still shows it, repeatedly."""
     going = True
     while going and tries.left > 0:
         going = False
@@ -84,7 +84,7 @@ def _simpler(history: History, tries: _Tries) -> History:
 
 
 def _simplifications(history: History) -> Iterator[Callable[[], History]]:
-    """Histories that are simpler in one respect, those that take away most first."""
+    """Histories that are simpler in one respect, the largest reductions first."""
     named = {name for step in history.steps if (name := getattr(step, "request", None))}
     if named != history.requests.keys():
         kept = {name: r for name, r in history.requests.items() if name in named}
@@ -118,7 +118,7 @@ def _with_step(history: History, index: int, changes: _Changes) -> History:
 def _fewer_groups(engine: EngineConfiguration) -> Iterator[_Changes]:
     for index in range(len(engine.groups)):
         left = engine.groups[:index] + engine.groups[index + 1 :]
-        # The hybrid coordinator takes groups of at least two sorts.
+        # The hybrid coordinator needs groups of at least two kinds.
         if len(left) == 1:
             yield {"groups": left, "hash_block_size": left[0].block_size}
         elif len(set(left)) > 1:

@@ -1,9 +1,9 @@
-"""Transcripts: what was asked of a manager, call by call, made a history that asks the same.
+"""Transcripts: the recorded calls of a manager, turned into a history that makes the same calls.
 
-A history says what is wanted, and `conformance.playing.player` makes the calls. Somebody else's
-calls need not be those of a scheduler, so every history that is made here is played once
-against its transcript: it ends before the first step that would ask for something else. Lookups
-are free: between a lookup and the admission that it is for the player looks up once more.
+A history says what is wanted, and `conformance.playing.player` makes the calls. Recorded calls
+need not be those of a scheduler, so every history made here is played once against its transcript;
+it ends before the first step that would make a different call. Extra lookups are allowed: between
+a lookup and the admission that follows it, the player looks up once more.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ class Asked:
     Attributes:
         method: the method.
         request: the request's name; "" where the call is about none.
-        num_computed_tokens: how far the request was computed before the call.
+        num_computed_tokens: the request's computed tokens before the call.
         num_tokens: how many tokens it had.
         new_tokens: for ``allocate_slots``, tokens to compute, drafts included.
         hit: tokens of a local hit: looked up, or served to the allocation.
@@ -45,9 +45,9 @@ class Asked:
         lookahead: further slots.
         delayed: whether blocks are registered later.
         must_fit: whether blocks for the whole request must be free.
-        computed: for ``cache_blocks``, up to where.
+        computed: for ``cache_blocks``, up to how many tokens.
         evicted: for ``evict_blocks``, the request, the group and the blocks of its prefix.
-        done: whether the call did what was asked: allocation and reset may not.
+        done: whether the call succeeded: allocation and reset may fail.
     """
 
     method: str
@@ -67,13 +67,13 @@ class Asked:
 
 @dataclass
 class Transcript:
-    """What was asked of one manager.
+    """The recorded calls of one manager.
 
     Attributes:
         engine: its configuration, as far as it is known beforehand.
         requests: the requests by name; their outputs grow.
         calls: the calls in order.
-        ended: why nothing more was noted, "" when all was.
+        ended: why recording stopped early, or "".
     """
 
     engine: EngineConfiguration
@@ -83,13 +83,13 @@ class Transcript:
 
 
 class _Differs(Exception):
-    """The player asks for something else than was asked; the message says what."""
+    """The player makes another call than the recorded one; the message says which."""
 
 
 def history_of(transcript: Transcript) -> tuple[History | None, str]:
-    """The longest history that asks for what was asked, from the first call on, if there is one.
+    """The longest history that makes the recorded calls, from the first one on, if there is one.
 
-    And why it ends before the transcript does, "" when it does not; ``about`` says so, too.
+    And why it ends before the transcript does, or ""; the history's ``about`` also says so.
     """
     calls = transcript.calls
     drafts = max((c.lookahead for c in calls), default=0) if transcript.engine.use_eagle else 0
@@ -110,7 +110,7 @@ def history_of(transcript: Transcript) -> tuple[History | None, str]:
         script.end = end
         try:
             told = player.play(step)
-            # Which blocks are cached the script does not know.
+            # The script does not know which blocks are cached.
             if told.startswith("skipped") and not isinstance(step, Evict):
                 raise _Differs(told)
             script.finish(step)
@@ -189,7 +189,7 @@ def _steps(calls: Sequence[Asked]) -> Iterable[tuple[Step, int]]:
 def _after_preemptions(
     calls: Sequence[Asked], number: int, name: str, running: dict[str, None]
 ) -> int:
-    """Others are freed until the request has space; the number of calls that takes."""
+    """Other requests are freed until this one has space; returns the number of calls."""
     while number < len(calls):
         call = calls[number]
         if call.method == "free" and call.request in running:
@@ -207,13 +207,13 @@ def _after_preemptions(
 
 
 def _accepted(calls: Sequence[Asked], number: int, name: str, call: Asked) -> int:
-    """How many drafts were right, by how many tokens the request has when it comes next."""
+    """How many drafts were right, judging by the request's tokens at its next call."""
     later = next((c for c in calls[number:] if c.request == name), None)
     return 0 if later is None else max(0, later.num_tokens - call.num_tokens - 1)
 
 
 class _Script:
-    """A manager that answers as the real one did, and refuses other questions."""
+    """A manager that answers as the recorded one did, and rejects other calls."""
 
     def __init__(self, calls: Sequence[Asked]) -> None:
         self._calls = calls
@@ -221,16 +221,16 @@ class _Script:
         self.end = 0
 
     def finish(self, step: Step) -> None:
-        """The step is played: everything that was asked in it has been asked."""
+        """The step is over: check that all of its recorded calls were made."""
         if isinstance(step, (NewStep, Lookup)):
             self._next = max(self._next, self.end)
         if self._peek() is not None and not isinstance(step, Evict):
-            raise _Differs(f"{self._calls[self._next].method} is called by nobody's need")
+            raise _Differs(f"{self._calls[self._next].method} was called without need")
         if isinstance(step, Evict):
             self._next = self.end
 
     def _peek(self) -> Asked | None:
-        """The next call of this step that is no lookup."""
+        """The next call of this step that is not a lookup."""
         while self._next < self.end and self._asks_nothing(self._calls[self._next]):
             self._next += 1
         return self._calls[self._next] if self._next < self.end else None
@@ -252,23 +252,23 @@ class _Script:
         """See `conformance.subject.managers.Manager`, here and below."""
 
     def append_output(self, name: str, token_ids: Sequence[int]) -> None:
-        """Whether these tokens came shows at the next call."""
+        """Not checked here: the next call shows which tokens came."""
 
     def set_progress(self, name: str, progress: Progress) -> None:
-        """What the scheduler noted shows at the next call."""
+        """Not checked here: the next call shows the progress."""
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
-        """Not asked for: evictions are named by prefixes."""
+        """Not needed: evictions are named by prefixes."""
         del name, group
         return ()
 
     def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
-        """Not asked for."""
+        """Not needed."""
         del group, key
         return ()
 
     def get_computed_blocks(self, name: str) -> Hit:
-        """What the request's admission was served, or the lookup found."""
+        """The hit that the request was admitted with, or that the lookup found."""
         following = self._calls[self._next : self.end]
         served = next(
             (c.hit for c in following if c.method == "allocate_slots" and c.request == name), None
@@ -277,7 +277,7 @@ class _Script:
         return Hit(served if served is not None else found[-1] if found else 0, ())
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        """Refused when other tokens are asked for."""
+        """Rejected unless it asks for the recorded tokens."""
         call = self._take("allocate_slots", name)
         wanted = (
             allocation.num_new_tokens,
@@ -295,24 +295,24 @@ class _Script:
         return () if call.done else None
 
     def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
-        """Refused when other tokens are registered."""
+        """Rejected unless it registers the recorded tokens."""
         if self._take("cache_blocks", name).computed != num_computed_tokens:
             raise _Differs(f"request {name} would be cached up to {num_computed_tokens} tokens")
 
     def free(self, name: str) -> None:
-        """Refused when another request is freed."""
+        """Rejected unless it frees the recorded request."""
         self._take("free", name)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        """Which blocks are evicted the history itself says."""
+        """Not checked: the history itself says which blocks are evicted."""
 
     def reset_prefix_cache(self) -> bool:
-        """As it was."""
+        """The recorded result."""
         return self._take("reset_prefix_cache").done
 
     def new_step_starts(self) -> None:
-        """Steps may start more often."""
+        """Not checked: steps may start more often."""
 
     def observe(self) -> Any:
-        """Nobody looks."""
+        """Not needed."""
         raise NotImplementedError

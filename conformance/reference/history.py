@@ -1,4 +1,4 @@
-"""Prompts served one after another, as the spec has it: what is kept, and what is hit."""
+"""Prompts served one after another according to the spec: what is kept, and what is hit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class ReferenceHistory:
         self.kept = [set() for _ in self.configuration.layout]
 
     def serve(self, tokens: Sequence[int]) -> int:
-        """The hit of a prompt in tokens; what it leaves behind is kept."""
+        """The hit of a prompt in tokens; the blocks that it leaves are kept."""
         prompt, configuration = tuple(tokens), self.configuration
         groups, align, lookahead = (
             configuration.layout,

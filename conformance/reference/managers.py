@@ -60,7 +60,7 @@ class ReferenceManager:
 
     def add_request(self, name: str, request: RequestInput) -> None:
         """See `conformance.subject.managers.Manager`."""
-        # The reference knows adapters by name alone, so a name says where it was loaded from.
+        # The reference identifies adapters by name alone, so the name includes the path.
         path = "" if request.lora_path is None else f" at {request.lora_path}"
         lora = None if request.lora_name is None else LoRA(request.lora_name + path)
         self._requests[name] = Request(
@@ -127,7 +127,7 @@ class ReferenceManager:
         return None if new is None else _tables(new)
 
     def _blocks(self, name: str, hit: Hit) -> KVCacheBlocks:
-        """The blocks that the lookup returned, or those that stand for another answer."""
+        """The blocks that the lookup returned, or the blocks of another answer."""
         found, blocks = self._found[name]
         if found == hit:
             return blocks

@@ -46,7 +46,7 @@ class ReferencePool:
         return None if found is None else [block.block_id for block in found]
 
     def snapshot(self) -> PoolSnapshot:
-        """What the pool knows now."""
+        """The pool's current state."""
         pool = self._pool
         return PoolSnapshot(
             null_block=pool.null_block.block_id,

@@ -1,4 +1,4 @@
-"""The reference as a subject: what the checks must find nothing wrong with."""
+"""The reference as a subject: the checks must find no divergence in it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -127,7 +127,7 @@ class ReferenceSubject:
         return ReferenceConnectorLookup(layout, self.lookahead_horizon)
 
     def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
-        """The spec's mask; chunks do not matter to it."""
+        """The spec's mask, which does not depend on chunks."""
         full = min(chunks[-1] // configuration.group.block_size, configuration.num_blocks)
         held = [bool(in_mask(configuration.shape, block)) for block in range(full)]
         return held + [False] * (configuration.num_blocks - full)
@@ -140,7 +140,7 @@ class ReferenceSubject:
     def registered_when_final(
         self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
     ) -> list[bool]:
-        """What is due by the spec."""
+        """The blocks that are due by the spec."""
         del alone
         shape, size = configuration.shape, configuration.group.block_size
         final = (num_tokens - not_final) // size
@@ -166,7 +166,7 @@ class ReferenceSubject:
     def block_hashes(
         self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
     ) -> list[bytes]:
-        """Stand-ins for hashes: all that each vouches for, spelt out."""
+        """Stand-ins for hashes: everything that each covers, spelt out."""
         del hash_block_size
         blocks = (len(prompt.tokens) - hash_lookahead) // block_size
         covered = (covered_tokens(b, block_size, hash_lookahead) for b in range(blocks))
@@ -182,10 +182,10 @@ class ReferenceSubject:
         prompts: Sequence[Sequence[int]],
         interval: int | None,
     ) -> list[int]:
-        """What the spec says: the longest valid hit on what it says is kept of each prompt."""
+        """By the spec: the longest valid hit on what each prompt leaves in the cache."""
         history = ReferenceHistory(configuration, self.lookahead_horizon, interval)
         return [history.serve(prompt) for prompt in prompts]
 
     def source(self, entry: str) -> str:
-        """Names the reference instead of a line."""
+        """The name of the entry point in the reference, which has no file and line."""
         return f"reference: {entry}"

@@ -1,1 +1,1 @@
-"""Evidence of a finding, shown on a whole manager."""
+"""Reproduction: the evidence of a finding, shown on a whole manager."""

@@ -39,19 +39,19 @@ from hitproof.spec.releases.policies import EagleGroups
 from hitproof.spec.releases.sequential import longest_joint_hit
 
 _FRESH = 1_000_000
-"""Token ids that no shared prefix has start here."""
+"""Token ids from here on occur in no shared prefix."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How the subject's release looks several groups up; see `spec.releases.policies`."""
+    """The policies of a subject's release for lookups with several groups."""
 
     lookahead_horizon: LookaheadHorizon
     eagle_groups: EagleGroups
 
 
 class OutOfReach(Exception):
-    """No history shows it; the message says why."""
+    """No history can show the evidence; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Attempt:
     """A history that may show the evidence.
 
     ``cached`` has for each group the blocks of the first request that must be cached at the end;
-    None where that is for the subject to decide.
+    None where the subject decides that.
     """
 
     history: History
@@ -126,7 +126,7 @@ class _Engine:
         )
 
     def local_prefix(self, num_tokens: int, cached: Sequence[frozenset[int]]) -> tuple[int, bool]:
-        """What a connector must be told of such a request, and whether a state is lacking."""
+        """The local prefix due to a connector for such a request, and whether it lacks a state."""
         length = longest_local_prefix(
             self.layout.shared,
             self.layout.alignment,
@@ -137,7 +137,7 @@ class _Engine:
         return length, self.hit(num_tokens, cached) < length
 
     def full_blocks(self, num_tokens: int) -> list[frozenset[int]]:
-        """Every full block of so many tokens, for each group that does prefix caching."""
+        """Every full block of so many tokens, for each group that takes part in prefix caching."""
         return [
             frozenset(range(num_tokens // group.block_size if group.prefix_cacheable else 0))
             for group in self.groups
@@ -171,7 +171,7 @@ class _Engine:
 
 
 def _engines(configuration: Configuration, rules: Rules) -> Iterator[_Engine]:
-    """The group alone where it can be; else beside full attention, which gives the alignment."""
+    """The group alone where possible; else with full attention, which gives the alignment."""
     group, unit = configuration.group, configuration.hash_block_size
     drafts = group.eagle and group.kind is not GroupKind.MAMBA
     if configuration.members == 1 and configuration.alignment == group.block_size == unit:
@@ -180,7 +180,7 @@ def _engines(configuration: Configuration, rules: Rules) -> Iterator[_Engine]:
 
 
 def _of_groups(layout: Layout, cached: tuple[frozenset[int], ...]) -> dict[int, frozenset[int]]:
-    """The cache state of each group that does prefix caching."""
+    """The cache state of each group that takes part in prefix caching."""
     return {
         group: blocks
         for looked_up, blocks in zip(layout.looked_up, cached, strict=True)
@@ -189,13 +189,13 @@ def _of_groups(layout: Layout, cached: tuple[frozenset[int], ...]) -> dict[int, 
 
 
 def _computed(name: str, ends: Sequence[int]) -> Iterator[Schedule]:
-    """Compute a request in chunks that end there."""
+    """Compute a request in chunks with the given ends."""
     for start, end in pairwise((0, *ends)):
         yield Schedule(name, end - start)
 
 
 def _tokens(num_tokens: int, shared: int | None = None, fresh: int = _FRESH) -> RequestInput:
-    """A prompt of so many tokens, of which the first ``shared`` are those of every prompt."""
+    """A prompt of so many tokens, of which the first ``shared`` are the same in every prompt."""
     common = num_tokens if shared is None else shared
     return RequestInput((*range(common), *range(fresh, fresh + num_tokens - common)))
 
@@ -264,7 +264,7 @@ def _registration(
 def _sibling(
     engine: _Engine, computed: int, shared: int, steps: Sequence[Step], every: int | None = None
 ) -> Attempt:
-    """A request that shares the first tokens of the one that was computed, and goes on.
+    """A request that shares the first tokens of the computed one, and continues differently.
 
     It hits at least what it would hit if all were cached, rounded down to ``every`` tokens.
     """
@@ -310,7 +310,7 @@ def _retention(evidence: Evidence, configuration: Configuration, rules: Rules) -
 def _junction(
     evidence: Evidence, configuration: Configuration, shared: int, rules: Rules
 ) -> Iterator[Attempt]:
-    """Three prompts that share a prefix and nothing else, one after another."""
+    """Three prompts in sequence that share a prefix and nothing else."""
     (length,), align = evidence.chunks, configuration.alignment
     engine = _Engine(
         configuration.layout,
@@ -332,7 +332,7 @@ def _junction(
 
 
 def _sharing(evidence: Evidence) -> Iterator[Attempt]:
-    """Two requests whose hashes are wrongly equal or different: the second is looked up."""
+    """Two requests whose hashes are wrongly equal or wrongly different; the second is looked up."""
     first, second = evidence.prompts
     if "look ahead" in evidence.signature.pattern:
         raise OutOfReach("histories have no hashes that look ahead")

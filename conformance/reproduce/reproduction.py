@@ -1,14 +1,14 @@
 """Reproduction: the evidence of a finding as a history of a whole manager.
 
-The checks judge parts of a target: one group's lookup on any cache state, the registration of one
-group's blocks, hashes. A finding is real for users when a whole manager, asked by its public
-methods only, shows it: one request computes a prompt, blocks that are not in the cache state are
-evicted, and another request is looked up. What the spec demands at the end is an `Expected`, worked
-out by the spec for the groups that stand side by side in the manager, and the subject is played to
-see that it does something else.
+The checks exercise parts of a target: one group's lookup on any cache state, the registration of
+one group's blocks, hashes. A finding matters to users when a whole manager shows it through its
+public methods: one request computes a prompt, blocks that are not in the cache state are evicted,
+and another request is looked up. What the spec demands at the end is an `Expected`, computed by the
+spec for the groups that the manager has, and the subject is played to confirm that it does
+something else.
 
-Evictions reach every subset of the blocks that were registered. A state that has a block which the
-subject does not register is out of reach, and the report says so.
+Evictions reach every subset of the registered blocks. A state with a block that the subject does
+not register is out of reach, and the report says so.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Reproduction:
     """A finding on a whole manager.
 
     Attributes:
-        history: what is asked of the manager; None where no history was found that shows it.
+        history: a history that shows it; None if none was found.
         expected: what the spec demands at its end, and the subject does not do.
         detail: why there is none.
     """
@@ -58,11 +58,13 @@ def reproduce(evidence: Evidence, subject: ManagerSubject, rules: Rules) -> Repr
             first_reason = first_reason or reason
     except OutOfReach as reason:
         first_reason = str(reason)
-    return Reproduction(None, None, first_reason or "no history of a whole manager leads there")
+    return Reproduction(
+        None, None, first_reason or "no history of a whole manager reaches that state"
+    )
 
 
 def play(history: History, manager: Manager) -> Player:
-    """Play a whole history. What a step does not do is no error; an exception passes through."""
+    """Play a whole history. A step that is not carried out is no error; exceptions propagate."""
     player = Player(history, manager)
     for step in history.steps:
         player.play(step)
@@ -97,7 +99,7 @@ def _played(attempt: Attempt, evidence: Evidence, subject: ManagerSubject) -> st
 
 
 def _unlike(attempt: Attempt, manager: Manager) -> str:
-    """Where the cache is not in the state that the attempt is about."""
+    """How the cache state differs from the one that the attempt needs; "" if it does not."""
     name = next(iter(attempt.history.requests))
     for group, wanted in enumerate(attempt.cached or ()):
         for block, key in enumerate(manager.block_keys(name, group)):

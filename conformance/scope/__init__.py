@@ -1,1 +1,1 @@
-"""What is judged: configurations of one group, layouts of several, and what they cover."""
+"""Scope of the checks: configurations of one group, layouts of several, and their coverage."""

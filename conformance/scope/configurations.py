@@ -1,15 +1,15 @@
-"""The configurations that the gate judges, one group at a time.
+"""The configurations that the gate checks, one group at a time.
 
-Together with the layouts every possible pair of properties is covered
+Together with the layouts they cover every possible pair of properties
 (`conformance.scope.coverage`).
 Coverage of the grid: the cross product of the kinds, of P (blocks from one boundary to the
 next), of tails shorter than, equal to and longer than P, of the smallest and the largest
 window that gives that tail, of EAGLE on and off; two block sizes, and one or two groups that
 share the lookup, alternate over it; the windows of segments of two blocks have hash blocks of
-half a block. Full attention is judged on context parallel ranks, too. Windows start at two tokens:
+half a block. Full attention is also checked on context parallel ranks. Windows start at two tokens:
 a layer that sees one token reads nothing from the cache. Chunks of local attention are of one
-block, shorter and longer than the request. Beside the grid stand the group layouts of real models.
-Nothing here is what no vLLM engine can ask for (`is_possible`).
+block, shorter and longer than the request. The group layouts of real models are added to the grid.
+Every configuration is one that a vLLM engine can have (`is_possible`).
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.retention import replay_boundary
 
 SMALL = 5
-"""Requests up to this many blocks are looked up in every length, and without merging, too."""
+"""Requests of up to this many blocks are looked up at every length, and also without merging."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class LookedUp:
     """Groups of equal kind, block size, window and chunk, which are looked up together.
 
     Attributes:
-        group_ids: their places in the layout. vLLM: ``SpecGroup.group_ids``.
+        group_ids: their indices in the layout. vLLM: ``SpecGroup.group_ids``.
         group: one of them, with EAGLE as `share_eagle` decides it.
         shape: the group in blocks.
     """
@@ -45,7 +45,7 @@ class LookedUp:
 
 @dataclass(frozen=True, order=True)
 class Configuration:
-    """One group as its lookup and its producer see it. The order puts smaller cases first.
+    """One group as its lookup and its producer see it. Smaller cases sort first.
 
     Attributes:
         members: groups of equal kind, block size, window and chunk that are looked up together.
@@ -73,7 +73,7 @@ class Configuration:
 
     @property
     def looked_up(self) -> tuple[LookedUp, ...]:
-        """The one set of groups that the lookup is about."""
+        """The only set of groups that is looked up."""
         return (LookedUp(tuple(range(self.members)), self.group, self.shape),)
 
     def reach(self, max_length: int, policy: LookaheadHorizon) -> tuple[int, int]:
@@ -89,8 +89,8 @@ class Configuration:
     def max_lengths(self) -> list[int]:
         """How many tokens the lookups may serve: every small length, then the bound.
 
-        Below the bound, lengths that start the scan at each distance from a boundary; where a
-        segment is long, at those next to one. A length that ends inside a block is tried, too.
+        Below the bound, lengths that start the scan at each distance from a boundary, or, where a
+        segment is long, next to one. One length ends inside a block.
         """
         size, bound, segment = self.group.block_size, self.num_blocks, self.shape.segment
         distances = range(segment) if segment <= SMALL else (0, 1, segment - 1)
@@ -102,7 +102,7 @@ class Configuration:
 
     @property
     def bound_in_words(self) -> str:
-        """The bound, as obligations show it."""
+        """The bound, as shown in obligations."""
         return f"{self.num_blocks} blocks"
 
     def bound(self, looked_up: LookedUp) -> int:
@@ -112,7 +112,7 @@ class Configuration:
 
     @property
     def shared(self) -> tuple[Group, ...]:
-        """The groups, one a block table."""
+        """The groups, one per block table."""
         return (self.group,) * self.members
 
     @property
@@ -127,10 +127,10 @@ class Configuration:
 
     @cached_property
     def layout(self) -> tuple[Group, ...]:
-        """The groups of a model that has this one: full attention first, then the members.
+        """The groups of a model that contains this group: full attention first, then the members.
 
-        The block size of full attention is the alignment. Beside Mamba it is full attention that
-        has the draft layers.
+        The block size of full attention is the alignment. In a model with Mamba the draft layers
+        are in the full-attention group.
         """
         drafts = self.group.eagle and self.group.kind is GroupKind.MAMBA
         full = Group(GroupKind.FULL_ATTENTION, self.alignment, eagle=drafts)
@@ -139,7 +139,7 @@ class Configuration:
 
     @property
     def in_hash_units(self) -> "Configuration":
-        """The group as fine-grained hits see it, with hash blocks for blocks."""
+        """The group as fine-grained lookup treats it: its blocks are hash units."""
         unit, tokens = self.hash_block_size, self.num_blocks * self.group.block_size
         group = at_hash_units(self.group, unit)
         return replace(self, group=group, alignment=unit, num_blocks=tokens // unit)
@@ -159,7 +159,7 @@ class Configuration:
         return resend // size, extension // size
 
     def describe(self) -> str:
-        """The configuration in words, as findings and obligations show it."""
+        """The configuration in words, as shown in findings and obligations."""
         window = "" if self.group.window is None else f" window {self.group.window},"
         chunk = "" if self.group.chunk is None else f" chunk {self.group.chunk},"
         shared = "" if self.members == 1 else f" {self.members} groups share the lookup,"
@@ -229,9 +229,9 @@ def single_group(
 
 
 def is_possible(configuration: Configuration) -> bool:
-    """Whether a vLLM engine can have it, as far as the spec allows more than vLLM does.
+    """Whether a vLLM engine can have it, where the spec allows more than vLLM does.
 
-    Chunked local attention goes without EAGLE and with one block size for all groups (asserted
+    Chunked local attention excludes EAGLE and needs one block size for all groups (asserted
     by ``ChunkedLocalAttentionManager.find_longest_cache_hit``), and its chunks are whole blocks
     (asserted by ``make_local_attention_virtual_batches``; its lookup alone would serve a hit
     whose chunk is not cached when a chunk starts inside a block).
@@ -333,13 +333,13 @@ def grid(profile: Profile) -> Iterator[Configuration]:
 
 
 LONGEST_TAIL = {Profile.QUICK: 8, Profile.DEFAULT: 64, Profile.THOROUGH: 64}
-"""Longer windows of real models are cut to so many blocks where a group's own lookup is judged."""
+"""Longer windows of real models are cut to this many blocks where a single group is looked up."""
 
 
 def cut(group: Group, blocks: int) -> Group:
-    """The group with its window shorter by whole blocks, so that its tail has at most ``blocks``.
+    """The group with its window cut by whole blocks, so that its tail has at most ``blocks``.
 
-    A chunk of more than ``blocks`` blocks is cut to as many.
+    A chunk of more than ``blocks`` blocks is cut to ``blocks`` blocks.
     """
     if group.chunk is not None:
         return replace(group, chunk=min(group.chunk, blocks * group.block_size))
@@ -370,7 +370,7 @@ class Model:
     ) -> tuple[Configuration, ...]:
         """Each distinct group of the model, with EAGLE on or off, as the lookup shares it.
 
-        None when vLLM does not run the model so.
+        None when vLLM does not support that.
         """
         groups = share_eagle(self.groups, use_eagle)
         align = alignment(groups)

@@ -1,7 +1,7 @@
 """What the configurations and layouts of a profile cover: every possible pair of properties.
 
-Each group counts as it is judged, alone or in a layout. Its properties are classes, since sizes
-differ between the grids and the real models; `PROPERTIES` has them.
+Each group counts where it is checked, alone or in a layout. Properties are classes, since sizes
+differ between the grids and the real models; see `PROPERTIES`.
 """
 
 from collections.abc import Iterator
@@ -29,11 +29,11 @@ PROPERTIES: dict[str, tuple[str, ...]] = {
     "alignment": ("1 block", "2 blocks", "3 or more blocks"),
     "groups": ("one set", "several sets"),
 }
-"""Every property and its classes. Windows count as their tails; groups as they are looked up."""
+"""Every property and its classes. Windows count by their tails, groups as they are looked up."""
 
 
 def pairs() -> Iterator[frozenset[Property]]:
-    """Every pair of properties that some engine can have."""
+    """Every pair of properties that an engine can have."""
     for (one, values), (other, others) in combinations(PROPERTIES.items(), 2):
         for value in values:
             for other_value in others:
@@ -43,7 +43,7 @@ def pairs() -> Iterator[frozenset[Property]]:
 
 
 def missing(profile: Profile) -> list[frozenset[Property]]:
-    """The pairs that no configuration and no layout of the profile has."""
+    """The pairs that no configuration or layout of the profile covers."""
     judged: list[Configuration | Layout] = [*configurations(profile), *layouts(profile)]
     covered = {
         frozenset(pair)
@@ -55,12 +55,12 @@ def missing(profile: Profile) -> list[frozenset[Property]]:
 
 
 def properties(judged: Configuration | Layout, looked_up: LookedUp) -> dict[str, str]:
-    """The properties of groups that are looked up together, where they are judged."""
+    """The properties of a set of groups that are looked up together."""
     group, segment = looked_up.group, looked_up.shape.segment
     size = group.block_size
     reach = looked_up.shape.tail if group.chunk is None else group.chunk // size
     unbounded = group.window is None and group.chunk is None
-    # Mamba never drops a block, but stands beside groups that do.
+    # Mamba never drops a block, but may be combined with groups that do.
     engine_drafts = isinstance(judged, Layout) and judged.use_eagle
     drafts = group.eagle or (group.kind is GroupKind.MAMBA and engine_drafts)
     return {

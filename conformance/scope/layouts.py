@@ -2,9 +2,9 @@
 
 Coverage of the grid: each pair of different groups from a list that has every kind, two block
 sizes and two windows, each group alone, and a few layouts of two to four groups; each with EAGLE
-off, with EAGLE on and no group flagged, and with each one group flagged. Beside the grid stand the
-layouts of real models, with their own sizes, but for windows and chunks of more than sixteen
-blocks: those are cut to eight. Nothing here is what no vLLM engine can ask for (`is_possible`).
+off, with EAGLE on and no group flagged, and with each single group flagged. The layouts of real
+models are added to the grid with their own sizes, except that windows and chunks of more than
+sixteen blocks are cut to eight. Every layout is one that a vLLM engine can have (`is_possible`).
 """
 
 import math
@@ -31,10 +31,10 @@ from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 @total_ordering
 @dataclass(frozen=True)
 class Layout:
-    """The KV cache groups of an engine. The order puts smaller cases first.
+    """The KV cache groups of an engine. Smaller cases sort first.
 
     Attributes:
-        groups: as the planner lays them out, EAGLE-flagged where a draft layer lives.
+        groups: as the planner lays them out, EAGLE-flagged where a draft layer is in the group.
         num_tokens: the bound: tokens of the longest request considered.
         use_eagle: whether the engine drafts with EAGLE or MTP.
         hash_block_size: tokens that one block hash covers; divides every block size.
@@ -57,7 +57,7 @@ class Layout:
 
     @property
     def bound_in_words(self) -> str:
-        """The bound, as obligations show it."""
+        """The bound, as shown in obligations."""
         return f"{self.num_tokens} tokens"
 
     @cached_property
@@ -94,8 +94,8 @@ class Layout:
     def max_lengths(self) -> list[int]:
         """How many tokens the lookups may serve: all but the last of each request's.
 
-        Every request of the grid, down to one token; of a real model those that end on the last
-        boundary, one token past it, and one block past it.
+        In the grid, requests of every length down to one token; for a real model, those that end
+        on the last boundary, one token past it, and one block past it.
         """
         if not self.model:
             return list(range(self.num_tokens))
@@ -123,7 +123,7 @@ class Layout:
         return self.num_tokens // looked_up.group.block_size
 
     def describe(self) -> str:
-        """The layout in words, as findings and obligations show it."""
+        """The layout in words, as shown in findings and obligations."""
         groups = "; ".join(
             f"{number}: {_words(group, self.use_eagle)}" for number, group in enumerate(self.groups)
         )
@@ -175,7 +175,7 @@ class Layout:
 
 
 def judged_from_json(data: dict[str, Any]) -> Configuration | Layout:
-    """The configuration or layout in ``data``, whichever it is."""
+    """The configuration or layout in ``data``."""
     return Layout.from_json(data) if "groups" in data else Configuration.from_json(data)
 
 
@@ -248,7 +248,7 @@ _MORE = (
 
 
 def _flagged(groups: tuple[Group, ...]) -> Iterator[tuple[tuple[Group, ...], bool]]:
-    """The groups with every way to draft: without EAGLE, with no flag, with one flag."""
+    """The groups with every EAGLE setting: off, on with no flag, on with one flag."""
     yield groups, False
     yield groups, True
     for flagged in range(len(groups)):
@@ -256,7 +256,7 @@ def _flagged(groups: tuple[Group, ...]) -> Iterator[tuple[tuple[Group, ...], boo
 
 
 def hash_unit(groups: Sequence[Group]) -> int:
-    """The tokens that one block hash covers where nobody asks for less: vLLM's default."""
+    """The tokens that one block hash covers by vLLM's default."""
     return math.gcd(*(group.block_size for group in groups if group.prefix_cacheable))
 
 
@@ -285,7 +285,7 @@ def grid(profile: Profile) -> Iterator[Layout]:
 
 
 _LONGEST_RUN = 8
-"""Blocks that windows and chunks of real models are cut to, so that every state can be covered."""
+"""Blocks that windows and chunks of real models are cut to, so that all states can be covered."""
 
 
 def of_model(model: Model, use_eagle: bool) -> Layout:

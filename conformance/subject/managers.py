@@ -1,4 +1,4 @@
-"""Whole managers as subjects: what a player asks of them, and what can be seen after each call."""
+"""Whole managers as subjects: what a player asks of them, and what is observable after a call."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 
 Tables = tuple[tuple[int, ...], ...]
-"""Block ids, one table a group; the null block is 0."""
+"""Block ids, one table per group; the null block is 0."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Hit:
     Attributes:
         length: tokens served from the cache.
         tables: each group's blocks up to the hit.
-        shared_prefix_boundary: how far some group alone could serve, in tokens, where that is
-            further and the manager tells; else 0.
+        shared_prefix_boundary: the longest hit that one group alone could serve, in tokens, if it
+            is longer and the manager reports it; else 0.
     """
 
     length: int
@@ -103,7 +103,7 @@ Event = Stored | Removed | Cleared
 
 @dataclass(frozen=True)
 class Observation:
-    """All that can be seen of a manager.
+    """Everything observable about a manager.
 
     Keys are as the manager makes them; `conformance.histories.naming` replaces them by names that
     managers with other hash functions share. A field that the manager does not have is None.
@@ -112,9 +112,9 @@ class Observation:
         tables: the block tables of each request that holds blocks.
         ref_counts: the reference count of each block that has one above zero, the null block
             apart.
-        cached: the blocks registered under each key (group, key), in the order of service.
+        cached: the blocks registered under each key (group, key), in the order of preference.
         free_queue: free blocks in the order of reuse.
-        num_free_blocks: what the manager's counter says.
+        num_free_blocks: the manager's own count.
         usage: from 0 to 1.
         common_prefix: for each request that holds blocks, the blocks of each group that all
             requests share.
@@ -134,9 +134,9 @@ class Observation:
 
 
 class Manager(Protocol):
-    """One manager at work, by the names of vLLM's ``KVCacheManager``; requests go by their names.
+    """A running manager, with the methods of vLLM's ``KVCacheManager``; requests go by name.
 
-    What it raises is a crash of the subject.
+    An exception that it raises is a crash of the subject.
     """
 
     def add_request(self, name: str, request: RequestInput) -> None:
@@ -176,14 +176,14 @@ class Manager(Protocol):
         """The engine's next step starts."""
 
     def observe(self) -> Observation:
-        """What can be seen now; takes the events and the statistics."""
+        """What is observable now; takes the events and the statistics."""
 
 
 @runtime_checkable
 class FineManager(Manager, Protocol):
     """A manager whose hits may end inside blocks; see `spec.releases.fine`.
 
-    `observe` shows entries at prefixes that end inside blocks, too.
+    `observe` also shows entries at prefixes that end inside blocks.
     """
 
     def unit_keys(self, name: str) -> Sequence[Any]:
@@ -192,20 +192,20 @@ class FineManager(Manager, Protocol):
     def take_block_copies(self) -> Sequence[tuple[int, int]]:
         """Copies, from block to block, that the worker makes before the next step computes.
 
-        What the manager keeps back for their sake it has again.
+        Blocks that the manager holds back for them become available again.
         """
 
 
 @runtime_checkable
 class ConnectorManager(Manager, Protocol):
-    """A manager that KV connectors which load Mamba states are served by; see `spec.connector`."""
+    """A manager that supports KV connectors which load Mamba states; see `spec.connector`."""
 
     def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
         """The local prefix of a request, and whether it is flagged."""
 
 
 class ManagerSubject(Protocol):
-    """What makes managers: a vLLM target, the reference, or a broken one in a test."""
+    """A factory of managers: a vLLM target, the reference, or a broken one in a test."""
 
     def start(self, engine: EngineConfiguration) -> Manager:
         """A manager with an empty cache.

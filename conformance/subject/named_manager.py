@@ -1,4 +1,4 @@
-"""A manager seen through names: block keys become the prefixes that they stand for."""
+"""A manager observed with names: block keys are replaced by the prefixes that they stand for."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,9 +18,9 @@ from hitproof.spec.claims import Divergence
 
 
 class NamedManager:
-    """A manager at work, and what was last seen of it, with names instead of keys.
+    """A running manager and its last observation, with names instead of keys.
 
-    ``fine`` is whether entries at prefixes that end inside blocks are named, too. Raises
+    ``fine`` is whether entries at prefixes that end inside blocks are also named. Raises
     `conformance.subject.failures.CannotJudge` when the subject lacks an entry point.
     """
 
@@ -42,7 +42,7 @@ class NamedManager:
         self.seen = self.observe()
 
     def learn(self, request: str) -> tuple[Divergence, Name, Name] | None:
-        """Take up the request's new keys; see `Names.learn`."""
+        """Learn the request's new keys; see `Names.learn`."""
         wrong = None
         for index, group in enumerate(self._groups):
             keys = self.manager.block_keys(request, index)
@@ -57,7 +57,7 @@ class NamedManager:
         return () if self._fine is None else self._fine.take_block_copies()
 
     def observe(self) -> Observation:
-        """What can be seen of the manager now, with names instead of keys."""
+        """What is observable about the manager now, with names instead of keys."""
         seen, name = self.manager.observe(), self.names.name
         self.seen = replace(
             seen,

@@ -1,4 +1,4 @@
-"""Subjects: anything with a lookup, a mask and a block pool that the checks can judge."""
+"""Subjects: anything with a lookup, a mask and a block pool that can be checked."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from hitproof.spec.releases.policies import EagleGroups
 
 
 class CannotJudge(Exception):
-    """The subject lacks something a check needs; the message says precisely what."""
+    """The subject lacks something that a check needs; the message says precisely what."""
 
 
 class Predates(Exception):
-    """The subject is older than what it is asked for; the message says what that is."""
+    """The subject predates a feature that it is asked for; the message says which."""
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def test_groups_are_told_apart() -> None:
     assert "needs block 5" not in story["what longer hits would have needed"]
     assert (
         story["what longer hits would have needed"]
-        == "8 tokens: every required block is cached, but the lookup may not peek so far "
+        == "8 tokens: every required block is cached, but the lookup may not peek that far "
         "(lookahead horizon)"
     )
     assert "what that means" not in story

@@ -201,7 +201,7 @@ def test_releases_that_thin_out_windows_alone_register_every_chunk_block() -> No
     [
         ({"scheduler_block_size": 6}, "must be a multiple of every block size; 4 does not"),
         ({"hash_block_size": 3, "scheduler_block_size": 12}, "must divide every group's block"),
-        ({"retention_interval": 6}, "a retention interval is a multiple of the alignment"),
+        ({"retention_interval": 6}, "a retention interval must be a multiple of the alignment"),
         ({"num_blocks": 0}, "at least one block"),
     ],
 )
