@@ -194,8 +194,8 @@ def test_a_finding_of_a_report_is_chosen_by_number() -> None:
         ("[]", "no finding"),
         ('"findings"', "no finding"),
         ("{}", "no finding"),
-        ('{"findings": []}', "no story"),
-        ('{"findings": {}}', "no report"),
+        ('{"findings": []}', "nothing to explain"),
+        ('{"findings": {}}', "not a report"),
         ('{"findings": [3]}', "no finding"),
     ],
 )
