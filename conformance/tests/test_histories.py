@@ -75,7 +75,7 @@ def test_the_schema_describes_every_field() -> None:
         ('"do": "reset"', '"do": "reset", "why": 1', "steps[9].reset.why: Unexpected keyword"),
         ('"b": {', '"a": {', "'a' occurs twice in one object"),
         ('"num_gpu_blocks": 40', '"num_gpu_blocks": 1', "a block besides the null block"),
-        ('"max_model_len"', '"retention_interval": 24, "max_model_len"', "a retention interval must be"),
+        ('"max_model_len"', '"retention_interval": 24, "max_model_len"', "interval must be"),
         ('"max_model_len"', '"num_hash_lookahead_tokens": 1, "max_model_len"', "set use_eagle"),
         (
             '"max_model_len"',

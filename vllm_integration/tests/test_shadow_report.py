@@ -92,5 +92,5 @@ def test_lines_of_histories_are_read_one_by_one() -> None:
     assert len(read_lines(line + b"\n\n" + line + b"\n", "a file")) == 2
     with pytest.raises(HistoryError, match="a file line 2 is not JSON"):
         read_lines(line + b"\n{", "a file")
-    with pytest.raises(HistoryError, match=r"a file has no history; a \.jsonl file has one per line"):
+    with pytest.raises(HistoryError, match=r"has no history; a \.jsonl file has one per line"):
         read_lines(b"\n", "a file")
