@@ -14,7 +14,7 @@ from hitproof.conformance.exploration.explorer import (
     explore,
     replay,
 )
-from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.evidence import ConnectorEvidence, smallest
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import InternalError
@@ -127,7 +127,7 @@ def _diverging_completions(request: _Request, path: Path) -> Iterator[frozenset[
 
 def _evidence(
     request: _Request, cached: frozenset[Question], answer: LookupAnswer | Exception
-) -> Evidence:
+) -> ConnectorEvidence:
     """What is wrong with ``answer`` when exactly ``cached`` is cached."""
     expected = request.expected(cached)
     lacks_state = not expected.required <= cached
@@ -135,7 +135,7 @@ def _evidence(
         actual, actual_hit = f"raises {answer!r}", None
     else:
         actual, actual_hit = _in_words(answer.hit_length, answer.diverged), answer.hit_length
-    return Evidence(
+    return ConnectorEvidence(
         signature=_classified(request, cached, expected, answer),
         configuration=request.layout,
         cached=tuple(
@@ -143,12 +143,10 @@ def _evidence(
             for number in range(len(request.layout.looked_up))
         ),
         max_length=request.max_length,
-        chunks=(),
         spec=_in_words(expected.length, lacks_state),
         actual=actual,
         spec_hit=expected.length,
         actual_hit=actual_hit,
-        for_connector=True,
     )
 
 
@@ -156,7 +154,7 @@ def _in_words(length: int, flagged: bool) -> str:
     return f"local prefix of {length} tokens{', flagged' if flagged else ''}"
 
 
-def _replayed(request: _Request, evidence: Evidence) -> Evidence:
+def _replayed(request: _Request, evidence: ConnectorEvidence) -> ConnectorEvidence:
     """The evidence, once a concrete run of the lookup and of the spec has confirmed it."""
     layout = request.layout
     cap, horizon = layout.reach(request.max_length, request.policy)
@@ -168,7 +166,7 @@ def _replayed(request: _Request, evidence: Evidence) -> Evidence:
         lambda number, block: block in evidence.cached[number],
     )
 
-    def again(cached: frozenset[Question]) -> Evidence:
+    def again(cached: frozenset[Question]) -> ConnectorEvidence:
         answer = replay(request.space, request.lookup, request.max_length, cached)
         return _evidence(request, cached, answer)
 

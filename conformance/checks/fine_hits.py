@@ -12,7 +12,7 @@ from itertools import combinations
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import Space, SymbolicBlock, replay
-from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.evidence import FineLookupEvidence
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, InternalError
@@ -63,7 +63,7 @@ def _cases(subject: Subject, configurations: list[Configuration]) -> Iterator[Ca
 
 def _judged(
     configuration: Configuration, lookup: Lookup, max_length: int, cached: frozenset[int]
-) -> Evidence | None:
+) -> FineLookupEvidence | None:
     """What is wrong with the answer when exactly those entries are cached."""
     group, unit = configuration.group, configuration.hash_block_size
     keys = {(0, key): (0, block) for block, key in enumerate(lookup.keys[0])}
@@ -87,17 +87,15 @@ def _judged(
         divergence, pattern = Divergence.LOST_HIT, "a longer hit is vouched for"
     else:
         return None
-    return Evidence(
+    return FineLookupEvidence(
         signature=Signature(_CLAIM, divergence, group.kind, configuration.drops_block, pattern),
         configuration=configuration,
-        cached=(cached,),
+        entered=cached,
         max_length=max_length,
-        chunks=(),
         spec=f"hit of {expected} tokens",
         actual=f"raises {answer!r}" if served is None else f"hit of {served} tokens",
         spec_hit=expected,
         actual_hit=served,
-        fine=True,
     )
 
 
@@ -119,10 +117,8 @@ def _table_holds(configuration: Configuration, answer: LookupAnswer) -> bool:
     return len(answer.tables) == 1
 
 
-def _replayed(lookup: Lookup, evidence: Evidence) -> Evidence:
-    assert evidence.max_length is not None
-    assert isinstance(evidence.configuration, Configuration)
-    again = _judged(evidence.configuration, lookup, evidence.max_length, *evidence.cached)
+def _replayed(lookup: Lookup, evidence: FineLookupEvidence) -> FineLookupEvidence:
+    again = _judged(evidence.configuration, lookup, evidence.max_length, evidence.entered)
     if again is None or again.signature != evidence.signature:
         raise InternalError(f"a counterexample does not replay: {evidence}")
     return evidence

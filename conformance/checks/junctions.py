@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.evidence import SharedPrefixEvidence
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
@@ -72,7 +72,7 @@ def _evidence(
     interval: int | None,
     promised: int,
     hit: int | Exception,
-) -> Evidence:
+) -> SharedPrefixEvidence:
     policy = {None: "dense retention", 0: "the latest boundary only"}.get(
         interval, "an interval of two alignments"
     )
@@ -83,16 +83,14 @@ def _evidence(
         divergence = Divergence.LOST_HIT
         pattern = f"a shared prefix is not hit again, {whole}, with {policy}"
     drops = configuration.lookahead_tokens > 0
-    return Evidence(
+    return SharedPrefixEvidence(
         signature=Signature(_CLAIM, divergence, configuration.group.kind, drops, pattern),
         configuration=configuration,
-        cached=(),
-        max_length=None,
-        chunks=(shared + 3 * configuration.alignment,),
+        num_tokens=shared + 3 * configuration.alignment,
+        shared=shared,
+        interval=interval,
         spec=f"the third prompt hits {promised} tokens, as under dense retention",
         actual=f"raises {hit!r}" if isinstance(hit, Exception) else f"it hits {hit} tokens",
         spec_hit=promised,
         actual_hit=None if isinstance(hit, Exception) else hit,
-        retention=interval,
-        shared=shared,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import (
@@ -15,7 +16,7 @@ from hitproof.conformance.exploration.explorer import (
     explore,
     replay,
 )
-from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.evidence import LookupEvidence, smallest
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import SMALL, Configuration
 from hitproof.conformance.scope.layouts import Layout, is_possible, without_flags
@@ -33,6 +34,9 @@ _EAGLE = "eagle_needs_tail_plus_one"
 _LONGEST = "lookup_returns_longest_valid_hit"
 _COMMON_VALID = "common_hit_is_valid_for_every_group"
 _COMMON_LONGEST = "common_hit_is_the_longest"
+
+
+_Confirmed = TypeVar("_Confirmed", bound=LookupEvidence)
 
 
 def check_lookup(subject: Subject, configuration: Configuration) -> CheckResult:
@@ -67,7 +71,7 @@ def judge_answer(
     policy: LookaheadHorizon,
     cached: frozenset[Question],
     answer: LookupAnswer | Exception,
-) -> Evidence | None:
+) -> LookupEvidence | None:
     """What is wrong with one answer of a lookup when exactly ``cached`` is cached, if anything.
 
     The blocks in the answer's tables are `SymbolicBlock`s. Of ``lookup`` only the keys are asked.
@@ -186,7 +190,7 @@ def _cases(subject: Subject, judged: Configuration | Layout) -> Iterator[Case]:
         yield Case(len(exploration.paths), 1 << request.num_blocks, evidence, exploration.coarse)
 
 
-def _evidence_in(request: _Request, exploration: Exploration) -> list[Evidence]:
+def _evidence_in(request: _Request, exploration: Exploration) -> list[LookupEvidence]:
     """The smallest evidence of each signature among the paths, replayed."""
     diverging = smallest(
         _evidence(request, cached, path.answer)
@@ -268,7 +272,7 @@ def wrong_in_tables(judged: Configuration | Layout, answer: LookupAnswer) -> str
 
 def _evidence(
     request: _Request, cached: frozenset[Question], answer: LookupAnswer | Exception
-) -> Evidence:
+) -> LookupEvidence:
     """What is wrong with ``answer`` when exactly ``cached`` is cached."""
     judged = request.judged
     expected = request.expected(cached)
@@ -276,7 +280,7 @@ def _evidence(
         actual, actual_hit = f"raises {answer!r}", None
     else:
         actual, actual_hit = f"hit of {answer.hit_length} tokens", answer.hit_length
-    return Evidence(
+    return LookupEvidence(
         signature=_classified(request, cached, expected, answer),
         configuration=judged,
         cached=tuple(
@@ -284,7 +288,6 @@ def _evidence(
             for number in range(len(judged.looked_up))
         ),
         max_length=request.max_length,
-        chunks=(),
         spec=f"hit of {expected} tokens",
         actual=actual,
         spec_hit=expected,
@@ -292,7 +295,7 @@ def _evidence(
     )
 
 
-def _replayed(request: _Request, evidence: Evidence) -> Evidence:
+def _replayed(request: _Request, evidence: LookupEvidence) -> LookupEvidence:
     """The evidence, once a concrete run of the lookup and of the spec has confirmed it."""
     judged = request.judged
     cap, horizon = judged.reach(request.max_length, request.policy)
@@ -307,7 +310,7 @@ def _replayed(request: _Request, evidence: Evidence) -> Evidence:
     else:
         expected = longest_valid_hit(groups, judged.alignment, cap, horizon, held)
 
-    def again(cached: frozenset[Question]) -> Evidence:
+    def again(cached: frozenset[Question]) -> LookupEvidence:
         answer = replay(request.space, request.lookup, request.max_length, cached)
         return _evidence(request, cached, answer)
 
@@ -315,8 +318,8 @@ def _replayed(request: _Request, evidence: Evidence) -> Evidence:
 
 
 def confirmed(
-    evidence: Evidence, expected: int, again: Callable[[frozenset[Question]], Evidence]
-) -> Evidence:
+    evidence: _Confirmed, expected: int, again: Callable[[frozenset[Question]], _Confirmed]
+) -> _Confirmed:
     """The evidence, once ``again`` gives it twice for its cache state, and the hit is as expected.
 
     Raises `CannotJudge` when the two differ, and `InternalError` when they are not as it was.

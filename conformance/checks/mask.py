@@ -6,7 +6,7 @@ from functools import partial
 from itertools import product
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.evidence import MaskEvidence
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import Configuration
@@ -108,15 +108,15 @@ def _judged(
 
 def _mask_crash(
     configuration: Configuration, chunks: tuple[int, ...], crash: Exception, where: str
-) -> Evidence:
+) -> MaskEvidence:
     pattern = f"raises {type(crash).__name__}{where}"
     kind, drops = configuration.group.kind, configuration.drops_block
-    return Evidence(
+    return MaskEvidence(
         signature=Signature(_KEPT, Divergence.CRASH, kind, drops, pattern),
         configuration=configuration,
-        cached=(frozenset(),),
-        max_length=None,
         chunks=chunks,
+        registered=frozenset(),
+        block=None,
         spec="blocks are registered",
         actual=f"raises {crash!r}",
     )
@@ -128,7 +128,7 @@ def _mask_evidence(
     registered: list[bool],
     block: int,
     where: str,
-) -> Evidence:
+) -> MaskEvidence:
     shape, size = configuration.shape, configuration.group.block_size
     boundary = next_boundary(shape, block)
     if not in_mask(shape, block):
@@ -154,14 +154,13 @@ def _mask_evidence(
         pattern = f"the {name} block is left out{where}"
         spec = f"block {block} is the {name} block of the hit of {boundary * size} tokens; keep it"
         actual = f"block {block} is not registered, so that hit is lost"
-    return Evidence(
+    return MaskEvidence(
         signature=Signature(
             claim, divergence, configuration.group.kind, configuration.drops_block, pattern
         ),
         configuration=configuration,
-        cached=(frozenset(i for i, held in enumerate(registered) if held),),
-        max_length=None,
         chunks=chunks,
+        registered=frozenset(i for i, held in enumerate(registered) if held),
         spec=spec,
         actual=actual,
         block=block,

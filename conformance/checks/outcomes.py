@@ -1,6 +1,6 @@
 """What a check comes to: the cases it went through, and how each claim ended."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hitproof.conformance.findings.evidence import Evidence, smallest
@@ -33,7 +33,7 @@ class Case:
 
     paths: int
     states: int
-    evidence: list[Evidence]
+    evidence: Sequence[Evidence]
     coarse: bool = False
 
 

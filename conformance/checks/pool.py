@@ -16,7 +16,7 @@ from functools import partial
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.checks.pool_faults import COUNT, IN_USE, NAMES, NULL, Complaint
 from hitproof.conformance.checks.pool_model import Operation, World
-from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.evidence import PoolEvidence, smallest
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge
@@ -59,7 +59,7 @@ def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
 def _exhaustive(start: _Start, configuration: Configuration) -> Case:
     """Every sequence of up to `_DEPTH` operations, the shortest first."""
     known: set[Hashable] = {start().canonical()}
-    evidence: dict[Signature, Evidence] = {}
+    evidence: dict[Signature, PoolEvidence] = {}
     frontier: list[tuple[Operation, ...]] = [()]
     tried = 0
     for _ in range(_DEPTH):
@@ -142,7 +142,7 @@ def _diverges(
 
 def _evidence(
     start: _Start, configuration: Configuration, operations: Sequence[Operation]
-) -> dict[Signature, Evidence]:
+) -> dict[Signature, PoolEvidence]:
     """What the last of these operations breaks, replayed."""
     found = [_replay(start, configuration, operations) for _ in range(2)]
     if found[0] != found[1] or not found[0]:
@@ -152,15 +152,12 @@ def _evidence(
 
 def _replay(
     start: _Start, configuration: Configuration, operations: Sequence[Operation]
-) -> dict[Signature, Evidence]:
+) -> dict[Signature, PoolEvidence]:
     world = _after(start, operations[:-1])
     return smallest(
-        Evidence(
+        PoolEvidence(
             signature=_signature(complaint),
             configuration=configuration,
-            cached=(),
-            max_length=None,
-            chunks=(),
             spec=complaint.spec,
             actual=complaint.actual,
             steps=tuple(world.steps),

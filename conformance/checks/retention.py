@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.evidence import RetentionEvidence
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import Configuration
@@ -63,7 +63,7 @@ def _evidence(
     num_tokens: int,
     interval: int,
     registered: Sequence[bool],
-) -> Iterator[Evidence]:
+) -> Iterator[RetentionEvidence]:
     shape, size = configuration.shape, configuration.group.block_size
     resend, extension = configuration.replays(num_tokens, subject.lookahead_horizon)
     replays = {"resend": resend, "extension": extension}
@@ -86,18 +86,19 @@ def _policy(interval: int) -> str:
 
 def _crash(
     configuration: Configuration, num_tokens: int, interval: int, crash: Exception
-) -> Evidence:
+) -> RetentionEvidence:
     pattern = f"raises {type(crash).__name__}, with {_policy(interval)}"
     kind, drops = configuration.group.kind, configuration.lookahead_tokens > 0
-    return Evidence(
+    return RetentionEvidence(
         signature=Signature(_REPLAYS, Divergence.CRASH, kind, drops, pattern),
         configuration=configuration,
-        cached=(frozenset(),),
-        max_length=None,
-        chunks=(num_tokens,),
+        num_tokens=num_tokens,
+        interval=interval,
+        registered=frozenset(),
+        block=None,
+        decisive_hit=0,
         spec="blocks are registered",
         actual=f"raises {crash!r}",
-        retention=interval,
     )
 
 
@@ -109,7 +110,7 @@ def _divergence(
     registered: Sequence[bool],
     block: int,
     promised: dict[str, int],
-) -> Evidence:
+) -> RetentionEvidence:
     group, shape = configuration.group, configuration.shape
     needing = [
         name
@@ -140,17 +141,16 @@ def _divergence(
         actual = f"block {block} is not registered, so that hit is lost"
     if configuration.lookahead_tokens == configuration.alignment:
         pattern += ", the lookahead block as long as the alignment"
-    return Evidence(
+    return RetentionEvidence(
         signature=Signature(
             claim, divergence, group.kind, configuration.lookahead_tokens > 0, pattern
         ),
         configuration=configuration,
-        cached=(frozenset(i for i, held in enumerate(registered) if held),),
-        max_length=None,
-        chunks=(num_tokens,),
+        num_tokens=num_tokens,
+        interval=interval,
+        registered=frozenset(i for i, held in enumerate(registered) if held),
         spec=spec,
         actual=actual,
-        spec_hit=boundary * group.block_size,
-        retention=interval,
         block=block,
+        decisive_hit=boundary * group.block_size,
     )

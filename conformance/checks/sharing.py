@@ -11,7 +11,7 @@ from itertools import product
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.checks.pool import is_judged_once
-from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.evidence import HashEvidence, smallest
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, Predates
@@ -37,7 +37,7 @@ def check_sharing(subject: Subject, configuration: Configuration) -> CheckResult
 def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
     for block_size, lookahead in product(_BLOCK_SIZES, _HASH_LOOKAHEADS):
         hashes = partial(_hashes, subject, block_size=block_size, lookahead=lookahead)
-        evidence: list[Evidence] = []
+        evidence: list[HashEvidence] = []
         told_apart: dict[tuple[int, Prompt], tuple[bytes, Prompt]] = {}
         owners: dict[tuple[int, bytes], tuple[Prompt, Prompt]] = {}
         prompts = list(_prompts(_BLOCKS * block_size + lookahead))
@@ -82,7 +82,7 @@ def _evidence(
     block: int,
     agreed: int,
     lookahead: int,
-) -> Evidence:
+) -> HashEvidence:
     first, second = pair
     differing = [
         what
@@ -106,12 +106,9 @@ def _evidence(
         actual = "they differ"
     covered = "one token" + (f" and the {lookahead} after it" if lookahead else "")
     size = len(first.tokens[: -lookahead or None]) // _BLOCKS
-    return Evidence(
+    return HashEvidence(
         signature=Signature(_CLAIM, divergence, "block_hash", False, pattern),
         configuration=configuration,
-        cached=(),
-        max_length=None,
-        chunks=(),
         spec=spec,
         actual=actual,
         steps=(

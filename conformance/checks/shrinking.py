@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hitproof.conformance.checks.registry import CHECKS
-from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.evidence import Evidence, StepsEvidence
 from hitproof.conformance.scope import layouts
 from hitproof.conformance.scope.configurations import (
     Configuration,
@@ -27,7 +27,7 @@ def shrink(subject: Subject, evidence: Evidence, budget: int = 2_000) -> Evidenc
     is left that still shows it. After ``budget`` checks the smallest evidence so far is returned.
     Steps are as few as it takes and do not depend on the configuration: they stay as they are.
     """
-    if evidence.steps:
+    if isinstance(evidence, StepsEvidence):
         return evidence
     smaller = (
         _shrunk_layouts(evidence.configuration)

@@ -15,7 +15,13 @@ from pydantic import BaseModel, Field, ValidationError
 
 from hitproof.conformance.explain.explanation import ExplanationError, lacking
 from hitproof.conformance.explain.reasons import Reason, in_words, need_reason, run_reasons
-from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.evidence import (
+    ConnectorEvidence,
+    Evidence,
+    LookupEvidence,
+    MaskEvidence,
+    RetentionEvidence,
+)
 from hitproof.conformance.scope.configurations import Configuration, LookedUp
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.connector import is_fully_loaded, may_diverge
@@ -128,16 +134,15 @@ def tell(finding: ToldFinding) -> Story:
 
 def _chapters(finding: ToldFinding, evidence: Evidence | None) -> Iterator[Chapter]:
     yield _plain("what was given", finding, *finding.given)
-    told_by_steps = evidence is None or bool(evidence.steps) or evidence.fine
-    if evidence is not None and not told_by_steps:
-        if evidence.max_length is not None:
-            yield from _lookup(evidence, evidence.max_length)
-        elif evidence.block is not None:
-            yield _mask(evidence, evidence.block)
+    match evidence:
+        case LookupEvidence():
+            yield from _lookup(evidence)
+        case MaskEvidence(block=int(block)) | RetentionEvidence(block=int(block)):
+            yield _mask(evidence, block)
     yield _plain("what the spec says", finding, finding.spec)
     pattern = [finding.signature.pattern] if finding.signature.pattern else []
     yield _plain("what vLLM did", finding, finding.actual, *pattern)
-    if evidence is not None and evidence.max_length is not None and not told_by_steps:
+    if isinstance(evidence, LookupEvidence):
         yield from _served(evidence)
 
 
@@ -148,12 +153,12 @@ def _plain(title: str, finding: ToldFinding, *texts: str) -> Chapter:
 _MOST_BOUNDARIES = 5
 
 
-def _lookup(evidence: Evidence, max_length: int) -> Iterator[Chapter]:
+def _lookup(evidence: LookupEvidence) -> Iterator[Chapter]:
     judged, align = evidence.configuration, evidence.configuration.alignment
     claim = evidence.signature.claim
-    last = max_length // align * align
+    last = evidence.max_length // align * align
     longer = range(last, evidence.spec_hit, -align)
-    what = "local prefix" if evidence.for_connector else "hit"
+    what = "local prefix" if isinstance(evidence, ConnectorEvidence) else "hit"
     asked = [
         Reason(_why_not(judged, evidence, length), claim)
         for length in islice(longer, _MOST_BOUNDARIES)
@@ -161,8 +166,8 @@ def _lookup(evidence: Evidence, max_length: int) -> Iterator[Chapter]:
     if len(longer) > _MOST_BOUNDARIES:
         asked.append(Reason(f"and {len(longer) - _MOST_BOUNDARIES} shorter ones", claim))
     if asked:
-        longer_ones = "longer local prefixes" if evidence.for_connector else "longer hits"
-        yield Chapter(f"what {longer_ones} would have needed", tuple(asked))
+        longer_ones = "local prefixes" if isinstance(evidence, ConnectorEvidence) else "hits"
+        yield Chapter(f"what longer {longer_ones} would have needed", tuple(asked))
     if evidence.spec_hit:
         reasons = (
             reason
@@ -181,15 +186,15 @@ def _run(looked_up: LookedUp, length: int) -> Iterator[Reason]:
     yield need_reason(looked_up, end)
 
 
-def _needed(evidence: Evidence) -> tuple[LookedUp, ...]:
+def _needed(evidence: LookupEvidence) -> tuple[LookedUp, ...]:
     """The groups that need cached blocks; for a local prefix, those not fully loaded."""
     judged = evidence.configuration
-    if not evidence.for_connector or not may_diverge(judged.shared):
+    if not isinstance(evidence, ConnectorEvidence) or not may_diverge(judged.shared):
         return tuple(judged.looked_up)
     return tuple(each for each in judged.looked_up if not is_fully_loaded(each.group.kind))
 
 
-def _why_not(judged: Configuration | Layout, evidence: Evidence, length: int) -> str:
+def _why_not(judged: Configuration | Layout, evidence: LookupEvidence, length: int) -> str:
     miss = lacking(_needed(evidence), length, _held(judged, evidence))
     if miss is None:
         return (
@@ -205,18 +210,18 @@ def _why_not(judged: Configuration | Layout, evidence: Evidence, length: int) ->
     return f"{length} tokens: needs {in_words(run)}{whose}; block {miss.block} is not cached"
 
 
-def _held(judged: Configuration | Layout, evidence: Evidence) -> Any:
+def _held(judged: Configuration | Layout, evidence: LookupEvidence) -> Any:
     cached = dict(zip((each.group_ids for each in judged.looked_up), evidence.cached, strict=True))
     return lambda looked_up: cached[looked_up.group_ids]
 
 
-def _served(evidence: Evidence) -> Iterator[Chapter]:
+def _served(evidence: LookupEvidence) -> Iterator[Chapter]:
     """The consequence of the hit that was served, if it is a boundary of another length."""
     judged, hit, due = evidence.configuration, evidence.actual_hit, evidence.spec_hit
     if hit is None or hit == due or hit % judged.alignment:
         return
     if hit < due:
-        again = "loaded" if evidence.for_connector else "computed"
+        again = "loaded" if isinstance(evidence, ConnectorEvidence) else "computed"
         text = f"{due - hit} tokens are {again} again, though everything that they need is cached"
     else:
         miss = lacking(_needed(evidence), hit, _held(judged, evidence))
@@ -229,12 +234,12 @@ def _served(evidence: Evidence) -> Iterator[Chapter]:
     yield Chapter("what that means", (Reason(text, evidence.signature.claim),))
 
 
-def _mask(evidence: Evidence, block: int) -> Chapter:
+def _mask(evidence: MaskEvidence | RetentionEvidence, block: int) -> Chapter:
     (looked_up,) = evidence.configuration.looked_up
     shape, size = looked_up.shape, looked_up.group.block_size
     claim = evidence.signature.claim
-    texts = [f"registered: {in_words(evidence.cached[0])}"]
-    if evidence.retention is None:
+    texts = [f"registered: {in_words(evidence.registered)}"]
+    if isinstance(evidence, MaskEvidence):
         end = next_boundary(shape, block)
         which = "the first whose required run ends after it"
         conclusion = (
@@ -244,8 +249,8 @@ def _mask(evidence: Evidence, block: int) -> Chapter:
             "no earlier"
         )
     else:
-        end = evidence.spec_hit // size
-        promised = "does not promise" if block in evidence.cached[0] else "promises"
+        end = evidence.decisive_hit // size
+        promised = "does not promise" if block in evidence.registered else "promises"
         which = f"which retention {promised} to keep"
         needs = "needs" if in_required_run(shape, block, end) else "does not need"
         conclusion = f"so that hit {needs} block {block}"

@@ -1,97 +1,377 @@
-"""Evidence: the concrete cases that checks show their divergences with."""
+"""Evidence: the concrete cases that checks show their divergences with, one class for each kind.
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+All evidence has been replayed on the subject. As JSON each kind has the same keys, those that it
+does not need with the values of `_UNUSED`, and ``type`` says which kind it is.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
 
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout, judged_from_json
 from hitproof.conformance.subject.subjects import Prompt
 
+_T = TypeVar("_T")
+_E = TypeVar("_E", bound="Evidence")
+
 
 @dataclass(frozen=True)
-class Evidence:
-    """One concrete case of a divergence, replayed on the subject.
+class Evidence(ABC):
+    """One concrete case of a divergence; its subclasses are the kinds.
 
     Attributes:
         signature: what it is a case of.
         configuration: the configuration, or the layout of several groups.
-        cached: for each set of groups that are looked up together, for a lookup, the cached
-            blocks; for a mask, the registered ones.
-        max_length: for a lookup, how many tokens it may serve; None for a mask.
-        chunks: for a mask, the token counts at which blocks were registered.
-        spec: what the spec says, as a hit length or the blocks.
+        spec: what the spec says, in words.
         actual: what the subject did.
-        spec_hit: the hit, in tokens, that the spec promises.
-        actual_hit: the hit that the subject's lookup served; None for a mask, or a crash.
-        retention: the retention interval in tokens; None for dense retention.
-        steps: where no lookup or mask is judged, what was done, one step a line.
-        picture: what the steps led to.
-        shared: how many tokens three prompts share, when they show it; None otherwise.
-        fine: whether hits may end on any hash block; then ``cached`` has the hash blocks that a
-            block was entered under.
-        block: for a mask, the block that is registered, or not, against the spec.
-        prompts: two prompts whose block hashes are wrongly equal or different.
-        for_connector: whether the lookup is one for a KV connector that loads Mamba states.
     """
 
     signature: Signature
     configuration: Configuration | Layout
-    cached: tuple[frozenset[int], ...]
-    max_length: int | None
-    chunks: tuple[int, ...]
     spec: str
     actual: str
-    spec_hit: int = 0
-    actual_hit: int | None = None
-    retention: int | None = None
-    steps: tuple[str, ...] = ()
-    picture: tuple[str, ...] = ()
-    shared: int | None = None
-    fine: bool = False
-    block: int | None = None
-    prompts: tuple[Prompt, ...] = ()
-    for_connector: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The evidence as JSON; `from_json` reads it."""
+        kind = _JSON[type(self)]
+        own = {key.key: key.write(getattr(self, name)) for name, key in kind.keys.items()}
         return {
-            **asdict(self),
+            "type": kind.name,
+            "signature": self.signature.as_json(),
             "configuration": self.configuration.as_json(),
-            "cached": [sorted(blocks) for blocks in self.cached],
+            "spec": self.spec,
+            "actual": self.actual,
+            **_UNUSED,
+            **kind.marks,
+            **own,
         }
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> "Evidence":
-        """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else."""
-        return Evidence(
-            **{
-                **data,
-                "signature": Signature(**data["signature"]),
-                "configuration": judged_from_json(data["configuration"]),
-                "cached": tuple(map(frozenset, data["cached"])),
-                "chunks": tuple(data["chunks"]),
-                "steps": tuple(data["steps"]),
-                "picture": tuple(data["picture"]),
-                "prompts": tuple(
-                    Prompt(tuple(p["tokens"]), p["salt"], tuple(p["adapter"]))
-                    for p in data["prompts"]
-                ),
-            }
-        )
+    def from_json(data: Mapping[str, Any]) -> "Evidence":
+        """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else.
+
+        What was saved without a type is of the kind that its values show.
+        """
+        fields = {
+            "signature": Signature(**data["signature"]),
+            "configuration": judged_from_json(data["configuration"]),
+            "spec": data["spec"],
+            "actual": data["actual"],
+        }
+        values = {**_UNUSED, **data}
+        if unknown := values.keys() - _UNUSED.keys() - fields.keys() - {"type"}:
+            raise TypeError(f"evidence has no {', '.join(sorted(unknown))}")
+        of = _BY_NAME[data["type"]] if "type" in data else _kind_without_type(values)
+        if isinstance(fields["configuration"], Layout) and not issubclass(of, LookupEvidence):
+            raise TypeError(f"{_JSON[of].name} evidence is of one group")
+        own = {name: key.read(values[key.key]) for name, key in _JSON[of].keys.items()}
+        return of(**fields, **own)
 
     @property
     def size(self) -> tuple[Any, ...]:
-        """Smaller evidence first: groups, blocks, sizes, then what is cached."""
-        counts = sum(map(len, self.cached)), len(self.chunks), len(self.steps)
-        order = (list(map(sorted, self.cached)), self.chunks, self.steps)
-        return self.configuration, self.max_length or 0, counts, order
+        """Orders the evidence of one signature: by configuration, then by the case."""
+        return self.configuration, *self._size
+
+    @property
+    @abstractmethod
+    def _size(self) -> tuple[Any, ...]:
+        """Orders the cases of one configuration."""
+
+    @property
+    def entry(self) -> str:
+        """The entry point that it judges: see `conformance.subject.subjects.Subject.source`."""
+        return f"mask {self.signature.kind}"
 
 
-def smallest(evidence: Iterable[Evidence]) -> dict[Signature, Evidence]:
+@dataclass(frozen=True)
+class LookupEvidence(Evidence):
+    """A lookup on a cache state.
+
+    Attributes:
+        cached: for each set of groups that are looked up together, the cached blocks.
+        max_length: how many tokens it may serve.
+        spec_hit: the hit, in tokens, that is due.
+        actual_hit: the hit that was served; None where the lookup raises.
+    """
+
+    cached: tuple[frozenset[int], ...]
+    max_length: int
+    spec_hit: int
+    actual_hit: int | None
+
+    @property
+    def _size(self) -> tuple[Any, ...]:
+        return self.max_length, sum(map(len, self.cached)), list(map(sorted, self.cached))
+
+    @property
+    def entry(self) -> str:
+        """The lookup of a kind of group, or of several groups."""
+        several = isinstance(self.configuration, Layout)
+        return f"lookup {'several' if several else self.signature.kind}"
+
+
+@dataclass(frozen=True)
+class ConnectorEvidence(LookupEvidence):
+    """A lookup for a KV connector that loads Mamba states; the hits are local prefixes."""
+
+    @property
+    def entry(self) -> str:
+        """The lookup for connectors."""
+        return "lookup connector"
+
+
+@dataclass(frozen=True)
+class FineLookupEvidence(Evidence):
+    """A lookup whose hit may end on any hash block.
+
+    Attributes:
+        entered: the hash blocks that a block was entered under.
+        max_length: how many tokens it may serve.
+        spec_hit: the hit, in tokens, that is due.
+        actual_hit: the hit that was served; None where the lookup raises.
+    """
+
+    configuration: Configuration
+    entered: frozenset[int]
+    max_length: int
+    spec_hit: int
+    actual_hit: int | None
+
+    @property
+    def _size(self) -> tuple[Any, ...]:
+        return self.max_length, len(self.entered), sorted(self.entered)
+
+    @property
+    def entry(self) -> str:
+        """The lookup of a kind of group."""
+        return f"lookup {self.signature.kind}"
+
+
+@dataclass(frozen=True)
+class MaskEvidence(Evidence):
+    """What the producer registers of a request under dense retention.
+
+    Attributes:
+        chunks: the token counts at which blocks were registered.
+        registered: the blocks that were.
+        block: the block that is registered, or not, against the spec; None where it raises.
+    """
+
+    configuration: Configuration
+    chunks: tuple[int, ...]
+    registered: frozenset[int]
+    block: int | None
+
+    @property
+    def _size(self) -> tuple[Any, ...]:
+        return len(self.registered), len(self.chunks), sorted(self.registered), self.chunks
+
+
+@dataclass(frozen=True)
+class RetentionEvidence(Evidence):
+    """What the producer keeps of a prompt under sparse retention.
+
+    Attributes:
+        num_tokens: the tokens of the prompt.
+        interval: the retention interval in tokens.
+        registered: the blocks that were registered.
+        block: the block that is registered, or not, against the spec; None where it raises.
+        decisive_hit: the hit, in tokens, that decides on the block.
+    """
+
+    configuration: Configuration
+    num_tokens: int
+    interval: int
+    registered: frozenset[int]
+    block: int | None
+    decisive_hit: int
+
+    @property
+    def _size(self) -> tuple[Any, ...]:
+        return len(self.registered), sorted(self.registered), self.num_tokens
+
+
+@dataclass(frozen=True)
+class SharedPrefixEvidence(Evidence):
+    """Three prompts that share a prefix and nothing else, served one after another.
+
+    Attributes:
+        num_tokens: the tokens of each prompt.
+        shared: the tokens that they share.
+        interval: the retention interval in tokens; None for dense retention.
+        spec_hit: the hit, in tokens, that the third prompt is due.
+        actual_hit: the hit that it was served; None where the subject raises.
+    """
+
+    configuration: Configuration
+    num_tokens: int
+    shared: int
+    interval: int | None
+    spec_hit: int
+    actual_hit: int | None
+
+    @property
+    def _size(self) -> tuple[Any, ...]:
+        return (self.num_tokens,)
+
+
+@dataclass(frozen=True)
+class StepsEvidence(Evidence):
+    """What was done step by step; the configuration does not matter to it.
+
+    Attributes:
+        steps: what was done, one step a line.
+    """
+
+    configuration: Configuration
+    steps: tuple[str, ...]
+
+    @property
+    def _size(self) -> tuple[Any, ...]:
+        return len(self.steps), self.steps
+
+    @property
+    def entry(self) -> str:
+        """The block pool, or block hashes."""
+        return self.signature.kind
+
+
+@dataclass(frozen=True)
+class PoolEvidence(StepsEvidence):
+    """Operations on a block pool.
+
+    Attributes:
+        picture: what they led to, one line after the other.
+    """
+
+    picture: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class HashEvidence(StepsEvidence):
+    """Two prompts whose block hashes are wrongly equal, or wrongly different.
+
+    Attributes:
+        prompts: the prompts.
+    """
+
+    prompts: tuple[Prompt, Prompt]
+
+
+_UNUSED: Mapping[str, Any] = {
+    "cached": (),
+    "max_length": None,
+    "chunks": (),
+    "spec_hit": 0,
+    "actual_hit": None,
+    "retention": None,
+    "steps": (),
+    "picture": (),
+    "shared": None,
+    "fine": False,
+    "block": None,
+    "prompts": (),
+    "for_connector": False,
+}
+"""What a kind of evidence has as JSON in the place of what it does not need."""
+
+
+@dataclass(frozen=True)
+class _Key:
+    """Where a field is in the JSON, and how it is written and read."""
+
+    key: str
+    write: Callable[[Any], Any] = lambda value: value
+    read: Callable[[Any], Any] = lambda value: value
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """The JSON of a kind of evidence: its name, its fields' keys, and what it always has."""
+
+    name: str
+    keys: Mapping[str, _Key]
+    marks: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _only(values: Iterable[_T]) -> _T:
+    (value,) = values
+    return value
+
+
+def _prompts(data: Sequence[Mapping[str, Any]]) -> tuple[Prompt, ...]:
+    return tuple(Prompt(tuple(p["tokens"]), p["salt"], tuple(p["adapter"])) for p in data)
+
+
+_MAX_LENGTH, _SPEC_HIT, _ACTUAL_HIT = _Key("max_length"), _Key("spec_hit"), _Key("actual_hit")
+_BLOCK, _RETENTION, _SHARED = _Key("block"), _Key("retention"), _Key("shared")
+_SETS = _Key("cached", lambda sets: [*map(sorted, sets)], lambda sets: (*map(frozenset, sets),))
+_BLOCKS = _Key("cached", lambda blocks: [sorted(blocks)], lambda sets: frozenset(_only(sets)))
+_CHUNKS, _STEPS, _PICTURE = (_Key(key, read=tuple) for key in ("chunks", "steps", "picture"))
+_NUM_TOKENS = _Key("chunks", lambda count: (count,), _only)
+_PROMPTS = _Key("prompts", lambda prompts: (*map(asdict, prompts),), _prompts)
+
+_HITS = {"max_length": _MAX_LENGTH, "spec_hit": _SPEC_HIT, "actual_hit": _ACTUAL_HIT}
+_JSON: Mapping[type[Evidence], _Kind] = {
+    LookupEvidence: _Kind("lookup", {"cached": _SETS, **_HITS}),
+    ConnectorEvidence: _Kind(
+        "connector lookup", {"cached": _SETS, **_HITS}, {"for_connector": True}
+    ),
+    FineLookupEvidence: _Kind("fine-grained lookup", {"entered": _BLOCKS, **_HITS}, {"fine": True}),
+    MaskEvidence: _Kind("mask", {"chunks": _CHUNKS, "registered": _BLOCKS, "block": _BLOCK}),
+    RetentionEvidence: _Kind(
+        "retention",
+        {
+            "num_tokens": _NUM_TOKENS,
+            "interval": _RETENTION,
+            "registered": _BLOCKS,
+            "block": _BLOCK,
+            "decisive_hit": _SPEC_HIT,
+        },
+    ),
+    SharedPrefixEvidence: _Kind(
+        "shared prefix",
+        {
+            "num_tokens": _NUM_TOKENS,
+            "shared": _SHARED,
+            "interval": _RETENTION,
+            "spec_hit": _SPEC_HIT,
+            "actual_hit": _ACTUAL_HIT,
+        },
+    ),
+    PoolEvidence: _Kind("pool", {"steps": _STEPS, "picture": _PICTURE}),
+    HashEvidence: _Kind("hashes", {"steps": _STEPS, "prompts": _PROMPTS}),
+}
+_BY_NAME = {kind.name: each for each, kind in _JSON.items()}
+
+
+def _kind_without_type(data: Mapping[str, Any]) -> type[Evidence]:
+    """The kind of evidence that was saved when its JSON had no type yet."""
+    match data:
+        case {"prompts": [_, *_]}:
+            return HashEvidence
+        case {"steps": [_, *_]}:
+            return PoolEvidence
+        case {"shared": int()}:
+            return SharedPrefixEvidence
+        case {"fine": True}:
+            return FineLookupEvidence
+        case {"for_connector": True}:
+            return ConnectorEvidence
+        case {"max_length": None, "retention": None}:
+            return MaskEvidence
+        case {"max_length": None}:
+            return RetentionEvidence
+        case _:
+            return LookupEvidence
+
+
+def smallest(evidence: Iterable[_E]) -> dict[Signature, _E]:
     """The smallest evidence for each signature."""
-    best: dict[Signature, Evidence] = {}
+    best: dict[Signature, _E] = {}
     for item in evidence:
         known = best.get(item.signature)
         if known is None or item.size < known.size:

@@ -5,7 +5,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hitproof.conformance.findings.demonstration import Demonstration
-from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.evidence import (
+    ConnectorEvidence,
+    Evidence,
+    FineLookupEvidence,
+    LookupEvidence,
+    MaskEvidence,
+    PoolEvidence,
+    RetentionEvidence,
+    SharedPrefixEvidence,
+    StepsEvidence,
+)
 from hitproof.conformance.findings.figures import (
     hits_figure,
     lookup_figures,
@@ -14,7 +24,6 @@ from hitproof.conformance.findings.figures import (
 )
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import Figure, draw
-from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.claims import CLAIMS
 
@@ -67,80 +76,91 @@ class Finding:
 
 def finding(evidence: Evidence, source: str, demonstration: Demonstration | None = None) -> Finding:
     """The finding that ``evidence`` shows; ``source`` is the judged code, as file:line."""
-    judged = evidence.configuration
-    given = [judged.describe()]
-    if evidence.steps:
-        given = list(evidence.steps)
-    elif evidence.shared is not None:
-        assert isinstance(judged, Configuration)
-        policy = "dense" if evidence.retention is None else f"interval {evidence.retention}"
-        given.append(
-            f"three prompts of {evidence.chunks[0]} tokens that share the first {evidence.shared}, "
-            f"served one after another, retention {policy}"
-        )
-    elif evidence.fine:
-        assert isinstance(judged, Configuration)
-        given.append(
-            f"a lookup of at most {evidence.max_length} tokens that may end on any hash block of "
-            f"{judged.hash_block_size} tokens; entered hash blocks: {_listed(evidence.cached[0])}"
-        )
-    elif evidence.max_length is not None:
-        given += _given_lookup(evidence, judged, evidence.max_length)
-    else:
-        assert isinstance(judged, Configuration)  # masks are of one group
-        after = ", ".join(map(str, evidence.chunks))
-        if evidence.retention is None:
-            given.append(
-                f"a request of {judged.num_blocks} blocks, registered after {after} tokens"
-            )
-        else:
-            given.append(f"a prompt of {after} tokens, retention interval {evidence.retention}")
     return Finding(
         signature=evidence.signature,
         sentence=CLAIMS[evidence.signature.claim].sentence,
-        given=tuple(given),
+        given=tuple(given(evidence)),
         spec=evidence.spec,
         actual=evidence.actual,
-        strip="\n".join(evidence.picture) if evidence.steps else draw(figures(evidence)),
+        strip=_strip(evidence),
         source=source,
-        configuration=judged.as_json(),
+        configuration=evidence.configuration.as_json(),
         demonstration=demonstration or Demonstration(),
         evidence=evidence.as_json(),
     )
 
 
-def figures(evidence: Evidence) -> tuple[Figure, ...]:
-    """The pictures of a finding; none where its steps led to one of their own."""
-    judged, hits = evidence.configuration, (evidence.spec_hit, evidence.actual_hit)
-    if evidence.steps:
-        return ()
-    if evidence.max_length is not None and not evidence.fine and evidence.shared is None:
-        return lookup_figures(judged, evidence.cached, *hits)
-    assert isinstance(judged, Configuration)  # all else is of one group
-    if evidence.shared is not None:
-        return (hits_figure(judged, *hits),)
-    if evidence.fine:
-        return lookup_figures(judged.in_hash_units, evidence.cached, *hits)
-    (registered,) = evidence.cached
-    if evidence.retention is None:
-        return (mask_figure(judged, registered),)
-    return (promise_figure(judged, registered, evidence.spec_hit),)
-
-
-def _given_lookup(
-    evidence: Evidence, judged: Configuration | Layout, max_length: int
-) -> Iterator[str]:
-    if isinstance(judged, Configuration):
-        (blocks,) = evidence.cached
-        yield f"a lookup of at most {max_length} tokens; cached blocks: {_listed(blocks)}"
+def given(evidence: Evidence) -> Iterator[str]:
+    """The configuration and the cache state, one fact a line."""
+    if isinstance(evidence, StepsEvidence):
+        yield from evidence.steps
         return
-    yield f"a request of {max_length + 1} tokens, of which at most {max_length} may be served"
-    for looked_up, blocks in zip(judged.looked_up, evidence.cached, strict=True):
+    judged = evidence.configuration
+    yield judged.describe()
+    match evidence:
+        case LookupEvidence(configuration=Layout() as layout):
+            yield from _given_layout(evidence, layout)
+        case LookupEvidence(cached=(blocks,), max_length=most):
+            yield f"a lookup of at most {most} tokens; cached blocks: {_listed(blocks)}"
+        case FineLookupEvidence(configuration=one, entered=entered, max_length=most):
+            yield (
+                f"a lookup of at most {most} tokens that may end on any hash block of "
+                f"{one.hash_block_size} tokens; entered hash blocks: {_listed(entered)}"
+            )
+        case MaskEvidence(configuration=one, chunks=chunks):
+            after = ", ".join(map(str, chunks))
+            yield f"a request of {one.num_blocks} blocks, registered after {after} tokens"
+        case RetentionEvidence(num_tokens=length, interval=interval):
+            yield f"a prompt of {length} tokens, retention interval {interval}"
+        case SharedPrefixEvidence(num_tokens=length, shared=shared, interval=every):
+            policy = "dense" if every is None else f"interval {every}"
+            yield (
+                f"three prompts of {length} tokens that share the first {shared}, "
+                f"served one after another, retention {policy}"
+            )
+        case _:
+            raise TypeError(f"no words for {evidence}")
+
+
+def _given_layout(evidence: LookupEvidence, layout: Layout) -> Iterator[str]:
+    most = evidence.max_length
+    yield f"a request of {most + 1} tokens, of which at most {most} may be served"
+    for looked_up, blocks in zip(layout.looked_up, evidence.cached, strict=True):
         several = len(looked_up.group_ids) > 1
         whose = f"group{'s' if several else ''} {' and '.join(map(str, looked_up.group_ids))}"
         yield f"cached blocks of {whose}: {_listed(blocks)}"
-    if evidence.for_connector:
+    if isinstance(evidence, ConnectorEvidence):
         yield "a KV connector loads what follows the local prefix, and Mamba states"
+
+
+def figures(evidence: Evidence) -> tuple[Figure, ...]:
+    """The pictures of a finding; none where its steps led to one of their own."""
+    match evidence:
+        case StepsEvidence():
+            return ()
+        case LookupEvidence(configuration=judged, cached=cached):
+            return lookup_figures(judged, cached, evidence.spec_hit, evidence.actual_hit)
+        case FineLookupEvidence(configuration=judged, entered=entered):
+            hits = evidence.spec_hit, evidence.actual_hit
+            return lookup_figures(judged.in_hash_units, (entered,), *hits)
+        case MaskEvidence(configuration=judged, registered=registered):
+            return (mask_figure(judged, registered),)
+        case RetentionEvidence(configuration=judged, registered=registered, decisive_hit=hit):
+            return (promise_figure(judged, registered, hit),)
+        case SharedPrefixEvidence(configuration=judged):
+            return (hits_figure(judged, evidence.spec_hit, evidence.actual_hit),)
+        case _:
+            raise TypeError(f"no picture of {evidence}")
+
+
+def _strip(evidence: Evidence) -> str:
+    match evidence:
+        case PoolEvidence(picture=picture):
+            return "\n".join(picture)
+        case StepsEvidence():
+            return ""
+        case _:
+            return draw(figures(evidence))
 
 
 def _listed(blocks: Iterable[int]) -> str:

@@ -8,7 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.evidence import (
+    ConnectorEvidence,
+    Evidence,
+    FineLookupEvidence,
+    HashEvidence,
+    LookupEvidence,
+    MaskEvidence,
+    PoolEvidence,
+    RetentionEvidence,
+    SharedPrefixEvidence,
+)
 from hitproof.conformance.histories.schema import (
     EngineConfiguration,
     Evict,
@@ -69,27 +79,29 @@ class Attempt:
 
 def attempts(evidence: Evidence, rules: Rules) -> Iterator[Attempt]:
     """The histories, the most likely first. Raises `OutOfReach` when there can be none."""
-    judged = evidence.configuration
-    if evidence.prompts:
-        yield from _sharing(evidence)
-    elif evidence.steps:
-        raise OutOfReach("it is of the block pool alone, used as no manager uses it")
-    elif evidence.fine:
-        raise OutOfReach("histories of whole managers have hits that end on boundaries only")
-    elif isinstance(judged, Layout):
-        engine = _Engine(judged.groups, judged.use_eagle, judged.hash_block_size, rules)
-        yield from _lookups(evidence, engine, _of_groups(judged, evidence.cached))
-    elif evidence.shared is not None:
-        yield from _junction(evidence, judged, evidence.shared, rules)
-    elif evidence.max_length is not None:
-        for engine in _engines(judged, rules):
-            own = dict.fromkeys(range(-judged.members, 0), evidence.cached[0])
-            yield from _lookups(evidence, engine, own)
-    elif evidence.retention is not None:
-        yield from _retention(evidence, judged, rules)
-    else:
-        for engine in _engines(judged, rules):
-            yield from _registration(evidence, judged, engine)
+    match evidence:
+        case HashEvidence():
+            yield from _sharing(evidence)
+        case PoolEvidence():
+            raise OutOfReach("it is of the block pool alone, used as no manager uses it")
+        case FineLookupEvidence():
+            raise OutOfReach("histories of whole managers have hits that end on boundaries only")
+        case LookupEvidence(configuration=Configuration() as one):
+            for engine in _engines(one, rules):
+                own = dict.fromkeys(range(-one.members, 0), evidence.cached[0])
+                yield from _lookups(evidence, engine, own)
+        case LookupEvidence(configuration=Layout() as layout):
+            engine = _Engine(layout.groups, layout.use_eagle, layout.hash_block_size, rules)
+            yield from _lookups(evidence, engine, _of_groups(layout, evidence.cached))
+        case SharedPrefixEvidence():
+            yield from _junction(evidence, rules)
+        case RetentionEvidence():
+            yield from _retention(evidence, rules)
+        case MaskEvidence():
+            for engine in _engines(evidence.configuration, rules):
+                yield from _registration(evidence, engine)
+        case _:
+            raise TypeError(f"no history for {evidence}")
 
 
 @dataclass(frozen=True)
@@ -201,10 +213,9 @@ def _tokens(num_tokens: int, shared: int | None = None, fresh: int = _FRESH) -> 
 
 
 def _lookups(
-    evidence: Evidence, engine: _Engine, own: dict[int, frozenset[int]]
+    evidence: LookupEvidence, engine: _Engine, own: dict[int, frozenset[int]]
 ) -> Iterator[Attempt]:
     """A lookup on a cache state: blocks that are not in it are evicted when they are computed."""
-    assert evidence.max_length is not None
     align, served = engine.layout.alignment, evidence.max_length
     state = {group % len(engine.groups): blocks for group, blocks in own.items()}
     sizes = [group.block_size for group in engine.groups]
@@ -234,17 +245,16 @@ def _lookups(
             expected: Expected = Served("b", hit)
             if evidence.signature.divergence == Divergence.CRASH:
                 expected = Returns()
-            elif evidence.for_connector:
+            elif isinstance(evidence, ConnectorEvidence):
                 expected = LocalPrefix("b", *engine.local_prefix(num_tokens, cached))
             elif evidence.spec_hit == evidence.actual_hit:
                 expected = TableLengths("b", tuple(map(len, engine.full_blocks(hit))))
             yield Attempt(history, expected, tuple(cached))
 
 
-def _registration(
-    evidence: Evidence, configuration: Configuration, engine: _Engine
-) -> Iterator[Attempt]:
+def _registration(evidence: MaskEvidence, engine: _Engine) -> Iterator[Attempt]:
     """What dense retention registers: a block too many, or a block that a later request misses."""
+    configuration = evidence.configuration
     size, shape = configuration.group.block_size, configuration.shape
     computed, block = configuration.num_blocks * size, evidence.block
     steps: list[Step] = [*_computed("a", engine.chunk_ends(computed, evidence.chunks))]
@@ -277,16 +287,18 @@ def _sibling(
     return Attempt(history, Served("b", promised, or_more=True))
 
 
-def _retention(evidence: Evidence, configuration: Configuration, rules: Rules) -> Iterator[Attempt]:
+def _retention(evidence: RetentionEvidence, rules: Rules) -> Iterator[Attempt]:
     """What sparse retention registers: a block too many, or a promised hit that is lost."""
-    (computed,), interval = evidence.chunks, evidence.retention
-    group = configuration.group
+    configuration, computed = evidence.configuration, evidence.num_tokens
+    group, interval = configuration.group, evidence.interval
     engine = _Engine(
         configuration.layout, group.eagle, configuration.hash_block_size, rules, interval
     )
     steps: list[Step] = [*_computed("a", engine.chunk_ends(computed))]
     request = {"a": _tokens(computed)}
-    assert evidence.block is not None
+    if evidence.block is None:
+        yield Attempt(engine.history(request, steps), Returns())
+        return
     if evidence.signature.divergence == Divergence.WASTE:
         yield Attempt(engine.history(request, steps), Registered("a", 1, evidence.block, False))
         return
@@ -300,27 +312,30 @@ def _retention(evidence: Evidence, configuration: Configuration, rules: Rules) -
         _sibling(engine, computed, computed, steps),
     ]
     if interval:
-        shared = min(evidence.spec_hit + configuration.lookahead_tokens, computed)
+        shared = min(evidence.decisive_hit + configuration.lookahead_tokens, computed)
         attempts.append(_sibling(engine, computed, shared, steps, interval))
     for attempt in attempts:
-        if isinstance(attempt.expected, Served) and attempt.expected.tokens == evidence.spec_hit:
+        if (
+            isinstance(attempt.expected, Served)
+            and attempt.expected.tokens == evidence.decisive_hit
+        ):
             yield attempt
 
 
-def _junction(
-    evidence: Evidence, configuration: Configuration, shared: int, rules: Rules
-) -> Iterator[Attempt]:
+def _junction(evidence: SharedPrefixEvidence, rules: Rules) -> Iterator[Attempt]:
     """Three prompts in sequence that share a prefix and nothing else."""
-    (length,), align = evidence.chunks, configuration.alignment
+    configuration, length = evidence.configuration, evidence.num_tokens
+    align = configuration.alignment
     engine = _Engine(
         configuration.layout,
         configuration.group.eagle,
         configuration.hash_block_size,
         rules,
-        evidence.retention,
+        evidence.interval,
     )
     requests = {
-        name: _tokens(length, shared, _FRESH + number * length) for number, name in enumerate("abc")
+        name: _tokens(length, evidence.shared, _FRESH + number * length)
+        for number, name in enumerate("abc")
     }
     steps: list[Step] = []
     for name in "ab":
@@ -331,7 +346,7 @@ def _junction(
     yield Attempt(engine.history(requests, [*steps, Lookup("c")]), expected)
 
 
-def _sharing(evidence: Evidence) -> Iterator[Attempt]:
+def _sharing(evidence: HashEvidence) -> Iterator[Attempt]:
     """Two requests whose hashes are wrongly equal or wrongly different; the second is looked up."""
     first, second = evidence.prompts
     if "look ahead" in evidence.signature.pattern:

@@ -10,7 +10,7 @@ import pytest
 from hitproof.conformance.checks.lookup import check_common_hit, space_of
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.exploration.explorer import explore, replay
-from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.evidence import Evidence, LookupEvidence, smallest
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceCommonLookup, ReferenceSubject
 from hitproof.conformance.scope.configurations import MODELS, LookedUp, Profile
@@ -256,6 +256,7 @@ def test_each_fault_is_refuted_shrunk_and_shown(name: str) -> None:
             assert small.size <= evidence.size
             shown = finding(small, "f:1")
             assert shown.sentence == CLAIMS[claim].sentence
+            assert isinstance(small, LookupEvidence)
             assert shown.strip.count("cached ") == len(small.cached)
             return
     pytest.fail("not refuted")
@@ -306,7 +307,7 @@ def test_explorer_agrees_with_brute_force(layout: Layout, iterate: Iterate) -> N
     result = check_common_hit(subject, layout)
     assert bool(result.evidence) == any(wrong.values())
     for evidence in result.evidence:
-        assert evidence.max_length is not None
+        assert isinstance(evidence, LookupEvidence)
         assert evidence.cached in wrong[evidence.max_length]
 
 
@@ -324,6 +325,7 @@ def test_the_known_fault_of_0_33_is_found_at_its_smallest() -> None:
     result = check_common_hit(BrokenCoordinator(drops_only_once), layout)
     (evidence,) = [e for e in result.evidence if e.signature.divergence == Divergence.UNSOUND]
     small = shrink(BrokenCoordinator(drops_only_once), evidence)
+    assert isinstance(small, LookupEvidence)
     assert (small.configuration, small.max_length) == (replace(layout, num_tokens=4), 3)
     assert [*map(sorted, small.cached)] == [[0, 2, 3], [0, 1]]
     assert (small.spec, small.actual) == ("hit of 0 tokens", "hit of 1 tokens")

@@ -13,7 +13,7 @@ from hitproof.conformance.checks.registry import is_about
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.explain.story import ToldFinding, tell
 from hitproof.conformance.exploration.explorer import replay
-from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.evidence import ConnectorEvidence, Evidence, smallest
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.playing.expectations import LocalPrefix
 from hitproof.conformance.reference.managers import ReferenceManagers
@@ -232,7 +232,7 @@ def test_explorer_agrees_with_brute_force(layout: Layout, told: Told) -> None:
     result = check_local_prefix(subject, layout)
     assert bool(result.evidence) == any(wrong.values())
     for evidence in result.evidence:
-        assert evidence.max_length is not None
+        assert isinstance(evidence, ConnectorEvidence)
         assert evidence.cached in wrong[evidence.max_length]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from hitproof.conformance.checks.lookup import check_lookup, space_of
 from hitproof.conformance.exploration.explorer import BudgetExceeded, Exploration, explore, replay
+from hitproof.conformance.findings.evidence import LookupEvidence
 from hitproof.conformance.reference.subject import ReferenceLookup
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.subject.failures import CannotJudge
@@ -79,7 +80,7 @@ def test_explorer_agrees_with_brute_force(configuration: Configuration, distorti
     result = check_lookup(subject, configuration)
     assert bool(result.evidence) == any(wrong.values())
     for evidence in result.evidence:
-        assert evidence.max_length is not None
+        assert isinstance(evidence, LookupEvidence)
         length = evidence.max_length // configuration.group.block_size
         (cached,) = evidence.cached
         assert cached in wrong[length * configuration.group.block_size]

@@ -8,7 +8,7 @@ import pytest
 from hitproof.conformance.checks import pool as pool_check
 from hitproof.conformance.checks.pool import check_pool, is_judged_once
 from hitproof.conformance.checks.shrinking import shrink
-from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.evidence import Evidence, PoolEvidence
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Profile, configurations, single_group
@@ -310,6 +310,7 @@ def test_a_finding_is_the_shortest_sequence_and_shows_the_pool() -> None:
 @pytest.mark.usefixtures("shallow")
 def test_a_long_sequence_is_cut_down_to_what_it_takes() -> None:
     (evidence,) = check_pool(WithPool(LateDrift), PLAIN).evidence
+    assert isinstance(evidence, PoolEvidence)
     freed = [step for step in evidence.steps if "free_blocks" in step]
     blocks = [step.split("(")[1].count(",") + 1 for step in freed]
     assert sum(blocks) > 20

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.checks.registry import CHECKS
-from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.evidence import (
+    Evidence,
+    FineLookupEvidence,
+    HashEvidence,
+    LookupEvidence,
+    PoolEvidence,
+    RetentionEvidence,
+    SharedPrefixEvidence,
+    smallest,
+)
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.playing.expectations import Registered, Returns, Served, TableLengths
@@ -85,6 +94,13 @@ class Raises(Wrapped):
         return self.inner.get_computed_blocks(name)
 
 
+class Refuses(Wrapped):
+    """Raises when blocks are allocated, which registers them."""
+
+    def allocate_slots(self, *_: Any) -> Any:
+        raise ValueError("a fault")
+
+
 class LongTables(Wrapped):
     """Returns a block too many in each table."""
 
@@ -127,11 +143,12 @@ LAYOUT = Layout((Group(FULL, 2), Group(SLIDING, 1, 2, eagle=True), Group(MAMBA, 
 
 def lookup_evidence(
     judged: Configuration | Layout, divergence: Divergence, **values: Any
-) -> Evidence:
+) -> LookupEvidence:
     """Evidence of a lookup, as its check would give it."""
     signature = Signature("common_hit_is_the_longest", divergence, judged.kinds, True, "a pattern")
-    plain: dict[str, Any] = {"chunks": (), "spec": "", "actual": "", "max_length": 5}
-    return Evidence(signature, judged, **{**plain, **values})
+    return LookupEvidence(
+        signature, judged, "", "", **{"max_length": 5, "actual_hit": None, **values}
+    )
 
 
 ALL_OF_LAYOUT = (frozenset({0, 1}), frozenset({1, 2, 3, 4}), frozenset({0, 1}))
@@ -140,18 +157,28 @@ CRASH = lookup_evidence(WINDOW, Divergence.CRASH, cached=(frozenset({0}),), spec
 TABLES = lookup_evidence(
     WINDOW, Divergence.UNSOUND, cached=(frozenset({0}),), spec_hit=2, actual_hit=2
 )
-JUNCTION = Evidence(
+JUNCTION = SharedPrefixEvidence(
     Signature("retention_keeps_junctions", Divergence.LOST_HIT, SLIDING, False, "a pattern"),
     WINDOW,
-    cached=(),
-    max_length=None,
-    chunks=(14,),
     spec="",
     actual="",
+    num_tokens=14,
+    shared=8,
+    interval=0,
     spec_hit=8,
     actual_hit=0,
-    retention=0,
-    shared=8,
+)
+
+RAISED = RetentionEvidence(
+    replace(FORGOTTEN.signature, divergence=Divergence.CRASH),
+    WINDOW,
+    spec="",
+    actual="",
+    num_tokens=8,
+    interval=0,
+    registered=frozenset(),
+    block=None,
+    decisive_hit=0,
 )
 
 FAULTS: dict[str, tuple[Evidence, Any, type]] = {
@@ -163,6 +190,7 @@ FAULTS: dict[str, tuple[Evidence, Any, type]] = {
     "an unreachable block registered": (WASTED, Starts(dense), Registered),
     "a reachable block left out": (LEFT_OUT, Broken(Forgets), Served),
     "a block kept for no hit": (KEPT, Starts(dense), Registered),
+    "registration that raises": (RAISED, Broken(Refuses), Returns),
     "a promised hit forgotten": (
         FORGOTTEN,
         ReferenceManagers(Policies(replays=ReplayPolicy.ALIGNMENT_DROPPED)),
@@ -206,6 +234,7 @@ def test_a_cache_state_with_a_block_that_is_never_registered_is_out_of_reach() -
 
 
 def test_another_fault_is_not_taken_for_this_one() -> None:
+    assert isinstance(LOST, LookupEvidence)
     found = reproduce(replace(LOST, max_length=11), Broken(LongerHit), RULES)
     assert found.history is None
     assert "wrong in another way" in found.detail
@@ -213,21 +242,28 @@ def test_another_fault_is_not_taken_for_this_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "detail"),
+    ("evidence", "detail"),
     [
-        ({"steps": ("take one block",)}, "of the block pool alone"),
-        ({"fine": True}, "end on boundaries only"),
+        (PoolEvidence(LOST.signature, WINDOW, "", "", ("take one block",), ()), "pool alone"),
         (
-            {
-                "prompts": (Prompt((0,) * 3), Prompt((0,) * 3, "x")),
-                "signature": replace(SALTS.signature, pattern="equal hashes that look ahead"),
-            },
+            FineLookupEvidence(LOST.signature, WINDOW, "", "", frozenset(), 4, 2, 0),
+            "end on boundaries only",
+        ),
+        (
+            HashEvidence(
+                replace(SALTS.signature, pattern="equal hashes that look ahead"),
+                WINDOW,
+                "",
+                "",
+                (),
+                (Prompt((0,) * 3), Prompt((0,) * 3, "x")),
+            ),
             "no hashes that look ahead",
         ),
     ],
 )
-def test_what_no_history_can_show_says_so(changes: dict[str, Any], detail: str) -> None:
-    found = reproduce(replace(LOST, **changes), REFERENCE, RULES)
+def test_what_no_history_can_show_says_so(evidence: Evidence, detail: str) -> None:
+    found = reproduce(evidence, REFERENCE, RULES)
     assert (found.history, found.expected) == (None, None)
     assert detail in found.detail
 

@@ -7,10 +7,17 @@ import pytest
 
 from hitproof.conformance.explain.explanation import ExplanationError
 from hitproof.conformance.explain.story import Story, choose, tell
-from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.evidence import (
+    Evidence,
+    FineLookupEvidence,
+    LookupEvidence,
+    PoolEvidence,
+    RetentionEvidence,
+    SharedPrefixEvidence,
+)
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.scope.configurations import Configuration, single_group
+from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.tests.test_checks import BROKEN, evidence_of
 from hitproof.spec.claims import CLAIMS
@@ -29,10 +36,8 @@ def printed(name: str) -> dict[str, Any]:
     return as_json(evidence_of(subject, CONFIGURATION, claim))
 
 
-def evidence(configuration: Configuration | Layout, **facts: Any) -> Evidence:
-    signature = Signature(CLAIM, "unsound", "sliding_window", True, "a pattern")
-    given: dict[str, Any] = {"cached": (frozenset({1}),), "max_length": None, "chunks": ()}
-    return Evidence(signature, configuration, spec="due", actual="done", **given | facts)
+SIGNATURE = Signature(CLAIM, "unsound", "sliding_window", True, "a pattern")
+PLAIN = SIGNATURE, CONFIGURATION, "due", "done"
 
 
 def told(shown: dict[str, Any]) -> Story:
@@ -90,13 +95,13 @@ def test_a_mask_is_told_by_the_hit_that_decides(name: str, block: int, conclusio
 )
 def test_retention_is_told_by_its_promise(registered: set[int], promised: str) -> None:
     shown = as_json(
-        evidence(
-            CONFIGURATION,
-            cached=(frozenset(registered),),
-            chunks=(8,),
-            retention=0,
+        RetentionEvidence(
+            *PLAIN,
+            num_tokens=8,
+            interval=0,
+            registered=frozenset(registered),
             block=1,
-            spec_hit=4,
+            decisive_hit=4,
         )
     )
     deciding = said(shown)["which hits need block 1"]
@@ -105,15 +110,18 @@ def test_retention_is_told_by_its_promise(registered: set[int], promised: str) -
 
 
 def test_a_waste_that_only_no_hit_needs_has_no_deciding_hit() -> None:
-    shown = as_json(evidence(CONFIGURATION, chunks=(8,), retention=0, block=0))
+    shown = as_json(RetentionEvidence(*PLAIN, 8, 0, frozenset({1}), block=0, decisive_hit=0))
     assert said(shown)["which hits need block 0"] == "registered: block 1"
 
 
 def test_groups_are_told_apart() -> None:
     groups = (Group(GroupKind.FULL_ATTENTION, 4), Group(GroupKind.SLIDING_WINDOW, 2, 3))
     shown = as_json(
-        evidence(
+        LookupEvidence(
+            SIGNATURE,
             Layout(groups, 12, True, 2),
+            "due",
+            "done",
             cached=(frozenset({0, 1, 2}), frozenset({1, 2, 3, 4})),
             max_length=11,
             spec_hit=4,
@@ -138,21 +146,23 @@ def test_groups_are_told_apart() -> None:
 
 def test_many_longer_hits_are_summed_up() -> None:
     configuration = single_group(GroupKind.SLIDING_WINDOW, 1, 1, 3, False, 30)
-    shown = as_json(evidence(configuration, max_length=30, actual_hit=3))
+    shown = as_json(
+        LookupEvidence(SIGNATURE, configuration, "due", "done", (frozenset({1}),), 30, 0, 3)
+    )
     asked = said(shown)["what longer hits would have needed"].splitlines()
     assert (len(asked), asked[-1]) == (6, "and 25 shorter ones")
 
 
 @pytest.mark.parametrize(
-    "facts",
+    "evidence",
     [
-        {"steps": ("get 1 block",), "picture": ("#",)},
-        {"fine": True, "max_length": 4},
-        {"shared": 4, "chunks": (8,), "spec_hit": 4, "actual_hit": 0},
+        PoolEvidence(*PLAIN, steps=("get 1 block",), picture=("#",)),
+        FineLookupEvidence(*PLAIN, frozenset({1}), 4, 0, None),
+        SharedPrefixEvidence(*PLAIN, 8, 4, None, 4, 0),
     ],
 )
-def test_other_findings_are_told_by_their_own_sentences(facts: dict[str, Any]) -> None:
-    shown = as_json(evidence(CONFIGURATION, **facts))
+def test_other_findings_are_told_by_their_own_sentences(evidence: Evidence) -> None:
+    shown = as_json(evidence)
     assert said(shown) == {
         "what was given": "\n".join(shown["given"]),
         "what the spec says": "due",

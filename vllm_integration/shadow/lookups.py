@@ -7,7 +7,7 @@ from typing import Any
 
 from hitproof.conformance.checks.lookup import judge_answer
 from hitproof.conformance.exploration.explorer import Question, SymbolicBlock, SymbolicNullBlock
-from hitproof.conformance.findings.findings import finding
+from hitproof.conformance.findings.findings import given
 from hitproof.conformance.judge.judging import Violation
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, refusal_of
@@ -134,7 +134,7 @@ class Lookups:
         )
         if evidence is not None:
             violation = Violation(evidence.signature, evidence.spec, evidence.actual)
-            self._report.add(violation, finding(evidence, "").given, "at find_longest_cache_hit")
+            self._report.add(violation, tuple(given(evidence)), "at find_longest_cache_hit")
 
 
 def _group(owner: Any, values: Mapping[str, Any]) -> Group:

@@ -15,7 +15,6 @@ from hitproof.conformance.histories.json_format import write
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.judging import Violation
 from hitproof.conformance.playing.shrinking import shrink as shrink_history
-from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker import cases
@@ -47,19 +46,9 @@ def of_evidence(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]
     if case.get("reproduced") is False and small != found:
         case = cases.reproduce(subject, found, name)
     return {
-        "finding": {"evidence": small.as_json(), "source": subject.source(_judged_code(small))},
+        "finding": {"evidence": small.as_json(), "source": subject.source(small.entry)},
         "demonstration": case,
     }
-
-
-def _judged_code(evidence: Evidence) -> str:
-    """The code that the evidence is about, as `VllmSubject.source` is asked for it."""
-    if evidence.steps:
-        return evidence.signature.kind
-    what = "mask" if evidence.max_length is None else "lookup"
-    several = "connector" if evidence.for_connector else "several"
-    of = several if isinstance(evidence.configuration, Layout) else evidence.signature.kind
-    return f"{what} {of}"
 
 
 def of_history(
