@@ -36,9 +36,9 @@ def _overview() -> str:
             "",
             "Each claim is one sentence under a stable name. It is stated by clauses, functions "
             "of `spec/`, has a theorem of the same name, and is judged on vLLM's real code by a "
-            "check of the same name. What its theorem covers stands on its page.",
+            "check of the same name. Its page says what the theorem covers.",
             "",
-            "| claim | sentence | broken, it is |",
+            "| claim | sentence | a violation is |",
             "|---|---|---|",
             *rows,
             "",
@@ -77,7 +77,7 @@ def _page(claim: Claim) -> Iterator[str]:
     yield f"# {title(claim.name)}"
     yield f"\n`{claim.name}`\n{{ .claim }}\n"
     yield f"**{claim.sentence}**\n"
-    yield f"Where real code breaks it, that is *{claim.divergence}*.\n"
+    yield f"Real code that violates it has a divergence of the class *{claim.divergence}*.\n"
     yield "## Picture\n"
     yield picture(claim.name).html()
     yield '\n{% include "legend.html" %}\n'
@@ -146,8 +146,7 @@ def _theorem(claim: Claim) -> Iterator[str]:
     mutants = sum(len(each.mutants) for each in theorem.obligations)
     yield (
         f"This is proved without bounds, in {count} obligations; {mutants} deliberate errors in "
-        "them are "
-        f"refuted. `hitproof prove {claim.name}` does it again.\n"
+        f"them are refuted. `hitproof prove {claim.name}` proves it again.\n"
     )
     modules = {_module(each.state) for each in theorem.obligations}
     yield f"It is stated in {', '.join(f'`{module}`' for module in sorted(modules))}.\n"
