@@ -13,17 +13,13 @@ from hitproof.conformance.histories.schema import EngineConfiguration, RequestIn
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import (
     Allocation,
-    Cleared,
-    Event,
     Hit,
     Observation,
     Progress,
-    Removed,
-    Stored,
     Tables,
 )
-from hitproof.spec.releases.fine import is_fine_grained
 from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher
+from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS
 from hitproof.vllm_integration.adapter.groups import kv_cache_config, kv_cache_spec
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call
@@ -144,19 +140,12 @@ class VllmManager:
         self._null = attribute(self._pool, "null_block")
         unit, ahead = engine.hash_block_size, engine.num_hash_lookahead_tokens
         self._hasher = block_hasher(vllm.utils, vllm.hash_function, unit, ahead)
-        self._external = attribute(vllm.utils, "maybe_convert_block_hash")
         self._statuses = attribute(vllm.requests, "RequestStatus")
         self._requests: dict[str, Any] = {}
         self._found: dict[str, tuple[Hit, Any]] = {}
-        self._block_hash_list = attribute(vllm.utils, "BlockHashListWithBlockSize")
-        self._block_keys: dict[tuple[str, int], list[bytes]] = {}
-        # Entries inside blocks are shown only where hits may end inside blocks.
-        self._hides_tails = vllm.registers_tails and not is_fine_grained(
-            engine.groups, engine.hash_block_size
+        self._cache = VllmCache(
+            vllm.utils, engine, self._pool, self._requests, vllm.registers_tails
         )
-        self._tail_keys: set[tuple[int | None, bytes]] = set()
-        self._num_hashes: dict[str, int] = {}
-        self._keys: dict[Any, bytes] = {}
         self._loras: dict[tuple[str, str], int] = {}
 
     def add_request(self, name: str, request: RequestInput) -> None:
@@ -230,21 +219,11 @@ class VllmManager:
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         """The request's hashes as the target groups them into blocks."""
-        hashes = self._requests[name].block_hashes
-        size, hash_size = self._engine.groups[group].block_size, self._engine.hash_block_size
-        if size != hash_size:
-            hashes = self._block_hash_list(hashes, hash_size, size)
-        known = self._block_keys.setdefault((name, group), [])
-        for index in range(len(known), len(hashes)):
-            known.append(bytes(hashes[index]))
-            self._keys[self._external(known[-1])] = known[-1]
-        return known
+        return self._cache.block_keys(name, group)
 
     def unit_keys(self, name: str) -> Sequence[Any]:
         """The request's hashes as they are."""
-        hashes = [bytes(key) for key in self._requests[name].block_hashes]
-        self._keys |= {self._external(key): key for key in hashes}
-        return hashes
+        return self._cache.unit_keys(name)
 
     def take_block_copies(self) -> Sequence[tuple[int, int]]:
         """Those of ``take_kv_cache_block_copies``, whose blocks go back at once.
@@ -261,7 +240,7 @@ class VllmManager:
 
     def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
         """See `conformance.subject.managers.Manager`."""
-        return self._cached().get((group, key), ())
+        return self._cache.cached().get((group, key), ())
 
     def get_computed_blocks(self, name: str) -> Hit:
         """See `conformance.subject.managers.Manager`."""
@@ -371,14 +350,14 @@ class VllmManager:
                 for block in self._pool.blocks
                 if block.ref_cnt and not block.is_null
             },
-            cached=self._cached(),
+            cached=self._cache.cached(),
             free_queue=tuple(
                 block.block_id for block in self._pool.free_block_queue.get_all_free_blocks()
             ),
             num_free_blocks=self._pool.get_num_free_blocks(),
             usage=self._manager.usage,
             common_prefix=self._common_prefix(tables),
-            events=self._events(),
+            events=self._cache.events(self._manager.take_events()),
             stats={"reset": int(stats.reset)}
             | {field: getattr(stats, field) for field in _STATS if hasattr(stats, field)},
         )
@@ -389,76 +368,8 @@ class VllmManager:
             return None
         return {name: tuple(self._manager.get_num_common_prefix_blocks(name)) for name in names}
 
-    def _cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
-        """The hash map, read as it is: no public method tells the order of several blocks.
-
-        From 0.26 on the tail of a prompt that ends inside a block is registered, too, under the
-        hash of its last hash block. Where hits end on block edges only, these entries are left
-        out.
-        """
-        utils = self._vllm.utils
-        tails = self._tails()
-        found = {}
-        for key, held in attribute(self._pool.cached_block_hash_to_block, "_cache").items():
-            blocks = held.values() if isinstance(held, dict) else (held,)
-            split = utils.get_group_id(key), bytes(utils.get_block_hash(key))
-            if split not in tails:
-                found[split] = tuple(block.block_id for block in blocks)
-        return found
-
-    def _tails(self) -> set[tuple[int | None, bytes]]:
-        """The keys of prefixes that end inside a block of a group."""
-        hash_size = self._engine.hash_block_size
-        for request in self._requests.values() if self._hides_tails else ():
-            known = self._num_hashes.get(request.request_id, 0)
-            self._num_hashes[request.request_id] = len(request.block_hashes)
-            for index in range(known, len(request.block_hashes)):
-                key = bytes(request.block_hashes[index])
-                self._keys[self._external(key)] = key
-                for number, group in enumerate(self._engine.groups):
-                    if (index + 1) * hash_size % group.block_size:
-                        self._tail_keys.add((number, key))
-        return self._tail_keys
-
     def _tables(self, blocks: Any) -> Tables:
         return tuple(
             tuple(0 if block.is_null else block.block_id for block in table)
             for table in blocks.blocks
         )
-
-    def _events(self) -> tuple[Event, ...]:
-        """The events, those apart that are about tails only (see `_cached`)."""
-        tails = self._tails()
-        events = (self._event(event) for event in self._manager.take_events())
-        return tuple(
-            event
-            for event in events
-            if isinstance(event, Cleared)
-            or not event.keys
-            or not tails.issuperset((event.group, key) for key in event.keys)
-        )
-
-    def _event(self, event: Any) -> Event:
-        match type(event).__name__:
-            case "BlockStored":
-                extra = getattr(event, "extra_keys", None)
-                return Stored(
-                    group=getattr(event, "group_idx", None),
-                    keys=tuple(self._key(key) for key in event.block_hashes),
-                    parent=self._key(event.parent_block_hash),
-                    token_ids=tuple(event.token_ids),
-                    block_size=event.block_size,
-                    lora_name=getattr(event, "lora_name", None),
-                    extra_keys=None if extra is None else tuple(extra),
-                )
-            case "BlockRemoved":
-                keys = tuple(self._key(key) for key in event.block_hashes)
-                return Removed(getattr(event, "group_idx", None), keys)
-            case "AllBlocksCleared":
-                return Cleared()
-            case other:
-                raise CannotJudge(f"events of type {other} are not known to hitproof")
-
-    def _key(self, external: Any) -> Any:
-        """The key behind the form that events show, where a request has it."""
-        return None if external is None else self._keys.get(external, external)

@@ -1,0 +1,131 @@
+"""What a real manager has cached, and the events on it, under the keys that its requests know.
+
+Imported in the worker process only.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.managers import Cleared, Event, Removed, Stored
+from hitproof.spec.releases.fine import is_fine_grained
+from hitproof.vllm_integration.adapter.inspection import attribute
+
+
+class VllmCache:
+    """The hash map of a real ``BlockPool``.
+
+    ``utils`` is the target's module ``kv_cache_utils``, ``requests`` has the manager's real
+    requests, ``registers_tails`` is whether the ends of prompts inside blocks are registered.
+    """
+
+    def __init__(
+        self,
+        utils: ModuleType,
+        engine: EngineConfiguration,
+        pool: Any,
+        requests: Mapping[str, Any],
+        registers_tails: bool,
+    ) -> None:
+        self._utils = utils
+        self._engine = engine
+        self._pool = pool
+        self._requests = requests
+        self._external = attribute(utils, "maybe_convert_block_hash")
+        self._block_hash_list = attribute(utils, "BlockHashListWithBlockSize")
+        self._block_keys: dict[tuple[str, int], list[bytes]] = {}
+        # Entries inside blocks are shown only where hits may end inside blocks.
+        self._hides_tails = registers_tails and not is_fine_grained(
+            engine.groups, engine.hash_block_size
+        )
+        self._tail_keys: set[tuple[int | None, bytes]] = set()
+        self._num_hashes: dict[str, int] = {}
+        self._keys: dict[Any, bytes] = {}
+
+    def block_keys(self, name: str, group: int) -> Sequence[Any]:
+        """The request's hashes as the target groups them into blocks."""
+        hashes = self._requests[name].block_hashes
+        size, hash_size = self._engine.groups[group].block_size, self._engine.hash_block_size
+        if size != hash_size:
+            hashes = self._block_hash_list(hashes, hash_size, size)
+        known = self._block_keys.setdefault((name, group), [])
+        for index in range(len(known), len(hashes)):
+            known.append(bytes(hashes[index]))
+            self._keys[self._external(known[-1])] = known[-1]
+        return known
+
+    def unit_keys(self, name: str) -> Sequence[Any]:
+        """The request's hashes as they are."""
+        hashes = [bytes(key) for key in self._requests[name].block_hashes]
+        self._keys |= {self._external(key): key for key in hashes}
+        return hashes
+
+    def cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
+        """The hash map, read as it is: no public method tells the order of several blocks.
+
+        From 0.26 on the tail of a prompt that ends inside a block is registered, too, under the
+        hash of its last hash block. Where hits end on block edges only, these entries are left
+        out.
+        """
+        utils = self._utils
+        tails = self._tails()
+        found = {}
+        for key, held in attribute(self._pool.cached_block_hash_to_block, "_cache").items():
+            blocks = held.values() if isinstance(held, dict) else (held,)
+            split = utils.get_group_id(key), bytes(utils.get_block_hash(key))
+            if split not in tails:
+                found[split] = tuple(block.block_id for block in blocks)
+        return found
+
+    def _tails(self) -> set[tuple[int | None, bytes]]:
+        """The keys of prefixes that end inside a block of a group."""
+        hash_size = self._engine.hash_block_size
+        for request in self._requests.values() if self._hides_tails else ():
+            known = self._num_hashes.get(request.request_id, 0)
+            self._num_hashes[request.request_id] = len(request.block_hashes)
+            for index in range(known, len(request.block_hashes)):
+                key = bytes(request.block_hashes[index])
+                self._keys[self._external(key)] = key
+                for number, group in enumerate(self._engine.groups):
+                    if (index + 1) * hash_size % group.block_size:
+                        self._tail_keys.add((number, key))
+        return self._tail_keys
+
+    def events(self, taken: Iterable[Any]) -> tuple[Event, ...]:
+        """The events ``taken`` from the manager, without those on tails only (see `cached`)."""
+        tails = self._tails()
+        events = (self._event(event) for event in taken)
+        return tuple(
+            event
+            for event in events
+            if isinstance(event, Cleared)
+            or not event.keys
+            or not tails.issuperset((event.group, key) for key in event.keys)
+        )
+
+    def _event(self, event: Any) -> Event:
+        match type(event).__name__:
+            case "BlockStored":
+                extra = getattr(event, "extra_keys", None)
+                return Stored(
+                    group=getattr(event, "group_idx", None),
+                    keys=tuple(self._key(key) for key in event.block_hashes),
+                    parent=self._key(event.parent_block_hash),
+                    token_ids=tuple(event.token_ids),
+                    block_size=event.block_size,
+                    lora_name=getattr(event, "lora_name", None),
+                    extra_keys=None if extra is None else tuple(extra),
+                )
+            case "BlockRemoved":
+                keys = tuple(self._key(key) for key in event.block_hashes)
+                return Removed(getattr(event, "group_idx", None), keys)
+            case "AllBlocksCleared":
+                return Cleared()
+            case other:
+                raise CannotJudge(f"events of type {other} are not known to hitproof")
+
+    def _key(self, external: Any) -> Any:
+        """The key behind the form that events show, where a request has it."""
+        return None if external is None else self._keys.get(external, external)

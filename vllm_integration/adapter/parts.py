@@ -1,0 +1,193 @@
+"""vLLM's own objects, set up one by one: managers of one group, pools, specs and requests.
+
+Imported in the worker process only.
+"""
+
+import inspect
+import itertools
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from types import ModuleType
+from typing import Any, NoReturn
+
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.subject.failures import CannotJudge, Predates
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration.adapter.groups import NAMES, kv_cache_config, kv_cache_spec
+from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call
+
+MASK = "reachable_block_mask"
+_MASKS = (MASK, "_cache_block_mask")
+
+
+class Parts:
+    """The modules of the imported vLLM, and what is set up of them, whatever their release.
+
+    ``predates`` names the features that the release is too old for.
+    """
+
+    def __init__(self, predates: frozenset[str]) -> None:
+        # The whole manager first: imported alone, its parts run into circular imports.
+        import vllm.v1.core.kv_cache_manager
+        from vllm.v1 import kv_cache_interface, request
+        from vllm.v1.core import (
+            block_pool,
+            kv_cache_coordinator,
+            kv_cache_utils,
+            single_type_kv_cache_manager,
+        )
+
+        self.whole: ModuleType = vllm.v1.core.kv_cache_manager
+        self.coordinators: ModuleType = kv_cache_coordinator
+        self.managers: ModuleType = single_type_kv_cache_manager
+        self.interface: ModuleType = kv_cache_interface
+        self.pools: ModuleType = block_pool
+        self.utils: ModuleType = kv_cache_utils
+        self.requests: ModuleType = request
+        self._request_ids = itertools.count()
+        self._predates = predates
+
+    def manager_class(self, kind: GroupKind) -> Any:
+        """The class of the manager of a kind of group."""
+        return attribute(self.managers, NAMES[kind][0])
+
+    def find_mask(self, manager: Any) -> Any:
+        """The mask function; None on releases that have none and register every block."""
+        for name in _MASKS:
+            if hasattr(manager, name):
+                return getattr(manager, name)
+        cache_full_blocks = attribute(self.pools.BlockPool, "cache_full_blocks")
+        if "block_mask" in inspect.signature(cache_full_blocks).parameters:
+            raise CannotJudge(
+                f"BlockPool.cache_full_blocks takes a block_mask, but {manager.__name__} has "
+                f"neither {' nor '.join(_MASKS)}; the mask cannot be found"
+            )
+        return None
+
+    def thins_out(self, kind: GroupKind) -> bool:
+        """Whether the manager of the kind has a mask that takes a retention interval.
+
+        Before that, a coordinator refuses an interval where no group is thinned out.
+        """
+        base = attribute(self.managers, "SingleTypeKVCacheManager")
+        cache_blocks = attribute(base, "cache_blocks")
+        if "retention_interval" not in inspect.signature(cache_blocks).parameters:
+            if "retention" in self._predates:
+                return False
+            self.lacks("retention")
+        manager = self.manager_class(kind)
+        self.find_mask(manager)
+        above = manager.__mro__[: manager.__mro__.index(base)]
+        return any(MASK in vars(each) for each in above)
+
+    def lacks(self, feature: str) -> NoReturn:
+        """The target lacks the feature, which is right if its release is older than that."""
+        if feature in self._predates:
+            raise Predates(f"the target is older than {feature}")
+        raise CannotJudge(f"{feature} cannot be found in a target that should have it")
+
+    def spec(self, group: Group) -> Any:
+        """A real ``KVCacheSpec``."""
+        if not group.prefix_cacheable and "opting out" in self._predates:
+            self.lacks("opting out")
+        return kv_cache_spec(self.interface, group)
+
+    def configured(
+        self, groups: Sequence[Group], num_blocks: int, interval: int | None
+    ) -> AbstractContextManager[Any]:
+        """A real ``KVCacheConfig``; see `vllm_integration.adapter.groups.kv_cache_config`."""
+        laid_out = [(group, self.spec(group)) for group in groups]
+        return kv_cache_config(self.interface, laid_out, num_blocks, interval)
+
+    def pool(self, configuration: Configuration) -> Any:
+        """A real ``BlockPool`` for one request."""
+        return call(
+            self.pools.BlockPool,
+            {
+                "num_gpu_blocks": configuration.num_blocks + 1,
+                "enable_caching": True,
+                "hash_block_size": configuration.hash_block_size,
+            },
+            "BlockPool",
+        )
+
+    def on_one_rank(self, configuration: Configuration) -> Group:
+        """The group with the tokens that one rank has of each block, by the target's manager."""
+        group, size = configuration.group, configuration.group.block_size
+        if configuration.ranks == (1, 1):
+            return group
+        manager_class = self.manager_class(group.kind)
+        pool = self.pool(configuration)
+        single = replace(configuration, group=replace(group, block_size=1), ranks=(1, 1))
+        ranks = parallel(configuration)
+        sharing = self._new_manager(manager_class, single, pool, ranks).block_size
+        return replace(group, block_size=size // sharing)
+
+    def manager(self, manager_class: Any, configuration: Configuration, pool: Any) -> Any:
+        """A real manager of one group."""
+        on_one_rank = replace(configuration, group=self.on_one_rank(configuration))
+        return self._new_manager(manager_class, on_one_rank, pool, parallel(configuration))
+
+    def _new_manager(
+        self, manager_class: Any, configuration: Configuration, pool: Any, ranks: dict[str, int]
+    ) -> Any:
+        values = {
+            **ranks,
+            "kv_cache_spec": self.spec(configuration.group),
+            "block_pool": pool,
+            "enable_caching": True,
+            "kv_cache_group_id": 0,
+            "scheduler_block_size": configuration.alignment,
+        }
+        # A subclass may pass the rest on as **kwargs, so the base class is asked as well.
+        base = attribute(self.managers, "SingleTypeKVCacheManager")
+        keywords = arguments(base.__init__, values, f"{base.__name__}.__init__", given=("self",))
+        manager = call(manager_class, keywords, manager_class.__name__)
+        if hasattr(manager, "use_eagle"):
+            manager.use_eagle = configuration.group.eagle
+        return manager
+
+    def request(self, num_tokens: int, hash_block_size: int) -> Any:
+        """A real request with stand-in hashes of its prompt."""
+        return self.request_of(range(num_tokens), stand_in_hashes(num_tokens // hash_block_size))
+
+    def request_of(self, tokens: Sequence[int], hashes: list[bytes]) -> Any:
+        """A real request with these hashes."""
+        request = self.new_request(prompt_token_ids=list(tokens))
+        request.block_hashes = hashes
+        return request
+
+    def new_request(self, **values: Any) -> Any:
+        """A real ``Request``."""
+        from vllm.sampling_params import SamplingParams
+
+        return call(
+            self.requests.Request,
+            {
+                "request_id": str(next(self._request_ids)),
+                "sampling_params": SamplingParams(max_tokens=1),
+                "pooling_params": None,
+                "eos_token_id": None,
+                **values,
+            },
+            "Request",
+        )
+
+    def view(self, hashes: list[bytes], hash_block_size: int, block_size: int) -> Any:
+        """The hashes as a group of ``block_size`` tokens a block looks at them."""
+        if block_size == hash_block_size:
+            return hashes
+        view = attribute(self.utils, "BlockHashListWithBlockSize")
+        return view(hashes, hash_block_size, block_size)
+
+
+def stand_in_hashes(count: int) -> list[bytes]:
+    """One distinct hash for each hash block; 0.22 to 0.24 join them, so they are bytes."""
+    return [b"%08d" % i for i in range(count)]
+
+
+def parallel(configuration: Configuration) -> dict[str, int]:
+    """What a manager and its lookup are told of ranks."""
+    decode, prefill = configuration.ranks
+    return {"dcp_world_size": decode, "pcp_world_size": prefill}
