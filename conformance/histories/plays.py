@@ -16,7 +16,7 @@ from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.schema import History
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.retention import SPARSE_KINDS
 

@@ -17,6 +17,8 @@ As JSON (`conformance.histories.json_format`), with token ids one by one or as i
                {"do": "schedule", "request": "a"},
                {"do": "finish", "request": "a"},
                {"do": "lookup", "request": "b"}]}
+
+In one module, though long: it is the published schema of these files, read from top to bottom.
 """
 
 import math

@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import TypeAlias
 
-from hitproof.conformance.scope.configurations import (
-    Configuration,
-    LookedUp,
-    Profile,
-    configurations,
-)
+from hitproof.conformance.scope.configurations import Configuration, LookedUp
+from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import Layout, layouts
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.groups import GroupKind
 
 Property: TypeAlias = tuple[str, str]

@@ -14,15 +14,9 @@ from functools import cached_property, total_ordering
 from itertools import combinations
 from typing import Any
 
-from hitproof.conformance.scope.configurations import (
-    MODELS,
-    Configuration,
-    LookedUp,
-    Model,
-    Profile,
-    cut,
-    has_possible_chunks,
-)
+from hitproof.conformance.scope.configurations import Configuration, LookedUp, has_possible_chunks
+from hitproof.conformance.scope.models import MODELS, Model, cut
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.attention import tail_blocks
 from hitproof.spec.groups import Group, GroupKind, alignment, geometry, share_eagle
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon

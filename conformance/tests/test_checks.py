@@ -14,17 +14,14 @@ from hitproof.conformance.findings.evidence import Evidence, LookupEvidence, Mas
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import (
-    LONGEST_TAIL,
-    MODELS,
     Configuration,
-    Profile,
-    configurations,
-    cut,
-    grid,
     is_possible,
     single_group,
     windows_with_tail,
 )
+from hitproof.conformance.scope.grid import configurations, grid
+from hitproof.conformance.scope.models import MODELS, cut
+from hitproof.conformance.scope.profiles import LONGEST_TAIL, Profile
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.subjects import LookupAnswer
 from hitproof.conformance.tests import (

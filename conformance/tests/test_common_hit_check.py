@@ -13,7 +13,7 @@ from hitproof.conformance.exploration.explorer import explore, replay
 from hitproof.conformance.findings.evidence import Evidence, LookupEvidence, smallest
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceCommonLookup, ReferenceSubject
-from hitproof.conformance.scope.configurations import MODELS, LookedUp, Profile
+from hitproof.conformance.scope.configurations import LookedUp
 from hitproof.conformance.scope.layouts import (
     Layout,
     grid,
@@ -22,6 +22,8 @@ from hitproof.conformance.scope.layouts import (
     layouts,
     of_model,
 )
+from hitproof.conformance.scope.models import MODELS
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
 from hitproof.reference.lookup import Lookup as GroupLookup

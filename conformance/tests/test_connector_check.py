@@ -20,8 +20,8 @@ from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.reference.subject import ReferenceConnectorLookup, ReferenceSubject
 from hitproof.conformance.reproduce.attempts import Rules
 from hitproof.conformance.reproduce.reproduction import reproduce
-from hitproof.conformance.scope.configurations import Profile
 from hitproof.conformance.scope.layouts import Layout, layouts
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.managers import Hit
 from hitproof.conformance.subject.subjects import Lookup, LookupAnswer

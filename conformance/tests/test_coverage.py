@@ -5,9 +5,11 @@ from itertools import combinations
 import pytest
 
 from hitproof.conformance.scope import coverage
-from hitproof.conformance.scope.configurations import Configuration, Profile, configurations
+from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.coverage import PROPERTIES, missing, pairs, properties
+from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import Layout, layouts
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.groups import GroupKind
 
 

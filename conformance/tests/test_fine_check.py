@@ -9,12 +9,9 @@ from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.findings.evidence import smallest
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceFineLookup, ReferenceSubject
-from hitproof.conformance.scope.configurations import (
-    Configuration,
-    Profile,
-    configurations,
-    single_group,
-)
+from hitproof.conformance.scope.configurations import Configuration, single_group
+from hitproof.conformance.scope.grid import configurations
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.subjects import LookupAnswer
 from hitproof.spec.claims import Divergence, Status

@@ -10,13 +10,10 @@ from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import Entry, judge, load
 from hitproof.conformance.ledger.writing import adopted, to_toml
-from hitproof.conformance.scope.configurations import (
-    Configuration,
-    Profile,
-    configurations,
-    single_group,
-)
+from hitproof.conformance.scope.configurations import Configuration, single_group
+from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import Layout, layouts
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.groups import GroupKind
 
 SIGNATURE = Signature(

@@ -11,7 +11,9 @@ from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.findings.evidence import Evidence, PoolEvidence
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceSubject
-from hitproof.conformance.scope.configurations import Profile, configurations, single_group
+from hitproof.conformance.scope.configurations import single_group
+from hitproof.conformance.scope.grid import configurations
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.subjects import Key, PoolSnapshot
 from hitproof.conformance.tests.plain_pool import PlainPool

@@ -17,8 +17,8 @@ from hitproof.conformance.explain.explanation import (
     usual_hit,
 )
 from hitproof.conformance.explain.story import choose, tell
-from hitproof.conformance.scope.configurations import MODELS
 from hitproof.conformance.scope.layouts import Layout, hash_unit
+from hitproof.conformance.scope.models import MODELS
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment, whole_blocks
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import POLICIES

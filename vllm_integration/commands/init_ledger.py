@@ -10,7 +10,7 @@ import typer
 
 from hitproof.conformance.ledger.ledger import Entry, Judgement, load
 from hitproof.conformance.ledger.writing import adopted, to_toml
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.options import (
     JOBS,

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from hitproof.conformance.ledger.ledger import LedgerError
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import InternalError
 from hitproof.proofs.errors import ReplayError, SecondSolverError
 from hitproof.vllm_integration.gate.policies import CannotProbe

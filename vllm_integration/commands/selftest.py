@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from hitproof.conformance.ledger.ledger import load
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.bundled import EQUIVALENTS, LEDGER
 from hitproof.vllm_integration.commands.options import (
     MEMORY,

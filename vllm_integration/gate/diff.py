@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hitproof.conformance.comparison.changes import HARMFUL, Change, Effect, changes
 from hitproof.conformance.findings.findings import Finding
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.obligations import Obligation

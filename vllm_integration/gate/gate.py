@@ -5,7 +5,7 @@ from contextlib import closing
 
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import Entry, judge
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.gate.obligations import histories, tasks
 from hitproof.vllm_integration.gate.policies import held_against
 from hitproof.vllm_integration.gate.report import Report

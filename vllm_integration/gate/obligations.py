@@ -7,8 +7,10 @@ from hitproof.conformance.checks.registry import CHECKS, is_about
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play, plays
 from hitproof.conformance.ledger.ledger import Entry
-from hitproof.conformance.scope.configurations import Configuration, Profile, configurations
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import Layout, layouts
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
 from hitproof.spec.releases.fine import HitGranularity
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.comparison.behaviour import Fact
 from hitproof.conformance.ledger.ledger import Judgement
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task
 from hitproof.vllm_integration.gate.policies import Standing

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hitproof.conformance.ledger.ledger import Entry
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.gate.equivalents import Change, Equivalent
 from hitproof.vllm_integration.gate.obligations import histories, tasks
 from hitproof.vllm_integration.sandbox.driver import Worker

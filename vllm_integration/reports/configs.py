@@ -5,9 +5,12 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from hitproof.conformance.scope.configurations import MODELS, Configuration, Profile, configurations
+from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.coverage import PROPERTIES, missing, pairs
+from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import Layout, layouts
+from hitproof.conformance.scope.models import MODELS
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.reports.text import count
 
 

@@ -13,7 +13,7 @@ from hitproof.conformance.findings.demonstration import CaseOutcome, Demonstrati
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.conformance.ledger.ledger import Entry
-from hitproof.conformance.scope.configurations import MODELS
+from hitproof.conformance.scope.models import MODELS
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.report import Report

@@ -10,7 +10,7 @@ from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import LedgerError, load
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.bundled import LEDGER, SURVEY
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.report import Report

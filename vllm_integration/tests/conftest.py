@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.ledger.ledger import Entry, load
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration import cli

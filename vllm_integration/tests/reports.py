@@ -14,8 +14,9 @@ from hitproof.conformance.findings.replayed import replayed
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Abilities, Origin, Play
 from hitproof.conformance.ledger.ledger import Entry, Judgement
-from hitproof.conformance.scope.configurations import Profile, single_group
+from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.layouts import judged_from_json
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.tests.subjects_for_tests import BrokenSubject, no_lookahead
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.spec.groups import GroupKind

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hitproof.conformance.comparison.changes import Effect
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.commands.options import MEMORY, PYTHON, in_bytes

@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 
 from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.strip_svg import NAMESPACE
-from hitproof.conformance.scope.configurations import MODELS, single_group
+from hitproof.conformance.scope.configurations import single_group
+from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.tests.test_checks import BROKEN, evidence_of
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import GroupKind

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.ledger.ledger import Entry, judge, load
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration import cli

@@ -10,7 +10,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from hitproof.conformance.ledger.ledger import LedgerError
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.bundled import EQUIVALENTS
 from hitproof.vllm_integration.gate import equivalents
 from hitproof.vllm_integration.gate.equivalents import Change, Equivalent

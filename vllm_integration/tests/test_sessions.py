@@ -9,7 +9,7 @@ import pytest
 
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.histories.plays import Origin, plays
-from hitproof.conformance.scope.configurations import Profile
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.obligations import Played, Task, tasks
 from hitproof.vllm_integration.gate.sessions import Outcome, Session, Sessions
