@@ -1,14 +1,18 @@
 # Two commands are the contract: `make check` runs the gate on a real vLLM release, `make test`
-# runs every test. `make docs` renders the spec as a site. Each sets up what it needs in .venv first.
+# runs the tests. `make quick` runs those that take no time, `make test-all` the long tails, too.
+# `make docs` renders the spec as a site. Each sets up what it needs in .venv first.
 #
 #   PYTHON=python3.12          the interpreter that .venv is made with (3.11.4 or later)
 #   TARGET_PYTHON=/path/python an interpreter that already has what vLLM imports; then nothing
 #                              heavy (torch, transformers, ...) is installed here
 #   TARGET=0.33.0              what `make check` judges
+#   LONG=sample SEED=7         `make test` runs a sample of the long tails, too; see conftest.py
 
 PYTHON ?= python3
 TARGET_PYTHON ?=
 TARGET ?= 0.33.0
+LONG ?= none
+SEED ?= 1
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,14 +22,21 @@ ifneq ($(TARGET_PYTHON),)
 export HITPROOF_PYTHON := $(TARGET_PYTHON)
 endif
 
-.PHONY: check test lint docs clean
+.PHONY: check test test-all quick lint docs clean
 
 check: $(STAMP)
 	$(BIN)/hitproof prove
 	$(BIN)/hitproof check $(TARGET)
 
 test: lint
-	$(BIN)/pytest --numprocesses auto --dist worksteal
+	$(BIN)/pytest --numprocesses auto --dist worksteal --long $(LONG) --seed $(SEED)
+
+test-all: LONG := all
+test-all: test
+
+quick: $(VENV)/.ready
+	$(BIN)/ruff check --quiet .
+	$(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m "not release and not slow"
 
 docs: $(VENV)/.ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

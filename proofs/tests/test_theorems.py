@@ -128,7 +128,7 @@ def test_mask_without_lookahead_loses_the_lookahead_block(
     )
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 42, 20_26])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3, 42, 20_26))])
 def test_proofs_do_not_hang_on_the_seed(seed: int) -> None:
     solver = Solver(Settings(seed=seed))
     for theorem in (LEMMAS, *THEOREMS.values()):
@@ -170,6 +170,7 @@ def first_model(state: State, unknowns: Model, bound: int) -> Model | None:
     return None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("obligation", ALL)
 def test_models_are_minimal(obligation: Obligation) -> None:
     # Everything is tried in order, which takes long where a statement has many unknowns.
@@ -184,6 +185,7 @@ def test_models_are_minimal(obligation: Obligation) -> None:
         assert (first or first_model(mutant.state, model, bound)) == model
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("obligation", ALL)
 def test_theorems_hold_on_all_small_ints(obligation: Obligation) -> None:
     premises, _ = Solver(Settings(bound=3)).small_model(obligation.state, broken=False)

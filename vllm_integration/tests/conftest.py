@@ -6,11 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,7 @@ from hitproof.vllm_integration.gate import gate, report
 from hitproof.vllm_integration.gate.obligations import Task, tasks
 from hitproof.vllm_integration.sandbox.processes import is_running
 from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.tests import forkserver
-from hitproof.vllm_integration.tests.forkserver import Program
+from hitproof.vllm_integration.tests.forkserver import COMMAND, INTERPRETER, PYTHON
 
 CORE = "vllm/v1/core/"
 MANAGERS = f"{CORE}single_type_kv_cache_manager.py"
@@ -46,29 +44,6 @@ EDITED = tuple(
 
 # Tests run side by side already.
 os.environ.setdefault("HITPROOF_JOBS", "1")
-
-PYTHON, COMMAND, INTERPRETER = "HITPROOF_PYTHON", "HITPROOF_TEST_COMMAND", "HITPROOF_TEST_PYTHON"
-"""Variables that name interpreters: for targets, for the command, and for targets without a fork
-server."""
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Start the fork servers, once for all processes of the run."""
-    if hasattr(config, "workerinput"):
-        return
-    directory = Path(tempfile.mkdtemp(prefix="hitproof-tests-"))
-    config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
-    os.environ.setdefault(INTERPRETER, os.environ.get(PYTHON, sys.executable))
-    for variable, program, python in (
-        (PYTHON, Program.RELEASE, os.environ[INTERPRETER]),
-        (COMMAND, Program.COMMAND, sys.executable),
-    ):
-        place = directory / program
-        place.mkdir()
-        server = forkserver.start(place, program, python)
-        config.add_cleanup(partial(forkserver.stop, server))
-        os.environ[variable] = str(place / "python")
-
 
 @pytest.fixture
 def real_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:

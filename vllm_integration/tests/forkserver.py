@@ -79,6 +79,12 @@ os._exit(code)
 """
 
 
+PYTHON, COMMAND = "HITPROOF_PYTHON", "HITPROOF_TEST_COMMAND"
+"""Variables that name a client: the one for targets, and the one for the command."""
+INTERPRETER = "HITPROOF_TEST_PYTHON"
+"""The variable that names the interpreter for targets, without a fork server."""
+
+
 class Program(StrEnum):
     """What is imported beforehand."""
 

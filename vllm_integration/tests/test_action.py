@@ -191,6 +191,7 @@ def fork(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_a_checkout_made_of_two_releases(judge: Any, fork: Path, tmp_path: Path) -> None:
     """A check of the work tree, and a comparison as on a pull request."""

@@ -13,7 +13,8 @@ from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.gate.replay import run
 from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.tests.conftest import PYTHON, Copy
+from hitproof.vllm_integration.tests.conftest import Copy
+from hitproof.vllm_integration.tests.forkserver import PYTHON
 
 RELEASE = "0.33.0"
 COUNT = 25

@@ -140,6 +140,7 @@ def test_bad_arguments(arguments: list[str], tmp_path: Path, behaves: Any) -> No
     assert not (tmp_path / "x.toml").exists()
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_a_fork_adopts_what_it_has_and_fails_on_what_is_new(
     broken_copy: Copy, empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,8 @@ from hitproof.vllm_integration.gate.replay import Found, ReplayReport, run
 from hitproof.vllm_integration.reports.replay import print_replay, replay_json
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import PYTHON, hitproof, one_sentence
+from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
+from hitproof.vllm_integration.tests.forkserver import PYTHON
 from hitproof.vllm_integration.verdict import Verdict
 
 VECTORS = vectors()

@@ -146,6 +146,7 @@ def test_work_dies_alone(jobs: int) -> None:
     }
 
 
+@pytest.mark.long
 @pytest.mark.release
 def test_the_checks_catch_most_mutants_of_a_real_release() -> None:
     result = hitproof(

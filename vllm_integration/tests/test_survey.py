@@ -122,6 +122,7 @@ def test_the_kept_survey_is_shown(form: str) -> None:
     assert shown[form] in result.output
 
 
+@pytest.mark.long
 @pytest.mark.release
 @pytest.mark.parametrize("version", ["0.19.1", "0.31.0"])
 def test_a_release_confirms_its_column(version: str, tmp_path: Path) -> None:

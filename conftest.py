@@ -1,0 +1,65 @@
+"""Which of the long tests run, and the fork servers that tests start processes from."""
+
+import os
+import random
+import shutil
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from hitproof.vllm_integration.tests import forkserver
+from hitproof.vllm_integration.tests.forkserver import COMMAND, INTERPRETER, PYTHON, Program
+
+_SAMPLE = 16
+"""One long test in so many is run where they are sampled."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options."""
+    group = parser.getgroup("hitproof's tests")
+    group.addoption(
+        "--long",
+        choices=("none", "sample", "all"),
+        default="none",
+        help="Which tests marked long are run. [default: none]",
+    )
+    group.addoption("--seed", default="1", help="Equal seeds choose equal samples. [default: 1]")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the fork servers, once for all processes of the run."""
+    if hasattr(config, "workerinput"):
+        return
+    directory = Path(tempfile.mkdtemp(prefix="hitproof-tests-"))
+    config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+    os.environ.setdefault(INTERPRETER, os.environ.get(PYTHON, sys.executable))
+    for variable, program, python in (
+        (PYTHON, Program.RELEASE, os.environ[INTERPRETER]),
+        (COMMAND, Program.COMMAND, sys.executable),
+    ):
+        place = directory / program
+        place.mkdir()
+        config.add_cleanup(partial(forkserver.stop, forkserver.start(place, program, python)))
+        os.environ[variable] = str(place / "python")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the long tests that are not asked for."""
+    which, seed = config.getoption("--long"), config.getoption("--seed")
+    names = sorted(item.nodeid for item in items if item.get_closest_marker("long"))
+    if not names or which == "all":
+        return
+    size = -(-len(names) // _SAMPLE) if which == "sample" else 0
+    kept = set(random.Random(seed).sample(names, size))
+    left_out = [item for item in items if item.nodeid in names and item.nodeid not in kept]
+    items[:] = [item for item in items if item.nodeid not in names or item.nodeid in kept]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Which long tests run, and how to run the same again."""
+    which, seed = config.getoption("--long"), config.getoption("--seed")
+    return f"long tests: --long={which}" + (f" --seed={seed}" if which == "sample" else "")
