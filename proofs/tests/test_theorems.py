@@ -128,7 +128,9 @@ def test_mask_without_lookahead_loses_the_lookahead_block(
     )
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3, 42, 20_26))])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3, 42, 20_26))]
+)
 def test_proofs_do_not_hang_on_the_seed(seed: int) -> None:
     solver = Solver(Settings(seed=seed))
     for theorem in (LEMMAS, *THEOREMS.values()):

@@ -45,6 +45,7 @@ EDITED = tuple(
 # Tests run side by side already.
 os.environ.setdefault("HITPROOF_JOBS", "1")
 
+
 @pytest.fixture
 def real_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Targets start in an interpreter of their own, not in a fork of one."""
