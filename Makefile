@@ -2,7 +2,7 @@
 # runs the tests. `make quick` runs those that take no time, `make test-all` the long tails, too.
 # `make docs` renders the spec as a site. Each sets up what it needs in .venv first.
 #
-#   PYTHON=python3.12          the interpreter that .venv is made with (3.11.4 or later)
+#   PYTHON=python3.12          the interpreter that .venv is made with (3.11 or later)
 #   TARGET_PYTHON=/path/python an interpreter that already has what vLLM imports; then nothing
 #                              heavy (torch, transformers, ...) is installed here
 #   TARGET=0.33.0              what `make check` judges
@@ -51,7 +51,7 @@ lint: $(STAMP)
 $(VENV)/.ready: extras := dev
 $(VENV)/.ready-target: extras := dev,target
 $(VENV)/.ready $(VENV)/.ready-target: pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "hitproof needs Python 3.11.4 or later; name one with make PYTHON=...")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hitproof needs Python 3.11 or later; name one with make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(extras)]'
 	touch $@

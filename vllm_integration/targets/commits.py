@@ -8,6 +8,8 @@ from pathlib import Path, PurePosixPath
 
 from packaging.version import InvalidVersion, Version
 
+from hitproof.vllm_integration.targets.unpacking import unpack
+
 
 class CommitError(Exception):
     """The commit cannot be resolved; the message is one sentence that names the remedy."""
@@ -56,13 +58,12 @@ def export(repository: str, commit: str, place: Path, needed: Sequence[str]) -> 
     ) as process:
         assert process.stdout is not None
 
-        def wanted(member: tarfile.TarInfo, destination: str) -> tarfile.TarInfo | None:
-            safe = tarfile.data_filter(member, destination)
-            return safe if PurePosixPath(safe.name).parts[:1] in {(n,) for n in needed} else None
+        def wanted(name: str) -> bool:
+            return PurePosixPath(name).parts[:1] in {(part,) for part in needed}
 
         try:
             with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
-                archive.extractall(place, filter=wanted)
+                unpack(archive, place, wanted)
         except tarfile.TarError as error:
             raise CommitError(
                 f"git cannot read {commit} out of {repository}; run git fsck there"

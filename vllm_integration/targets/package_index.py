@@ -28,6 +28,7 @@ from pypi_simple import (
 from requests.adapters import HTTPAdapter
 
 from hitproof.vllm_integration.targets.target import UNPACKED, TargetError
+from hitproof.vllm_integration.targets.unpacking import unpack
 
 TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and from one piece of an answer to the next."""
@@ -118,15 +119,14 @@ def _version_of(package: DistributionPackage) -> Version | None:
 def _unpack(version: Version, sdist: Path, place: Path) -> Path:
     """Unpack what the gate needs of an sdist below ``place``; the directory with the package."""
 
-    def needed(member: tarfile.TarInfo, destination: str) -> tarfile.TarInfo | None:
-        safe = tarfile.data_filter(member, destination)
-        below_top = PurePosixPath(safe.name).parts[1:]
-        return safe if below_top and below_top[0] in UNPACKED else None
+    def needed(name: str) -> bool:
+        below_top = PurePosixPath(name).parts[1:]
+        return bool(below_top) and below_top[0] in UNPACKED
 
     remedy = "name another release, or a path to a checkout"
     try:
         with tarfile.open(sdist) as archive:
-            archive.extractall(place, filter=needed)
+            unpack(archive, place, needed)
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise TargetError(
             f"the sdist of vLLM {version} cannot be unpacked ({type(error).__name__}); {remedy}"
