@@ -88,6 +88,7 @@ def _environment() -> Environment:
         "window_reach": figures.window_reach,
         "draft_entries": figures.draft_entries,
         "releases": tables.releases,
+        "bounds": tables.bounds,
         "signs": SIGNS,
         "roles": ROLES,
         "explorer_form": explorer.form,

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from functools import cache
 
 from docs.source import folded, listing, place
+from hitproof.conformance.scope.configurations import LONGEST_TAIL, Profile, configurations
+from hitproof.conformance.scope.layouts import grid
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.reports.survey import document, table
 from hitproof.vllm_integration.survey.faults import load
@@ -22,6 +24,22 @@ def pages() -> Iterator[tuple[str, str]]:
 def releases() -> str:
     """Which release has which fault."""
     return table(survey(), faults()).replace("(BUGS.md#", "(faults.md#")
+
+
+def bounds() -> str:
+    """How far the obligations of each profile reach."""
+    lines = [
+        "| profile | one group | several groups | windows of real models, one group |",
+        "|---|---|---|---|",
+    ]
+    for profile in Profile:
+        blocks = min(each.num_blocks for each in configurations(profile))
+        tokens = [each.num_tokens for each in grid(profile)]
+        lines.append(
+            f"| {profile} | at least {blocks} blocks | {min(tokens)} to {max(tokens)} tokens "
+            f"| at most {LONGEST_TAIL[profile]} blocks |"
+        )
+    return "\n".join(lines)
 
 
 def policies() -> str:

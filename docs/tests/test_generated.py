@@ -12,7 +12,9 @@ from docs.notation import formulas
 from docs.pictures import PICTURES, picture
 from docs.pool_pictures import states
 from docs.source import NoSuchCode, find, listing, place, rests_on
+from docs.tables import bounds
 from hitproof.conformance.explain.explanation import Explanation
+from hitproof.conformance.scope.configurations import Profile, configurations
 from hitproof.spec.attention import attends, tail_blocks
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.hits import Cached, in_required_run, longest_valid_hit, run_start, valid_hit
@@ -146,3 +148,11 @@ def test_explanations_of_the_grid_have_answers() -> None:
         for retention in explorer.RETENTIONS:
             explanation: Explanation = explorer.explained(case, max(explorer.PROMPTS), retention)
             explanation.check()
+
+
+def test_bounds_are_those_of_the_configurations() -> None:
+    rows = {line.split("|")[1].strip(): line for line in bounds().splitlines()[2:]}
+    assert set(rows) == set(Profile)
+    for profile in Profile:
+        blocks = [each.num_blocks for each in configurations(profile)]
+        assert f"at least {min(blocks)} blocks" in rows[profile]
