@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from functools import cache
 
 from docs.source import folded, listing, place
-from hitproof.conformance.scope.configurations import LONGEST_TAIL, Profile, configurations
+from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import grid
+from hitproof.conformance.scope.profiles import LONGEST_TAIL, Profile
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.reports.survey import document, table
 from hitproof.vllm_integration.survey.faults import load

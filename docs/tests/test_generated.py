@@ -14,7 +14,8 @@ from docs.pool_pictures import states
 from docs.source import NoSuchCode, find, listing, place, rests_on
 from docs.tables import bounds
 from hitproof.conformance.explain.explanation import Explanation
-from hitproof.conformance.scope.configurations import Profile, configurations
+from hitproof.conformance.scope.grid import configurations
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.attention import attends, tail_blocks
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.hits import Cached, in_required_run, longest_valid_hit, run_start, valid_hit
