@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from hitproof.conformance.checks.lookup import confirmed, space_of, wrong_in_tables
+from hitproof.conformance.checks.block_tables import wrong_in_tables
+from hitproof.conformance.checks.lookup import confirmed, space_of
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import (
     Candidate,
@@ -14,7 +15,9 @@ from hitproof.conformance.exploration.explorer import (
     explore,
     replay,
 )
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import ConnectorEvidence, smallest
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import InternalError
@@ -131,19 +134,24 @@ def _evidence(
     """What is wrong with ``answer`` when exactly ``cached`` is cached."""
     expected = request.expected(cached)
     lacks_state = not expected.required <= cached
+    signature = _classified(request, cached, expected, answer)
+    spec = _in_words(expected.length, lacks_state)
     if isinstance(answer, Exception):
         actual, actual_hit = f"raises {answer!r}", None
     else:
         actual, actual_hit = _in_words(answer.hit_length, answer.diverged), answer.hit_length
+        wrong = wrong_in_tables(request.layout, answer)
+        if wrong is not None and wrong.defect == signature.defect:
+            spec, actual = wrong.spec, wrong.actual
     return ConnectorEvidence(
-        signature=_classified(request, cached, expected, answer),
+        signature=signature,
         configuration=request.layout,
         cached=tuple(
             frozenset(block for owner, block in cached if owner == number)
             for number in range(len(request.layout.looked_up))
         ),
         max_length=request.max_length,
-        spec=_in_words(expected.length, lacks_state),
+        spec=spec,
         actual=actual,
         spec_hit=expected.length,
         actual_hit=actual_hit,
@@ -184,29 +192,30 @@ def _classified(
     signature = partial(Signature, kind=layout.kinds, eagle=layout.drops_block)
     unsound = partial(signature, _STATES_ONLY, Divergence.UNSOUND)
     if isinstance(answer, Exception):
-        return signature(_LONGEST, Divergence.CRASH, pattern=f"raises {type(answer).__name__}")
+        raised = Defect.of(Code.RAISES_EXCEPTION, error=type(answer).__name__)
+        return signature(_LONGEST, Divergence.CRASH, defect=raised)
     served = request.hit(answer)
     if served is None:
-        return unsound(pattern="local prefix off the boundaries within reach")
+        return unsound(defect=Defect(Code.LOCAL_PREFIX_OFF_BOUNDARY))
     missing = request.needs(served, answer.diverged) - cached
     if missing:
         question = min(missing)
         looked_up = layout.looked_up[question[0]]
-        flagged = "flagged" if answer.diverged else "not flagged"
-        what = "required block"
+        flagged = "yes" if answer.diverged else "no"
+        what = "required"
         if request.is_state(question):
             what = "state"
         elif question[1] >= served.length // looked_up.group.block_size:
-            what = "lookahead block"
-        pattern = f"a {what} of one group is not cached; the prefix is {flagged}"
-        return unsound(kind=looked_up.group.kind, pattern=pattern)
+            what = "lookahead"
+        lacks = Defect.of(Code.LOCAL_PREFIX_LACKS_BLOCK, block=what, flagged=flagged)
+        return unsound(kind=looked_up.group.kind, defect=lacks)
     if wrong := wrong_in_tables(layout, answer):
-        return unsound(pattern=wrong)
+        return unsound(defect=wrong.defect)
     if served.length >= expected.length:
         raise InternalError(f"a right answer is taken for a wrong one ({layout})")
-    alone = "a" if _longest_alone(request, cached) > expected.length else "no"
-    pattern = f"{alone} group has a longer hit of its own"
-    return signature(_LONGEST, Divergence.LOST_HIT, pattern=pattern)
+    alone = "yes" if _longest_alone(request, cached) > expected.length else "no"
+    short = Defect.of(Code.LOCAL_PREFIX_TOO_SHORT, alone=alone)
+    return signature(_LONGEST, Divergence.LOST_HIT, defect=short)
 
 
 def _longest_alone(request: _Request, cached: frozenset[Question]) -> int:

@@ -12,7 +12,9 @@ from itertools import combinations
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import Space, SymbolicBlock, replay
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import FineLookupEvidence
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, InternalError
@@ -78,17 +80,18 @@ def _judged(
     expected = longest_valid_hit([in_units], unit, max_length, max_length, held)
     served = None if isinstance(answer, Exception) else answer.hit_length
     if isinstance(answer, Exception):
-        divergence, pattern = Divergence.CRASH, f"raises {type(answer).__name__}"
+        divergence = Divergence.CRASH
+        defect = Defect.of(Code.RAISES_EXCEPTION, error=type(answer).__name__)
     elif not valid_hit([in_units], unit, answer.hit_length, max_length, max_length, held):
-        divergence, pattern = Divergence.UNSOUND, "no entry vouches for the hit"
+        divergence, defect = Divergence.UNSOUND, Defect(Code.FINE_HIT_UNVOUCHED)
     elif not _table_holds(configuration, answer):
-        divergence, pattern = Divergence.UNSOUND, "block table does not hold the hit"
+        divergence, defect = Divergence.UNSOUND, Defect(Code.FINE_TABLE_WRONG)
     elif answer.hit_length < expected:
-        divergence, pattern = Divergence.LOST_HIT, "a longer hit is vouched for"
+        divergence, defect = Divergence.LOST_HIT, Defect(Code.FINE_HIT_TOO_SHORT)
     else:
         return None
     return FineLookupEvidence(
-        signature=Signature(_CLAIM, divergence, group.kind, configuration.drops_block, pattern),
+        signature=Signature(_CLAIM, divergence, group.kind, configuration.drops_block, defect),
         configuration=configuration,
         entered=cached,
         max_length=max_length,

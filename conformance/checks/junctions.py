@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import SharedPrefixEvidence
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
@@ -73,18 +75,16 @@ def _evidence(
     promised: int,
     hit: int | Exception,
 ) -> SharedPrefixEvidence:
-    policy = {None: "dense retention", 0: "the latest boundary only"}.get(
-        interval, "an interval of two alignments"
-    )
+    policy = {None: "dense", 0: "latest"}.get(interval, "interval")
     if isinstance(hit, Exception):
-        divergence, pattern = Divergence.CRASH, f"raises {type(hit).__name__}, with {policy}"
+        divergence, error = Divergence.CRASH, type(hit).__name__
+        defect = Defect.of(Code.RAISES_EXCEPTION, error=error, retention=policy)
     else:
-        whole = "and finds nothing" if hit == 0 else "but finds some of it"
-        divergence = Divergence.LOST_HIT
-        pattern = f"a shared prefix is not hit again, {whole}, with {policy}"
+        divergence, found = Divergence.LOST_HIT, "nothing" if hit == 0 else "some"
+        defect = Defect.of(Code.JUNCTION_NOT_HIT, found=found, retention=policy)
     drops = configuration.lookahead_tokens > 0
     return SharedPrefixEvidence(
-        signature=Signature(_CLAIM, divergence, configuration.group.kind, drops, pattern),
+        signature=Signature(_CLAIM, divergence, configuration.group.kind, drops, defect),
         configuration=configuration,
         num_tokens=shared + 3 * configuration.alignment,
         shared=shared,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+from hitproof.conformance.checks.block_tables import wrong_in_tables
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import (
     Candidate,
@@ -12,18 +13,18 @@ from hitproof.conformance.exploration.explorer import (
     Path,
     Question,
     Space,
-    SymbolicBlock,
     explore,
     replay,
 )
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import LookupEvidence, smallest
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import SMALL, Configuration
 from hitproof.conformance.scope.layouts import Layout, is_possible, without_flags
 from hitproof.conformance.subject.failures import CannotJudge, InternalError, Predates
 from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Subject
 from hitproof.spec.claims import Divergence, Status
-from hitproof.spec.connector import is_fully_loaded
 from hitproof.spec.hits import longest_valid_hit, required_run, within_reach
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
@@ -228,46 +229,14 @@ def _malformed(request: _Request, answer: LookupAnswer | Exception) -> Signature
     several = isinstance(judged, Layout)
     if isinstance(answer, Exception):
         claim = _COMMON_LONGEST if several else _LONGEST
-        return _signature(judged, claim, Divergence.CRASH, f"raises {type(answer).__name__}")
+        raised = Defect.of(Code.RAISES_EXCEPTION, error=type(answer).__name__)
+        return _signature(judged, claim, Divergence.CRASH, raised)
     if request.hit(answer.hit_length) is None:
         claim = _COMMON_VALID if several else _EAGLE if judged.drops_block else _TABLE
-        wrong = "hit off the boundaries within reach"
-        return _signature(judged, claim, Divergence.UNSOUND, wrong)
+        return _signature(judged, claim, Divergence.UNSOUND, Defect(Code.HIT_OFF_BOUNDARY))
     found = wrong_in_tables(judged, answer)
     claim = _COMMON_VALID if several else _TABLE
-    return None if found is None else _signature(judged, claim, Divergence.UNSOUND, found)
-
-
-def wrong_in_tables(judged: Configuration | Layout, answer: LookupAnswer) -> str | None:
-    """What is wrong with the block tables of an answer, whatever is cached.
-
-    Where a local prefix lacks the state of a Mamba group, that group's table may be shorter.
-    """
-    owners = {
-        group_id: (number, looked_up)
-        for number, looked_up in enumerate(judged.looked_up)
-        for group_id in looked_up.group_ids
-    }
-    if len(answer.tables) != len(judged.shared):
-        return "not one block table a group"
-    for group_id, table in enumerate(answer.tables):
-        if group_id not in owners:
-            if table is None or len(table) > 0:
-                return "block table of a group that opts out"
-            continue
-        number, looked_up = owners[group_id]
-        boundary = answer.hit_length // looked_up.group.block_size
-        lags = answer.diverged and is_fully_loaded(looked_up.group.kind)
-        if len(table) > boundary or (len(table) < boundary and not lags):
-            return "block table as long as the hit is not"
-        run = required_run(looked_up.shape, boundary)
-        for position, block in enumerate(table):
-            if not isinstance(block, SymbolicBlock):
-                return "block table holds something else than blocks"
-            in_place = block.question == (number, position) and block.group_id == group_id
-            if not in_place and not (block.is_null_block and position not in run):
-                return "block table holds another block"
-    return None
+    return None if found is None else _signature(judged, claim, Divergence.UNSOUND, found.defect)
 
 
 def _evidence(
@@ -276,19 +245,23 @@ def _evidence(
     """What is wrong with ``answer`` when exactly ``cached`` is cached."""
     judged = request.judged
     expected = request.expected(cached)
+    signature, spec = _classified(request, cached, expected, answer), f"hit of {expected} tokens"
     if isinstance(answer, Exception):
         actual, actual_hit = f"raises {answer!r}", None
     else:
         actual, actual_hit = f"hit of {answer.hit_length} tokens", answer.hit_length
+        wrong = wrong_in_tables(judged, answer)
+        if wrong is not None and wrong.defect == signature.defect:
+            spec, actual = wrong.spec, wrong.actual
     return LookupEvidence(
-        signature=_classified(request, cached, expected, answer),
+        signature=signature,
         configuration=judged,
         cached=tuple(
             frozenset(block for owner, block in cached if owner == number)
             for number in range(len(judged.looked_up))
         ),
         max_length=request.max_length,
-        spec=f"hit of {expected} tokens",
+        spec=spec,
         actual=actual,
         spec_hit=expected,
         actual_hit=actual_hit,
@@ -354,22 +327,25 @@ def _classified(
         max(expected, served) // looked_up.group.block_size >= looked_up.shape.tail
         for looked_up in judged.looked_up
     )
-    run = "whole run" if whole else "run cut at the start of the request"
+    run = "whole" if whole else "cut"
     if not hit.required <= cached:
         if isinstance(judged, Layout):
             return _missing(judged, hit.required - cached, hit.length)
         claim = _EAGLE if judged.group.eagle else _TABLE
-        wrong = f"{run}, a required block is not cached"
+        wrong = Defect.of(Code.REQUIRED_BLOCK_UNCACHED, run=run)
         return _signature(judged, claim, Divergence.UNSOUND, wrong)
     if served >= expected:
         raise InternalError(f"a right answer is taken for a wrong one ({judged})")
     short = (expected - served) // judged.alignment
-    by = "one boundary" if short == 1 else "several boundaries"
     several = any(looked_up.shape.segment > 1 for looked_up in judged.looked_up)
-    step = "several blocks" if several else "one block"
     claim = _COMMON_LONGEST if isinstance(judged, Layout) else _LONGEST
-    pattern = f"{run}, {by} short, {step} a segment"
-    return _signature(judged, claim, Divergence.LOST_HIT, pattern)
+    lost = Defect.of(
+        Code.HIT_TOO_SHORT,
+        run=run,
+        short="one" if short == 1 else "several",
+        segment="several" if several else "one",
+    )
+    return _signature(judged, claim, Divergence.LOST_HIT, lost)
 
 
 def _missing(layout: Layout, missing: frozenset[Question], served: int) -> Signature:
@@ -378,15 +354,13 @@ def _missing(layout: Layout, missing: frozenset[Question], served: int) -> Signa
     looked_up = layout.looked_up[number]
     what = "lookahead" if block >= served // looked_up.group.block_size else "required"
     flagged = sum(looked_up.group.eagle for looked_up in layout.looked_up)
-    dropping = (
-        "several are told to" if flagged > 1 else "one is told to" if flagged else "none is to"
-    )
-    pattern = f"a {what} block of one group is not cached; {dropping} drop a block"
-    unsound = _signature(layout, _COMMON_VALID, Divergence.UNSOUND, pattern)
+    dropping = "several" if flagged > 1 else "one" if flagged else "none"
+    lacks = Defect.of(Code.GROUP_LACKS_BLOCK, block=what, dropping=dropping)
+    unsound = _signature(layout, _COMMON_VALID, Divergence.UNSOUND, lacks)
     return replace(unsound, kind=looked_up.group.kind)
 
 
 def _signature(
-    judged: Configuration | Layout, claim: str, divergence: Divergence, pattern: str
+    judged: Configuration | Layout, claim: str, divergence: Divergence, defect: Defect
 ) -> Signature:
-    return Signature(claim, divergence, judged.kinds, judged.drops_block, pattern)
+    return Signature(claim, divergence, judged.kinds, judged.drops_block, defect)

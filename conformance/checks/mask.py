@@ -6,7 +6,9 @@ from functools import partial
 from itertools import product
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import MaskEvidence
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import Configuration
@@ -48,13 +50,13 @@ def _mask_cases(subject: Subject, configuration: Configuration) -> Iterator[Case
 def _stored_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
     """What a connector stores of requests that end at each block."""
     size, bound = configuration.group.block_size, configuration.num_blocks
-    shape, where = configuration.shape, ", of a stored request's end"
+    shape = configuration.shape
     if configuration.group.kind is not GroupKind.SLIDING_WINDOW or configuration.model:
         return
     for end in range(1, bound + 1):
         wanted = [bool(in_stored_mask(shape, block, end)) for block in range(bound)]
         stored = partial(subject.stored, configuration, end)
-        yield _judged(configuration, (end * size,), stored, wanted, where)
+        yield _judged(configuration, (end * size,), stored, wanted, "store")
 
 
 def _draft_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
@@ -65,7 +67,6 @@ def _draft_cases(subject: Subject, configuration: Configuration) -> Iterator[Cas
     # Beside full attention of the same block size a group of full attention is looked up with it.
     same = shape.segment == 1 and configuration.group.kind is GroupKind.FULL_ATTENTION
     beside = [True] if same else [False, True] if shape.segment == 1 else [False]
-    where = ", while drafts are computed anew"
     last = (2 * shape.segment + shape.lookahead + 1) * size
     for alone in beside:
         ahead = {1, configuration.alignment - 1} & {*range(1, configuration.alignment)}
@@ -77,7 +78,7 @@ def _draft_cases(subject: Subject, configuration: Configuration) -> Iterator[Cas
             due = [bool(is_due(shape, block, final)) for block in range(full)]
             # Once its boundary is reached a block may be registered before its run is final.
             optional = {block for block in range(final) if next_boundary(shape, block) <= full}
-            yield _judged(configuration, (num_tokens,), held, due, where, optional)
+            yield _judged(configuration, (num_tokens,), held, due, "drafting", optional)
 
 
 def _judged(
@@ -85,21 +86,21 @@ def _judged(
     chunks: tuple[int, ...],
     ask: Callable[[], list[bool]],
     due: list[bool],
-    where: str = "",
+    during: str | None = None,
     optional: Container[int] = (),
 ) -> Case:
     """Whether those blocks are registered that are ``due``, and of the others only ``optional``."""
     try:
         registered = ask()
     except Exception as error:
-        return Case(1, 1, [_mask_crash(configuration, chunks, crash_of(error), where)])
+        return Case(1, 1, [_mask_crash(configuration, chunks, crash_of(error), during)])
     if len(registered) != len(due):
         raise CannotJudge(f"{len(registered)} of {len(due)} blocks are accounted for")
     return Case(
         1,
         1,
         [
-            _mask_evidence(configuration, chunks, registered, block, where)
+            _mask_evidence(configuration, chunks, registered, block, during)
             for block, (held, wanted) in enumerate(zip(registered, due, strict=True))
             if held != wanted and not (held and block in optional)
         ],
@@ -107,12 +108,12 @@ def _judged(
 
 
 def _mask_crash(
-    configuration: Configuration, chunks: tuple[int, ...], crash: Exception, where: str
+    configuration: Configuration, chunks: tuple[int, ...], crash: Exception, during: str | None
 ) -> MaskEvidence:
-    pattern = f"raises {type(crash).__name__}{where}"
+    raised = Defect.of(Code.RAISES_EXCEPTION, error=type(crash).__name__, during=during)
     kind, drops = configuration.group.kind, configuration.drops_block
     return MaskEvidence(
-        signature=Signature(_KEPT, Divergence.CRASH, kind, drops, pattern),
+        signature=Signature(_KEPT, Divergence.CRASH, kind, drops, raised),
         configuration=configuration,
         chunks=chunks,
         registered=frozenset(),
@@ -127,7 +128,7 @@ def _mask_evidence(
     chunks: tuple[int, ...],
     registered: list[bool],
     block: int,
-    where: str,
+    during: str | None,
 ) -> MaskEvidence:
     shape, size = configuration.shape, configuration.group.block_size
     boundary = next_boundary(shape, block)
@@ -135,28 +136,29 @@ def _mask_evidence(
         boundary = chunks[-1] // size
     if registered[block] and in_mask(shape, block) and boundary > chunks[-1] // size:
         claim, divergence = _ONLY, Divergence.WASTE
-        pattern = f"a block before its boundary is reached{where}"
+        defect = Defect.of(Code.BLOCK_REGISTERED_EARLY, during=during)
         spec = f"no hit can use block {block} before the request has {boundary * size} tokens"
         actual = f"block {block} is registered"
     elif registered[block] and in_mask(shape, block):
         claim, divergence = _ONLY, Divergence.UNSOUND
-        pattern = f"a block that is not final{where}"
-        spec = f"block {block} is not final{where}; do not register it yet"
+        defect = Defect.of(Code.UNFINAL_BLOCK_REGISTERED, during=during)
+        spec = f"block {block} is not final; do not register it yet"
         actual = f"block {block} is registered"
     elif registered[block]:
         claim, divergence = _ONLY, Divergence.WASTE
-        pattern = f"a block {unreachable_place(configuration, block)}{where}"
-        spec = f"block {block} is in no required run{where}; do not register it"
+        defect = unreachable(configuration, block, during)
+        spec = f"block {block} is in no required run; do not register it"
         actual = f"block {block} is registered"
     else:
-        name = ROLES[block_role(configuration, block, boundary)]
+        role = block_role(configuration, block, boundary)
         claim, divergence = _KEPT, Divergence.LOST_HIT
-        pattern = f"the {name} block is left out{where}"
-        spec = f"block {block} is the {name} block of the hit of {boundary * size} tokens; keep it"
+        defect = Defect.of(UNREGISTERED[role], during=during)
+        hit = f"the hit of {boundary * size} tokens"
+        spec = f"block {block} is the {ROLES[role]} block of {hit}; keep it"
         actual = f"block {block} is not registered, so that hit is lost"
     return MaskEvidence(
         signature=Signature(
-            claim, divergence, configuration.group.kind, configuration.drops_block, pattern
+            claim, divergence, configuration.group.kind, configuration.drops_block, defect
         ),
         configuration=configuration,
         chunks=chunks,
@@ -167,15 +169,31 @@ def _mask_evidence(
     )
 
 
-def unreachable_place(configuration: Configuration, block: int) -> str:
-    """Where a block stands that is in no required run."""
+UNREGISTERED = {
+    "L": Code.LOOKAHEAD_BLOCK_UNREGISTERED,
+    "p": Code.PREFIX_BLOCK_UNREGISTERED,
+    "t": Code.TAIL_BLOCK_UNREGISTERED,
+    "c": Code.CHUNK_BLOCK_UNREGISTERED,
+    "s": Code.STATE_BLOCK_UNREGISTERED,
+}
+"""What it is to leave a block out, by its role (`conformance.findings.strips.block_role`)."""
+
+
+def unreachable(configuration: Configuration, block: int, during: str | None = None) -> Defect:
+    """The defect to leave out a block that is in no required run."""
     group, shape = configuration.group, configuration.shape
     if group.chunk is not None:
         ends_chunk = (block + 1) * group.block_size % group.chunk == 0
-        return "at the end of a chunk" if ends_chunk else "inside a chunk"
+        place = "chunk-end" if ends_chunk else "inside-chunk"
+        return Defect.of(Code.UNREACHABLE_BLOCK_REGISTERED, place=place, during=during)
     if group.kind is GroupKind.MAMBA:
-        return "between boundaries"
+        place = "between-boundaries"
+        return Defect.of(Code.UNREACHABLE_BLOCK_REGISTERED, place=place, during=during)
     first = required_run(shape, shape.segment).start
-    where = "before the first run" if block < first else "between runs"
     filled = shape.tail + shape.lookahead == shape.segment
-    return f"{where}, which {'just fills' if filled else 'does not fill'} a segment"
+    return Defect.of(
+        Code.UNREACHABLE_BLOCK_REGISTERED,
+        place="before-first-run" if block < first else "between-runs",
+        segment="filled" if filled else "unfilled",
+        during=during,
+    )

@@ -168,4 +168,4 @@ def _replay(
 
 
 def _signature(complaint: Complaint) -> Signature:
-    return Signature(complaint.claim, complaint.divergence, "block_pool", False, complaint.pattern)
+    return Signature(complaint.claim, complaint.divergence, "block_pool", False, complaint.defect)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
 from hitproof.spec import pool as clauses
 from hitproof.spec.claims import Divergence
 from hitproof.spec.pool import BlockState
@@ -20,46 +22,46 @@ class Complaint:
     Attributes:
         claim: the claim that is broken.
         divergence: what it means.
-        pattern: how it is broken, in words that name no block.
+        defect: how it is broken.
         spec: what should be.
         actual: what is.
     """
 
     claim: str
     divergence: Divergence
-    pattern: str
+    defect: Defect
     spec: str
     actual: str
 
 
-def wrong_with(state: BlockState) -> Iterator[tuple[str, Divergence, str, str]]:
-    """Claim, class and pattern of what should hold of a block and does not, and what should."""
+def wrong_with(state: BlockState) -> Iterator[tuple[str, Divergence, Code, str]]:
+    """Claim, class and code of what should hold of a block and does not, and what should."""
     if not clauses.is_kept_apart(state):
-        where = "in the free queue" if state.queued else "cached"
+        code = Code.NULL_BLOCK_QUEUED if state.queued else Code.NULL_BLOCK_CACHED
         spec = "the null block is neither in the free queue nor cached"
-        yield NULL, Divergence.UNSOUND, f"the null block is {where}", spec
+        yield NULL, Divergence.UNSOUND, code, spec
     if state.null:
         return
     if not clauses.counts_holders(state):
         low = state.ref_count < state.holders
         wrong = Divergence.UNSOUND if low else Divergence.WASTE
-        what = f"the reference count is too {'low' if low else 'high'}"
-        yield IN_USE, wrong, what, f"{state.holders} block tables hold the block"
+        code = Code.REFERENCE_COUNT_TOO_LOW if low else Code.REFERENCE_COUNT_TOO_HIGH
+        yield IN_USE, wrong, code, f"{state.holders} block tables hold the block"
     if not clauses.is_queued_when_unused(state):
         if state.queued > 1:
             spec = "a block is in the free queue once at most"
-            yield COUNT, Divergence.UNSOUND, "a block is in the free queue twice", spec
+            yield COUNT, Divergence.UNSOUND, Code.BLOCK_QUEUED_TWICE, spec
         elif state.queued:
             spec = "a block in use is not in the free queue"
-            yield IN_USE, Divergence.UNSOUND, "a block in use is in the free queue", spec
+            yield IN_USE, Divergence.UNSOUND, Code.BLOCK_IN_USE_QUEUED, spec
         else:
             spec = "an unused block is in the free queue"
-            yield COUNT, Divergence.WASTE, "an unused block is not in the free queue", spec
+            yield COUNT, Divergence.WASTE, Code.UNUSED_BLOCK_NOT_QUEUED, spec
     if not clauses.is_named_for_its_content(state):
         if state.stale:
             spec = "a key describes what the block holds"
-            what = "a key names a block that holds other content"
+            code = Code.KEY_NAMES_OTHER_CONTENT
         else:
             spec = "the cache names a block by the keys that it carries"
-            what = "the cache and a block disagree on its keys"
-        yield NAMES, Divergence.UNSOUND, what, spec
+            code = Code.KEYS_DISAGREE
+        yield NAMES, Divergence.UNSOUND, code, spec

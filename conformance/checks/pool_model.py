@@ -12,6 +12,8 @@ from hitproof.conformance.checks.pool_faults import (
     Complaint,
     wrong_with,
 )
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.subjects import Key, Pool
 from hitproof.spec import pool as clauses
@@ -101,7 +103,7 @@ class World:
                 Complaint(
                     claim,
                     Divergence.CRASH,
-                    f"{method} raises {type(crash).__name__}",
+                    Defect.of(Code.RAISES_EXCEPTION, error=type(crash).__name__, method=method),
                     f"{method} is done",
                     f"it raises {crash!r:.100}",
                 )
@@ -125,18 +127,19 @@ class World:
         complaints = []
         if len(blocks) != count:
             what = f"get_new_blocks({count}) hands out {len(blocks)} blocks"
-            complaints.append(
-                Complaint(COUNT, Divergence.CRASH, "hands out another number of blocks", "", what)
-            )
+            wrong = Defect(Code.HANDED_OUT_COUNT_WRONG)
+            spec = f"get_new_blocks({count}) hands out {count} block{'s' * (count > 1)}"
+            complaints.append(Complaint(COUNT, Divergence.CRASH, wrong, spec, what))
         for block, times in Counter(blocks).items():
             if times > free[block]:
-                claim, what = (NULL, "the null block") if block == self._null else (IN_USE, "")
-                what = what or "a block that is in use"
+                claim, code = IN_USE, Code.BLOCK_IN_USE_HANDED_OUT
+                if block == self._null:
+                    claim, code = NULL, Code.NULL_BLOCK_HANDED_OUT
                 complaints.append(
                     Complaint(
                         claim,
                         Divergence.UNSOUND,
-                        f"get_new_blocks hands out {what}",
+                        Defect(code),
                         "what is handed out comes from the free queue",
                         f"block {block} is handed out",
                     )
@@ -183,12 +186,10 @@ class World:
         changed = dict.fromkeys(range(len(states)), RESET.after) if possible else {}
         if did is possible:
             return changed, []
-        says = "says that it did what it may not" if did else "refuses though no block is in use"
+        says = Defect(Code.RESET_WHILE_IN_USE if did else Code.RESET_REFUSED)
         wrong = Divergence.UNSOUND if did else Divergence.WASTE
         spec = f"a reset is {'' if possible else 'not '}possible"
-        return changed, [
-            Complaint(NAMES, wrong, f"reset_prefix_cache {says}", spec, f"it returns {did}")
-        ]
+        return changed, [Complaint(NAMES, wrong, says, spec, f"it returns {did}")]
 
     # --- what is wrong ---
 
@@ -197,9 +198,10 @@ class World:
     ) -> list[Complaint]:
         now, after = self._now, self._states()
         complaints = [
-            Complaint(claim, wrong, f"after {method} {what}", spec, f"block {block}: {what}")
+            Complaint(claim, wrong, defect, spec, f"block {block}: {defect.sentence}")
             for block, state in enumerate(after)
-            for claim, wrong, what, spec in wrong_with(state)
+            for claim, wrong, code, spec in wrong_with(state)
+            for defect in (Defect.of(code, method=method),)
         ]
         length = len(now.free_queue)
         if not clauses.is_free_queue_length(now.free_count, length):
@@ -208,7 +210,10 @@ class World:
                 Complaint(
                     COUNT,
                     Divergence.CRASH if more else Divergence.WASTE,
-                    f"after {method} the count of free blocks is too {'high' if more else 'low'}",
+                    Defect.of(
+                        Code.FREE_COUNT_TOO_HIGH if more else Code.FREE_COUNT_TOO_LOW,
+                        method=method,
+                    ),
                     f"{length} blocks are in the free queue",
                     f"the count of free blocks is {now.free_count}",
                 )
@@ -221,12 +226,12 @@ class World:
             if named == expected.named:
                 continue
             lost = named < expected.named
-            what = "a key is lost" if lost else "a key still finds the block"
+            code = Code.KEY_LOST if lost else Code.KEY_NOT_REMOVED
             complaints.append(
                 Complaint(
                     NAMES,
                     Divergence.LOST_HIT if lost else Divergence.UNSOUND,
-                    f"after {method} {what}",
+                    Defect.of(code, method=method),
                     f"block {block} is found under {expected.named} keys",
                     f"it is found under {named}",
                 )
@@ -242,13 +247,13 @@ class World:
             if blocks is None:
                 if not {key for key, _ in self._now.named}.issuperset(keys):
                     continue
-                claim, wrong, what = NAMES, Divergence.LOST_HIT, "does not find what is cached"
+                claim, wrong, code = NAMES, Divergence.LOST_HIT, Code.CACHED_BLOCK_NOT_FOUND
             elif self._null in blocks:
-                claim, wrong, what = NULL, Divergence.UNSOUND, "finds the null block"
+                claim, wrong, code = NULL, Divergence.UNSOUND, Code.NULL_BLOCK_FOUND
             elif len(blocks) != len(keys) or not self._now.named.issuperset(
                 zip(keys, blocks, strict=True)
             ):
-                claim, wrong, what = NAMES, Divergence.UNSOUND, "finds what is not cached"
+                claim, wrong, code = NAMES, Divergence.UNSOUND, Code.UNCACHED_BLOCK_FOUND
             else:
                 continue
             entries = [f"{_words(key)}: {block}" for key, block in sorted(self._now.named)]
@@ -257,7 +262,7 @@ class World:
                 Complaint(
                     claim,
                     wrong,
-                    f"after {method} a lookup {what}",
+                    Defect.of(code, method=method),
                     f"the cache holds {', '.join(entries) or 'nothing'}",
                     f"{asked} returns {blocks}",
                 )

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import RetentionEvidence
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import Configuration
@@ -81,16 +83,18 @@ def _evidence(
 
 
 def _policy(interval: int) -> str:
-    return "the latest boundary only" if interval == 0 else "an interval of two alignments"
+    return "latest" if interval == 0 else "interval"
 
 
 def _crash(
     configuration: Configuration, num_tokens: int, interval: int, crash: Exception
 ) -> RetentionEvidence:
-    pattern = f"raises {type(crash).__name__}, with {_policy(interval)}"
+    raised = Defect.of(
+        Code.RAISES_EXCEPTION, error=type(crash).__name__, retention=_policy(interval)
+    )
     kind, drops = configuration.group.kind, configuration.lookahead_tokens > 0
     return RetentionEvidence(
-        signature=Signature(_REPLAYS, Divergence.CRASH, kind, drops, pattern),
+        signature=Signature(_REPLAYS, Divergence.CRASH, kind, drops, raised),
         configuration=configuration,
         num_tokens=num_tokens,
         interval=interval,
@@ -112,6 +116,7 @@ def _divergence(
     promised: dict[str, int],
 ) -> RetentionEvidence:
     group, shape = configuration.group, configuration.shape
+    long = "alignment" if configuration.lookahead_tokens == configuration.alignment else None
     needing = [
         name
         for name, boundary in promised.items()
@@ -120,8 +125,12 @@ def _divergence(
     if registered[block]:
         claim, divergence = _ONLY, Divergence.WASTE
         boundary = 0 if block in required_run(shape, 0) else next_boundary(shape, block)
-        whose = "of a hit of no tokens" if boundary == 0 else "of a hit that is not promised"
-        pattern = f"a block {whose} is kept, with {policy}"
+        defect = Defect.of(
+            Code.UNPROMISED_BLOCK_KEPT,
+            hit="empty" if boundary == 0 else "unpromised",
+            retention=policy,
+            lookahead=long,
+        )
         spec = f"block {block} is in the required run of no promised hit; do not register it"
         actual = f"block {block} is registered"
     else:
@@ -131,19 +140,20 @@ def _divergence(
         instead = boundary == shape.segment or all(registered[b] for b in earlier)
         claim = _SIBLINGS if name == "sibling" else _REPLAYS
         divergence = Divergence.LOST_HIT
-        pattern = (
-            f"a promised {name} loses its hit, "
-            f"{'but the one a boundary earlier is kept' if instead else 'and more'}, with {policy}"
+        defect = Defect.of(
+            Code.PROMISED_HIT_LOST,
+            hit=name,
+            kept="earlier" if instead else "none",
+            retention=policy,
+            lookahead=long,
         )
         role = ROLES[block_role(configuration, block, boundary)]
         length = boundary * group.block_size
         spec = f"block {block} is the {role} block of the {name}'s hit of {length} tokens; keep it"
         actual = f"block {block} is not registered, so that hit is lost"
-    if configuration.lookahead_tokens == configuration.alignment:
-        pattern += ", the lookahead block as long as the alignment"
     return RetentionEvidence(
         signature=Signature(
-            claim, divergence, group.kind, configuration.lookahead_tokens > 0, pattern
+            claim, divergence, group.kind, configuration.lookahead_tokens > 0, defect
         ),
         configuration=configuration,
         num_tokens=num_tokens,

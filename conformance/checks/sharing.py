@@ -11,7 +11,9 @@ from itertools import product
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.checks.pool import is_judged_once
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import HashEvidence, smallest
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, Predates
@@ -93,21 +95,22 @@ def _evidence(
         )
         if differs
     ]
-    ahead = " that look ahead" if lookahead else ""
+    ahead = "lookahead" if lookahead else None
     if differing:
         divergence = Divergence.UNSOUND
         what = " and ".join(differing)
-        pattern = f"equal hashes{ahead} for different {what}"
+        inputs = "-".join(differing)
+        defect = Defect.of(Code.HASH_COLLISION, hashes=ahead, inputs=inputs)
         spec, actual = f"{what} differ, so the hashes of block {block} do", "they are equal"
     else:
         divergence = Divergence.LOST_HIT
-        pattern = f"different hashes{ahead} for equal content"
+        defect = Defect.of(Code.HASH_MISMATCH, hashes=ahead)
         spec = f"the first {agreed} tokens are equal, so the hashes of block {block} are"
         actual = "they differ"
     covered = "one token" + (f" and the {lookahead} after it" if lookahead else "")
     size = len(first.tokens[: -lookahead or None]) // _BLOCKS
     return HashEvidence(
-        signature=Signature(_CLAIM, divergence, "block_hash", False, pattern),
+        signature=Signature(_CLAIM, divergence, "block_hash", False, defect),
         configuration=configuration,
         spec=spec,
         actual=actual,

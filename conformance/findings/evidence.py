@@ -56,7 +56,7 @@ class Evidence(ABC):
         What was saved without a type is of the kind that its values show.
         """
         fields = {
-            "signature": Signature(**data["signature"]),
+            "signature": Signature.from_json(data["signature"]),
             "configuration": judged_from_json(data["configuration"]),
             "spec": data["spec"],
             "actual": data["actual"],

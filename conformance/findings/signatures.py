@@ -1,11 +1,16 @@
 """Signatures: the identity of a divergence."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.former_prose import from_prose
+from hitproof.conformance.findings.meaning import Code
 from hitproof.spec.claims import Divergence
 
 SEVERITY = tuple(Divergence)
+_BEFORE_THE_CODE = ("claim", "divergence", "kind", "eagle")
 
 
 @dataclass(frozen=True)
@@ -19,18 +24,55 @@ class Signature:
             no group.
         eagle: whether the group, or one of several, drops a lookahead block; for what is retained
             of Mamba, whether the full attention beside it does.
-        pattern: how it is broken, in words that do not depend on sizes.
+        defect: how it is broken, as a code with parameters that do not depend on sizes.
     """
 
     claim: str
     divergence: str
     kind: str
     eagle: bool
-    pattern: str
+    defect: Defect
 
     def as_json(self) -> dict[str, Any]:
-        """The signature as JSON."""
-        return asdict(self)
+        """The signature as JSON; `from_json` reads it."""
+        return {
+            **{name: getattr(self, name) for name in _BEFORE_THE_CODE},
+            "pattern": self.pattern,
+            "code": self.code,
+            "parameters": dict(self.defect.parameters),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Signature":
+        """Inverse of `as_json`.
+
+        The sentence is derived from the code, so the pattern is not read where there is a code.
+        What was written before there were codes has a pattern only. Raises KeyError, ValueError or
+        TypeError on anything else.
+        """
+        raw = dict(data)
+        claim, divergence, kind, eagle = (raw.pop(name) for name in _BEFORE_THE_CODE)
+        pattern, code = raw.pop("pattern", None), raw.pop("code", None)
+        parameters = raw.pop("parameters", {})
+        if raw:
+            raise TypeError(f"a signature has no {min(raw)}; remove it")
+        if code is not None:
+            defect = Defect.read(code, parameters)
+        elif pattern is not None:
+            defect = from_prose(pattern)
+        else:
+            raise KeyError("code")
+        return Signature(claim, divergence, kind, eagle, defect)
+
+    @property
+    def code(self) -> Code:
+        """The code of how it is broken."""
+        return self.defect.code
+
+    @property
+    def pattern(self) -> str:
+        """How it is broken, in words that do not depend on sizes."""
+        return self.defect.sentence
 
     @property
     def headline(self) -> str:

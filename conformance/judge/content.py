@@ -26,10 +26,12 @@ can fill: `mamba_utils` keeps one state a step.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
-from hitproof.conformance.judge.content_store import ANYTHING, ContentStore, Entry
-from hitproof.conformance.playing.checkpoints import exported, exports_pattern
+from hitproof.conformance.judge.content_store import ANYTHING, MISSING, ContentStore, Entry
+from hitproof.conformance.playing.checkpoints import exported, exports_states
 from hitproof.conformance.playing.expectations import Expected, Held
 from hitproof.conformance.subject.managers import Tables
 from hitproof.spec.attention import attends, reads_state
@@ -51,7 +53,7 @@ class WrongContent:
     Attributes:
         claim: the claim that is broken.
         group: the group, an index.
-        pattern: how, in words that do not depend on sizes.
+        defect: how.
         spec: what is needed.
         actual: what is there.
         expected: what can be asked of the manager's public methods instead, if anything.
@@ -59,15 +61,15 @@ class WrongContent:
 
     claim: str
     group: int
-    pattern: str
+    defect: Defect
     spec: str
     actual: str
     expected: Expected | None = None
 
 
-def freed_pattern(loaded: bool) -> str:
-    """How a read of a block that is gone is called; ``loaded``: a connector wrote the request's."""
-    return f"a block that is read was freed{' after a load' if loaded else ''}"
+def null_read(loaded: bool) -> Defect:
+    """A read of a null or missing block; ``loaded``: a connector wrote tokens of the request."""
+    return Defect.of(Code.NULL_BLOCK_READ, after="load" if loaded else None)
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,7 @@ class ContentModel:
                     WrongContent(
                         _NAMED,
                         group,
-                        f"a key is registered over other content{self._exports(group)}",
+                        Defect.of(Code.KEY_NAMES_OTHER_CONTENT, states=self._exports(group)),
                         f"group {group}: a block registered as {name} holds that",
                         f"block {block}: {wrong}",
                     ),
@@ -235,8 +237,8 @@ class ContentModel:
         self._checked = now
         self._store.written.clear()
 
-    def _exports(self, index: int) -> str:
-        return exports_pattern(self._engine, self._engine.groups[index])
+    def _exports(self, index: int) -> str | None:
+        return exports_states(self._engine, self._engine.groups[index])
 
     # --- attention ---------------------------------------------------------------------------
 
@@ -283,19 +285,20 @@ class ContentModel:
     ) -> WrongContent:
         size, expected = self._engine.groups[group].block_size, None
         if isinstance(found, str):
-            pattern, actual = freed_pattern(request in self._loaded), found
+            defect, actual = null_read(request in self._loaded), found
             expected = Held(request, group, token // size)
         elif claim == _SHARED:
-            pattern = "a draft layer's entry hangs on another request's token"
-            actual = f"the entry as of {found.draft}"
+            defect, actual = (
+                Defect(Code.DRAFT_ENTRY_OF_OTHER_TOKEN),
+                f"the entry as of {found.draft}",
+            )
         else:
-            pattern = "a block that is read holds something else"
-            actual = found.target
+            defect, actual = Defect(Code.OTHER_CONTENT_READ), found.target
         needed = wanted.draft if claim == _SHARED else wanted.target
         return WrongContent(
             claim,
             group,
-            pattern,
+            defect,
             f"request {request}, group {group}: token {token} is read, the entry as of {needed}",
             f"block {token // size} of its table: {actual}",
             expected,
@@ -361,7 +364,7 @@ class ContentModel:
             yield WrongContent(
                 _READ,
                 index,
-                f"a state is read in the step that computes it{self._exports(index)}",
+                Defect.of(Code.STATE_READ_TOO_EARLY, states=self._exports(index)),
                 f"request {request}, group {index}: the state as of {wanted.target} is computed",
                 f"request {writer} computes it in the same step",
             )
@@ -395,5 +398,5 @@ class ContentModel:
 
 
 def _at(table: Sequence[int], block: int) -> int:
-    """The block's id; 0, the null block, past the table's end."""
-    return table[block] if 0 <= block < len(table) else 0
+    """The block's id; `MISSING` past the table's end."""
+    return table[block] if 0 <= block < len(table) else MISSING

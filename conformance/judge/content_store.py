@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 ANYTHING = "anything"
 """What a slot holds that is not judged."""
+MISSING = -1
+"""Stands for the block of a position that a block table does not have."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class ContentStore:
 
         ``loaded`` is whether it was there before the step began.
         """
-        if not block_id:
+        if block_id in (0, MISSING):
             return
         block = self._blocks.get(block_id)
         if block is None or block.group != group:
@@ -85,9 +87,9 @@ class ContentStore:
         self.written.add(target)
 
     def read(self, group: int, block_id: int, slot: int) -> Entry | str:
-        """What the slot holds; in words, when the block is null or missing."""
-        if not block_id:
-            return "null, or missing"
+        """What the slot holds; in words, when the block is the null block or missing."""
+        if block_id in (0, MISSING):
+            return "missing" if block_id else "the null block"
         block = self._blocks.get(block_id)
         if block is None or block.group != group or slot not in block.slots:
             return Entry(f"block {block_id}, which the group has not written there")

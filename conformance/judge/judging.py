@@ -8,15 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hitproof.conformance.checks.mask import unreachable_place
+from hitproof.conformance.checks.mask import UNREGISTERED, unreachable
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.findings.strips import ROLES, block_role
+from hitproof.conformance.findings.strips import block_role
 from hitproof.conformance.histories.naming import Name, Naming
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
-from hitproof.conformance.judge.content import WrongContent, freed_pattern
+from hitproof.conformance.judge.content import WrongContent, null_read
 from hitproof.conformance.judge.pool_invariants import violated_invariants
 from hitproof.conformance.judge.promises import NOTHING_SHARED, JudgedPolicies, Promises, Shared
-from hitproof.conformance.playing.checkpoints import exports_pattern
+from hitproof.conformance.playing.checkpoints import exports_states
 from hitproof.conformance.playing.expectations import (
     Expected,
     Held,
@@ -118,9 +120,8 @@ class Judge:
     def crash(self, call: str, error: Exception) -> Violation:
         """The manager raised at a call that the history allows."""
         kinds, eagle = self._kinds()
-        signature = Signature(
-            call, Divergence.CRASH, kinds, eagle, f"raises {type(error).__name__}"
-        )
+        raises = Defect.of(Code.RAISES_EXCEPTION, error=type(error).__name__)
+        signature = Signature(call, Divergence.CRASH, kinds, eagle, raises)
         raised = f"{call} raises {error!r:.200}"
         return Violation(signature, f"{call} returns", raised, Returns())
 
@@ -128,10 +129,10 @@ class Judge:
         """Two blocks have wrong keys, as `conformance.histories.naming.Names.learn` tells."""
         divergence, first, second = wrong
         shared = divergence == Divergence.UNSOUND
-        pattern = "two contents share a key" if shared else "one content has two keys"
+        defect = Defect(Code.TWO_CONTENTS_UNDER_KEY if shared else Code.TWO_KEYS_FOR_CONTENT)
         kinds, eagle = self._kinds()
         return Violation(
-            Signature("block_hashes", divergence, kinds, eagle, pattern),
+            Signature("block_hashes", divergence, kinds, eagle, defect),
             "a key stands for one content, and a content has one key",
             f"{first} and {second}" if shared else first,
         )
@@ -142,9 +143,9 @@ class Judge:
         expected = self._due_hit(request, num_tokens, entries)
         kinds, eagle = self._kinds()
 
-        def violation(claim: str, divergence: Divergence, pattern: str) -> Violation:
+        def violation(claim: str, divergence: Divergence, defect: Defect) -> Violation:
             return Violation(
-                Signature(claim, divergence, kinds, eagle, pattern),
+                Signature(claim, divergence, kinds, eagle, defect),
                 f"hit of {expected} tokens",
                 f"hit of {hit.length} tokens, tables {hit.tables}",
                 Served(request, expected),
@@ -160,30 +161,48 @@ class Judge:
             )
         if hit.length < expected:
             short = (expected - hit.length) // self._alignment
-            by = "one boundary" if short == 1 else "several boundaries"
             whole = all(
                 expected // group.block_size >= shape.tail
                 for group, shape in zip(self._hit_groups, self._hit_shapes, strict=True)
             )
-            run = "whole run" if whole else "run cut at the start of the request"
             claim = _FINE if self._fine else _LONGEST
             sizes = {g.block_size for g in self._groups if g.kind is GroupKind.FULL_ATTENTION}
-            many = ", with several sizes of full attention" if self._fine and len(sizes) > 1 else ""
-            return violation(claim, Divergence.LOST_HIT, f"{run}, {by} short{many}")
+            lost = Defect.of(
+                Code.HIT_TOO_SHORT,
+                run="whole" if whole else "cut",
+                short="one" if short == 1 else "several",
+                sizes="several" if self._fine and len(sizes) > 1 else None,
+            )
+            return violation(claim, Divergence.LOST_HIT, lost)
+        return self._wrong_table(request, num_tokens, hit, cached)
+
+    def _wrong_table(
+        self, request: str, num_tokens: int, hit: Hit, cached: Cached
+    ) -> Violation | None:
+        """What is wrong with the block tables of a valid hit."""
+        (kinds, eagle), unsound = self._kinds(), Divergence.UNSOUND
         lengths = [INTEGERS.ceil_div(hit.length, group.block_size) for group in self._groups]
         for index, group in enumerate(self._groups):
             table = hit.tables[index]
             if not group.prefix_cacheable:
                 continue
             if len(table) != lengths[index]:
-                wrong = violation(
-                    _TABLE, Divergence.UNSOUND, "block table as long as the hit is not"
+                return Violation(
+                    Signature(_TABLE, unsound, kinds, eagle, Defect(Code.TABLE_LENGTH_WRONG)),
+                    f"hit of {hit.length} tokens: block table of group {index} of length "
+                    f"{lengths[index]}",
+                    f"block table of length {len(table)}: {table}",
+                    TableLengths(request, tuple(lengths)),
                 )
-                return replace(wrong, expected=TableLengths(request, tuple(lengths)))
             for place, blocks in self._blocks_read(request, index, hit.length, num_tokens, cached):
                 if table[place] not in blocks:
-                    wrong = violation(_TABLE, Divergence.UNSOUND, "block table holds another block")
-                    return replace(wrong, expected=None)
+                    due = " or ".join(map(str, sorted(blocks)))
+                    return Violation(
+                        Signature(_TABLE, unsound, kinds, eagle, Defect(Code.TABLE_BLOCK_WRONG)),
+                        f"hit of {hit.length} tokens: block {due} at position {place} of the "
+                        f"block table of group {index}",
+                        f"block {table[place]}" if table[place] else "the null block",
+                    )
         return None
 
     def _blocks_read(
@@ -258,7 +277,7 @@ class Judge:
                 Divergence.WASTE,
                 kinds,
                 eagle,
-                "a prefix is told to be shared that is not",
+                Defect(Code.SHARED_PREFIX_BOUNDARY_WRONG),
             ),
             f"hit of {hit.length} tokens, and no shared prefix that ends at token {end}",
             f"a shared prefix of {end} tokens",
@@ -291,15 +310,15 @@ class Judge:
         valid = valid_fine_hit if self._fine else valid_hit
         return valid(groups, self._alignment, length, cap, reach, entries)
 
-    def _cannot_serve(self, length: int, num_tokens: int, entries: Entries) -> str:
-        """The first group that cannot serve a hit that was served, by its kind."""
+    def _cannot_serve(self, length: int, num_tokens: int, entries: Entries) -> Defect:
+        """Why a hit that was served cannot be: the first group that cannot serve it."""
         if length % self._alignment:
-            return "off the boundaries"
+            return Defect(Code.HIT_UNALIGNED)
         for group in self._groups:
             alone = self._asked_alone(group)
             if group.prefix_cacheable and not self._is_valid(alone, length, num_tokens, entries):
-                return f"longer than {group.kind.replace('_', ' ')} serves"
-        return "served to a request that takes no hits"
+                return Defect.of(Code.HIT_TOO_LONG, group=group.kind)
+        return Defect(Code.HIT_FOR_SKIPPING_REQUEST)
 
     def registered(
         self,
@@ -326,25 +345,23 @@ class Judge:
         configuration = Configuration(1, block + 2, alignment, group, self._engine.hash_block_size)
         if is_registered:
             claim, divergence = "mask_keeps_only_reachable_blocks", Divergence.WASTE
-            pattern = f"a block {unreachable_place(configuration, block)}"
+            defect = unreachable(configuration, block)
             if retained:
-                claim, pattern = (
-                    "retention_keeps_only_promised_blocks",
-                    "a block of no promised hit",
-                )
+                claim = "retention_keeps_only_promised_blocks"
+                defect = Defect(Code.UNPROMISED_BLOCK_REGISTERED)
             spec, actual = f"do not register block {block}", f"block {block} is registered"
         else:
             claim, divergence = "mask_keeps_every_reachable_block", Divergence.LOST_HIT
-            pattern = f"the {ROLES[block_role(configuration, block, boundary)]} block is left out"
+            freed = "before-hash" if gone else None
+            role = block_role(configuration, block, boundary)
+            defect = Defect.of(UNREGISTERED[role], freed=freed)
             if retained:
                 who = next(iter(promised))
                 claim = _PROMISES[who]
-                pattern = f"a block of a promised {who} is left out"
-            if gone:
-                pattern += ", gone before its hash is known"
+                defect = Defect.of(Code.PROMISED_BLOCK_UNREGISTERED, hit=who, freed=freed)
             spec, actual = f"register block {block}", f"block {block} is not registered"
         return Violation(
-            self._of_group(group_index, claim, pattern, divergence),
+            self._of_group(group_index, claim, defect, divergence),
             f"group {group_index}: {spec}",
             f"group {group_index}: {actual}",
             Registered(request, group_index, block, not is_registered),
@@ -357,14 +374,14 @@ class Judge:
 
         None was ever registered, or, ``given_up``, it is gone though nobody needed its block.
         """
-        how = "is given up without need" if given_up else "is left out"
-        exports = exports_pattern(self._engine, self._groups[group_index])
+        code = Code.PROMISED_ENTRY_EVICTED if given_up else Code.PROMISED_ENTRY_UNREGISTERED
+        states = exports_states(self._engine, self._groups[group_index])
         need = str(ends[0]) if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
         return Violation(
             self._of_group(
                 group_index,
                 _PROMISES[who],
-                f"an entry inside a block, of a promised {who}, {how}{exports}",
+                Defect.of(code, hit=who, states=states),
                 Divergence.LOST_HIT,
             ),
             f"group {group_index}: request {request} is entered at token {need}",
@@ -377,7 +394,7 @@ class Judge:
             self._of_group(
                 group_index,
                 "retention_keeps_only_promised_blocks",
-                "an entry inside a block, of no promised hit",
+                Defect(Code.UNPROMISED_ENTRY_REGISTERED),
                 Divergence.WASTE,
             ),
             f"group {group_index}: no entry at token {end}",
@@ -386,20 +403,19 @@ class Judge:
 
     def content(self, wrong: WrongContent) -> Violation:
         """What was read, or is registered, is not what it should be."""
-        signature = self._of_group(wrong.group, wrong.claim, wrong.pattern)
+        signature = self._of_group(wrong.group, wrong.claim, wrong.defect)
         return Violation(signature, wrong.spec, wrong.actual, wrong.expected)
 
-    def pool_claim(self, claim: str, pattern: str, spec: str, actual: str) -> Violation:
+    def pool_claim(self, claim: str, defect: Defect, spec: str, actual: str) -> Violation:
         """An operation on the pool broke a claim."""
         kinds, eagle = self._kinds()
-        return Violation(Signature(claim, Divergence.UNSOUND, kinds, eagle, pattern), spec, actual)
+        return Violation(Signature(claim, Divergence.UNSOUND, kinds, eagle, defect), spec, actual)
 
     def policy(self, call: str, field: str, real: str, reference: str) -> Violation:
         """The two differ, and neither breaks the spec."""
         kinds, eagle = self._kinds()
-        signature = Signature(
-            "lockstep", Divergence.POLICY_CHANGE, kinds, eagle, f"{field} after {call}"
-        )
+        differs = Defect.of(Code.LOCKSTEP_DIFFERENCE, field=field, method=call)
+        signature = Signature("lockstep", Divergence.POLICY_CHANGE, kinds, eagle, differs)
         return Violation(signature, reference[:300], real[:300])
 
     def tables(self, seen: Observation, computed: Mapping[str, int]) -> Violation | None:
@@ -417,7 +433,7 @@ class Judge:
     def freed(self, request: str, number: int, first: int, table: Sequence[int]) -> Violation:
         """A request's table in a group lacks a block from ``first`` on, all of which are read."""
         return Violation(
-            self._of_group(number, _TABLE, freed_pattern(request in self.loaded)),
+            self._of_group(number, _TABLE, null_read(request in self.loaded)),
             f"request {request}, group {number}: blocks from {first} on are read",
             f"its table is {table}",
             Held(request, number, first),
@@ -433,9 +449,10 @@ class Judge:
         wrong = next(violated_invariants(self._engine, self._requests, self._prefixes, seen), None)
         if wrong is None:
             return None
+        code, spec, actual = wrong
         kinds, eagle = self._kinds()
-        signature = Signature("block_pool", Divergence.UNSOUND, kinds, eagle, wrong[0])
-        return Violation(signature, wrong[0], wrong[1], self._held_twice(seen))
+        signature = Signature("block_pool", Divergence.UNSOUND, kinds, eagle, Defect(code))
+        return Violation(signature, spec, actual, self._held_twice(seen))
 
     @staticmethod
     def _held_twice(seen: Observation) -> Expected | None:
@@ -447,10 +464,10 @@ class Judge:
         return None
 
     def _of_group(
-        self, number: int, claim: str, pattern: str, divergence: Divergence = Divergence.UNSOUND
+        self, number: int, claim: str, defect: Defect, divergence: Divergence = Divergence.UNSOUND
     ) -> Signature:
         eagle = bool(self._shapes[number].lookahead)
-        return Signature(claim, divergence, self._groups[number].kind, eagle, pattern)
+        return Signature(claim, divergence, self._groups[number].kind, eagle, defect)
 
     def _kinds(self) -> tuple[str, bool]:
         """The kinds in words, and whether a group drops a lookahead block."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.naming import Name, Naming
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.subject.managers import Observation
@@ -15,17 +16,22 @@ def violated_invariants(
     requests: Mapping[str, RequestInput],
     prefixes: Naming,
     seen: Observation,
-) -> Iterator[tuple[str, str]]:
-    """What must hold of the pool and does not, each with what is seen instead."""
+) -> Iterator[tuple[Code, str, str]]:
+    """What is wrong with the pool, each with what must hold and what is seen instead."""
     blocks, free = set(range(1, engine.num_gpu_blocks)), set(seen.free_queue)
     held = Counter(
         block for tables in seen.tables.values() for table in tables for block in table if block
     )
     if len(free) != len(seen.free_queue) or not free <= blocks:
-        yield "the free queue holds each free block once", f"free queue {seen.free_queue}"
+        yield (
+            Code.FREE_QUEUE_WRONG,
+            "the free queue holds each free block once",
+            f"free queue {seen.free_queue}",
+        )
     if seen.num_free_blocks != len(seen.free_queue):
         yield (
-            "the free counter is the length of the free queue",
+            Code.FREE_COUNT_WRONG,
+            "the count of free blocks is the length of the free queue",
             f"{seen.num_free_blocks}, but {len(seen.free_queue)} in the queue",
         )
     if dict(held) != dict(seen.ref_counts):
@@ -34,28 +40,46 @@ def violated_invariants(
             for block in held.keys() | seen.ref_counts.keys()
             if held[block] != seen.ref_counts.get(block, 0)
         }
-        yield "a reference count is the number of tables' entries", f"blocks {sorted(wrong)}"
+        yield (
+            Code.REFERENCE_COUNT_WRONG,
+            "a reference count is the number of table entries",
+            f"it is not of blocks {sorted(wrong)}",
+        )
     if free & held.keys():
-        yield "no block is free and in use", f"blocks {sorted(free & held.keys())}"
+        yield (
+            Code.BLOCK_FREE_AND_IN_USE,
+            "no block is free and in use",
+            f"blocks {sorted(free & held.keys())} are",
+        )
     contents: dict[int, tuple[int, Name]] = {}
     for group, block, name in _contents(engine, requests, prefixes, seen):
         if contents.setdefault(block, (group, name)) != (group, name):
             first_group, first_name = contents[block]
             yield (
+                Code.TWO_CONTENTS_IN_BLOCK,
                 "a block in use holds one content",
                 f"block {block} holds {first_name} for group {first_group} and {name} for "
                 f"group {group}",
             )
     if blocks - free - held.keys():
-        yield "no block leaks", f"blocks {sorted(blocks - free - held.keys())}"
+        leaked = sorted(blocks - free - held.keys())
+        yield (
+            Code.BLOCK_LEAKED,
+            "each block is free or in use",
+            f"blocks {leaked} are neither",
+        )
     registered = Counter(block for ids in seen.cached.values() for block in ids)
     # A block may be entered at several prefixes that end inside it.
     most = max(registered.values(), default=0)
     once = most <= 1 or is_fine_grained(engine.groups, engine.hash_block_size)
     if not once or not registered.keys() <= blocks:
-        yield "a block is registered under one key at most", f"registered {registered}"
+        yield (
+            Code.BLOCK_UNDER_TWO_KEYS,
+            "a block is registered under one key at most",
+            f"registered {registered}",
+        )
     if abs(seen.usage - (1 - len(free) / len(blocks))) > 1e-9:
-        yield "usage is the share of blocks in use", f"usage {seen.usage}"
+        yield Code.USAGE_WRONG, "usage is the share of blocks in use", f"usage {seen.usage}"
 
 
 def _contents(

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import History, RequestInput
@@ -291,7 +293,7 @@ class _Judged:
             self._add(
                 self._judge.pool_claim(
                     "block_in_use_is_never_evicted",
-                    "the cache is reset while blocks are in use",
+                    Defect(Code.RESET_WHILE_IN_USE),
                     "a reset is refused while blocks are in use",
                     f"it is done while {', '.join(held)} hold blocks",
                 ),
@@ -349,7 +351,7 @@ class _Judged:
             self._add(
                 self._judge.pool_claim(
                     "cached_key_names_its_content",
-                    f"a key finds a block after {call}",
+                    Defect.of(Code.KEY_NOT_REMOVED, method=call),
                     f"no key finds a block after {call}",
                     f"keys find blocks {sorted(found)}",
                 ),

@@ -147,7 +147,7 @@ def _play(directory: Path, history: str) -> Play:
 
 def read_signature(raw: dict[str, Any]) -> Signature:
     """The signature that an entry names; raises ValueError or TypeError when it is none."""
-    signature = Signature(**raw)
+    signature = Signature.from_json(raw)
     Divergence(signature.divergence)
     return signature
 

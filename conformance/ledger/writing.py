@@ -41,7 +41,9 @@ def to_toml(entries: Sequence[Entry], comment: str) -> str:
         lines += _pairs(told)
         if isinstance(entry.configuration, Play):
             lines.append(f"history = {_value(entry.configuration.text)}")
-        lines += ["", "[divergence.signature]", *_pairs(entry.signature.as_json())]
+        signature = entry.signature.as_json()
+        del signature["pattern"]  # the code and its parameters say it
+        lines += ["", "[divergence.signature]", *_pairs(signature)]
         if not isinstance(entry.configuration, Play):
             lines += ["", "[divergence.configuration]", *_pairs(entry.configuration.as_json())]
     return "\n".join(lines) + "\n"
@@ -52,7 +54,7 @@ def _pairs(data: dict[str, Any]) -> list[str]:
     return [
         f"{key} = {_value(value)}"
         for key, value in data.items()
-        if value is not None and (value != "" or key == "releases")
+        if value not in (None, "", {}) or key == "releases"
     ]
 
 

@@ -27,10 +27,10 @@ class Checkpoint(NamedTuple):
     block: int
 
 
-def exports_pattern(engine: EngineConfiguration, group: Group) -> str:
-    """The suffix of a group's patterns where states are exported from inside chunks."""
+def exports_states(engine: EngineConfiguration, group: Group) -> str | None:
+    """Where steps export states of the group from; None where they export none."""
     exports = group.kind is GroupKind.MAMBA and engine.mamba_checkpoint_alignment
-    return ", with states from inside chunks" if exports else ""
+    return "inside-chunks" if exports else None
 
 
 def exported(

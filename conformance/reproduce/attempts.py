@@ -349,7 +349,7 @@ def _junction(evidence: SharedPrefixEvidence, rules: Rules) -> Iterator[Attempt]
 def _sharing(evidence: HashEvidence) -> Iterator[Attempt]:
     """Two requests whose hashes are wrongly equal or wrongly different; the second is looked up."""
     first, second = evidence.prompts
-    if "look ahead" in evidence.signature.pattern:
+    if "hashes" in dict(evidence.signature.defect.parameters):
         raise OutOfReach("histories have no hashes that look ahead")
     size = len(first.tokens) // 3
     group = Group(GroupKind.FULL_ATTENTION, size)

@@ -236,16 +236,16 @@ def test_explorer_agrees_with_brute_force(layout: Layout, told: Told) -> None:
         assert evidence.cached in wrong[evidence.max_length]
 
 
-def patterns(told: Told, layout: Layout) -> set[str]:
-    return {e.signature.pattern for e in check_local_prefix(Teller(told), layout).evidence}
+def codes(told: Told, layout: Layout) -> set[str]:
+    return {str(e.signature.defect) for e in check_local_prefix(Teller(told), layout).evidence}
 
 
 def test_the_faults_of_0_33_are_told_apart() -> None:
-    longer, shorter = "a group has a longer hit of its own", "no group has a longer hit of its own"
-    assert patterns(first_group_decides, PAIR) == {longer}
-    assert patterns(the_shared_hit, PAIR) == {longer, shorter}
-    lacking = "a required block of one group is not cached; the prefix is flagged"
-    assert patterns(first_group_decides, THREE) == {longer, lacking}
+    longer, shorter = (f"local-prefix-too-short(alone={alone})" for alone in ("yes", "no"))
+    assert codes(first_group_decides, PAIR) == {longer}
+    assert codes(the_shared_hit, PAIR) == {longer, shorter}
+    lacking = "local-prefix-lacks-block(block=required, flagged=yes)"
+    assert codes(first_group_decides, THREE) == {longer, lacking}
 
 
 def test_layouts_without_a_state_or_with_hits_inside_blocks_settle_nothing() -> None:

@@ -27,8 +27,8 @@ def content(*groups: Group, drafts: int = 0, every_state: bool = False) -> Conte
     return ContentModel(engine, REQUESTS, every_state)
 
 
-def patterns(found: Iterable[WrongContent]) -> list[str]:
-    return [wrong.pattern for wrong in found]
+def codes(found: Iterable[WrongContent]) -> list[str]:
+    return [str(wrong.defect) for wrong in found]
 
 
 def test_what_a_request_computed_it_reads() -> None:
@@ -42,9 +42,9 @@ def test_a_hit_on_an_equal_prefix_is_right_and_on_another_is_not() -> None:
     assert not [*model.compute("a", ((1, 2, 3, 4),), 0, 8, 8)]
     assert not [*model.compute("b", ((1, 2, 3, 5),), 6, 2, 8)]
     wrong = [*model.compute("b", ((1, 2, 3, 4, 5),), 8, 1, 8)]
-    assert patterns(wrong) == ["a block that is read holds something else"]
+    assert codes(wrong) == ["other-content-read"]
     assert wrong[0].actual == "block 3 of its table: a[0:7]"
-    assert patterns(model.compute("c", ((1, 2, 3, 6, 7),), 6, 2, 10)) == patterns(wrong)
+    assert codes(model.compute("c", ((1, 2, 3, 6, 7),), 6, 2, 10)) == codes(wrong)
 
 
 @pytest.mark.parametrize("table", [(1, 0, 3, 4), (1, 2, 3)])
@@ -52,7 +52,7 @@ def test_the_null_block_and_a_missing_block_hold_nothing(table: tuple[int, ...])
     model = content(FULL)
     assert not [*model.compute("a", ((1, 2, 3),), 0, 6, 8)]
     found = model.compute("a", (table,), 6, 2, 8)
-    assert patterns(found) == ["a block that is read was freed"]
+    assert codes(found) == ["null-block-read"]
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,10 @@ def test_the_null_block_and_a_missing_block_hold_nothing(table: tuple[int, ...])
 def test_what_is_not_attended_to_need_not_be_there(
     group: Group, start: int, right: tuple[int, ...], wrong: tuple[int, ...]
 ) -> None:
-    for table, found in ((right, []), (wrong, ["a block that is read was freed"])):
+    for table, found in ((right, []), (wrong, ["null-block-read"])):
         model = content(group)
         assert not [*model.compute("a", ((1, 2, 3, 4),), 0, start, 8)]
-        assert patterns(model.compute("a", (table,), start, 8 - start, 8)) == found
+        assert codes(model.compute("a", (table,), start, 8 - start, 8)) == found
 
 
 def test_a_block_that_another_group_wrote_holds_nothing_of_this_one() -> None:
@@ -79,19 +79,19 @@ def test_a_block_that_another_group_wrote_holds_nothing_of_this_one() -> None:
     assert not [*model.compute("a", tables, 0, 8, 8)]
     assert not [*model.compute("b", ((9,), (4,)), 0, 2, 8)]
     found = [*model.compute("a", ((1, 2, 3, 4, 10), (5, 6, 7, 8, 11)), 8, 1, 9)]
-    assert patterns(found) == ["a block that is read holds something else"]
+    assert codes(found) == ["other-content-read"]
     assert "which the group has not written" in found[0].actual
 
 
 def test_rejected_drafts_leave_garbage_that_must_be_overwritten() -> None:
-    for kept, start, found in ((9, 9, []), (9, 10, ["a block that is read holds something else"])):
+    for kept, start, found in ((9, 9, []), (9, 10, ["other-content-read"])):
         model = content(FULL, drafts=3)
         assert not [*model.compute("a", ((1, 2, 3, 4),), 0, 8, 8)]
         model.settle("a", 8)
         table = ((1, 2, 3, 4, 5, 6),)
         assert not [*model.compute("a", table, 8, 4, 9)]
         model.settle("a", kept)
-        assert patterns(model.compute("a", table, start, 1, 12)) == found
+        assert codes(model.compute("a", table, start, 1, 12)) == found
 
 
 def test_accepted_drafts_are_right() -> None:
@@ -110,7 +110,7 @@ def test_a_draft_layers_entry_hangs_on_the_next_token() -> None:
         assert not [*model.compute("a", ((1, 2, 3, 4),), 0, 8, 8)]
     assert not [*without.compute("b", ((1, 2, 3, 5),), 6, 2, 8)]
     found = [*with_drafts.compute("b", ((1, 2, 3, 5),), 6, 2, 8)]
-    assert patterns(found) == ["a draft layer's entry hangs on another request's token"]
+    assert codes(found) == ["draft-entry-of-other-token"]
     assert found[0].claim == "reused_content_is_determined_by_the_hit"
     # One block earlier the next token is part of the prefix that both have.
     assert not [*with_drafts.compute("b", ((1, 2, 6, 7),), 4, 4, 8)]
@@ -133,26 +133,26 @@ def test_a_state_is_in_the_block_that_the_step_ends_in() -> None:
     assert not [*model.compute("a", ((0, 2, 3),), 8, 1, 9)]
     # No step ended on token 4, so no block has its state.
     found = [*model.compute("c", ((0, 2, 3),), 8, 1, 10)]
-    assert patterns(found) == ["a block that is read holds something else"]
+    assert codes(found) == ["other-content-read"]
 
 
 def test_before_align_mode_every_block_keeps_its_state() -> None:
-    for every_state, found in ((False, ["a block that is read holds something else"]), (True, [])):
+    for every_state, found in ((False, ["other-content-read"]), (True, [])):
         model = content(MAMBA, every_state=every_state)
         assert not [*model.compute("a", ((1, 2),), 0, 8, 8)]
         model.free("a")
         model.new_step_starts()
-        assert patterns(model.compute("b", ((1, 3),), 4, 4, 8)) == found
+        assert codes(model.compute("b", ((1, 3),), 4, 4, 8)) == found
 
 
 def test_a_state_is_not_there_in_the_step_that_computes_it() -> None:
-    for new_step, found in ((True, []), (False, ["a state is read in the step that computes it"])):
+    for new_step, found in ((True, []), (False, ["state-read-too-early"])):
         model = content(MAMBA)
         assert not [*model.compute("a", ((1,),), 0, 4, 8)]
         model.settle("a", 4)
         if new_step:
             model.new_step_starts()
-        assert patterns(model.compute("b", ((1, 2),), 4, 4, 8)) == found
+        assert codes(model.compute("b", ((1, 2),), 4, 4, 8)) == found
 
 
 def test_states_of_drafts() -> None:
@@ -190,9 +190,7 @@ def test_a_key_is_wrong_once_its_block_is_written_again() -> None:
     cached = {(0, "a[0:4]"): (2,)}
     assert not [*model.wrong_keys(cached)]
     assert not [*model.compute("c", ((2,),), 0, 2, 10)]
-    assert patterns([wrong for _, wrong in model.wrong_keys(cached)]) == [
-        "a key is registered over other content"
-    ]
+    assert codes([wrong for _, wrong in model.wrong_keys(cached)]) == ["key-names-other-content"]
 
 
 def test_a_key_vouches_for_a_draft_layers_entries_but_the_last() -> None:
@@ -217,7 +215,7 @@ def test_a_copy_is_of_what_was_there_before_the_step() -> None:
     # In the same step the copies have nothing of it: they are made before it computes.
     model.copy(2, 4)
     model.copy(3, 5)
-    assert len(patterns(model.compute("b", ((1, 4), (0, 5)), 6, 2, 8))) == 2
+    assert len(codes(model.compute("b", ((1, 4), (0, 5)), 6, 2, 8))) == 2
     model.free("b")
     model.new_step_starts()
     model.copy(2, 6)

@@ -6,16 +6,17 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.ledger.ledger import Entry, LedgerError, judge, load
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.spec.groups import GroupKind
 
-SIGNATURE = Signature(
-    "lookup_returns_longest_valid_hit", "lost hit", "sliding_window", True, "one boundary short"
-)
+SHORT = Defect.of(Code.HIT_TOO_SHORT, run="cut", short="one")
+SIGNATURE = Signature("lookup_returns_longest_valid_hit", "lost hit", "sliding_window", True, SHORT)
 CONFIGURATION = single_group(GroupKind.SLIDING_WINDOW, 1, 2, 4, True, 3)
 
 TEXT = """
@@ -27,7 +28,8 @@ claim = "lookup_returns_longest_valid_hit"
 divergence = "lost hit"
 kind = "sliding_window"
 eagle = true
-pattern = "one boundary short"
+code = "hit-too-short"
+parameters = { run = "cut", short = "one" }
 [divergence.configuration]
 kind = "sliding_window"
 block_size = 1
@@ -80,7 +82,12 @@ def test_only_an_equal_signature_matches(tmp_path: Path) -> None:
         replace(SIGNATURE, divergence="unsound"),
         replace(SIGNATURE, kind="full_attention"),
         replace(SIGNATURE, eagle=False),
-        replace(SIGNATURE, pattern="one boundary short, and more"),
+        replace(SIGNATURE, defect=Defect.of(Code.HIT_TOO_SHORT, run="cut", short="several")),
+        replace(
+            SIGNATURE,
+            defect=Defect.of(Code.HIT_TOO_SHORT, run="cut", short="one", segment="one"),
+        ),
+        replace(SIGNATURE, defect=Defect(Code.HIT_OFF_BOUNDARY)),
     ]
     for other in others:
         changed = judge([found(other)], entries)
@@ -100,6 +107,17 @@ def test_an_entry_without_its_finding_is_stale(tmp_path: Path) -> None:
         (("lookup_returns_longest_valid_hit", "no_such_claim"), "no claim is called no_such_claim"),
         (('"lost hit"', '"found hit"'), "cannot be read"),
         (('">=0.21,<0.30"', '"newest"'), "cannot be read"),
+        (('"hit-too-short"', '"hit-to-short"'), "did you mean hit-too-short or "),
+        (('code = "hit-too-short"', 'code = "zzz"'), "see hitproof explain --codes"),
+        (('code = "hit-too-short"', ""), "has no 'code'; add it"),
+        (('code = "hit-too-short"', 'pattern = "hit too short"'), "name its code instead"),
+        (('code = "hit-too-short"', "code = 7"), "there is no code 7"),
+        (('run = "cut", ', ""), "the code hit-too-short needs the parameter run; add it"),
+        (('run = "cut"', 'run = "half"'), "cannot be 'half'; use one of whole, cut"),
+        (('run = "cut"', 'run = "cut", far = "no"'), "has no parameter far; remove it"),
+        (('{ run = "cut", short = "one" }', '"cut"'), "are no table of names and texts"),
+        (('run = "cut"', "run = 1"), "are no table of names and texts"),
+        (("eagle = true\ncode", "eagle = true\nmore = 1\ncode"), "has no more; remove it"),
         (("block_size = 1\n", ""), "has no 'block_size'"),
         (("alignment = 2", 'alignment = "2"'), "cannot be read"),
         (("[[divergence]]", "[[divergences]]"), "entries only"),
@@ -122,7 +140,8 @@ claim = "allocate_slots"
 divergence = "crash"
 kind = "mamba"
 eagle = false
-pattern = "raises ValueError"
+code = "raises-exception"
+parameters = { error = "ValueError" }
 """
 HISTORY = """{"engine": {"groups": [{"kind": "full_attention", "block_size": 1}],
  "num_gpu_blocks": 2, "hash_block_size": 1, "max_model_len": 2}, "requests": {}, "steps": []}"""

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import Entry, judge, load
 from hitproof.conformance.ledger.writing import adopted, to_toml
@@ -16,9 +18,8 @@ from hitproof.conformance.scope.layouts import Layout, layouts
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.groups import GroupKind
 
-SIGNATURE = Signature(
-    "lookup_returns_longest_valid_hit", "lost hit", "sliding_window", True, "one boundary short"
-)
+SHORT = Defect.of(Code.HIT_TOO_SHORT, run="cut", short="one")
+SIGNATURE = Signature("lookup_returns_longest_valid_hit", "lost hit", "sliding_window", True, SHORT)
 CONFIGURATION = single_group(GroupKind.SLIDING_WINDOW, 1, 2, 4, True, 3)
 ENTRY = Entry(SIGNATURE, CONFIGURATION, SpecifierSet(">=0.21,<0.30"), "why", "https://x", "a cause")
 
@@ -35,6 +36,13 @@ def again(tmp_path: Path, *entries: Entry, comment: str = "") -> list[Entry]:
         ENTRY,
         replace(ENTRY, releases=SpecifierSet("")),
         replace(ENTRY, link="", cause="why"),
+        replace(ENTRY, signature=replace(SIGNATURE, defect=Defect(Code.FINE_HIT_TOO_SHORT))),
+        replace(
+            ENTRY,
+            signature=replace(
+                SIGNATURE, defect=Defect.of(Code.RAISES_EXCEPTION, error='a "name" = {}')
+            ),
+        ),
         replace(ENTRY, reason='"quoted" \\ two\nlines\t\x00\x1f\x7f\u2028 \U0001f600 é', cause="c"),
     ],
 )
@@ -71,6 +79,6 @@ def test_an_adopted_finding_is_known_on_any_release(version: str | None, tmp_pat
 
 
 def test_adopted_findings_are_not_taken_for_one_cause() -> None:
-    signatures = SIGNATURE, replace(SIGNATURE, pattern="another")
+    signatures = SIGNATURE, replace(SIGNATURE, defect=Defect(Code.FINE_HIT_TOO_SHORT))
     found = [Finding(s, "", (), "", "", "", "", CONFIGURATION.as_json()) for s in signatures]
     assert len({adopted(each, "today").cause for each in found}) == 2

@@ -45,7 +45,7 @@ def outcome(number: int, real: Any, reference: Any = REFERENCE) -> Outcome:
 
 def shown(found: Outcome) -> list[str]:
     """What an outcome shows, in words."""
-    words = [f"{f.signature.divergence}: {f.signature.pattern}" for f in found.findings]
+    words = [f"{f.signature.divergence}: {f.signature.defect}" for f in found.findings]
     return words + ([f"fault: {found.fault.field}"] if found.fault else [])
 
 
@@ -58,20 +58,20 @@ def test_the_reference_is_in_lockstep_with_itself() -> None:
 
 FAULTS: list[tuple[type[Wrapped], str]] = [
     (ShorterHit, f"{Divergence.LOST_HIT}: "),
-    (StaleHit, f"{Divergence.UNSOUND}: longer than"),
-    (OtherBlock, f"{Divergence.UNSOUND}: block table holds another block"),
-    (FreesWindow, f"{Divergence.UNSOUND}: a block that is read was freed"),
-    (Forgets, f"{Divergence.LOST_HIT}: the "),
-    (Leaks, f"{Divergence.UNSOUND}: a reference count|no block leaks"),
-    (FreesTwice, f"{Divergence.UNSOUND}: a reference count is the number of tables' entries"),
-    (Crashes, f"{Divergence.CRASH}: raises AssertionError"),
-    (SharesKeys, f"{Divergence.UNSOUND}: two contents share a key"),
-    (ChangesKeys, f"{Divergence.LOST_HIT}: one content has two keys"),
-    (WrongUsage, f"{Divergence.UNSOUND}: usage is the share of blocks in use"),
-    (SilentEviction, f"{Divergence.POLICY_CHANGE}: events after"),
-    (MiscountsHits, f"{Divergence.POLICY_CHANGE}: stats after"),
-    (ResetsInUse, f"{Divergence.POLICY_CHANGE}: answer after"),
-    (EvictsNothing, f"{Divergence.POLICY_CHANGE}: cached after"),
+    (StaleHit, f"{Divergence.UNSOUND}: hit-too-long"),
+    (OtherBlock, f"{Divergence.UNSOUND}: table-block-wrong"),
+    (FreesWindow, f"{Divergence.UNSOUND}: null-block-read"),
+    (Forgets, f"{Divergence.LOST_HIT}: prefix-block-unregistered"),
+    (Leaks, f"{Divergence.UNSOUND}: reference-count-wrong|block-leaked"),
+    (FreesTwice, f"{Divergence.UNSOUND}: reference-count-wrong"),
+    (Crashes, f"{Divergence.CRASH}: raises-exception(error=AssertionError)"),
+    (SharesKeys, f"{Divergence.UNSOUND}: two-contents-under-key"),
+    (ChangesKeys, f"{Divergence.LOST_HIT}: two-keys-for-content"),
+    (WrongUsage, f"{Divergence.UNSOUND}: usage-wrong"),
+    (SilentEviction, f"{Divergence.POLICY_CHANGE}: lockstep-difference(field=events"),
+    (MiscountsHits, f"{Divergence.POLICY_CHANGE}: lockstep-difference(field=stats"),
+    (ResetsInUse, f"{Divergence.POLICY_CHANGE}: lockstep-difference(field=answer"),
+    (EvictsNothing, f"{Divergence.POLICY_CHANGE}: lockstep-difference(field=cached"),
 ]
 
 
@@ -100,7 +100,7 @@ def test_a_broken_reference_is_caught(broken: type[Wrapped]) -> None:
 @pytest.mark.parametrize(
     ("policies", "field"),
     [
-        (replace(POLICIES, free_order=FreeOrder.APPENDED), "policy change: free_queue"),
+        (replace(POLICIES, free_order=FreeOrder.APPENDED), "lockstep-difference(field=free_queue"),
         (replace(POLICIES, thinned_kinds=frozenset()), "waste"),
         (VLLM_0_23, "waste"),
     ],

@@ -30,7 +30,7 @@ def histories(count: int = HISTORIES) -> list[History]:
 
 
 def shown(outcome: ReplayOutcome) -> list[str]:
-    return [f"{f.signature.divergence}: {f.signature.pattern}" for f in outcome.findings]
+    return [f"{f.signature.divergence}: {f.signature.defect}" for f in outcome.findings]
 
 
 def expected(played: History, outcome: ReplayOutcome) -> list[str]:
@@ -41,8 +41,8 @@ def expected(played: History, outcome: ReplayOutcome) -> list[str]:
     """
     known = []
     for text in shown(outcome):
-        about_drafts = played.engine.use_eagle and "a draft layer's entry hangs" in text
-        if about_drafts or text.endswith("a block that is read was freed after a load"):
+        about_drafts = played.engine.use_eagle and "draft-entry-of-other-token" in text
+        if about_drafts or text.endswith("null-block-read(after=load)"):
             known.append(text)
     return known
 
@@ -70,31 +70,31 @@ def test_the_reference_passes_under_the_policies_of_an_older_release() -> None:
         seen.update(set(shown(outcome)) - set(expected(played, outcome)))
     # What it registers without need, and forgets of what retention promises.
     assert {text.split(":")[0] for text in seen} == {Divergence.WASTE, Divergence.LOST_HIT}
-    assert not any("the prefix block" in text for text in seen)
+    assert not any("prefix-block-unregistered" in text for text in seen)
 
 
 FAULTS: list[tuple[type[broken.Wrapped], str]] = [
-    (broken.ShorterHit, "lost hit: whole run, one boundary short"),
-    (broken.StaleHit, "unsound: longer than"),
-    (broken.StaleHit, "unsound: a block that is read holds something else"),
-    (broken.OtherBlock, "unsound: block table holds another block"),
-    (broken.OtherBlock, "unsound: a block that is read holds something else"),
-    (broken.FreesWindow, "unsound: a block that is read was freed"),
-    (broken.FreesWindow, "unsound: a block that is read was freed"),
-    (broken.Forgets, "lost hit: the prefix block is left out"),
-    (broken.Leaks, "unsound: no block leaks|unsound: a reference count"),
-    (broken.FreesTwice, "unsound: a reference count is the number of tables' entries"),
-    (broken.Crashes, "crash: raises AssertionError"),
-    (broken.SharesKeys, "unsound: two contents share a key"),
-    (broken.ChangesKeys, "lost hit: one content has two keys"),
-    (broken.WrongUsage, "unsound: usage is the share of blocks in use"),
-    (broken.ResetsInUse, "unsound: the cache is reset while blocks are in use"),
-    (broken.ResetsOnlyAnswers, "unsound: a key finds a block after reset_prefix_cache"),
-    (broken.EvictsNothing, "unsound: a key finds a block after evict_blocks"),
-    (broken.RegistersEarly, "unsound: a key is registered over other content"),
-    (broken.ForgetsSteps, "unsound: a state is read in the step that computes it"),
-    (broken.SharesFresh, "unsound: a block that is read holds something else"),
-    (broken.TellsTooMuch, "waste: a prefix is told to be shared that is not"),
+    (broken.ShorterHit, "lost hit: hit-too-short(run=whole, short=one)"),
+    (broken.StaleHit, "unsound: hit-too-long"),
+    (broken.StaleHit, "unsound: other-content-read"),
+    (broken.OtherBlock, "unsound: table-block-wrong"),
+    (broken.OtherBlock, "unsound: other-content-read"),
+    (broken.FreesWindow, "unsound: null-block-read"),
+    (broken.FreesWindow, "unsound: null-block-read"),
+    (broken.Forgets, "lost hit: prefix-block-unregistered"),
+    (broken.Leaks, "unsound: block-leaked|unsound: reference-count-wrong"),
+    (broken.FreesTwice, "unsound: reference-count-wrong"),
+    (broken.Crashes, "crash: raises-exception(error=AssertionError)"),
+    (broken.SharesKeys, "unsound: two-contents-under-key"),
+    (broken.ChangesKeys, "lost hit: two-keys-for-content"),
+    (broken.WrongUsage, "unsound: usage-wrong"),
+    (broken.ResetsInUse, "unsound: reset-while-in-use"),
+    (broken.ResetsOnlyAnswers, "unsound: key-not-removed(method=reset_prefix_cache)"),
+    (broken.EvictsNothing, "unsound: key-not-removed(method=evict_blocks)"),
+    (broken.RegistersEarly, "unsound: key-names-other-content"),
+    (broken.ForgetsSteps, "unsound: state-read-too-early"),
+    (broken.SharesFresh, "unsound: other-content-read"),
+    (broken.TellsTooMuch, "waste: shared-prefix-boundary-wrong"),
 ]
 
 
@@ -129,15 +129,17 @@ def test_hashes_that_look_ahead() -> None:
     good = replay(LOOKAHEAD, REFERENCE)
     assert [lookup.served for lookup in good.lookups] == [0, 0]
     assert shown(good) == []
-    assert "unsound: two contents share a key" in shown(replay(LOOKAHEAD, broken.LooksNotAhead()))
+    assert "unsound: two-contents-under-key" in shown(replay(LOOKAHEAD, broken.LooksNotAhead()))
     late = replay(LOOKAHEAD, ReferenceManagers(Policies(), broken.FreesBeforeItRegisters))
-    assert shown(late) == ["lost hit: the tail block is left out, gone before its hash is known"]
+    assert shown(late) == ["lost hit: tail-block-unregistered(freed=before-hash)"]
 
 
 def test_what_is_registered_without_need_is_waste() -> None:
     wasteful = ReferenceManagers(replace(Policies(), thinned_kinds=frozenset()))
     seen = [text for played in histories() for text in shown(replay(played, wasteful))]
-    assert any(text.startswith("waste: a block between runs") for text in seen)
+    assert any(
+        text.startswith("waste: unreachable-block-registered(place=between-runs") for text in seen
+    )
 
 
 def test_a_crash_ends_the_history() -> None:

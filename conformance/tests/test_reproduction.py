@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import (
     Evidence,
     FineLookupEvidence,
@@ -17,6 +18,7 @@ from hitproof.conformance.findings.evidence import (
     SharedPrefixEvidence,
     smallest,
 )
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.playing.expectations import Registered, Returns, Served, TableLengths
@@ -59,7 +61,7 @@ SEGMENTS = single_group(SLIDING, 1, 3, 2, True, 6)
 def evidence_of(subject: Any, judged: Configuration | Layout, claim: str) -> Evidence:
     """The smallest evidence against a claim."""
     found = smallest(CHECKS[claim](subject, judged).evidence)
-    against = [e for s, e in found.items() if s.claim == claim and "look ahead" not in s.pattern]
+    against = [e for s, e in found.items() if s.claim == claim and "hashes" not in str(s.defect)]
     return min(against, key=lambda e: e.size)
 
 
@@ -141,11 +143,14 @@ PATHS = evidence_of(Confused(adapter_by_name), PLAIN, "reused_content_is_determi
 LAYOUT = Layout((Group(FULL, 2), Group(SLIDING, 1, 2, eagle=True), Group(MAMBA, 2)), 6, True, 1)
 
 
+SHORT = Defect.of(Code.HIT_TOO_SHORT, run="whole", short="one")
+
+
 def lookup_evidence(
     judged: Configuration | Layout, divergence: Divergence, **values: Any
 ) -> LookupEvidence:
     """Evidence of a lookup, as its check would give it."""
-    signature = Signature("common_hit_is_the_longest", divergence, judged.kinds, True, "a pattern")
+    signature = Signature("common_hit_is_the_longest", divergence, judged.kinds, True, SHORT)
     return LookupEvidence(
         signature, judged, "", "", **{"max_length": 5, "actual_hit": None, **values}
     )
@@ -158,7 +163,7 @@ TABLES = lookup_evidence(
     WINDOW, Divergence.UNSOUND, cached=(frozenset({0}),), spec_hit=2, actual_hit=2
 )
 JUNCTION = SharedPrefixEvidence(
-    Signature("retention_keeps_junctions", Divergence.LOST_HIT, SLIDING, False, "a pattern"),
+    Signature("retention_keeps_junctions", Divergence.LOST_HIT, SLIDING, False, SHORT),
     WINDOW,
     spec="",
     actual="",
@@ -251,7 +256,7 @@ def test_another_fault_is_not_taken_for_this_one() -> None:
         ),
         (
             HashEvidence(
-                replace(SALTS.signature, pattern="equal hashes that look ahead"),
+                replace(SALTS.signature, defect=Defect.of(Code.HASH_MISMATCH, hashes="lookahead")),
                 WINDOW,
                 "",
                 "",

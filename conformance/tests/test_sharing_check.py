@@ -74,26 +74,26 @@ def of_the_whole_prompt(prompt: Prompt, _: int, ahead: int) -> tuple[Prompt, int
 
 
 FAULTS: dict[str, tuple[Distort, Divergence, str]] = {
-    "salts": (without_salt, Divergence.UNSOUND, "equal hashes for different salts"),
-    "adapters": (without_adapter, Divergence.UNSOUND, "equal hashes for different adapters"),
-    "paths": (adapter_by_name, Divergence.UNSOUND, "equal hashes for different adapters"),
+    "salts": (without_salt, Divergence.UNSOUND, "hash-collision(inputs=salts)"),
+    "adapters": (without_adapter, Divergence.UNSOUND, "hash-collision(inputs=adapters)"),
+    "paths": (adapter_by_name, Divergence.UNSOUND, "hash-collision(inputs=adapters)"),
     "names": (
         salt_or_adapter,
         Divergence.UNSOUND,
-        "equal hashes for different salts and adapters",
+        "hash-collision(inputs=salts-adapters)",
     ),
-    "first token": (without_first_token, Divergence.UNSOUND, "equal hashes for different tokens"),
+    "first token": (without_first_token, Divergence.UNSOUND, "hash-collision(inputs=tokens)"),
     "last tokens": (
         without_last_token_of_blocks,
         Divergence.UNSOUND,
-        "equal hashes for different tokens",
+        "hash-collision(inputs=tokens)",
     ),
     "lookahead": (
         without_lookahead,
         Divergence.UNSOUND,
-        "equal hashes that look ahead for different tokens",
+        "hash-collision(hashes=lookahead, inputs=tokens)",
     ),
-    "too much": (of_the_whole_prompt, Divergence.LOST_HIT, "different hashes for equal content"),
+    "too much": (of_the_whole_prompt, Divergence.LOST_HIT, "hash-mismatch"),
 }
 
 
@@ -110,11 +110,11 @@ def test_other_configurations_settle_nothing() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_refuted(name: str) -> None:
-    distort, divergence, pattern = FAULTS[name]
+    distort, divergence, failure = FAULTS[name]
     result = check_sharing(Confused(distort), PLAIN)
     assert result.statuses == {CLAIM: Status.REFUTED}
-    found = {e.signature.pattern: e for e in result.evidence}
-    evidence = found[pattern]
+    found = {str(e.signature.defect): e for e in result.evidence}
+    evidence = found[failure]
     assert evidence.signature.divergence == divergence
     assert Evidence.from_json(evidence.as_json()) == evidence
     assert shrink(Confused(distort), evidence).signature == evidence.signature

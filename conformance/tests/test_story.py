@@ -7,6 +7,7 @@ import pytest
 
 from hitproof.conformance.explain.explanation import ExplanationError
 from hitproof.conformance.explain.story import Story, choose, tell
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import (
     Evidence,
     FineLookupEvidence,
@@ -16,6 +17,7 @@ from hitproof.conformance.findings.evidence import (
     SharedPrefixEvidence,
 )
 from hitproof.conformance.findings.findings import finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.layouts import Layout
@@ -27,6 +29,9 @@ CONFIGURATION = single_group(GroupKind.SLIDING_WINDOW, 2, 2, 3, True, 6)
 CLAIM = "eagle_needs_tail_plus_one"
 
 
+DEFECT = Defect(Code.HIT_OFF_BOUNDARY)
+
+
 def as_json(evidence: Evidence) -> dict[str, Any]:
     return json.loads(json.dumps(finding(evidence, "f:1").as_json()))  # type: ignore[no-any-return]
 
@@ -36,7 +41,7 @@ def printed(name: str) -> dict[str, Any]:
     return as_json(evidence_of(subject, CONFIGURATION, claim))
 
 
-SIGNATURE = Signature(CLAIM, "unsound", "sliding_window", True, "a pattern")
+SIGNATURE = Signature(CLAIM, "unsound", "sliding_window", True, DEFECT)
 PLAIN = SIGNATURE, CONFIGURATION, "due", "done"
 
 
@@ -166,7 +171,7 @@ def test_other_findings_are_told_by_their_own_sentences(evidence: Evidence) -> N
     assert said(shown) == {
         "what was given": "\n".join(shown["given"]),
         "what the spec says": "due",
-        "what vLLM did": "done\na pattern",
+        "what vLLM did": f"done\n{DEFECT.sentence}",
     }
 
 

@@ -212,11 +212,11 @@ def _judge(found: dict[str, Found], entries: Sequence[Entry], report: LockstepRe
     for item in sorted(found.values(), key=_severity):
         if isinstance(item.what, list):
             report.faults.append(item)
-        elif (entry := by_signature.get(Signature(**item.what))) is not None:
+        elif (entry := by_signature.get(Signature.from_json(item.what))) is not None:
             report.known.append((item, entry))
         else:
             report.findings.append(item)
 
 
 def _severity(item: Found) -> tuple[Any, ...]:
-    return () if isinstance(item.what, list) else Signature(**item.what).severity
+    return () if isinstance(item.what, list) else Signature.from_json(item.what).severity

@@ -99,7 +99,7 @@ def _judged(session: Session, target: Target, history: History) -> ReplayReport:
     report.policies, report.told = answer["policies"], answer["told"]
     report.lookups = answer["lookups"]
     report.findings = [
-        Found(**{**found, "signature": Signature(**found["signature"])})
+        Found(**{**found, "signature": Signature.from_json(found["signature"])})
         for found in answer["findings"]
     ]
     return report

@@ -121,7 +121,7 @@ class Session:
         if "cannot" in answer:
             return Played(play, unsettled=f"{play.describe()}: {answer['cannot']}")
         causes = answer["findings"][: answer["causes"]]
-        signatures = tuple(Signature(**found["signature"]) for found in causes)
+        signatures = tuple(Signature.from_json(found["signature"]) for found in causes)
         return Played(play, len(answer["told"]), len(answer["lookups"]), signatures)
 
     def finding(self, shown: Evidence | tuple[Signature, Play], name: str) -> Finding:

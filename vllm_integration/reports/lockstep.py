@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from hitproof.conformance.findings.signatures import SEVERITY
+from hitproof.conformance.findings.signatures import SEVERITY, Signature
 from hitproof.vllm_integration.gate.lockstep import Found, LockstepReport
 from hitproof.vllm_integration.reports.text import count, print_demonstration
 from hitproof.vllm_integration.verdict import Verdict
@@ -78,7 +78,9 @@ def _words(found: Found) -> str:
 
 def _print_finding(found: Found, console: Console) -> None:
     console.print(f"[bold]{_words(found)}[/], in {_histories(found)}", highlight=False)
-    console.print(f"  claim : {escape(found.what['claim'])}", highlight=False)
+    signature = Signature.from_json(found.what)
+    console.print(f"  code  : {escape(str(signature.defect))}", highlight=False)
+    console.print(f"  claim : {escape(signature.claim)}", highlight=False)
     console.print(f"  spec  : {escape(str(found.shown.get('spec')))}", highlight=False)
     console.print(f"  vllm  : {escape(str(found.shown.get('actual')))}", highlight=False)
     _print_case(found, console)

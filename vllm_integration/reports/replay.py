@@ -116,6 +116,7 @@ def _print_finding(report: ReplayReport, found: Found, console: Console) -> None
     console.print(
         f"[bold red]{signature.divergence}[/]: {escape(signature.headline)}", highlight=False
     )
+    console.print(f"  code  : {signature.defect}", highlight=False, markup=False)
     console.print(f"  claim : {signature.claim}", highlight=False)
     sentence = _sentence(found)
     if sentence:

@@ -104,6 +104,7 @@ def print_finding(finding: Finding, console: Console) -> None:
         f"[bold red]{signature.divergence}[/]: {escape(finding.signature.headline)}",
         highlight=False,
     )
+    _print_fact("code", str(signature.defect), console)
     _print_fact("claim", signature.claim, console)
     _print_fact("", finding.sentence, console)
     for number, fact in enumerate(finding.given):

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.judge.judging import Violation
 from hitproof.conformance.judge.promises import NOTHING_SHARED, Shared
 from hitproof.reference.groups import num_skipped_tokens
@@ -129,7 +131,7 @@ class Lives:
                 self._judged.add(
                     self._judged.judge.pool_claim(
                         "hit_has_every_block_attention_reads",
-                        "block table holds another block",
+                        Defect(Code.TABLE_BLOCK_WRONG),
                         f"group {number}: the table begins with the hit {numbers([hit])[0]}",
                         f"group {number}: it is {numbers([table])[0]}",
                     ),
@@ -251,7 +253,7 @@ class Lives:
             self._judged.add(
                 self._judged.judge.pool_claim(
                     "cached_key_names_its_content",
-                    "a key is registered over other content",
+                    Defect(Code.KEY_NAMES_OTHER_CONTENT),
                     f"group {number}: block {block.block_id} is registered under the prefix that "
                     f"its request {name} has up to token {(position + 1) * size}",
                     "it is registered under another key",

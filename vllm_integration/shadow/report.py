@@ -43,6 +43,7 @@ class Finding:
         claim = CLAIMS.get(signature.claim)
         lines = [
             f"{signature.divergence}: {signature.headline}",
+            f"  code  : {signature.defect}",
             f"  claim : {signature.claim}",
         ]
         if claim is not None:
@@ -185,7 +186,9 @@ class Report:
             setattr(self, name, getattr(self, name) + data[name])
         for found in data["found"]:
             times = found["times"]
-            self.times[Signature(**{k: v for k, v in found.items() if k != "times"})] += times
+            self.times[Signature.from_json({k: v for k, v in found.items() if k != "times"})] += (
+                times
+            )
         self.not_judged.update(data["not_judged"])
         self.errors.update(data["errors"])
 

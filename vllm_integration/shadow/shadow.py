@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.schema import RequestInput
 from hitproof.conformance.judge.promises import NOTHING_SHARED
 from hitproof.conformance.playing.transcript import Asked
@@ -237,10 +239,12 @@ class Shadow:
         self._found.pop(name, None)
         left = numbers(tables_of(self._judged.managers, name))
         if any(map(any, left)):
-            wrong = "a freed request still holds blocks"
             self._judged.add(
                 self._judged.judge.pool_claim(
-                    "free_count_is_free_queue_length", wrong, "its tables are gone", f"{left}"
+                    "free_count_is_free_queue_length",
+                    Defect(Code.FREED_REQUEST_HOLDS_BLOCKS),
+                    "its tables are gone",
+                    f"{left}",
                 ),
                 call,
             )
@@ -265,7 +269,7 @@ class Shadow:
             self._judged.add(
                 self._judged.judge.pool_claim(
                     "block_in_use_is_never_evicted",
-                    "the cache is reset while blocks are in use",
+                    Defect(Code.RESET_WHILE_IN_USE),
                     "a reset is refused while blocks are in use",
                     f"it is done while {', '.join(held)} hold blocks",
                 ),
@@ -284,7 +288,7 @@ class Shadow:
             self._judged.add(
                 self._judged.judge.pool_claim(
                     "cached_key_names_its_content",
-                    f"a key finds a block after {call.method}",
+                    Defect.of(Code.KEY_NOT_REMOVED, method=call.method),
                     f"no key finds a block after {call.method}",
                     f"keys find blocks {sorted(found)}",
                 ),
@@ -318,14 +322,14 @@ class Shadow:
             for key in (block.block_hash, *further.get(block.block_id, ()))
         }
         finding = {(key, block) for key, blocks in state.cached.items() for block in blocks}
-        for wrong, pattern in (
-            (finding - carried, "a key finds a block that does not carry it"),
-            (carried - finding, "a block carries a key that does not find it"),
+        for wrong, code in (
+            (finding - carried, Code.KEY_FINDS_BLOCK_WITHOUT_IT),
+            (carried - finding, Code.KEY_FINDS_NOTHING),
         ):
             if wrong:
                 blocks = f"blocks {sorted({block for _, block in wrong})}"
                 claim, spec = "cached_key_names_its_content", "keys find the blocks that carry them"
-                wrong_keys = self._judged.judge.pool_claim(claim, pattern, spec, blocks)
+                wrong_keys = self._judged.judge.pool_claim(claim, Defect(code), spec, blocks)
                 self._judged.add(wrong_keys, call)
 
     def _audit(self, call: Call) -> None:

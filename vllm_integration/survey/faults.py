@@ -1,7 +1,7 @@
 """Distinct faults of vLLM: what findings of many signatures come from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import read_entries, read_signature
 from hitproof.vllm_integration.bundled import FAULTS
 
-_SIGNATURE = [field.name for field in fields(Signature)]
+_SIGNATURE = ("claim", "divergence", "kind", "eagle", "code", "parameters")
+"""What the parts of a signature are; the last one is left out where a code has no parameters."""
 
 
 class Method(StrEnum):
@@ -78,11 +79,18 @@ def _fault(raw: dict[str, Any]) -> Fault:
         raw.get("upstream", ""),
         tuple(map(Method, raw["found_by"])),
         SpecifierSet(raw.get("releases", "")),
-        frozenset(
-            read_signature(dict(zip(_SIGNATURE, values, strict=True)))
-            for values in raw["signatures"]
-        ),
+        frozenset(read_signature(_by_name(values)) for values in raw["signatures"]),
     )
+
+
+def _by_name(values: list[Any]) -> dict[str, Any]:
+    """A signature by the names of its parts; before there were codes, the fifth was a sentence."""
+    if not 5 <= len(values) <= 6:
+        raise ValueError(f"a signature has {len(values)} parts; name {', '.join(_SIGNATURE)}")
+    named = dict(zip(_SIGNATURE, values, strict=False))
+    if len(values) == 5 and " " in str(values[4]):
+        named["pattern"] = named.pop("code")
+    return named
 
 
 def cause(faults: Sequence[Fault], signature: Signature, release: str) -> Fault | None:

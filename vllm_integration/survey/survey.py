@@ -149,7 +149,7 @@ def read(path: Path = SURVEY) -> list[Release]:
                 raw["obligations"],
                 tuple(
                     Sighting(
-                        Signature(**found["signature"]),
+                        Signature.from_json(found["signature"]),
                         tuple(found["given"]),
                         found["spec"],
                         found["vllm"],

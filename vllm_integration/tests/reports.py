@@ -8,8 +8,10 @@ from packaging.specifiers import SpecifierSet
 from hitproof.conformance.checks.mask import check_mask
 from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.findings import Finding, finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.replayed import replayed
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Abilities, Origin, Play
@@ -106,7 +108,8 @@ def nothing() -> Report:
 
 
 def replayed_history() -> Report:
-    signature = Signature("allocate_slots", "crash", "mamba", False, "raises <ValueError>")
+    raises = Defect.of(Code.RAISES_EXCEPTION, error="<ValueError>")
+    signature = Signature("allocate_slots", "crash", "mamba", False, raises)
     history = Play.written(PLAY.history(Abilities()), "smallest")
     shown = Demonstration("allocates", reproduced=True, pytest="def test_allocates(): ...\n")
     crash = replayed(signature, history, "it returns", "it raises <ValueError>", 0, shown)

@@ -86,7 +86,7 @@ def test_a_new_finding_stands_at_its_line() -> None:
     (kind, properties, message), _ = commands(github.annotations(diverging(), verbose=False))
     assert kind == "error"
     assert (properties["file"], properties["line"]) == tuple(SOURCE.split(":"))
-    assert "lookahead block is left out" in properties["title"]
+    assert "lookahead block is not registered" in properties["title"]
     assert "spec  : block 2 is the lookahead block" in message
     assert "registered " in message
 
@@ -97,7 +97,7 @@ def test_known_findings_are_told_with_verbose_only() -> None:
     assert kind == "warning"
     assert told["title"].startswith("lost hit: sliding window")
     assert message.startswith(
-        "known: tolerated, 100 % sure\nclaim : mask_keeps_every_reachable_block"
+        "known: tolerated, 100 % sure\ncode  : lookahead-block-unregistered\nclaim : "
     )
 
 
@@ -305,7 +305,7 @@ def test_junit_says_what_the_verdict_says(make: Any) -> None:
 def test_a_test_case_ends_as_its_obligation_does() -> None:
     claim = "mask_keeps_every_reachable_block"
     (failure,) = suites(junit.junit(diverging()))[claim].iter("failure")
-    assert "lookahead block is left out" in failure.attrib["message"]
+    assert "lookahead block is not registered" in failure.attrib["message"]
     assert "spec  : block 2 is the lookahead block" in (failure.text or "")
     (output,) = suites(junit.junit(known()))[claim].iter("system-out")
     assert output.text == "known: tolerated, 100 % sure"
@@ -400,7 +400,7 @@ def test_a_comparison_is_printed_and_written(
     assert result.exit_code == 1
     read: Any = {"text": str, "markdown": str, **READERS}[form]
     assert read(result.stdout)
-    assert "lookahead block is left out" in result.stdout
+    assert "lookahead block is not registered" in result.stdout
     assert table.read_text().startswith("### Prefix cache")
     assert (form == "markdown") is (result.stdout == table.read_text())
     refused = CliRunner().invoke(cli.app, [*command, "--write", "sarif=x"])

@@ -40,54 +40,65 @@ def test_what_is_not_in_the_ledger_is_a_finding(tmp_path: Path) -> None:
     assert (code, report["verdict"]) == (Verdict.DIVERGES, "diverges")
     found = next(f for f in report["findings"] if "mamba" in f["what"]["kind"])
     assert found["what"]["divergence"] == "unsound"
-    assert found["what"]["pattern"] == "longer than full attention serves"
+    assert found["what"]["code"] == "hit-too-long"
+    assert found["what"]["parameters"] == {"group": "full_attention"}
     smallest = read(found["smallest"])
     assert len(smallest.steps) <= 3
     assert {group.kind.value for group in smallest.engine.groups} >= {"full_attention", "mamba"}
     text = hitproof("lockstep", "--histories", 45, "--ledger", empty, "0.23.0").stdout
-    assert "unsound: full attention + mamba: longer than full attention serves" in text
+    assert "unsound: full attention + mamba: hit is longer than full attention can serve" in text
     assert '{"do": "schedule"' in text
 
 
 @pytest.mark.release
 @pytest.mark.parametrize(
-    ("old", "new", "divergence", "pattern"),
+    ("old", "new", "divergence", "code", "parameters"),
     [
         (  # a window that forgets a block
             "blocks = cdiv(window_size - 1, block_size)",
             "blocks = (window_size - 1) // block_size",
             "unsound",
-            "longer than sliding window serves",
+            "hit-too-long",
+            {"group": "sliding_window"},
         ),
         (  # window blocks freed too early
             "return max(0, num_computed_tokens - self.sliding_window + 1)",
             "return num_computed_tokens",
             "unsound",
-            "a block that is read was freed",
+            "null-block-read",
+            {},
         ),
         (  # prefixes are evicted before tails, which breaks no claim
             "ordered_blocks = reversed(req_blocks)",
             "ordered_blocks = list(req_blocks)",
             "policy change",
-            "free_queue after free",
+            "lockstep-difference",
+            {"field": "free_queue", "method": "free"},
         ),
         (  # the last full block is left out
             "num_full_blocks = num_tokens // self.block_size",
             "num_full_blocks = (num_tokens - 1) // self.block_size",
             "lost hit",
-            "the prefix block is left out",
+            "prefix-block-unregistered",
+            {},
         ),
     ],
 )
 def test_a_broken_release_is_caught(
-    broken_copy: Copy, old: str, new: str, divergence: str, pattern: str
+    broken_copy: Copy,
+    old: str,
+    new: str,
+    divergence: str,
+    code: str,
+    parameters: dict[str, str],
 ) -> None:
-    code, report = lockstep(
+    exit_code, report = lockstep(
         "--histories", 30, "--shrink-budget", 5, broken_copy("0.23.0", {old: new})
     )
-    shown = {(f["what"]["divergence"], f["what"]["pattern"]) for f in report["findings"]}
-    assert (code, report["faults"]) == (Verdict.DIVERGES, [])
-    assert (divergence, pattern) in shown
+    found = [f["what"] for f in report["findings"]]
+    shown = [(what["divergence"], what["code"], what["parameters"]) for what in found]
+    assert (exit_code, report["faults"]) == (Verdict.DIVERGES, [])
+    assert (divergence, code, parameters) in shown
 
 
 def test_releases_that_lockstep_does_not_follow() -> None:

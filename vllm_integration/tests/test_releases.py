@@ -28,7 +28,9 @@ LOOKAHEAD_LEFT_OUT = {
     "divergence": "lost hit",
     "kind": "sliding_window",
     "eagle": True,
-    "pattern": "the lookahead block is left out",
+    "pattern": "lookahead block is not registered",
+    "code": "lookahead-block-unregistered",
+    "parameters": {},
 }
 
 
@@ -235,7 +237,7 @@ def test_a_removed_ledger_entry_and_a_stale_one_make_it_diverge(
     code, report = judge_claims(claims, "--ledger", removed, "0.33.0")
     assert (code, len(report["findings"]), len(report["stale_ledger_entries"])) == (1, 1, 0)
     stale = tmp_path / "stale.toml"
-    stale.write_text(LEDGER.read_text() + first.replace("one boundary short", "no such pattern"))
+    stale.write_text(LEDGER.read_text() + first.replace('short = "one"', 'short = "several"'))
     code, report = judge_claims(claims, "--ledger", stale, "0.33.0")
     assert (code, len(report["findings"]), len(report["stale_ledger_entries"])) == (1, 0, 1)
 

@@ -7,6 +7,8 @@ import pytest
 from rich.console import Console
 
 from hitproof.conformance.comparison.changes import Change, Effect
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.strips import LEGEND
 from hitproof.conformance.ledger.ledger import Judgement
 from hitproof.proofs.prover import ProofResult
@@ -19,11 +21,15 @@ from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.tests.reports import CONFIGURATION, conforming, found
 
 
+def raising(number: int) -> Defect:
+    return Defect.of(Code.RAISES_EXCEPTION, error=f"Error{number}")
+
+
 def several(count: int) -> Report:
     (shown,) = found()[1]
     worst = replace(shown, signature=replace(shown.signature, divergence=Divergence.UNSOUND))
     others = [
-        replace(shown, signature=replace(shown.signature, pattern=f"pattern {number}"))
+        replace(shown, signature=replace(shown.signature, defect=raising(number)))
         for number in range(1, count)
     ]
     return replace(conforming(), judgement=Judgement((worst, *others), (), ()))
@@ -41,7 +47,9 @@ def test_many_findings_fit_on_a_screen_the_worst_in_full() -> None:
     assert len(text.splitlines()) < 40
     assert text.startswith("unsound: ")
     assert text.count("claim :") == 1
-    assert all(f"lost hit: sliding window: pattern {number}\n" in text for number in range(1, 12))
+    assert all(
+        f"lost hit: sliding window: raises Error{number}\n" in text for number in range(1, 12)
+    )
     assert "--verbose shows these in full" in text
     assert "12 new findings" in text.splitlines()[-1]
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.vectors import vectors
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -22,25 +24,23 @@ from hitproof.vllm_integration.verdict import Verdict
 
 VECTORS = vectors()
 FAULTS = {
-    "eagle_spiral": {"0.14.0": "lost hit: whole run, several boundaries short"},
+    "eagle_spiral": {"0.14.0": "lost hit: hit-too-short(run=whole, short=several)"},
     "eagle_with_mask": {
-        "0.14.0": "crash: raises AssertionError",
-        "0.18.0": "crash: raises AssertionError",
-        "0.22.1": "lost hit: the lookahead block is left out",
+        "0.14.0": "crash: raises-exception(error=AssertionError)",
+        "0.18.0": "crash: raises-exception(error=AssertionError)",
+        "0.22.1": "lost hit: lookahead-block-unregistered",
     },
     "mamba_under_eagle": {
-        "0.21.0": "unsound: longer than full attention serves",
-        "0.22.1": "unsound: longer than full attention serves",
-        "0.23.0": "unsound: longer than full attention serves",
+        "0.21.0": "unsound: hit-too-long(group=full_attention)",
+        "0.22.1": "unsound: hit-too-long(group=full_attention)",
+        "0.23.0": "unsound: hit-too-long(group=full_attention)",
     },
     "unreachable_window_blocks": {
-        "0.14.0": "waste: a block between runs, which does not fill a segment",
-        "0.18.0": "waste: a block between runs, which does not fill a segment",
-        "0.21.0": "waste: a block between runs, which does not fill a segment",
+        "0.14.0": "waste: unreachable-block-registered(place=between-runs, segment=unfilled)",
+        "0.18.0": "waste: unreachable-block-registered(place=between-runs, segment=unfilled)",
+        "0.21.0": "waste: unreachable-block-registered(place=between-runs, segment=unfilled)",
     },
-    "mamba_states_at_chunk_ends": {
-        "0.14.0": "unsound: a state is read in the step that computes it"
-    },
+    "mamba_states_at_chunk_ends": {"0.14.0": "unsound: state-read-too-early"},
 }
 """What a history shows, and on which of the releases below."""
 
@@ -58,7 +58,7 @@ def replayed(release: str, names: list[str]) -> dict[str, ReplayReport]:
 
 
 def shown(report: ReplayReport) -> list[str]:
-    return [f"{f.signature.divergence}: {f.signature.pattern}" for f in report.findings]
+    return [f"{f.signature.divergence}: {f.signature.defect}" for f in report.findings]
 
 
 @pytest.mark.release
@@ -120,12 +120,12 @@ def test_a_report_as_text() -> None:
     target = Target("0.23.0", None, "0.23.0")
     report = ReplayReport(target, VECTORS["retention_junction"], {"horizon": "capped"}, ["", ""])
     report.lookups = [{"step": 0, "request": "a", "due": 8, "served": 4}]
-    signature = Signature("block_pool", "unsound", "mamba", False, "no block leaks")
-    report.findings = [Found(signature, "no block leaks", "blocks [3]", 1, "free", 2)]
+    signature = Signature("block_pool", "unsound", "mamba", False, Defect(Code.BLOCK_LEAKED))
+    report.findings = [Found(signature, "each block is free or in use", "blocks [3]", 1, "free", 2)]
     console = Console(width=200, record=True, file=StringIO())
     print_replay(report, console, verbose=True)
     text = console.export_text()
-    assert "unsound: mamba: no block leaks" in text
+    assert "unsound: mamba: block leaks, it is neither free nor in use" in text
     assert 'steps[1] {"do": "finish", "request": "a"}, at free, 2 times in all' in text
     assert "expected a hit of 8 tokens, served 4 tokens" in text
     assert "2 of 6 steps played, 1 lookup judged" in text

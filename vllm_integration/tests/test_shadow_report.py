@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.json_format import read_lines
 from hitproof.conformance.histories.schema import HistoryError
@@ -16,8 +18,10 @@ from hitproof.vllm_integration.shadow.live import _sample
 from hitproof.vllm_integration.shadow.report import Finding, Report, load_known
 from hitproof.vllm_integration.shadow.scope import policies_of
 
-LOST = Signature("lookup_returns_longest_valid_hit", Divergence.LOST_HIT, "mamba", False, "short")
-WASTE = Signature("mask_keeps_only_reachable_blocks", Divergence.WASTE, "mamba", False, "more")
+SHORT = Defect.of(Code.HIT_TOO_SHORT, run="whole", short="one")
+MORE = Defect.of(Code.UNREACHABLE_BLOCK_REGISTERED, place="inside-chunk")
+LOST = Signature("lookup_returns_longest_valid_hit", Divergence.LOST_HIT, "mamba", False, SHORT)
+WASTE = Signature("mask_keeps_only_reachable_blocks", Divergence.WASTE, "mamba", False, MORE)
 
 
 def reported() -> tuple[Report, list[Finding]]:
@@ -34,7 +38,7 @@ def test_a_known_divergence_is_counted_and_a_new_one_told_each_time() -> None:
     assert [finding.signature for finding in told] == [LOST, LOST]
     assert (report.num_new, report.num_known) == ({LOST: 2}, {WASTE: 1})
     text = told[0].text()
-    assert "lost hit: mamba: short" in text
+    assert f"lost hit: mamba: {SHORT.sentence}" in text
     assert "  spec  : a hit of 8\n  vllm  : a hit of 4" in text
     assert "given : one group" in text
 

@@ -41,7 +41,7 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
 
 def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """What a history shows, as a finding; see `vllm_integration.worker.findings`."""
-    wanted = Signature(**message["signature"])
+    wanted = Signature.from_json(message["signature"])
 
     def shown(history: History) -> Shown | None:
         for each in _replay(subject, history).causes:

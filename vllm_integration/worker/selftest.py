@@ -74,7 +74,7 @@ class SelfTest:
             *((t["claim"], judged_from_json(t["configuration"])) for t in message["tasks"]),
         ]
         self._tasks += [(_REPLAY, Play.from_json(raw)) for raw in message["histories"]]
-        self._known = [Signature(**raw) for raw in message["known"]]
+        self._known = [Signature.from_json(raw) for raw in message["known"]]
         self._limit = float(message["limit"])
         self._jobs = int(message["jobs"])
         every = of_target(managers, coordinators)
@@ -278,7 +278,7 @@ def _said_json(said: _Said) -> dict[str, Any]:
 
 def _said_from_json(data: dict[str, Any]) -> _Said:
     return _Said(
-        frozenset(Signature(**raw) for raw in data["signatures"]),
+        frozenset(Signature.from_json(raw) for raw in data["signatures"]),
         frozenset(data["unsettled"]),
         data["detail"],
         tuple((name, value) for name, value in data["policies"]),

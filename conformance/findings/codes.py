@@ -1,0 +1,98 @@
+"""The codes of divergences: what a finding is a case of, stable over releases of hitproof.
+
+Each code has one `Meaning`, in `hit_codes`, `registration_codes`, `content_codes` or `pool_codes`.
+The sentence that is shown of a divergence is made here, from its code and its parameters.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from hitproof.conformance.findings import (
+    content_codes,
+    hit_codes,
+    pool_codes,
+    registration_codes,
+)
+from hitproof.conformance.findings.meaning import Code, Meaning
+
+MEANINGS: Mapping[Code, Meaning] = {
+    **hit_codes.MEANINGS,
+    **registration_codes.MEANINGS,
+    **content_codes.MEANINGS,
+    **pool_codes.MEANINGS,
+}
+"""What each code means."""
+
+
+class UnknownCode(ValueError):
+    """No code has that name; the message has those that are near."""
+
+
+def named(name: str) -> Code:
+    """The code of that name. Raises `UnknownCode`."""
+    try:
+        return Code(name)
+    except ValueError:
+        near = get_close_matches(str(name), list(Code), cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see hitproof explain --codes"
+        raise UnknownCode(f"there is no code {name!r}; {hint}") from None
+
+
+@dataclass(frozen=True)
+class Defect:
+    """How a claim is broken: a code and the values of its parameters, sorted by name.
+
+    Raises ValueError, with one sentence, when the code cannot have those parameters.
+    """
+
+    code: Code
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        known = {parameter.name: parameter for parameter in MEANINGS[self.code].parameters}
+        values = dict(self.parameters)
+        if unknown := sorted(values.keys() - known.keys()):
+            raise ValueError(f"the code {self.code} has no parameter {unknown[0]}; remove it")
+        for name, parameter in known.items():
+            if name in values:
+                parameter.phrase(values[name])
+            elif not parameter.optional:
+                raise ValueError(f"the code {self.code} needs the parameter {name}; add it")
+
+    @staticmethod
+    def of(code: Code, **parameters: str | None) -> "Defect":
+        """The defect with those parameters; None stands for one that is left out."""
+        return Defect.read(code, {n: v for n, v in parameters.items() if v is not None})
+
+    @staticmethod
+    def read(code: str, parameters: Any) -> "Defect":
+        """From a code's name and its parameters, as JSON and TOML have them.
+
+        Raises ValueError or TypeError, with one sentence, when there is no such defect.
+        """
+        if not isinstance(parameters, Mapping) or not _are_text(
+            [*parameters, *parameters.values()]
+        ):
+            raise TypeError(f"the parameters of {code} are no table of names and texts")
+        return Defect(named(code), tuple(sorted(parameters.items())))
+
+    def __str__(self) -> str:
+        values = ", ".join(f"{name}={value}" for name, value in self.parameters)
+        return f"{self.code}({values})" if values else str(self.code)
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, in words that do not depend on sizes."""
+        meaning, values = MEANINGS[self.code], dict(self.parameters)
+        return meaning.sentence.format(
+            **{
+                each.name: each.phrase(values[each.name]) if each.name in values else ""
+                for each in meaning.parameters
+            }
+        )
+
+
+def _are_text(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)

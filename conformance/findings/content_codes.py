@@ -1,0 +1,122 @@
+"""The codes of content: hashes, keys, and what the blocks hold that are read."""
+
+from collections.abc import Mapping
+from itertools import combinations
+
+from hitproof.conformance.findings.meaning import Code, Meaning, Parameter
+from hitproof.conformance.findings.parameters import AFTER_METHOD, STATES
+from hitproof.spec.claims import Divergence
+
+_READ = "hit_has_every_block_attention_reads"
+_SHARED = "reused_content_is_determined_by_the_hit"
+_NAMED = "cached_key_names_its_content"
+_KEYS = "block_hashes"
+
+_UNSOUND = (Divergence.UNSOUND,)
+_LOST = (Divergence.LOST_HIT,)
+_WRONG = "The model computes on keys, values or states that are not those of the prompt: outputs "
+_WRONG += "are wrong, and nothing is reported."
+_SLOW = "Outputs are right. A later request with the same prefix computes again what was computed "
+_SLOW += "before, so time to first token grows."
+
+_INPUTS = ("tokens", "salts", "adapters")
+_HASHES = Parameter(
+    "hashes",
+    "whether the hashes cover tokens after their block",
+    {"lookahead": " with lookahead"},
+    optional=True,
+)
+
+MEANINGS: Mapping[Code, Meaning] = {
+    Code.HASH_COLLISION: Meaning(
+        "block hashes{hashes} are equal for different {inputs}",
+        "Two prompts differ in something that the content of a block depends on, and its hash is "
+        "the same.",
+        "One request is served what another computed: outputs are wrong, and with different cache "
+        "salts a tenant can find out what others have sent.",
+        (_SHARED,),
+        _UNSOUND,
+        (
+            _HASHES,
+            Parameter(
+                "inputs",
+                "what differs: tokens, cache salts, LoRA adapters",
+                {
+                    "-".join(some): " and ".join(some)
+                    for size in (1, 2, 3)
+                    for some in combinations(_INPUTS, size)
+                },
+            ),
+        ),
+    ),
+    Code.HASH_MISMATCH: Meaning(
+        "block hashes{hashes} differ for equal content",
+        "Two prompts agree in all that the content of a block depends on, and its hash differs.",
+        _SLOW,
+        (_SHARED,),
+        _LOST,
+        (_HASHES,),
+    ),
+    Code.TWO_CONTENTS_UNDER_KEY: Meaning(
+        "two contents share a key",
+        "In a history two blocks of different content have the same key.",
+        _WRONG,
+        (_KEYS,),
+        _UNSOUND,
+    ),
+    Code.TWO_KEYS_FOR_CONTENT: Meaning(
+        "one content has two keys",
+        "In a history the same content has different keys.",
+        _SLOW,
+        (_KEYS,),
+        _LOST,
+    ),
+    Code.KEY_NAMES_OTHER_CONTENT: Meaning(
+        "key names a block that holds other content{states}{method}",
+        "The cache finds, under a key, a block that holds something other than what the key is "
+        "the hash of.",
+        _WRONG,
+        (_NAMED,),
+        _UNSOUND,
+        (STATES, AFTER_METHOD),
+    ),
+    Code.NULL_BLOCK_READ: Meaning(
+        "null or missing block is read{after}",
+        "Where a step reads, the request's block table has a null block, or ends before.",
+        _WRONG,
+        (_READ,),
+        _UNSOUND,
+        (
+            Parameter(
+                "after",
+                "whether a KV connector loaded tokens of the request",
+                {"load": " after a load"},
+                optional=True,
+            ),
+        ),
+    ),
+    Code.OTHER_CONTENT_READ: Meaning(
+        "block with other content is read",
+        "A step reads a block that holds something other than the request's own prefix.",
+        _WRONG,
+        (_READ,),
+        _UNSOUND,
+    ),
+    Code.DRAFT_ENTRY_OF_OTHER_TOKEN: Meaning(
+        "draft layer's entry depends on another request's token",
+        "The entry that a draft layer keeps of a token depends on the token after it. The hash of "
+        "a block does not cover the token after its last one.",
+        "Outputs are right. Drafts are computed on another request's token, so fewer are accepted.",
+        (_SHARED,),
+        _UNSOUND,
+    ),
+    Code.STATE_READ_TOO_EARLY: Meaning(
+        "Mamba state is read in the step that computes it{states}",
+        "A request resumes at a state that another request computes in the same step, so that it "
+        "is not there yet.",
+        _WRONG,
+        (_READ,),
+        _UNSOUND,
+        (STATES,),
+    ),
+}

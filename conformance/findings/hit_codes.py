@@ -1,0 +1,262 @@
+"""The codes of hits: what is wrong with an answer of a lookup, and of a manager's method."""
+
+from collections.abc import Mapping
+
+from hitproof.conformance.findings.meaning import Code, Meaning, Parameter
+from hitproof.conformance.findings.parameters import DURING, METHOD, RETENTION_OF_CRASH
+from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import GroupKind
+
+_READ = "hit_has_every_block_attention_reads"
+_EAGLE = "eagle_needs_tail_plus_one"
+_LONGEST = "lookup_returns_longest_valid_hit"
+_COMMON_VALID = "common_hit_is_valid_for_every_group"
+_COMMON_LONGEST = "common_hit_is_the_longest"
+_LOCAL_VALID = "local_prefix_lacks_states_only"
+_LOCAL_LONGEST = "local_prefix_is_the_longest"
+_FINE = "fine_grained_hit_is_vouched_for"
+
+_UNSOUND = (Divergence.UNSOUND,)
+_LOST = (Divergence.LOST_HIT,)
+_WRONG = "The model computes on keys, values or states that are not those of the prompt: outputs "
+_WRONG += "are wrong, and nothing is reported."
+_SLOW = (
+    "Outputs are right. Tokens that are cached are computed again, so time to first token grows."
+)
+
+_RUN = Parameter(
+    "run",
+    "whether the required run of the hit that is due fits into the request",
+    {"whole": "whole run", "cut": "run cut at the start of the request"},
+)
+_FLAG = {"yes": "flagged", "no": "not flagged"}
+
+MEANINGS: Mapping[Code, Meaning] = {
+    Code.RAISES_EXCEPTION: Meaning(
+        "raises {error}{method}{during}{retention}",
+        "The code under test raises an exception at a call that its callers may make. On a whole "
+        "manager the finding's claim is the method that was called.",
+        "The exception leaves the engine's scheduler: the request fails, or the engine ends.",
+        (),
+        (Divergence.CRASH,),
+        (
+            Parameter("error", "the type of the exception", "{}"),
+            Parameter("method", "the method of the block pool", " in {}", optional=True),
+            DURING,
+            RETENTION_OF_CRASH,
+        ),
+    ),
+    Code.LOCKSTEP_DIFFERENCE: Meaning(
+        "{field} differs from the reference after {method}",
+        "The target and the reference implementation were played the same history and differ, and "
+        "neither of them breaks a claim.",
+        "Nothing is wrong with it. The target behaves in another way than its release is known to.",
+        ("lockstep",),
+        (Divergence.POLICY_CHANGE,),
+        (
+            Parameter("field", "what differs: the answer, or a part of the observed state", "{}"),
+            METHOD,
+        ),
+    ),
+    Code.HIT_OFF_BOUNDARY: Meaning(
+        "hit does not end on a boundary within reach",
+        "The length of the hit is not a multiple of the alignment, or it is more than the lookup "
+        "may serve: the last token is always computed, and a lookahead block has to fit.",
+        _WRONG,
+        (_READ, _EAGLE, _COMMON_VALID),
+        _UNSOUND,
+    ),
+    Code.HIT_UNALIGNED: Meaning(
+        "hit does not end on a multiple of the alignment",
+        "A whole manager serves a hit that ends between two boundaries, where not every group has "
+        "a full block.",
+        _WRONG,
+        (_READ, _EAGLE, _FINE),
+        _UNSOUND,
+    ),
+    Code.HIT_TOO_SHORT: Meaning(
+        "hit is {short} too short, {run}{segment}{sizes}",
+        "A longer hit is valid: every block that it requires is cached, and it ends within reach.",
+        _SLOW,
+        (_LONGEST, _COMMON_LONGEST, _FINE),
+        _LOST,
+        (
+            Parameter(
+                "short",
+                "how much is lost",
+                {"one": "one boundary", "several": "several boundaries"},
+            ),
+            _RUN,
+            Parameter(
+                "segment",
+                "blocks between two boundaries",
+                {"one": ", one block per segment", "several": ", several blocks per segment"},
+                optional=True,
+            ),
+            Parameter(
+                "sizes",
+                "block sizes of the full attention groups, where hits may end inside blocks",
+                {"several": ", full attention of several block sizes"},
+                optional=True,
+            ),
+        ),
+    ),
+    Code.HIT_TOO_LONG: Meaning(
+        "hit is longer than {group} can serve",
+        "A whole manager serves a hit for which a group lacks a required block, or its lookahead "
+        "block.",
+        _WRONG,
+        (_READ, _EAGLE, _FINE),
+        _UNSOUND,
+        (
+            Parameter(
+                "group",
+                "the kind of the first group that cannot serve it",
+                {str(kind): kind.replace("_", " ") for kind in GroupKind},
+            ),
+        ),
+    ),
+    Code.HIT_FOR_SKIPPING_REQUEST: Meaning(
+        "hit is served to a request that skips reading the prefix cache",
+        "A request with `skip_reading_prefix_cache` takes no hits, because it needs what only a "
+        "computed token has, such as its prompt log probabilities.",
+        "What the request asked for is missing for the tokens of the hit.",
+        (_READ, _EAGLE, _FINE),
+        _UNSOUND,
+    ),
+    Code.REQUIRED_BLOCK_UNCACHED: Meaning(
+        "required block of the hit is not cached, {run}",
+        "The lookup of one group serves a hit although a block that attention reads, or the "
+        "lookahead block, is not cached.",
+        _WRONG,
+        (_READ, _EAGLE),
+        _UNSOUND,
+        (_RUN,),
+    ),
+    Code.GROUP_LACKS_BLOCK: Meaning(
+        "{block} block of one group is not cached, {dropping} a lookahead block",
+        "The hit that several groups share is not valid for one of them. The finding's kind is "
+        "that group's.",
+        _WRONG,
+        (_COMMON_VALID,),
+        _UNSOUND,
+        (
+            Parameter(
+                "block",
+                "what the block is to the hit",
+                {"required": "required", "lookahead": "lookahead"},
+            ),
+            Parameter(
+                "dropping",
+                "groups that drop a lookahead block for EAGLE",
+                {
+                    "none": "no group drops",
+                    "one": "one group drops",
+                    "several": "several groups drop",
+                },
+            ),
+        ),
+    ),
+    Code.TABLE_COUNT_WRONG: Meaning(
+        "number of block tables is not the number of groups",
+        "A lookup returns one block table for each group.",
+        "Groups get the tables of others, or none: outputs are wrong, or the engine ends.",
+        (_READ, _COMMON_VALID, _LOCAL_VALID),
+        _UNSOUND,
+    ),
+    Code.TABLE_OF_UNCACHED_GROUP: Meaning(
+        "block table of a group that opts out of prefix caching is not empty",
+        "A group that opts out has no cached blocks, so a hit gives it none.",
+        _WRONG,
+        (_READ, _COMMON_VALID, _LOCAL_VALID),
+        _UNSOUND,
+    ),
+    Code.TABLE_LENGTH_WRONG: Meaning(
+        "block table is not as long as the hit",
+        "The block table of each group has one entry for each block of the hit. The finding shows "
+        "the expected and the actual length, in blocks.",
+        "Tokens are computed into blocks of other tokens, or blocks are counted twice.",
+        (_READ, _COMMON_VALID, _LOCAL_VALID),
+        _UNSOUND,
+    ),
+    Code.TABLE_ENTRY_NOT_A_BLOCK: Meaning(
+        "block table has an entry that is not a block",
+        "An entry is neither a block of the pool nor the null block.",
+        "The engine ends when it uses the entry.",
+        (_READ, _COMMON_VALID, _LOCAL_VALID),
+        _UNSOUND,
+    ),
+    Code.TABLE_BLOCK_WRONG: Meaning(
+        "block table does not hold the cached block",
+        "Where attention reads, the table holds another block than the one that was found for this "
+        "position, or a null block.",
+        _WRONG,
+        (_READ, _COMMON_VALID, _LOCAL_VALID),
+        _UNSOUND,
+    ),
+    Code.LOCAL_PREFIX_OFF_BOUNDARY: Meaning(
+        "local prefix does not end on a boundary within reach",
+        "The local prefix, which a KV connector's load continues, ends where no hit may end.",
+        _WRONG,
+        (_LOCAL_VALID,),
+        _UNSOUND,
+    ),
+    Code.LOCAL_PREFIX_LACKS_BLOCK: Meaning(
+        "{block} of one group is not cached, the local prefix is {flagged}",
+        "A local prefix may lack Mamba states, and is flagged (`hit_diverged`) when it does. It "
+        "lacks something else, or it lacks a state and is not flagged. The finding's kind is that "
+        "of the group.",
+        _WRONG,
+        (_LOCAL_VALID,),
+        _UNSOUND,
+        (
+            Parameter(
+                "block",
+                "what is missing",
+                {
+                    "required": "required block",
+                    "state": "state",
+                    "lookahead": "lookahead block",
+                },
+            ),
+            Parameter("flagged", "whether the local prefix is flagged", _FLAG),
+        ),
+    ),
+    Code.LOCAL_PREFIX_TOO_SHORT: Meaning(
+        "local prefix is too short, {alone} group has a longer hit of its own",
+        "A longer local prefix is valid: it lacks nothing but Mamba states, which the connector "
+        "loads.",
+        "Outputs are right. The connector loads tokens that are cached, so time to first token "
+        "grows.",
+        (_LOCAL_LONGEST,),
+        _LOST,
+        (
+            Parameter(
+                "alone",
+                "whether some group alone could serve more than the expected local prefix",
+                {"yes": "a", "no": "no"},
+            ),
+        ),
+    ),
+    Code.FINE_HIT_UNVOUCHED: Meaning(
+        "no cache entry vouches for the fine-grained hit",
+        "A hit that ends inside a block needs an entry of that block, at or after its end.",
+        _WRONG,
+        (_FINE,),
+        _UNSOUND,
+    ),
+    Code.FINE_HIT_TOO_SHORT: Meaning(
+        "fine-grained hit is too short, a longer one is vouched for",
+        "Cache entries vouch for a longer hit that ends on a hash block.",
+        _SLOW,
+        (_FINE,),
+        _LOST,
+    ),
+    Code.FINE_TABLE_WRONG: Meaning(
+        "block table does not hold the fine-grained hit",
+        "The table has another length than the hit, or a block that no entry of the hit names.",
+        _WRONG,
+        (_FINE,),
+        _UNSOUND,
+    ),
+}

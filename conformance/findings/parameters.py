@@ -1,0 +1,55 @@
+"""Parameters that several codes have."""
+
+from hitproof.conformance.findings.meaning import Parameter
+
+METHOD = Parameter("method", "the method after which it is seen", "{}")
+AFTER_METHOD = Parameter("method", "the method after which it is seen", " after {}", optional=True)
+DURING = Parameter(
+    "during",
+    "which blocks are asked for: those of a finished request that a connector stores, or those "
+    "that are final while a draft model recomputes the last tokens",
+    {
+        "store": " for the end of a stored request",
+        "drafting": " while drafts are recomputed",
+    },
+    optional=True,
+)
+
+_LATEST = "retention of the latest boundary only"
+_INTERVAL = "retention interval of two alignments"
+RETENTION = Parameter(
+    "retention",
+    "the retention policy: latest-boundary-only, or an interval",
+    {"latest": _LATEST, "interval": _INTERVAL},
+)
+RETENTION_OF_CRASH = Parameter(
+    "retention",
+    "the retention policy, where retention is judged",
+    {"dense": ", dense retention", "latest": f", {_LATEST}", "interval": f", {_INTERVAL}"},
+    optional=True,
+)
+"""The same of an exception, which most checks find where no retention is judged."""
+
+LONG_LOOKAHEAD = Parameter(
+    "lookahead",
+    "whether the lookahead block is as long as the alignment",
+    {"alignment": ", lookahead block as long as the alignment"},
+    optional=True,
+)
+PROMISED_TO = Parameter(
+    "hit",
+    "whose hit is promised",
+    {who: who for who in ("resend", "extension", "sibling", "junction")},
+)
+STATES = Parameter(
+    "states",
+    "where steps export Mamba states from",
+    {"inside-chunks": ", states exported inside chunks"},
+    optional=True,
+)
+FREED = Parameter(
+    "freed",
+    "whether the request gave the block up before its hash was known",
+    {"before-hash": ", freed before its hash was known"},
+    optional=True,
+)

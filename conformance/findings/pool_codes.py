@@ -1,0 +1,257 @@
+"""The codes of the block pool: free queue, reference counts, keys, the null block."""
+
+from collections.abc import Mapping
+
+from hitproof.conformance.findings.meaning import Code, Meaning
+from hitproof.conformance.findings.parameters import METHOD
+from hitproof.spec.claims import Divergence
+
+_IN_USE = "block_in_use_is_never_evicted"
+_COUNT = "free_count_is_free_queue_length"
+_NULL = "null_block_is_never_served"
+_NAMES = "cached_key_names_its_content"
+_BOOKS = "block_pool"
+"""Of whole managers the invariants of the pool are judged together, under this name."""
+
+_UNSOUND = (Divergence.UNSOUND,)
+_OVERWRITTEN = "A block is given to one request while another uses it: outputs of both are wrong."
+_NULL_READ = "Requests write into the null block, or read it: outputs are wrong."
+_STALE = "A request is served what another content left in a block: outputs are wrong."
+_SMALLER = "The block is never used again: the cache becomes smaller until the engine restarts."
+_CRASH = "The engine is promised more blocks than it gets, and ends."
+_LATER = "Counts drift: blocks are freed that are in use, or are never freed."
+_LOST = "Outputs are right. Cached content is not found, so it is computed again."
+
+
+def _seen(
+    what: str,
+    means: str,
+    effect: str,
+    claim: str,
+    *classes: Divergence,
+) -> Meaning:
+    """What is seen of the pool after a method."""
+    return Meaning(f"{what} after {{method}}", means, effect, (claim,), classes, (METHOD,))
+
+
+MEANINGS: Mapping[Code, Meaning] = {
+    Code.NULL_BLOCK_QUEUED: _seen(
+        "null block is in the free queue",
+        "The null block stands for blocks that nobody reads. It is never handed out.",
+        _NULL_READ,
+        _NULL,
+        Divergence.UNSOUND,
+    ),
+    Code.NULL_BLOCK_CACHED: _seen(
+        "null block is cached",
+        "The null block holds nothing, so no key may find it.",
+        _NULL_READ,
+        _NULL,
+        Divergence.UNSOUND,
+    ),
+    Code.NULL_BLOCK_HANDED_OUT: Meaning(
+        "get_new_blocks hands out the null block",
+        "The null block stands for blocks that nobody reads. It is never handed out.",
+        _NULL_READ,
+        (_NULL,),
+        _UNSOUND,
+    ),
+    Code.NULL_BLOCK_FOUND: _seen(
+        "lookup finds the null block",
+        "The null block holds nothing, so no key may find it.",
+        _NULL_READ,
+        _NULL,
+        Divergence.UNSOUND,
+    ),
+    Code.BLOCK_IN_USE_HANDED_OUT: Meaning(
+        "get_new_blocks hands out a block that is in use",
+        "A block that a table holds is handed out again: it was not in the free queue.",
+        _OVERWRITTEN,
+        (_IN_USE,),
+        _UNSOUND,
+    ),
+    Code.HANDED_OUT_COUNT_WRONG: Meaning(
+        "get_new_blocks hands out the wrong number of blocks",
+        "The pool hands out more or fewer blocks than were asked for.",
+        _CRASH,
+        (_COUNT,),
+        (Divergence.CRASH,),
+    ),
+    Code.REFERENCE_COUNT_TOO_LOW: _seen(
+        "reference count is too low",
+        "More block tables hold the block than its reference count says.",
+        _OVERWRITTEN,
+        _IN_USE,
+        Divergence.UNSOUND,
+    ),
+    Code.REFERENCE_COUNT_TOO_HIGH: _seen(
+        "reference count is too high",
+        "Fewer block tables hold the block than its reference count says.",
+        _SMALLER,
+        _IN_USE,
+        Divergence.WASTE,
+    ),
+    Code.REFERENCE_COUNT_WRONG: Meaning(
+        "reference count is not the number of table entries",
+        "On a whole manager the reference count of a block is not the number of entries that block "
+        "tables have of it.",
+        _LATER,
+        (_BOOKS,),
+        _UNSOUND,
+    ),
+    Code.BLOCK_QUEUED_TWICE: _seen(
+        "block is in the free queue twice",
+        "The free queue has each free block once; this one would be handed out twice.",
+        _OVERWRITTEN,
+        _COUNT,
+        Divergence.UNSOUND,
+    ),
+    Code.BLOCK_IN_USE_QUEUED: _seen(
+        "block in use is in the free queue",
+        "The block can be handed out while a table holds it.",
+        _OVERWRITTEN,
+        _IN_USE,
+        Divergence.UNSOUND,
+    ),
+    Code.UNUSED_BLOCK_NOT_QUEUED: _seen(
+        "unused block is not in the free queue",
+        "No block table holds the block, and it cannot be handed out.",
+        _SMALLER,
+        _COUNT,
+        Divergence.WASTE,
+    ),
+    Code.FREE_COUNT_TOO_HIGH: _seen(
+        "count of free blocks is too high",
+        "The count is more than the length of the free queue.",
+        _CRASH,
+        _COUNT,
+        Divergence.CRASH,
+    ),
+    Code.FREE_COUNT_TOO_LOW: _seen(
+        "count of free blocks is too low",
+        "The count is less than the length of the free queue.",
+        "Blocks stay unused: fewer requests run at a time.",
+        _COUNT,
+        Divergence.WASTE,
+    ),
+    Code.FREE_COUNT_WRONG: Meaning(
+        "count of free blocks is not the length of the free queue",
+        "On a whole manager the two differ.",
+        "The engine ends for want of blocks, or leaves some unused.",
+        (_BOOKS,),
+        _UNSOUND,
+    ),
+    Code.FREE_QUEUE_WRONG: Meaning(
+        "free queue does not hold each free block once",
+        "On a whole manager the free queue has a block twice, or one that is not in the pool.",
+        _OVERWRITTEN,
+        (_BOOKS,),
+        _UNSOUND,
+    ),
+    Code.BLOCK_FREE_AND_IN_USE: Meaning(
+        "block is free and in use",
+        "A block table holds a block that is in the free queue.",
+        _OVERWRITTEN,
+        (_BOOKS,),
+        _UNSOUND,
+    ),
+    Code.BLOCK_LEAKED: Meaning(
+        "block leaks, it is neither free nor in use",
+        "No block table holds the block, and it is not in the free queue.",
+        _SMALLER,
+        (_BOOKS,),
+        _UNSOUND,
+    ),
+    Code.TWO_CONTENTS_IN_BLOCK: Meaning(
+        "block in use holds two contents",
+        "Block tables hold the same block for two groups, or for two prefixes.",
+        _OVERWRITTEN,
+        (_BOOKS,),
+        _UNSOUND,
+    ),
+    Code.BLOCK_UNDER_TWO_KEYS: Meaning(
+        "block is registered under more than one key",
+        "Where hits end on block edges, a block has one key, and only blocks of the pool have one.",
+        _STALE,
+        (_BOOKS,),
+        _UNSOUND,
+    ),
+    Code.USAGE_WRONG: Meaning(
+        "usage is not the share of blocks in use",
+        "The reported usage of the cache is not what the free queue shows.",
+        "The metric is wrong.",
+        (_BOOKS,),
+        _UNSOUND,
+    ),
+    Code.FREED_REQUEST_HOLDS_BLOCKS: Meaning(
+        "freed request still holds blocks",
+        "After a request was freed the manager has block tables of it.",
+        _SMALLER,
+        (_COUNT,),
+        _UNSOUND,
+    ),
+    Code.KEYS_DISAGREE: _seen(
+        "cache and block disagree on the block's keys",
+        "The keys that find the block are not those that it carries.",
+        _STALE,
+        _NAMES,
+        Divergence.UNSOUND,
+    ),
+    Code.KEY_FINDS_BLOCK_WITHOUT_IT: Meaning(
+        "key finds a block that does not carry it",
+        "On a whole manager the cache finds, under a key, a block that does not have it.",
+        _STALE,
+        (_NAMES,),
+        _UNSOUND,
+    ),
+    Code.KEY_FINDS_NOTHING: Meaning(
+        "block carries a key that does not find it",
+        "On a whole manager a block has a key under which the cache does not find it.",
+        _LOST,
+        (_NAMES,),
+        _UNSOUND,
+    ),
+    Code.KEY_LOST: _seen(
+        "key is lost",
+        "A key that found the block does not find it any more.",
+        _LOST,
+        _NAMES,
+        Divergence.LOST_HIT,
+    ),
+    Code.KEY_NOT_REMOVED: _seen(
+        "key still finds the block",
+        "The method ends the validity of a block's content, and a key still finds it.",
+        _STALE,
+        _NAMES,
+        Divergence.UNSOUND,
+    ),
+    Code.CACHED_BLOCK_NOT_FOUND: _seen(
+        "lookup does not find a cached block",
+        "The cache has a block under the key, and get_cached_block finds none.",
+        _LOST,
+        _NAMES,
+        Divergence.LOST_HIT,
+    ),
+    Code.UNCACHED_BLOCK_FOUND: _seen(
+        "lookup finds a block that is not cached",
+        "get_cached_block finds a block that the cache does not have under the key.",
+        _STALE,
+        _NAMES,
+        Divergence.UNSOUND,
+    ),
+    Code.RESET_WHILE_IN_USE: Meaning(
+        "prefix cache is reset while blocks are in use",
+        "A reset is refused while requests hold blocks: what they compute would be registered "
+        "after it.",
+        "After an update of the weights, blocks of the old weights can be hit.",
+        (_NAMES, _IN_USE),
+        _UNSOUND,
+    ),
+    Code.RESET_REFUSED: Meaning(
+        "reset of the prefix cache is refused though no block is in use",
+        "A reset is due whenever no request holds a block.",
+        "The cache cannot be cleared without a restart.",
+        (_NAMES,),
+        (Divergence.WASTE,),
+    ),
+}
