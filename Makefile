@@ -22,7 +22,7 @@ ifneq ($(TARGET_PYTHON),)
 export HITPROOF_PYTHON := $(TARGET_PYTHON)
 endif
 
-.PHONY: check test test-all quick lint docs clean
+.PHONY: check test test-all quick lint docs lock clean
 
 check: $(STAMP)
 	$(BIN)/hitproof prove
@@ -55,6 +55,11 @@ $(VENV)/.ready $(VENV)/.ready-target: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(extras)]'
 	touch $@
+
+# What the tests of a release ran with: `pip install --constraint requirements.lock hitproof[target]`
+# installs the same.
+lock: $(VENV)/.ready-target
+	$(BIN)/python -m pip freeze --exclude-editable > requirements.lock
 
 clean:
 	rm -rf $(VENV)
