@@ -59,7 +59,7 @@ $(VENV)/.ready $(VENV)/.ready-target: pyproject.toml
 # What the tests of a release ran with: `pip install --constraint requirements.lock hitproof[target]`
 # installs the same.
 lock: $(VENV)/.ready-target
-	$(BIN)/python -m pip freeze --exclude-editable > requirements.lock
+	$(BIN)/python -m pip freeze --exclude-editable | sed "s/+cpu$$//" > requirements.lock
 
 clean:
 	rm -rf $(VENV)
