@@ -1,12 +1,15 @@
-"""Tables that pages share with the command: releases and their faults, and policies."""
+"""Tables that pages share with the command: releases and their faults, policies, and codes."""
 
 from collections.abc import Iterator
 from functools import cache
 
 from docs.source import folded, listing, place
+from hitproof.conformance.findings.codes import MEANINGS
+from hitproof.conformance.findings.meaning import Meaning, Parameter
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import grid
 from hitproof.conformance.scope.profiles import LONGEST_TAIL, Profile
+from hitproof.spec.claims import CLAIMS
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.reports.survey import document, table
 from hitproof.vllm_integration.survey.faults import load
@@ -20,6 +23,7 @@ def pages() -> Iterator[tuple[str, str]]:
     """File and Markdown of the pages that hold them."""
     yield "faults.md", document(survey(), faults())
     yield "policies.md", policies()
+    yield "codes.md", codes()
 
 
 def releases() -> str:
@@ -41,6 +45,45 @@ def bounds() -> str:
             f"| at most {LONGEST_TAIL[profile]} blocks |"
         )
     return "\n".join(lines)
+
+
+def codes() -> str:
+    """What each code of a divergence means."""
+    lines = [
+        "# Codes of divergences",
+        "",
+        "A code says what a finding is a case of. It is stable: ledgers and other tools refer to "
+        "it. The sentence of a finding is made of its code and the values of its parameters.",
+    ]
+    for code, meaning in sorted(MEANINGS.items()):
+        lines += ["", f"## {code}", "", *_meaning(meaning)]
+    return "\n".join(lines)
+
+
+def _meaning(meaning: Meaning) -> Iterator[str]:
+    yield f"*{', '.join(meaning.classes)}.* {meaning.means}"
+    yield ""
+    yield meaning.effect
+    yield ""
+    claims = ", ".join(map(_claim, meaning.claims)) or "any"
+    yield f"Sentence: `{meaning.sentence}`. Claims that it violates: {claims}."
+    if meaning.parameters:
+        yield ""
+        yield "| parameter | about | values |"
+        yield "|---|---|---|"
+        yield from map(_parameter, meaning.parameters)
+
+
+def _claim(name: str) -> str:
+    """A claim of the spec, with its page; or what is judged on whole managers only."""
+    return f"[{name}]({name}.md)" if name in CLAIMS else f"`{name}`"
+
+
+def _parameter(parameter: Parameter) -> str:
+    free = isinstance(parameter.phrases, str)
+    values = "any name" if free else ", ".join(f"`{value}`" for value in parameter.phrases)
+    more = "; may be left out" if parameter.optional else ""
+    return f"| `{parameter.name}` | {parameter.about} | {values}{more} |"
 
 
 def policies() -> str:

@@ -16,6 +16,7 @@ from docs import pictures
 from docs.tables import faults, survey
 from docs.tests.building import ROOT, build_site
 from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.findings.codes import MEANINGS
 from hitproof.spec import attention
 from hitproof.spec.claims import CLAIMS
 
@@ -107,6 +108,7 @@ def test_faults_and_releases_are_shown(read: dict[str, Page]) -> None:
     assert all(release.version in table for release in survey())
     assert all(fault.title in table for fault in faults())
     assert "lookahead horizon" in read["policies.html"].text.lower()
+    assert all(code in read["codes.html"].ids for code in MEANINGS)
 
 
 # --- the build fails on what is not there
