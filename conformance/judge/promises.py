@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind, geometry, share_eagle
 from hitproof.spec.hits import in_required_run
 from hitproof.spec.mask import next_boundary
@@ -18,8 +19,8 @@ from hitproof.spec.releases.fine import (
     witness_entries,
 )
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
-from hitproof.spec.releases.policies import EagleGroups, Junctions, SparseRetention
-from hitproof.spec.retention import SPARSE_KINDS, replay_boundary, sibling_boundary
+from hitproof.spec.releases.policies import EagleGroups, Junctions, SparseRetention, thins_out
+from hitproof.spec.retention import replay_boundary, sibling_boundary
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,15 @@ class JudgedPolicies:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], every_state: bool = False) -> Self:
-        """From the values of the policies, or their text, by name (`spec.releases.policies`)."""
+        """From the values of the policies, or their text, by name (`spec.releases.policies`).
+
+        Raises `CannotJudge` on values that no release has together.
+        """
+        if (values["hit_granularity"], values["fine_tail"]) == (HitGranularity.FINE, FineTail.NONE):
+            raise CannotJudge(
+                "fine-grained hits need a policy on whose hit the end of a prompt is kept for; ask "
+                "for fine_tail=extension or fine_tail=resend, or for hit_granularity=aligned"
+            )
         return cls(
             horizon=LookaheadHorizon(values["lookahead_horizon"]),
             eagle_groups=EagleGroups(values["eagle_groups"]),
@@ -83,13 +92,7 @@ class JudgedPolicies:
 
     def thins_out(self, kind: GroupKind) -> bool:
         """Whether a retention interval thins out groups of the kind."""
-        match self.sparse_retention:
-            case SparseRetention.NONE:
-                return False
-            case SparseRetention.WINDOWS:
-                return kind is GroupKind.SLIDING_WINDOW
-            case _:
-                return kind in SPARSE_KINDS
+        return thins_out(self.sparse_retention, kind)
 
 
 class Shared(NamedTuple):

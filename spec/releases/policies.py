@@ -7,8 +7,10 @@ test compares it with how real releases behave.
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity
 from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.retention import SPARSE_KINDS
 
 
 class EagleGroups(StrEnum):
@@ -29,6 +31,17 @@ class SparseRetention(StrEnum):
     """Sliding windows."""
     WINDOWS_AND_STATES = "windows and states"
     """Sliding windows and Mamba (`spec.retention.SPARSE_KINDS`)."""
+
+
+def thins_out(policy: SparseRetention, kind: GroupKind) -> bool:
+    """Whether a retention interval thins out groups of the kind; the others stay dense."""
+    match policy:
+        case SparseRetention.NONE:
+            return False
+        case SparseRetention.WINDOWS:
+            return kind is GroupKind.SLIDING_WINDOW
+        case _:
+            return kind in SPARSE_KINDS
 
 
 class Junctions(StrEnum):

@@ -8,24 +8,28 @@ Imported in the worker process only, where the target is the ``vllm`` that gets 
 import inspect
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.failures import Predates
 from hitproof.conformance.subject.managers import Allocation
 from hitproof.conformance.subject.subjects import Lookup, Prompt
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import (
+    POLICIES,
     DefaultRetention,
     EagleGroups,
     Junctions,
     SparseRetention,
+    thins_out,
 )
 from hitproof.spec.retention import SPARSE_KINDS
 from hitproof.vllm_integration.adapter.blocks import BlockHashes, VllmPool, VllmPools
@@ -53,6 +57,7 @@ class VllmSubject:
         self._block_hashes = BlockHashes(parts.utils, parts.new_request)
         self._producer = Producer(parts.coordinators, parts.configured, parts.request)
         self._history = History(parts.whole, parts.configured, parts.request_of)
+        self._chosen: frozenset[str] = frozenset()
 
     def lookup(self, judged: Configuration | Layout) -> Lookup:
         """The real ``find_longest_cache_hit``, of a manager or of the coordinator."""
@@ -198,27 +203,52 @@ class VllmSubject:
         drops = probed("set of groups with EAGLE", self._producer.all_groups_drop)
         return EagleGroups.ALL if drops else EagleGroups.FLAGGED
 
-    def policies(self) -> dict[str, str]:
-        """The value that each policy of `spec.releases.policies` has, by how the target behaves."""
+    @cached_property
+    def sparse_retention(self) -> SparseRetention:
+        """See which kinds have a mask that takes a retention interval."""
         thinned = {kind for kind in SPARSE_KINDS if self._parts.thins_out(kind)}
         if thinned == set(SPARSE_KINDS):
-            sparse = SparseRetention.WINDOWS_AND_STATES
-        else:
-            sparse = SparseRetention.WINDOWS if thinned else SparseRetention.NONE
-        return {
-            "lookahead_horizon": self.lookahead_horizon,
-            "eagle_groups": self.eagle_groups,
-            "hit_granularity": self.hit_granularity,
-            "fine_tail": self.fine_tail,
-            "sparse_retention": sparse,
-            "junctions": Junctions.KEPT if self._history.notes_junctions() else Junctions.DROPPED,
-            "default_retention": _default_retention(),
-        }
+            return SparseRetention.WINDOWS_AND_STATES
+        return SparseRetention.WINDOWS if thinned else SparseRetention.NONE
+
+    @cached_property
+    def junctions(self) -> Junctions:
+        """See `History.notes_junctions`."""
+        return Junctions.KEPT if self._history.notes_junctions() else Junctions.DROPPED
+
+    @cached_property
+    def default_retention(self) -> DefaultRetention:
+        """What ``CacheConfig`` says; before it had a say, retention was off unless asked for."""
+        from vllm.config import CacheConfig
+
+        interval = getattr(CacheConfig(), "prefix_cache_retention_interval", None)
+        return DefaultRetention.DENSE if interval is None else DefaultRetention.LATEST
+
+    def policies(self) -> dict[str, str]:
+        """The value of each policy of `spec.releases.policies` that the target is judged by.
+
+        It is the value that the target shows, unless another was asked for (`judge_by`).
+        """
+        return {name: getattr(self, name) for name in POLICIES}
+
+    def judge_by(self, chosen: Mapping[str, str]) -> None:
+        """Judge by these values of policies, by name, instead of those that the target shows."""
+        for name, value in chosen.items():
+            values = type(POLICIES[name].eras[0].value)
+            vars(self)[name] = values(value)  # a cached property, which is not found out any more
+        self._chosen = frozenset(chosen)
+
+    def as_it_behaves(self) -> "VllmSubject":
+        """The same target, judged by nothing but what it shows."""
+        behaving = copy(self)
+        for name in POLICIES:
+            vars(behaving).pop(name, None)
+        behaving._chosen = frozenset()
+        return behaving
 
     def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:
         """Run the real coordinator's ``cache_blocks`` under a retention interval."""
-        if not self._parts.thins_out(configuration.group.kind):
-            self._parts.lacks(_retention_of(configuration.group.kind))
+        self._must_thin_out(configuration.group.kind)
         return self._producer.registered(configuration, num_tokens, interval)
 
     def hits(
@@ -228,11 +258,26 @@ class VllmSubject:
         interval: int | None,
     ) -> list[int]:
         """Serve the prompts with the real ``KVCacheManager``."""
-        if not self._parts.thins_out(configuration.group.kind):
-            self._parts.lacks(_retention_of(configuration.group.kind))
-        if not self._history.notes_junctions():
-            self._parts.lacks("junctions")
+        self._must_thin_out(configuration.group.kind)
+        if self.junctions is Junctions.DROPPED:
+            self._lacks("junctions", "junctions")
         return self._history.hits(configuration, prompts, interval)
+
+    def _must_thin_out(self, kind: GroupKind) -> None:
+        """Refuse what is about a retention interval where groups of the kind stay dense."""
+        chosen = "sparse_retention" in self._chosen
+        thinned = thins_out(self.sparse_retention, kind) if chosen else self._parts.thins_out(kind)
+        if not thinned:
+            self._lacks(_retention_of(kind), "sparse_retention")
+
+    def _lacks(self, feature: str, policy: str) -> NoReturn:
+        """There is nothing to judge: the policy is without the feature, if it was asked for.
+
+        Otherwise the target lacks it.
+        """
+        if policy in self._chosen:
+            raise Predates(f"the policy {policy} that was asked for is without {feature}")
+        self._parts.lacks(feature)
 
     def pool(self, num_blocks: int) -> VllmPool:
         """A real ``BlockPool``."""
@@ -280,14 +325,6 @@ class _HalfABlock:
 def _retention_of(kind: GroupKind) -> str:
     """The feature that a kind's retention is, as the driver calls it."""
     return "retention of states" if kind is GroupKind.MAMBA else "retention"
-
-
-def _default_retention() -> DefaultRetention:
-    """What ``CacheConfig`` says; before it had a say, retention was off unless asked for."""
-    from vllm.config import CacheConfig
-
-    interval = getattr(CacheConfig(), "prefix_cache_retention_interval", None)
-    return DefaultRetention.DENSE if interval is None else DefaultRetention.LATEST
 
 
 def _location(function: Any) -> str:

@@ -79,7 +79,7 @@ def replay(
     started = time.monotonic()
     with failures(output):
         try:
-            policies = chosen_values(policy or [])
+            policies = chosen_values(policy or [], for_histories=True)
         except ValueError as unknown:
             fail(Verdict.USAGE, str(unknown), output)
         where = "standard input" if str(history) == "-" else str(history)

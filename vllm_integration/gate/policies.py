@@ -10,6 +10,11 @@ from hitproof.spec.releases.policies import POLICIES, Policy
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.target import Target
 
+NOT_IN_HISTORIES = {
+    "default_retention": "a history states what its engine retains, and so does a live engine",
+}
+"""The policies that decide nothing while a manager runs, and why."""
+
 
 class CannotProbe(Exception):
     """The target's policies cannot be determined; the message says why."""
@@ -41,6 +46,16 @@ class Standing:
         """Whether the target behaves as the table says."""
         return self.expected == self.actual
 
+    @property
+    def asked_for(self) -> str | None:
+        """The value that the target should show: that of its release, or the chosen one.
+
+        None where the checks judge by the chosen one, and so find out themselves what differs.
+        """
+        if self.chosen is None:
+            return self.expected
+        return self.chosen if self.policy.name in NOT_IN_HISTORIES else None
+
 
 def expected_value(policy: Policy, version: str | None) -> str:
     """The value that a release has; None, a version not known, has that of the newest."""
@@ -50,8 +65,11 @@ def expected_value(policy: Policy, version: str | None) -> str:
     return next(e.value for e in policy.eras if SpecifierSet(e.releases).contains(release))
 
 
-def chosen_values(texts: Sequence[str]) -> dict[str, str]:
-    """Policies and values, each written ``NAME=VALUE``; raises ValueError with the valid ones."""
+def chosen_values(texts: Sequence[str], *, for_histories: bool = False) -> dict[str, str]:
+    """Policies and values, each written ``NAME=VALUE``; raises ValueError with the valid ones.
+
+    With ``for_histories`` those that decide nothing there are not valid either.
+    """
     chosen = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -62,6 +80,10 @@ def chosen_values(texts: Sequence[str]) -> dict[str, str]:
             raise ValueError(
                 f"the policy {name} has no value {value!r}; write "
                 + " or ".join(f"'{name}={valid}'" for valid in values)
+            )
+        if for_histories and name in NOT_IN_HISTORIES:
+            raise ValueError(
+                f"the policy {name} decides nothing here ({NOT_IN_HISTORIES[name]}); leave it out"
             )
         chosen[name] = value
     return chosen

@@ -55,9 +55,10 @@ class Report:
     def policy_changes(self) -> list[Standing]:
         """Where the target does not behave as its release does, and nobody asked for that.
 
-        The checks judge by how the target behaves, so nothing else would tell.
+        The checks judge by how the target behaves, so nothing else would show it. Nor does anything
+        else show that it does not behave as was asked for where no check depends on the policy.
         """
-        return [each for each in self.policies if each.chosen is None and not each.agrees]
+        return [each for each in self.policies if each.asked_for not in (None, each.actual)]
 
     @property
     def unsettled(self) -> list[Obligation]:

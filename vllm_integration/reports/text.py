@@ -174,7 +174,8 @@ def print_policy_change(standing: Standing, console: Console) -> None:
     policy = standing.policy
     console.print(f"[bold red]policy change[/]: {policy.name}", highlight=False)
     console.print(f"          {policy.sentence}", highlight=False)
-    console.print(f"  spec  : {standing.expected}, as the release has it", highlight=False)
+    whose = "as the release has it" if standing.chosen is None else "as was asked for"
+    console.print(f"  spec  : {standing.asked_for}, {whose}", highlight=False)
     console.print(f"  vllm  : {standing.actual}", highlight=False)
     console.print(f"  {', '.join(policy.symbols)}", highlight=False)
     console.print(

@@ -41,7 +41,7 @@ class Session:
         try:
             self.version = imported_version()
             known = load_known(self.version, LEDGERS if ledgers is None else ledgers)
-            in_force = policies_of(self.version, chosen_values(policies))
+            in_force = policies_of(self.version, chosen_values(policies, for_histories=True))
             self.report = Report(known)
             self.watch = Watch(
                 self.report,

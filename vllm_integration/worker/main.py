@@ -12,8 +12,6 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from copy import copy
-from enum import StrEnum
 from pathlib import Path
 from socket import recv_fds, socket
 from typing import IO, Any, TypeAlias
@@ -23,9 +21,6 @@ from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.comparison.behaviour import behaviour
 from hitproof.conformance.scope.layouts import judged_from_json
 from hitproof.conformance.subject.failures import FailureKind, InternalError, classify, refusal_of
-from hitproof.spec.releases.fine import HitGranularity
-from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.releases.policies import EagleGroups
 from hitproof.vllm_integration.adapter.overrides import OverrideError, put_in_place
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.sandbox.forks import end_copies_of_others, make_copy
@@ -33,13 +28,6 @@ from hitproof.vllm_integration.sandbox.processes import MARK
 from hitproof.vllm_integration.sandbox.protocol import OURS, TEXT, Failure, decode, encode
 from hitproof.vllm_integration.sandbox.seal import Seal
 from hitproof.vllm_integration.worker import findings, lockstep, replay, selftest
-
-_JUDGED_BY: dict[str, type[StrEnum]] = {
-    "lookahead_horizon": LookaheadHorizon,
-    "eagle_groups": EagleGroups,
-    "hit_granularity": HitGranularity,
-}
-"""The policies that checks ask the subject for; what it keeps shows in what it has."""
 
 
 class _Refused(Exception):
@@ -198,9 +186,7 @@ def _import_target(message: dict[str, Any]) -> VllmSubject:
         put_in_place(message["managers"], message["coordinators"])
     except OverrideError as error:
         raise _Refused(Failure.ENVIRONMENT, str(error)) from error
-    for name, value in message["policies"].items():
-        if name in _JUDGED_BY:  # a cached property, which is not found out any more
-            vars(subject)[name] = _JUDGED_BY[name](value)
+    subject.judge_by(message["policies"])
     return subject
 
 
@@ -250,11 +236,8 @@ def _finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
 def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """How the target behaves where releases differ, whatever it is judged by."""
     del message
-    behaving = copy(subject)
-    for name in _JUDGED_BY:
-        vars(behaving).pop(name, None)
     try:
-        return {"policies": behaving.policies(), "detail": ""}
+        return {"policies": subject.as_it_behaves().policies(), "detail": ""}
     except Exception as error:
         crashes = classify(error) is FailureKind.CRASH
         detail = f"it raises {error!r:.200}" if crashes else refusal_of(error)
