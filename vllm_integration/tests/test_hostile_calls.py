@@ -114,3 +114,25 @@ def test_an_act_in_a_lookup(
     settled = {o["claim"] for o in report["obligations"] if o["status"] == "proved"}
     assert "lookup_returns_longest_valid_hit" not in settled
     assert "null_block_is_never_served" in settled  # what can be judged still is
+
+
+ENDS = """\
+        kinds = [type(each).__name__ for each in self.coordinator.single_type_managers]
+        if "SlidingWindowManager" in kinds:
+            import os
+            os._exit(7)
+"""
+ALLOCATE = "        # A step may need no slots of its own while still adopting computed\n"
+"""A line in ``allocate_slots`` of a whole manager of 0.33.0."""
+
+
+def test_a_finding_whose_demonstration_ends_the_worker(broken_copy: Copy, judge: Judge) -> None:
+    """It is reported with the reason, and with what the worker finds out without demonstrating."""
+    root = broken_copy("0.33.0", {LOOKUP: LOST + LOOKUP, ALLOCATE: ENDS + ALLOCATE})
+    code, report = judge(root)
+    assert (code, report["verdict"]) == (1, "diverges"), unsettled(report)
+    found = {f["signature"]["claim"]: f for f in report["findings"]}
+    lost = found["lookup_returns_longest_valid_hit"]
+    assert (lost["reproduced"], lost["pytest"]) == (None, "")
+    assert lost["detail"] == "its process ended with exit code 7"
+    assert lost["source"].startswith("vllm/v1/core/single_type_kv_cache_manager.py:")
