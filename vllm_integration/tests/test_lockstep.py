@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.json_format import read
-from hitproof.vllm_integration.gate.lockstep import policies_of
+from hitproof.vllm_integration.gate.lockstep import policies_of, run
+from hitproof.vllm_integration.sandbox.driver import WorkerGone
 from hitproof.vllm_integration.targets.target import Target, TargetError
 from hitproof.vllm_integration.tests.conftest import Copy, hitproof, one_sentence
 from hitproof.vllm_integration.verdict import Verdict
@@ -99,6 +103,47 @@ def test_a_broken_release_is_caught(
     shown = [(what["divergence"], what["code"], what["parameters"]) for what in found]
     assert (exit_code, report["faults"]) == (Verdict.DIVERGES, [])
     assert (divergence, code, parameters) in shown
+
+
+class EndsLater:
+    """A worker that ends in the second batch, and whenever something is to be demonstrated."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def ask(self, _: float, op: str, first: int = 0, **message: Any) -> dict[str, Any]:
+        if first or message.get("name"):
+            raise WorkerGone(f"it ended in {op}")
+        if op == "finding":
+            shown = {"signature": message["shows"], "spec": "small", "history": "{}"}
+            return {"finding": shown, "demonstration": {}}
+        found = {"signature": SHOWN.as_json(), "spec": "large"}
+        outcome = {"findings": [found], "fault": None, "history": 0}
+        return {"next": 1, "steps": 2, "calls": 3, "found": [outcome]}
+
+    def close(self) -> None: ...
+
+
+READ = Defect.of(Code.NULL_BLOCK_READ)
+SHOWN = Signature("null_block_is_never_served", "unsound", "mamba", False, READ)
+
+
+def test_what_is_found_before_the_worker_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hitproof.vllm_integration.gate.lockstep.Worker", EndsLater)
+    target = Target("0.33.0", None, "0.33.0")
+    report = run(
+        target,
+        (),
+        histories=9,
+        seed="1",
+        python="",
+        timeout=1.0,
+        memory=0,
+        progress=lambda *_: None,
+    )
+    (found,) = report.findings
+    assert (report.verdict, report.unsettled) == (Verdict.DIVERGES, "it ended in lockstep")
+    assert (report.histories, found.times, found.smallest) == (1, 1, "{}")
+    assert (found.shown["spec"], found.case.detail) == ("small", "it ended in finding")
 
 
 def test_releases_that_lockstep_does_not_follow() -> None:
