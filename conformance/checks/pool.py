@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from functools import partial
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.checks.pool_faults import COUNT, IN_USE, NAMES, NULL, Complaint
+from hitproof.conformance.checks.pool_faults import COUNT, IN_USE, NAMES, NULL
 from hitproof.conformance.checks.pool_model import Operation, World
 from hitproof.conformance.findings.evidence import PoolEvidence, smallest
 from hitproof.conformance.findings.signatures import Signature
@@ -67,10 +67,10 @@ def _exhaustive(start: _Start, configuration: Configuration) -> Case:
         for done in frontier:
             for operation in _after(start, done).possible():
                 world = _after(start, done)
-                complaints = world.do(operation)
+                violations = world.do(operation)
                 tried += 1
-                if complaints:
-                    new = {_signature(c) for c in complaints} - evidence.keys()
+                if violations:
+                    new = {v.signature for v in violations} - evidence.keys()
                     if new:
                         found = _evidence(start, configuration, (*done, operation))
                         evidence |= {s: e for s, e in found.items() if s in new}
@@ -89,7 +89,7 @@ def _long(
     done: list[Operation] = []
     while len(done) < _MANY_STEPS:
         done.append(choose.choice(list(world.possible())))
-        broken = [_signature(complaint) for complaint in world.do(done[-1])]
+        broken = [violation.signature for violation in world.do(done[-1])]
         new = [signature for signature in broken if signature not in known]
         if new:
             short = _shortened(start, done, new[0])
@@ -134,7 +134,7 @@ def _diverges(
     for count, operation in enumerate(operations, 1):
         if operation not in world.possible():
             return None
-        broken = {_signature(complaint) for complaint in world.do(operation)}
+        broken = {violation.signature for violation in world.do(operation)}
         if broken:
             return tuple(operations[:count]) if signature in broken else None
     return None
@@ -156,16 +156,12 @@ def _replay(
     world = _after(start, operations[:-1])
     return smallest(
         PoolEvidence(
-            signature=_signature(complaint),
+            signature=violation.signature,
             configuration=configuration,
-            spec=complaint.spec,
-            actual=complaint.actual,
+            spec=violation.spec,
+            actual=violation.actual,
             steps=tuple(world.steps),
             picture=world.picture(),
         )
-        for complaint in world.do(operations[-1])
+        for violation in world.do(operations[-1])
     )
-
-
-def _signature(complaint: Complaint) -> Signature:
-    return Signature(complaint.claim, complaint.divergence, "block_pool", False, complaint.defect)

@@ -1,10 +1,11 @@
 """What can be wrong with a block of the pool: the claim it breaks, and what it means for users."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Violation
 from hitproof.spec import pool as clauses
 from hitproof.spec.claims import Divergence
 from hitproof.spec.pool import BlockState
@@ -15,23 +16,11 @@ NULL = "null_block_is_never_served"
 NAMES = "cached_key_names_its_content"
 
 
-@dataclass(frozen=True)
-class Complaint:
-    """What is wrong after an operation.
-
-    Attributes:
-        claim: the claim that is broken.
-        divergence: what it means.
-        defect: how it is broken.
-        spec: what should be.
-        actual: what is.
-    """
-
-    claim: str
-    divergence: Divergence
-    defect: Defect
-    spec: str
-    actual: str
+def violation(
+    claim: str, divergence: Divergence, defect: Defect, spec: str, actual: str
+) -> Violation:
+    """What is wrong with the pool after an operation."""
+    return Violation(Signature(claim, divergence, "block_pool", False, defect), spec, actual)
 
 
 def wrong_with(state: BlockState) -> Iterator[tuple[str, Divergence, Code, str]]:

@@ -9,11 +9,12 @@ from hitproof.conformance.checks.pool_faults import (
     IN_USE,
     NAMES,
     NULL,
-    Complaint,
+    violation,
     wrong_with,
 )
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.subjects import Key, Pool
 from hitproof.spec import pool as clauses
@@ -85,12 +86,12 @@ class World:
         if table:
             yield FREE.name, request, table[0], _NO_KEY
 
-    def do(self, operation: Operation, judged: bool = True) -> list[Complaint]:
+    def do(self, operation: Operation, judged: bool = True) -> list[Violation]:
         """Do one thing; what is wrong afterwards, or with how it was done."""
         method = operation[0]
         before = self._states() if judged else []
         try:
-            changed, complaints = _METHODS[method](self, *operation[1:])
+            changed, violations = _METHODS[method](self, *operation[1:])
             if not judged:
                 return []
             self._now = self._pool.snapshot()
@@ -100,7 +101,7 @@ class World:
             self.steps.append(f"{operation[1]}: {method}".removeprefix(": "))
             claim = COUNT if method in (GET.name, TOUCH.name, FREE.name) else NAMES
             return [
-                Complaint(
+                violation(
                     claim,
                     Divergence.CRASH,
                     Defect.of(Code.RAISES_EXCEPTION, error=type(crash).__name__, method=method),
@@ -108,8 +109,8 @@ class World:
                     f"it raises {crash!r:.100}",
                 )
             ]
-        complaints += self._broken(method, before, changed)
-        return complaints + self._not_found(method, found)
+        violations += self._broken(method, before, changed)
+        return violations + self._not_found(method, found)
 
     def refresh(self) -> None:
         """See the pool as it is, after operations that were not judged."""
@@ -124,19 +125,19 @@ class World:
         self._content |= dict.fromkeys(blocks)
         listed = ", ".join(map(str, blocks))
         self.steps.append(f"{request}: get_new_blocks({count}) hands out {listed}")
-        complaints = []
+        violations = []
         if len(blocks) != count:
             what = f"get_new_blocks({count}) hands out {len(blocks)} blocks"
             wrong = Defect(Code.HANDED_OUT_COUNT_WRONG)
             spec = f"get_new_blocks({count}) hands out {count} block{'s' * (count > 1)}"
-            complaints.append(Complaint(COUNT, Divergence.CRASH, wrong, spec, what))
+            violations.append(violation(COUNT, Divergence.CRASH, wrong, spec, what))
         for block, times in Counter(blocks).items():
             if times > free[block]:
                 claim, code = IN_USE, Code.BLOCK_IN_USE_HANDED_OUT
                 if block == self._null:
                     claim, code = NULL, Code.NULL_BLOCK_HANDED_OUT
-                complaints.append(
-                    Complaint(
+                violations.append(
+                    violation(
                         claim,
                         Divergence.UNSOUND,
                         Defect(code),
@@ -144,7 +145,7 @@ class World:
                         f"block {block} is handed out",
                     )
                 )
-        return dict.fromkeys(blocks, GET.after), complaints
+        return dict.fromkeys(blocks, GET.after), violations
 
     def _touch(self, request: str, block: int, key: Key) -> "_Done":
         # A table may start with null blocks, which a hit touches as well.
@@ -189,16 +190,16 @@ class World:
         says = Defect(Code.RESET_WHILE_IN_USE if did else Code.RESET_REFUSED)
         wrong = Divergence.UNSOUND if did else Divergence.WASTE
         spec = f"a reset is {'' if possible else 'not '}possible"
-        return changed, [Complaint(NAMES, wrong, says, spec, f"it returns {did}")]
+        return changed, [violation(NAMES, wrong, says, spec, f"it returns {did}")]
 
     # --- what is wrong ---
 
     def _broken(
         self, method: str, before: list[BlockState], changed: dict[int, "_After"]
-    ) -> list[Complaint]:
+    ) -> list[Violation]:
         now, after = self._now, self._states()
-        complaints = [
-            Complaint(claim, wrong, defect, spec, f"block {block}: {defect.sentence}")
+        violations = [
+            violation(claim, wrong, defect, spec, f"block {block}: {defect.sentence}")
             for block, state in enumerate(after)
             for claim, wrong, code, spec in wrong_with(state)
             for defect in (Defect.of(code, method=method),)
@@ -206,8 +207,8 @@ class World:
         length = len(now.free_queue)
         if not clauses.is_free_queue_length(now.free_count, length):
             more = now.free_count > length
-            complaints.append(
-                Complaint(
+            violations.append(
+                violation(
                     COUNT,
                     Divergence.CRASH if more else Divergence.WASTE,
                     Defect.of(
@@ -218,8 +219,8 @@ class World:
                     f"the count of free blocks is {now.free_count}",
                 )
             )
-        if complaints:
-            return complaints
+        if violations:
+            return violations
         for block, state in enumerate(before):
             expected = changed[block](state, INTEGERS) if block in changed else state
             named = after[block].named
@@ -227,8 +228,8 @@ class World:
                 continue
             lost = named < expected.named
             code = Code.KEY_LOST if lost else Code.KEY_NOT_REMOVED
-            complaints.append(
-                Complaint(
+            violations.append(
+                violation(
                     NAMES,
                     Divergence.LOST_HIT if lost else Divergence.UNSOUND,
                     Defect.of(code, method=method),
@@ -236,12 +237,12 @@ class World:
                     f"it is found under {named}",
                 )
             )
-        return complaints
+        return violations
 
     def _not_found(
         self, method: str, found: dict[tuple[bytes, tuple[int, ...]], list[int] | None]
-    ) -> list[Complaint]:
-        complaints = []
+    ) -> list[Violation]:
+        violations = []
         for (block_hash, groups), blocks in found.items():
             keys = [(block_hash, group) for group in groups]
             if blocks is None:
@@ -258,8 +259,8 @@ class World:
                 continue
             entries = [f"{_words(key)}: {block}" for key, block in sorted(self._now.named)]
             asked = f"get_cached_block({block_hash.decode()}, {list(groups)})"
-            complaints.append(
-                Complaint(
+            violations.append(
+                violation(
                     claim,
                     wrong,
                     Defect.of(code, method=method),
@@ -267,7 +268,7 @@ class World:
                     f"{asked} returns {blocks}",
                 )
             )
-        return complaints
+        return violations
 
     @property
     def _null(self) -> int:
@@ -335,7 +336,7 @@ class World:
 
 
 _After: TypeAlias = Callable[[BlockState, Arithmetic], BlockState]
-_Done: TypeAlias = tuple[dict[int, _After], list[Complaint]]
+_Done: TypeAlias = tuple[dict[int, _After], list[Violation]]
 
 
 _METHODS: dict[str, Callable[[World, str, int, Key], _Done]] = {

@@ -23,16 +23,18 @@ Groups that opt out of prefix caching are not modelled, nor are Mamba blocks tha
 can fill: `mamba_utils` keeps one state a step.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.judge.content_store import ANYTHING, MISSING, ContentStore, Entry
 from hitproof.conformance.playing.checkpoints import exported, exports_states
-from hitproof.conformance.playing.expectations import Expected, Held
+from hitproof.conformance.playing.expectations import Held
 from hitproof.conformance.subject.managers import Tables
 from hitproof.spec.attention import attends, reads_state
 from hitproof.spec.groups import Group, GroupKind, drops_block
@@ -44,27 +46,6 @@ _READ = "hit_has_every_block_attention_reads"
 _SHARED = "reused_content_is_determined_by_the_hit"
 _NAMED = "cached_key_names_its_content"
 _GARBAGE = "garbage of drafts"
-
-
-@dataclass(frozen=True)
-class WrongContent:
-    """A read, or a registered key, that the content does not bear out.
-
-    Attributes:
-        claim: the claim that is broken.
-        group: the group, an index.
-        defect: how.
-        spec: what is needed.
-        actual: what is there.
-        expected: what can be asked of the manager's public methods instead, if anything.
-    """
-
-    claim: str
-    group: int
-    defect: Defect
-    spec: str
-    actual: str
-    expected: Expected | None = None
 
 
 def null_read(loaded: bool) -> Defect:
@@ -85,6 +66,7 @@ class _Pass:
 class ContentModel:
     """The pages of one manager.
 
+    ``sign`` makes the signature of a violation, of a group (an index), a claim and a defect.
     ``every_state`` says that a step writes the state of each block that it fills, as vLLM did
     before it had a ``mamba_cache_mode``; ``policy`` is how far past a hit lookups may peek.
     """
@@ -93,11 +75,13 @@ class ContentModel:
         self,
         engine: EngineConfiguration,
         requests: Mapping[str, RequestInput],
+        sign: Callable[[int, str, Defect], Signature],
         every_state: bool = False,
         policy: LookaheadHorizon = LookaheadHorizon.HASHED,
     ) -> None:
         self._policy = policy
         self._engine = engine
+        self._sign = sign
         self._prefixes = keys = Prefixes(requests, 1)
         ahead = engine.num_hash_lookahead_tokens
         if ahead:
@@ -151,7 +135,7 @@ class ContentModel:
 
     def compute(
         self, request: str, tables: Tables, start: int, num_new: int, known: int
-    ) -> Iterator[WrongContent]:
+    ) -> Iterator[Violation]:
         """The forward pass on ``num_new`` tokens from ``start``; what it reads wrong.
 
         Tokens from ``known`` on are drafts, taken to be right until `settle` tells.
@@ -212,7 +196,7 @@ class ContentModel:
 
     def wrong_keys(
         self, cached: Mapping[tuple[int, Name], tuple[int, ...]]
-    ) -> Iterator[tuple[Name, WrongContent]]:
+    ) -> Iterator[tuple[Name, Violation]]:
         """The registered keys that do not name the content of their block.
 
         Each is looked at when it is new, and when its block was written again.
@@ -226,10 +210,12 @@ class ContentModel:
             if wrong is not None and self._is_modelled(self._engine.groups[group]):
                 yield (
                     name,
-                    WrongContent(
-                        _NAMED,
-                        group,
-                        Defect.of(Code.KEY_NAMES_OTHER_CONTENT, states=self._exports(group)),
+                    Violation(
+                        self._sign(
+                            group,
+                            _NAMED,
+                            Defect.of(Code.KEY_NAMES_OTHER_CONTENT, states=self._exports(group)),
+                        ),
                         f"group {group}: a block registered as {name} holds that",
                         f"block {block}: {wrong}",
                     ),
@@ -260,7 +246,7 @@ class ContentModel:
 
     def _read_entries(
         self, request: str, index: int, table: Sequence[int], start: int, end: int
-    ) -> Iterator[WrongContent]:
+    ) -> Iterator[Violation]:
         """Read what the tokens from ``start`` to ``end`` attend to.
 
         A token is read by the first query that is not before it, if by any: later ones attend to no
@@ -282,7 +268,7 @@ class ContentModel:
 
     def _misread(
         self, request: str, group: int, token: int, claim: str, wanted: Entry, found: Entry | str
-    ) -> WrongContent:
+    ) -> Violation:
         size, expected = self._engine.groups[group].block_size, None
         if isinstance(found, str):
             defect, actual = null_read(request in self._loaded), found
@@ -295,10 +281,8 @@ class ContentModel:
         else:
             defect, actual = Defect(Code.OTHER_CONTENT_READ), found.target
         needed = wanted.draft if claim == _SHARED else wanted.target
-        return WrongContent(
-            claim,
-            group,
-            defect,
+        return Violation(
+            self._sign(group, claim, defect),
             f"request {request}, group {group}: token {token} is read, the entry as of {needed}",
             f"block {token // size} of its table: {actual}",
             expected,
@@ -345,7 +329,7 @@ class ContentModel:
 
     def _read_state(
         self, request: str, index: int, table: Sequence[int], start: int
-    ) -> Iterator[WrongContent]:
+    ) -> Iterator[Violation]:
         """Read the state that a step goes on from."""
         group = self._engine.groups[index]
         token = next((t for t in range(start - 1, -1, -1) if reads_state(start, t)), None)
@@ -361,10 +345,10 @@ class ContentModel:
             return
         writer = self._store.computed_now_by(block_id)
         if writer not in (None, request):
-            yield WrongContent(
-                _READ,
-                index,
-                Defect.of(Code.STATE_READ_TOO_EARLY, states=self._exports(index)),
+            yield Violation(
+                self._sign(
+                    index, _READ, Defect.of(Code.STATE_READ_TOO_EARLY, states=self._exports(index))
+                ),
                 f"request {request}, group {index}: the state as of {wanted.target} is computed",
                 f"request {writer} computes it in the same step",
             )

@@ -6,16 +6,17 @@ happens and not again in all that follows from it.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hitproof.conformance.checks.mask import UNREGISTERED, unreachable
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import block_role
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Name, Naming
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
-from hitproof.conformance.judge.content import WrongContent, null_read
+from hitproof.conformance.judge.content import null_read
 from hitproof.conformance.judge.pool_invariants import violated_invariants
 from hitproof.conformance.judge.promises import NOTHING_SHARED, JudgedPolicies, Promises, Shared
 from hitproof.conformance.playing.checkpoints import exports_states
@@ -64,23 +65,6 @@ _PROMISES = {
     "sibling": "retention_keeps_siblings",
     "junction": "retention_keeps_junctions",
 }
-
-
-@dataclass(frozen=True)
-class Violation:
-    """Where a manager breaks the spec.
-
-    Attributes:
-        signature: what it is a case of.
-        spec: what the spec says.
-        actual: what the manager did.
-        expected: what the spec demands, where that can be asked of the manager's public methods.
-    """
-
-    signature: Signature
-    spec: str
-    actual: str
-    expected: Expected | None = None
 
 
 class Judge:
@@ -361,7 +345,7 @@ class Judge:
                 defect = Defect.of(Code.PROMISED_BLOCK_UNREGISTERED, hit=who, freed=freed)
             spec, actual = f"register block {block}", f"block {block} is not registered"
         return Violation(
-            self._of_group(group_index, claim, defect, divergence),
+            self.of_group(group_index, claim, defect, divergence),
             f"group {group_index}: {spec}",
             f"group {group_index}: {actual}",
             Registered(request, group_index, block, not is_registered),
@@ -378,7 +362,7 @@ class Judge:
         states = exports_states(self._engine, self._groups[group_index])
         need = str(ends[0]) if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
         return Violation(
-            self._of_group(
+            self.of_group(
                 group_index,
                 _PROMISES[who],
                 Defect.of(code, hit=who, states=states),
@@ -391,7 +375,7 @@ class Judge:
     def kept_for_nobody(self, group_index: int, end: int) -> Violation:
         """An entry that ends inside a block is there, and no promised hit needs it."""
         return Violation(
-            self._of_group(
+            self.of_group(
                 group_index,
                 "retention_keeps_only_promised_blocks",
                 Defect(Code.UNPROMISED_ENTRY_REGISTERED),
@@ -400,11 +384,6 @@ class Judge:
             f"group {group_index}: no entry at token {end}",
             f"group {group_index}: a block is entered there",
         )
-
-    def content(self, wrong: WrongContent) -> Violation:
-        """What was read, or is registered, is not what it should be."""
-        signature = self._of_group(wrong.group, wrong.claim, wrong.defect)
-        return Violation(signature, wrong.spec, wrong.actual, wrong.expected)
 
     def pool_claim(self, claim: str, defect: Defect, spec: str, actual: str) -> Violation:
         """An operation on the pool broke a claim."""
@@ -433,7 +412,7 @@ class Judge:
     def freed(self, request: str, number: int, first: int, table: Sequence[int]) -> Violation:
         """A request's table in a group lacks a block from ``first`` on, all of which are read."""
         return Violation(
-            self._of_group(number, _TABLE, null_read(request in self.loaded)),
+            self.of_group(number, _TABLE, null_read(request in self.loaded)),
             f"request {request}, group {number}: blocks from {first} on are read",
             f"its table is {table}",
             Held(request, number, first),
@@ -463,9 +442,10 @@ class Judge:
                 return HeldOnce(request)
         return None
 
-    def _of_group(
+    def of_group(
         self, number: int, claim: str, defect: Defect, divergence: Divergence = Divergence.UNSOUND
     ) -> Signature:
+        """The signature of what is wrong with one group, an index."""
         eagle = bool(self._shapes[number].lookahead)
         return Signature(claim, divergence, self._groups[number].kind, eagle, defect)
 

@@ -13,10 +13,11 @@ gets a new key, and can lose the old one over it.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.judge.content import ContentModel
-from hitproof.conformance.judge.judging import Judge, Violation
+from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import NOTHING_SHARED, Shared
 from hitproof.conformance.subject.managers import Observation
 from hitproof.spec.groups import GroupKind

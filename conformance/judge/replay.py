@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import History, RequestInput
 from hitproof.conformance.judge.content import ContentModel
-from hitproof.conformance.judge.judging import Judge, Violation
+from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.registrations import Registrations
 from hitproof.conformance.playing.player import Player
@@ -58,28 +58,6 @@ class Lookedup:
 
 
 @dataclass
-class ReplayFinding:
-    """Where the manager breaks the spec, and how often it does so in the same way.
-
-    Attributes:
-        violation: how, at the first time.
-        step: the step of the first time, an index.
-        call: the manager's method, or "step" where a whole step is judged.
-        times: how often.
-    """
-
-    violation: Violation
-    step: int
-    call: str
-    times: int = 1
-
-    @property
-    def signature(self) -> Signature:
-        """What it is a case of."""
-        return self.violation.signature
-
-
-@dataclass
 class ReplayOutcome:
     """What became of a history.
 
@@ -91,10 +69,10 @@ class ReplayOutcome:
 
     told: list[str] = field(default_factory=list)
     lookups: list[Lookedup] = field(default_factory=list)
-    findings: list[ReplayFinding] = field(default_factory=list)
+    findings: list[Occurrence] = field(default_factory=list)
 
     @property
-    def causes(self) -> list[ReplayFinding]:
+    def causes(self) -> list[Occurrence]:
         """The findings up to the first that leaves the manager in a wrong state.
 
         What comes after it may be nothing but its consequence.
@@ -112,7 +90,7 @@ class ReplayOutcome:
             if known.signature == violation.signature:
                 known.times += 1
                 return
-        self.findings.append(ReplayFinding(violation, step, call))
+        self.findings.append(Occurrence(violation, step, call))
 
 
 def replay(
@@ -171,7 +149,9 @@ class _Judged:
         self._named = NamedManager(subject, history, prefixes, self._fine)
         self._prefixes = prefixes
         self._judge = Judge(engine, requests, prefixes, policies)
-        self._content = ContentModel(engine, requests, policies.every_state, policies.horizon)
+        self._content = ContentModel(
+            engine, requests, self._judge.of_group, policies.every_state, policies.horizon
+        )
         self._registrations = Registrations(
             engine, prefixes, self._judge, self._content, self._fine
         )
@@ -255,7 +235,7 @@ class _Judged:
             self._content.load(name, tables, start, start + external, known)
         start, num_new = start + external, allocation.num_new_tokens
         for wrong in self._content.compute(name, tables, start, num_new, known):
-            self._add(self._judge.content(wrong), call)
+            self._add(wrong, call)
         self._registrations.computed(name, min(start + num_new, known))
         return new
 
@@ -316,7 +296,7 @@ class _Judged:
         """Judge what the step as a whole has left: registered blocks, and what is in them."""
         seen = self._named.seen
         for _, wrong in self._content.wrong_keys(seen.cached):
-            self._add(self._judge.content(wrong), "step")
+            self._add(wrong, "step")
         for violation in self._registrations.step_ends(seen):
             self._add(violation, "step")
 

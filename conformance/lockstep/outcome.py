@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.judge.judging import Violation
+from hitproof.conformance.findings.violations import Violation
 
 FIELDS = (
     "tables",
@@ -39,7 +39,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class LockstepFinding:
+class Departure:
     """The real manager violates the spec.
 
     Attributes:
@@ -73,5 +73,5 @@ class Outcome:
 
     steps: int = 0
     calls: int = 0
-    findings: list[LockstepFinding] = field(default_factory=list)
+    findings: list[Departure] = field(default_factory=list)
     fault: Difference | None = None

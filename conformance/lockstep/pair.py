@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import History, RequestInput
-from hitproof.conformance.judge.judging import Judge, Violation
+from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.lockstep.outcome import Difference, LockstepFinding, Outcome
+from hitproof.conformance.lockstep.outcome import Departure, Difference, Outcome
 from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
@@ -189,7 +190,7 @@ class Pair:
             violation = self._judge.policy(
                 difference.call, difference.field, difference.real, difference.reference
             )
-        finding = LockstepFinding(violation, difference, self.step, resynchronised)
+        finding = Departure(violation, difference, self.step, resynchronised)
         self._outcome.findings.append(finding)
         if not resynchronised:
             raise Stop
@@ -277,7 +278,7 @@ class Pair:
                 self._settle(self._judge_pool(real), difference)
         wrong = self._judge.pool(real)
         if wrong is not None:
-            self._outcome.findings.append(LockstepFinding(wrong, None, self.step, False))
+            self._outcome.findings.append(Departure(wrong, None, self.step, False))
             raise Stop
 
 

@@ -4,8 +4,12 @@ from collections.abc import Iterable
 
 import pytest
 
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
-from hitproof.conformance.judge.content import ContentModel, WrongContent
+from hitproof.conformance.judge.content import ContentModel
+from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
 
 FULL = Group(GroupKind.FULL_ATTENTION, 2)
@@ -19,16 +23,20 @@ REQUESTS = {
 }
 
 
+def sign(group: int, claim: str, defect: Defect) -> Signature:
+    return Signature(claim, Divergence.UNSOUND, f"group {group}", False, defect)
+
+
 def content(*groups: Group, drafts: int = 0, every_state: bool = False) -> ContentModel:
     size = groups[0].block_size
     engine = EngineConfiguration(
         groups, 50, size, 32, use_eagle=drafts > 0, num_speculative_tokens=drafts
     )
-    return ContentModel(engine, REQUESTS, every_state)
+    return ContentModel(engine, REQUESTS, sign, every_state)
 
 
-def codes(found: Iterable[WrongContent]) -> list[str]:
-    return [str(wrong.defect) for wrong in found]
+def codes(found: Iterable[Violation]) -> list[str]:
+    return [str(wrong.signature.defect) for wrong in found]
 
 
 def test_what_a_request_computed_it_reads() -> None:
@@ -111,7 +119,7 @@ def test_a_draft_layers_entry_hangs_on_the_next_token() -> None:
     assert not [*without.compute("b", ((1, 2, 3, 5),), 6, 2, 8)]
     found = [*with_drafts.compute("b", ((1, 2, 3, 5),), 6, 2, 8)]
     assert codes(found) == ["draft-entry-of-other-token"]
-    assert found[0].claim == "reused_content_is_determined_by_the_hit"
+    assert found[0].signature.claim == "reused_content_is_determined_by_the_hit"
     # One block earlier the next token is part of the prefix that both have.
     assert not [*with_drafts.compute("b", ((1, 2, 6, 7),), 4, 4, 8)]
 
@@ -121,7 +129,7 @@ def test_only_flagged_groups_have_draft_layers() -> None:
     model = content(FULL, flagged, drafts=1)
     assert not [*model.compute("a", ((1, 2, 3, 4), (5, 6, 7, 8)), 0, 8, 8)]
     found = [*model.compute("b", ((1, 2, 3, 9), (5, 6, 7, 10)), 6, 2, 8)]
-    assert [wrong.group for wrong in found] == [1]
+    assert [wrong.signature.kind for wrong in found] == ["group 1"]
 
 
 def test_a_state_is_in_the_block_that_the_step_ends_in() -> None:
@@ -178,7 +186,7 @@ def test_what_is_loaded_is_there_when_the_load_is_done() -> None:
     cached = {(0, "a[0:2]"): (1,), (0, "a[0:4]"): (2,)}
     wrong = [*model.wrong_keys(cached)]
     assert [name for name, _ in wrong] == ["a[0:2]", "a[0:4]"]
-    assert wrong[0][1].claim == "cached_key_names_its_content"
+    assert wrong[0][1].signature.claim == "cached_key_names_its_content"
     model.load("a", ((1, 2),), 0, 4, 8)
     assert not [*model.wrong_keys(cached)]
     assert not [*model.compute("a", ((1, 2, 3),), 4, 2, 8)]
@@ -206,7 +214,7 @@ def test_a_key_vouches_for_a_draft_layers_entries_but_the_last() -> None:
 def inside_blocks(checkpoint: int | None = None) -> ContentModel:
     groups = Group(GroupKind.FULL_ATTENTION, 4), MAMBA
     engine = EngineConfiguration(groups, 50, 2, 32, mamba_checkpoint_alignment=checkpoint)
-    return ContentModel(engine, REQUESTS)
+    return ContentModel(engine, REQUESTS, sign)
 
 
 def test_a_copy_is_of_what_was_there_before_the_step() -> None:
@@ -238,7 +246,7 @@ def test_a_name_may_end_inside_a_block() -> None:
     # Both go on: what a block of full attention held stays, a state is written over.
     assert not [*model.compute("a", ((1, 2), (0, 3)), 6, 2, 8)]
     (wrong,) = model.wrong_keys({(0, "a[0:6]"): (2,), (1, "a[0:6]"): (3,)})
-    assert wrong[1].group == 1
+    assert wrong[1].signature.kind == "group 1"
 
 
 def test_a_state_is_exported_from_inside_a_chunk() -> None:

@@ -19,6 +19,7 @@ from hitproof.conformance.findings.evidence import (
     smallest,
 )
 from hitproof.conformance.findings.findings import figures, finding
+from hitproof.conformance.findings.signatures import Signature
 
 SAVED: dict[str, dict[str, Any]] = json.loads(
     Path(__file__).with_name("evidence_without_type.json").read_text()
@@ -58,7 +59,8 @@ def test_what_was_saved_without_a_type_is_read(name: str) -> None:
     assert {key: written[key] for key in saved.keys() - {"signature"}} == {
         key: value for key, value in saved.items() if key != "signature"
     }
-    assert written["signature"].items() >= saved["signature"].items()
+    assert written["signature"].keys() >= saved["signature"].keys()
+    assert Signature.from_json(saved["signature"]) == evidence.signature
 
 
 @pytest.mark.parametrize("name", SAVED)

@@ -29,7 +29,7 @@ _POLICIES = (
 
 
 @dataclass
-class Found:
+class LockstepFinding:
     """One finding or fault, and how often it was seen.
 
     Attributes:
@@ -71,9 +71,9 @@ class LockstepReport:
     histories: int = 0
     steps: int = 0
     calls: int = 0
-    findings: list[Found] = field(default_factory=list)
-    known: list[tuple[Found, Entry]] = field(default_factory=list)
-    faults: list[Found] = field(default_factory=list)
+    findings: list[LockstepFinding] = field(default_factory=list)
+    known: list[tuple[LockstepFinding, Entry]] = field(default_factory=list)
+    faults: list[LockstepFinding] = field(default_factory=list)
     unsettled: str = ""
     seconds: float = 0.0
 
@@ -136,7 +136,7 @@ def run(
     }
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
     with closing(Session(lambda: Worker(target, python, memory), timeout)) as session:
-        found: dict[str, Found] = {}
+        found: dict[str, LockstepFinding] = {}
         try:
             for answer in _batches(partial(session.ask, **message), histories, report, progress):
                 _gather(answer, found)
@@ -188,7 +188,7 @@ def _batches(
     progress(histories, histories)
 
 
-def _gather(answer: dict[str, Any], found: dict[str, Found]) -> None:
+def _gather(answer: dict[str, Any], found: dict[str, LockstepFinding]) -> None:
     for outcome in answer["found"]:
         shown = [finding["signature"] for finding in outcome["findings"]]
         if outcome["fault"] is not None:
@@ -198,7 +198,7 @@ def _gather(answer: dict[str, Any], found: dict[str, Found]) -> None:
                 found[key].times += 1
             else:
                 what = json.loads(key)
-                found[key] = Found(what, 1, outcome["history"], _evidence(outcome, what))
+                found[key] = LockstepFinding(what, 1, outcome["history"], _evidence(outcome, what))
 
 
 def _evidence(outcome: dict[str, Any], what: Any) -> dict[str, Any]:
@@ -207,7 +207,9 @@ def _evidence(outcome: dict[str, Any], what: Any) -> dict[str, Any]:
     return next((f for f in outcome["findings"] if f["signature"] == what), fault or {})
 
 
-def _judge(found: dict[str, Found], entries: Sequence[Entry], report: LockstepReport) -> None:
+def _judge(
+    found: dict[str, LockstepFinding], entries: Sequence[Entry], report: LockstepReport
+) -> None:
     by_signature = {entry.signature: entry for entry in entries}
     for item in sorted(found.values(), key=_severity):
         if isinstance(item.what, list):
@@ -218,5 +220,5 @@ def _judge(found: dict[str, Found], entries: Sequence[Entry], report: LockstepRe
             report.findings.append(item)
 
 
-def _severity(item: Found) -> tuple[Any, ...]:
+def _severity(item: LockstepFinding) -> tuple[Any, ...]:
     return () if isinstance(item.what, list) else Signature.from_json(item.what).severity

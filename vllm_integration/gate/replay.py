@@ -5,34 +5,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.histories.schema import History
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
-
-
-@dataclass(frozen=True)
-class Found:
-    """One finding.
-
-    Attributes:
-        signature: what it is a case of.
-        spec: what the spec says.
-        actual: what the target did.
-        step: the step of the first time, an index.
-        call: the manager's method, or "step" where a whole step is judged.
-        times: how often.
-    """
-
-    signature: Signature
-    spec: str
-    actual: str
-    step: int
-    call: str
-    times: int
 
 
 @dataclass
@@ -55,7 +34,7 @@ class ReplayReport:
     policies: dict[str, str] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     lookups: list[dict[str, Any]] = field(default_factory=list)
-    findings: list[Found] = field(default_factory=list)
+    findings: list[Occurrence] = field(default_factory=list)
     unsettled: str = ""
     seconds: float = 0.0
 
@@ -98,10 +77,7 @@ def _judged(session: Session, target: Target, history: History) -> ReplayReport:
         return report
     report.policies, report.told = answer["policies"], answer["told"]
     report.lookups = answer["lookups"]
-    report.findings = [
-        Found(**{**found, "signature": Signature.from_json(found["signature"])})
-        for found in answer["findings"]
-    ]
+    report.findings = [Occurrence.from_json(found) for found in answer["findings"]]
     return report
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from hitproof.conformance.findings.signatures import SEVERITY, Signature
-from hitproof.vllm_integration.gate.lockstep import Found, LockstepReport
+from hitproof.vllm_integration.gate.lockstep import LockstepFinding, LockstepReport
 from hitproof.vllm_integration.reports.text import count, print_demonstration
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -66,17 +66,17 @@ def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> N
     console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
 
 
-def _histories(found: Found) -> str:
+def _histories(found: LockstepFinding) -> str:
     return count(found.times, "history", "histories")
 
 
-def _words(found: Found) -> str:
+def _words(found: LockstepFinding) -> str:
     what = found.what
     kind = what["kind"].replace("_", " ")
     return escape(f"{what['divergence']}: {kind}: {what['pattern']}")
 
 
-def _print_finding(found: Found, console: Console) -> None:
+def _print_finding(found: LockstepFinding, console: Console) -> None:
     console.print(f"[bold]{_words(found)}[/], in {_histories(found)}", highlight=False)
     signature = Signature.from_json(found.what)
     console.print(f"  code  : {escape(str(signature.defect))}", highlight=False)
@@ -86,7 +86,7 @@ def _print_finding(found: Found, console: Console) -> None:
     _print_case(found, console)
 
 
-def _print_case(found: Found, console: Console) -> None:
+def _print_case(found: LockstepFinding, console: Console) -> None:
     difference = found.shown.get("difference", found.shown) or {}
     if difference:
         for side in ("real", "reference"):

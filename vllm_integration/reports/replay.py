@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from hitproof.conformance.findings.replayed import describe
+from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.json_format import as_json
 from hitproof.spec.claims import CLAIMS
-from hitproof.vllm_integration.gate.replay import Found, ReplayReport, worst
+from hitproof.vllm_integration.gate.replay import ReplayReport, worst
 from hitproof.vllm_integration.reports.text import count
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -31,8 +32,8 @@ def replay_json(report: ReplayReport) -> dict[str, Any]:
                 "class": found.signature.divergence,
                 "signature": found.signature.as_json(),
                 "given": _given(report, found),
-                "spec": found.spec,
-                "actual": found.actual,
+                "spec": found.violation.spec,
+                "actual": found.violation.actual,
                 "step": found.step,
                 "call": found.call,
                 "times": found.times,
@@ -111,7 +112,7 @@ def _print_verdict(
     console.print(f"vLLM {escape(reports[0].target.label)}: {words[verdict]}", highlight=False)
 
 
-def _print_finding(report: ReplayReport, found: Found, console: Console) -> None:
+def _print_finding(report: ReplayReport, found: Occurrence, console: Console) -> None:
     signature = found.signature
     console.print(
         f"[bold red]{signature.divergence}[/]: {escape(signature.headline)}", highlight=False
@@ -123,18 +124,18 @@ def _print_finding(report: ReplayReport, found: Found, console: Console) -> None
         console.print(f"          {sentence}", highlight=False)
     for number, fact in enumerate(_given(report, found)):
         console.print(f"  {'' if number else 'given :':<7} {escape(fact)}", highlight=False)
-    console.print(f"  spec  : {escape(found.spec)}", highlight=False)
-    console.print(f"  vllm  : {escape(found.actual)}", highlight=False)
+    console.print(f"  spec  : {escape(found.violation.spec)}", highlight=False)
+    console.print(f"  vllm  : {escape(found.violation.actual)}", highlight=False)
     console.print()
 
 
-def _sentence(found: Found) -> str:
+def _sentence(found: Occurrence) -> str:
     """The claim's sentence; what is no claim of the registry, such as a crash, has none."""
     claim = CLAIMS.get(found.signature.claim)
     return "" if claim is None else claim.sentence
 
 
-def _given(report: ReplayReport, found: Found) -> list[str]:
+def _given(report: ReplayReport, found: Occurrence) -> list[str]:
     """The configuration, and the step at which the finding was first seen."""
     after = "after the step" if found.call == "step" else f"at {found.call}"
     again = f", {count(found.times, 'time')} in all" if found.times > 1 else ""

@@ -6,8 +6,9 @@ from types import ModuleType
 from typing import Any
 
 from hitproof.conformance.findings.replayed import describe
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import RequestInput
-from hitproof.conformance.judge.judging import Judge, Violation
+from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.subject.managers import Tables
 from hitproof.vllm_integration.shadow.real import CachedPrefixes, Prefix, RealCache, named

@@ -7,7 +7,7 @@ from typing import Any
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.judge.judging import Violation
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.judge.promises import NOTHING_SHARED, Shared
 from hitproof.reference.groups import num_skipped_tokens
 from hitproof.reference.policies import Policies

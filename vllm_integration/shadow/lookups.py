@@ -8,7 +8,7 @@ from typing import Any
 from hitproof.conformance.checks.lookup import judge_answer
 from hitproof.conformance.exploration.explorer import Question, SymbolicBlock, SymbolicNullBlock
 from hitproof.conformance.findings.findings import given
-from hitproof.conformance.judge.judging import Violation
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, refusal_of
 from hitproof.conformance.subject.subjects import LookupAnswer

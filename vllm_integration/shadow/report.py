@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.judge.judging import Violation
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.ledger.ledger import load
 from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration.bundled import LEDGER
@@ -17,7 +17,7 @@ LEDGERS = (LEDGER,)
 
 
 @dataclass(frozen=True)
-class Finding:
+class Sighting:
     """Where a manager breaks the spec while somebody else drives it.
 
     Attributes:
@@ -109,17 +109,17 @@ class Report:
     blocks: int = 0
     audits: int = 0
     compared: int = 0
-    new: list[Finding] = field(default_factory=list)
+    new: list[Sighting] = field(default_factory=list)
     times: Counter[Signature] = field(default_factory=Counter)
     not_judged: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
-    on_new: Callable[[Finding], None] | None = None
-    on_first: Callable[[Finding], None] | None = None
+    on_new: Callable[[Sighting], None] | None = None
+    on_first: Callable[[Sighting], None] | None = None
 
     def add(self, violation: Violation, given: tuple[str, ...], call: str) -> None:
         """Record a finding."""
         signature = violation.signature
-        finding = Finding(violation, given, call, self.known.get(signature, ""))
+        finding = Sighting(violation, given, call, self.known.get(signature, ""))
         self.times[signature] += 1
         first = self.times[signature] == 1
         if first and not finding.known:

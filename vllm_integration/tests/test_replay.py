@@ -11,10 +11,11 @@ from rich.console import Console
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.vectors import vectors
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
-from hitproof.vllm_integration.gate.replay import Found, ReplayReport, run
+from hitproof.vllm_integration.gate.replay import ReplayReport, run
 from hitproof.vllm_integration.reports.replay import print_replay, replay_json
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
@@ -121,7 +122,8 @@ def test_a_report_as_text() -> None:
     report = ReplayReport(target, VECTORS["retention_junction"], {"horizon": "capped"}, ["", ""])
     report.lookups = [{"step": 0, "request": "a", "due": 8, "served": 4}]
     signature = Signature("block_pool", "unsound", "mamba", False, Defect(Code.BLOCK_LEAKED))
-    report.findings = [Found(signature, "each block is free or in use", "blocks [3]", 1, "free", 2)]
+    violation = Violation(signature, "each block is free or in use", "blocks [3]")
+    report.findings = [Occurrence(violation, 1, "free", 2)]
     console = Console(width=200, record=True, file=StringIO())
     print_replay(report, console, verbose=True)
     text = console.export_text()

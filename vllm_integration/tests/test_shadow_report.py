@@ -7,15 +7,15 @@ import pytest
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.json_format import read_lines
 from hitproof.conformance.histories.schema import HistoryError
-from hitproof.conformance.judge.judging import Violation
 from hitproof.conformance.ledger.ledger import LedgerError
 from hitproof.spec.claims import Divergence
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
 from hitproof.vllm_integration.shadow.live import _sample
-from hitproof.vllm_integration.shadow.report import Finding, Report, load_known
+from hitproof.vllm_integration.shadow.report import Report, Sighting, load_known
 from hitproof.vllm_integration.shadow.scope import policies_of
 
 SHORT = Defect.of(Code.HIT_TOO_SHORT, run="whole", short="one")
@@ -24,8 +24,8 @@ LOST = Signature("lookup_returns_longest_valid_hit", Divergence.LOST_HIT, "mamba
 WASTE = Signature("mask_keeps_only_reachable_blocks", Divergence.WASTE, "mamba", False, MORE)
 
 
-def reported() -> tuple[Report, list[Finding]]:
-    told: list[Finding] = []
+def reported() -> tuple[Report, list[Sighting]]:
+    told: list[Sighting] = []
     report = Report({WASTE: "it is known"}, managers=1, operations=5, lookups=2, hits=1)
     report.on_new = told.append
     for signature in (LOST, WASTE, LOST):

@@ -6,9 +6,9 @@ from functools import cache
 from typing import Any
 
 from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.json_format import as_json
 from hitproof.conformance.histories.schema import Evict, History, Load, Lookup, Schedule
-from hitproof.conformance.judge.judging import Violation
 from hitproof.conformance.playing.expectations import Expected, Served, TableLengths
 from hitproof.conformance.reproduce.attempts import Rules
 from hitproof.conformance.reproduce.reproduction import play

@@ -11,9 +11,9 @@ from typing import Any
 
 from hitproof.conformance.checks.shrinking import shrink as shrink_evidence
 from hitproof.conformance.findings.evidence import Evidence
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.json_format import write
 from hitproof.conformance.histories.schema import History
-from hitproof.conformance.judge.judging import Violation
 from hitproof.conformance.playing.shrinking import shrink as shrink_history
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.vllm_integration.adapter.subject import VllmSubject

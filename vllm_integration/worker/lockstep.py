@@ -9,7 +9,7 @@ from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.lockstep.lockstep import run
-from hitproof.conformance.lockstep.outcome import Difference, LockstepFinding, Outcome
+from hitproof.conformance.lockstep.outcome import Departure, Difference, Outcome
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.reference import policies
@@ -92,7 +92,7 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _finding(finding: LockstepFinding) -> dict[str, Any]:
+def _finding(finding: Departure) -> dict[str, Any]:
     return {
         "signature": finding.signature.as_json(),
         "spec": finding.violation.spec,

@@ -7,7 +7,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Abilities, Play
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.judge.replay import ReplayFinding, ReplayOutcome, replay
+from hitproof.conformance.judge.replay import ReplayOutcome, replay
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.retention import SPARSE_KINDS
@@ -34,7 +34,7 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
         "policies": {name: str(value) for name, value in vars(policies).items()},
         "told": outcome.told,
         "lookups": [vars(lookup) for lookup in outcome.lookups],
-        "findings": [_as_json(finding) for finding in outcome.findings],
+        "findings": [found.as_json() for found in outcome.findings],
         "causes": len(outcome.causes),
     }
 
@@ -46,7 +46,7 @@ def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     def shown(history: History) -> Shown | None:
         for each in _replay(subject, history).causes:
             if each.signature == wanted:
-                return Shown(each.step, _as_json(each), each.violation)
+                return Shown(each.step, each.as_json(), each.violation)
         return None
 
     return of_history(_history(subject, Play.from_json(message["play"])), shown, message)
@@ -73,14 +73,3 @@ def _replay(subject: VllmSubject, history: History) -> ReplayOutcome:
 @cache
 def _policies(subject: VllmSubject) -> JudgedPolicies:
     return JudgedPolicies.of(subject.policies(), _managers().keeps_every_state)
-
-
-def _as_json(finding: ReplayFinding) -> dict[str, Any]:
-    return {
-        "signature": finding.signature.as_json(),
-        "spec": finding.violation.spec,
-        "actual": finding.violation.actual,
-        "step": finding.step,
-        "call": finding.call,
-        "times": finding.times,
-    }
