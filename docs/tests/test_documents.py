@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from docs.source import ROOT, NoSuchCode, find
+from hitproof.conformance.scope.grid import configurations
+from hitproof.conformance.scope.layouts import grid
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.verdict import Verdict
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -24,6 +27,13 @@ def test_readme_is_read_in_five_minutes() -> None:
 def test_the_exit_codes_are_those_of_the_command(text: str) -> None:
     rows = re.findall(r"^\| (\d) \| (\w+)", text, flags=re.M)
     assert dict(rows).items() == {str(int(v)): v.label for v in Verdict}.items()
+
+
+def test_readme_names_the_bounds_of_the_default_profile() -> None:
+    blocks = min(each.num_blocks for each in configurations(Profile.DEFAULT))
+    tokens = sorted({each.num_tokens for each in grid(Profile.DEFAULT)})
+    assert f"at least {blocks} blocks in one group" in README
+    assert f"of {tokens[0]} to {tokens[-1]} tokens in several" in README
 
 
 def test_readme_names_the_python_that_is_needed() -> None:
