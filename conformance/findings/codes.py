@@ -36,7 +36,9 @@ def named(name: str) -> Code:
         return Code(name)
     except ValueError:
         near = get_close_matches(str(name), list(Code), cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else "see hitproof explain --codes"
+        hint = "see hitproof explain --codes"
+        if near:
+            hint = f"did you mean {', '.join(near)}? All are in hitproof explain --codes"
         raise UnknownCode(f"there is no code {name!r}; {hint}") from None
 
 

@@ -107,7 +107,7 @@ def test_an_entry_without_its_finding_is_stale(tmp_path: Path) -> None:
         (("lookup_returns_longest_valid_hit", "no_such_claim"), "no claim is called no_such_claim"),
         (('"lost hit"', '"found hit"'), "cannot be read"),
         (('">=0.21,<0.30"', '"newest"'), "cannot be read"),
-        (('"hit-too-short"', '"hit-to-short"'), "did you mean hit-too-short or "),
+        (('"hit-too-short"', '"hit-to-short"'), "did you mean hit-too-short"),
         (('code = "hit-too-short"', 'code = "zzz"'), "see hitproof explain --codes"),
         (('code = "hit-too-short"', ""), "has no 'code'; add it"),
         (('code = "hit-too-short"', 'pattern = "hit too short"'), "name its code instead"),

@@ -17,13 +17,21 @@ from hitproof.conformance.explain.explanation import (
     usual_hit,
 )
 from hitproof.conformance.explain.story import choose, tell
+from hitproof.conformance.findings.codes import UnknownCode, named
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.scope.layouts import Layout, hash_unit
 from hitproof.conformance.scope.models import MODELS
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment, whole_blocks
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.commands.options import Format, Output
-from hitproof.vllm_integration.commands.running import fail, show
+from hitproof.vllm_integration.commands.running import fail, failures, show
+from hitproof.vllm_integration.reports.codes import (
+    code_json,
+    codes_json,
+    print_code,
+    print_codes,
+)
 from hitproof.vllm_integration.reports.explain import (
     explanation_json,
     explanation_svg,
@@ -31,6 +39,8 @@ from hitproof.vllm_integration.reports.explain import (
     print_story,
     story_json,
 )
+from hitproof.vllm_integration.survey import faults, survey
+from hitproof.vllm_integration.survey.examples import example_of
 from hitproof.vllm_integration.verdict import Verdict
 
 _DENSE = "dense"
@@ -43,7 +53,7 @@ def explain(
         typer.Argument(
             metavar="[FINDING]",
             help="A finding or a report, as `check --format json` prints them, to explain step by "
-            "step; '-' reads it from stdin.",
+            "step; '-' reads it from stdin. Or the code of a divergence, to say what it means.",
             show_default=False,
         ),
     ] = None,
@@ -105,19 +115,33 @@ def explain(
         Path | None,
         typer.Option(metavar="FILE", help="Draw the strips into FILE, too.", show_default=False),
     ] = None,
+    codes: Annotated[
+        bool, typer.Option("--codes", help="List the codes of divergences instead.")
+    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show which blocks a hit needs, which are registered, and why; or explain a finding.
+    """Show which blocks a hit needs, which are registered, and why; or explain a finding or a code.
 
     The alignment is the least common multiple of the groups' block sizes. No vLLM is needed.
     """
     try:
+        asked = groups, preset, cached, tokens, hit, svg
+        configured = eagle or retention != _DENSE or horizon is not _NEWEST or any(asked)
+        if codes:
+            if configured or finding is not None or number is not None:
+                raise ExplanationError("--codes lists all codes; give it alone")
+            show(output, codes_json, print_codes)
+            return
         if finding is not None:
-            asked = groups, preset, cached, tokens, hit, svg
-            if eagle or retention != _DENSE or horizon is not _NEWEST or any(asked):
+            if configured:
                 raise ExplanationError(
                     "a finding has a configuration of its own; give FINDING alone, or leave it out"
                 )
+            if is_code(finding):
+                if number is not None:
+                    raise ExplanationError("--number chooses a finding of a report, not of a code")
+                _explain_code(finding, output)
+                return
             story = tell(choose(*_read(finding), number))
             show(output, lambda: story_json(story), lambda console: print_story(story, console))
             return
@@ -134,6 +158,27 @@ def explain(
         lambda: explanation_json(explanation),
         lambda console: print_explanation(explanation, console),
     )
+
+
+def is_code(finding: str) -> bool:
+    """Whether it is a code, or meant to be one: words with hyphens, and no file."""
+    if finding in list(Code):
+        return True
+    return bool(re.fullmatch(r"[A-Za-z]+(-[A-Za-z]+)+", finding)) and not Path(finding).exists()
+
+
+def _explain_code(name: str, output: Format) -> None:
+    with failures(output):
+        try:
+            code = named(name)
+        except UnknownCode as error:
+            fail(Verdict.USAGE, str(error), output)
+        example = example_of(code, survey.read(), faults.load())
+        show(
+            output,
+            lambda: code_json(code, example),
+            lambda console: print_code(code, example, console),
+        )
 
 
 def _explanation(

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.spec.claims import CLAIMS, Divergence
 from hitproof.vllm_integration.gate.policies import Standing
@@ -44,6 +45,7 @@ class Problem:
         line: the line in it, from 1; 0 if not known.
         identity: what is the same for it in every run, as JSON.
         pytest: a test that fails for it, as the text of a module; may be empty.
+        code: the code of a finding; empty for anything else.
         accepted: why it is tolerated; empty if it is new.
     """
 
@@ -56,6 +58,7 @@ class Problem:
     identity: str = ""
     pytest: str = ""
     accepted: str = ""
+    code: str = ""
 
 
 def new_problems(report: Report) -> Iterator[Problem]:
@@ -80,9 +83,10 @@ def of_finding(finding: Finding, entry: Entry | None = None) -> Problem:
         *_title_and_text(lambda console: print_finding(finding, console)),
         path,
         line,
-        _canonical(finding.signature.as_json()),
+        _canonical(_identity(finding.signature)),
         readable(finding.demonstration.pytest),
         "" if entry is None else readable(entry.reason.strip()),
+        finding.signature.code,
     )
 
 
@@ -102,7 +106,7 @@ def of_stale(entry: Entry) -> Problem:
         STALE_ENTRY,
         None,
         *_title_and_text(lambda console: print_stale(entry, console)),
-        identity=_canonical({"stale": entry.signature.as_json()}),
+        identity=_canonical({"stale": _identity(entry.signature)}),
     )
 
 
@@ -127,6 +131,11 @@ def readable(text: str) -> str:
 def _title_and_text(draw: Callable[[Console], None]) -> tuple[str, str]:
     title, _, text = plain(draw).partition("\n")
     return title, dedent(text)
+
+
+def _identity(signature: Signature) -> dict[str, Any]:
+    """A signature as JSON, without the sentence, whose wording may change."""
+    return {name: value for name, value in signature.as_json().items() if name != "pattern"}
 
 
 def _canonical(data: dict[str, Any]) -> str:

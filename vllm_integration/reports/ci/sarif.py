@@ -91,17 +91,18 @@ def _result(problem: Problem) -> dict[str, Any]:
     physical: dict[str, Any] = {"artifactLocation": _artifact(problem.path or ENTRANCE)}
     if problem.line:
         physical["region"] = {"startLine": problem.line}
-    result = {
+    result: dict[str, Any] = {
         "ruleId": problem.rule,
         "level": level,
         "message": {"text": f"{problem.title}\n{problem.text}".rstrip()},
         "locations": [{"physicalLocation": physical}],
         "partialFingerprints": {
-            "hitproofSignature/v1": hashlib.sha256(problem.identity.encode()).hexdigest()
+            "hitproofSignature/v2": hashlib.sha256(problem.identity.encode()).hexdigest()
         },
     }
-    if problem.pytest:
-        result["properties"] = {"pytest": problem.pytest}
+    properties = {"code": problem.code, "pytest": problem.pytest}
+    if any(properties.values()):
+        result["properties"] = {name: value for name, value in properties.items() if value}
     if problem.accepted:
         result["suppressions"] = [{"kind": "external", "justification": problem.accepted}]
     return result

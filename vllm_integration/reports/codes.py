@@ -1,0 +1,141 @@
+"""What codes mean, as people and as programs read it."""
+
+import textwrap
+from typing import Any
+
+from rich.console import Console
+
+from hitproof.conformance.findings.codes import MEANINGS
+from hitproof.conformance.findings.meaning import Code, Parameter
+from hitproof.spec.claims import CLAIMS
+from hitproof.vllm_integration.survey.examples import Example
+
+_PIPE_WIDTH = 100
+_LABEL = 10
+
+
+def codes_json() -> dict[str, Any]:
+    """All codes as JSON."""
+    return {"codes": [_meaning_json(code) for code in Code]}
+
+
+def code_json(code: Code, example: Example | None) -> dict[str, Any]:
+    """What a code means, with an example, as JSON."""
+    return _meaning_json(code) | {"example": None if example is None else _example_json(example)}
+
+
+def _meaning_json(code: Code) -> dict[str, Any]:
+    meaning = MEANINGS[code]
+    return {
+        "code": code,
+        "sentence": meaning.sentence,
+        "classes": list(meaning.classes),
+        "claims": [
+            {"claim": name, "sentence": CLAIMS[name].sentence if name in CLAIMS else ""}
+            for name in meaning.claims
+        ],
+        "means": meaning.means,
+        "effect": meaning.effect,
+        "parameters": [
+            {
+                "name": each.name,
+                "about": each.about,
+                "optional": each.optional,
+                "values": None if isinstance(each.phrases, str) else list(each.phrases),
+            }
+            for each in meaning.parameters
+        ],
+    }
+
+
+def _example_json(example: Example) -> dict[str, Any]:
+    sighting, fault = example.sighting, example.fault
+    return {
+        "release": example.release,
+        "signature": sighting.signature.as_json(),
+        "given": list(sighting.given),
+        "spec": sighting.spec,
+        "vllm": sighting.actual,
+        "source": sighting.source,
+        "fault": None if fault is None else {"number": fault.number, "title": fault.title},
+    }
+
+
+def print_codes(console: Console) -> None:
+    """Every code with its class and its sentence."""
+    width = max(map(len, Code))
+    for code in Code:
+        meaning = MEANINGS[code]
+        classes = ", ".join(meaning.classes)
+        _line(f"{code:<{width}}  {classes + ':':<14} {_sentence(code)}", console)
+
+
+def print_code(code: Code, example: Example | None, console: Console) -> None:
+    """What a code means, with an example."""
+    meaning = MEANINGS[code]
+    _line(f"{code}: {_sentence(code)}", console)
+    _fact("class", ", ".join(meaning.classes), console)
+    for number, name in enumerate(meaning.claims):
+        _fact("" if number else "claims", name, console)
+        if name in CLAIMS:
+            _fact("", f"  {CLAIMS[name].sentence}", console)
+    if not meaning.claims:
+        _fact("claims", "any", console)
+    _fact("means", meaning.means, console)
+    _fact("effect", meaning.effect, console)
+    for number, parameter in enumerate(meaning.parameters):
+        _fact("" if number else "parameters", _described(parameter), console)
+    if example is None:
+        _fact("example", "none is known in the surveyed releases of vLLM", console)
+    else:
+        _print_example(example, console)
+
+
+def _described(parameter: Parameter) -> str:
+    free = isinstance(parameter.phrases, str)
+    values = "any name" if free else " | ".join(parameter.phrases)
+    optional = ", optional" if parameter.optional else ""
+    return f"{parameter.name} = {values}{optional}: {parameter.about}"
+
+
+def _print_example(example: Example, console: Console) -> None:
+    sighting, fault = example.sighting, example.fault
+    where = f"vLLM {example.release}"
+    if fault is not None:
+        where += f", fault {fault.number} of BUGS.md: {fault.title}"
+    _fact("example", where, console)
+    _fact("", f"{sighting.signature.divergence}: {sighting.signature.headline}", console)
+    for label, facts in (
+        ("given", sighting.given),
+        ("spec", (sighting.spec,)),
+        ("vllm", (sighting.actual,)),
+    ):
+        for number, fact in enumerate(facts):
+            _fact("", f"{'' if number else label:<5} {' ' if number else ':'} {fact}", console)
+
+
+def _sentence(code: Code) -> str:
+    """The code's sentence, with the names of parameters in angle brackets: in square, optional."""
+    meaning = MEANINGS[code]
+    names = {p.name: f" [{p.name}]" if p.optional else f"<{p.name}>" for p in meaning.parameters}
+    return meaning.sentence.format(**names)
+
+
+def _fact(label: str, text: str, console: Console) -> None:
+    """A fact under its label; what does not fit goes on below it."""
+    head = f"  {label:<{_LABEL}}{':' if label else ' '} "
+    room = (console.width if console.is_terminal else _PIPE_WIDTH) - len(head) - 1
+    indent = " " * (len(text) - len(text.lstrip()))
+    for line in textwrap.wrap(
+        text,
+        max(room, 20),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ):
+        _line(f"{head}{line}", console)
+        head = " " * len(head)
+
+
+def _line(text: str, console: Console) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

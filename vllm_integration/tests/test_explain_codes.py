@@ -1,0 +1,90 @@
+"""``hitproof explain CODE``: every code, with an example where the survey has one."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from hitproof.conformance.findings.codes import MEANINGS
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.ledger.ledger import load
+from hitproof.spec.claims import CLAIMS
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.survey import faults, survey
+
+FOUND = {each.signature.code for release in survey.read() for each in release.sightings}
+
+
+def explain(*arguments: str) -> Result:
+    return CliRunner().invoke(cli.app, ["explain", *arguments])
+
+
+@pytest.mark.parametrize("code", Code)
+def test_a_code_is_explained(code: Code) -> None:
+    meaning, text = MEANINGS[code], explain(code)
+    assert text.exit_code == 0, text.output
+    words = " ".join(text.output.split())
+    assert words.startswith(f"{code}: ")
+    assert all(part in words for part in (meaning.means, meaning.effect, *meaning.claims))
+    assert all(f"{each.name} = " in words for each in meaning.parameters)
+    assert ("none is known in the surveyed releases" in words) == (code not in FOUND)
+    told = json.loads(explain(code, "--format", "json").output)
+    assert (told["code"], told["sentence"]) == (code, meaning.sentence)
+    assert [each["claim"] for each in told["claims"]] == list(meaning.claims)
+    assert (told["example"] is None) == (code not in FOUND)
+    if told["example"] is not None:
+        assert told["example"]["signature"]["code"] == code
+        assert told["example"]["fault"]["title"] in words
+        assert " ".join(told["example"]["spec"].split()) in words
+
+
+def test_what_is_known_fits_its_code() -> None:
+    """The class and the claim of each known divergence are among those of its code."""
+    known = {entry.signature for entry in load(LEDGER)}
+    known |= {signature for fault in faults.load() for signature in fault.signatures}
+    known |= {each.signature for release in survey.read() for each in release.sightings}
+    for signature in known:
+        meaning = MEANINGS[signature.code]
+        assert signature.divergence in meaning.classes, signature
+        assert not meaning.claims or signature.claim in meaning.claims, signature
+        assert (
+            signature.claim in CLAIMS
+            or signature.code is Code.RAISES_EXCEPTION
+            or (signature.claim in meaning.claims)
+        )
+
+
+def test_all_codes_are_listed() -> None:
+    text = explain("--codes").output
+    assert [line.split()[0] for line in text.splitlines()] == list(Code)
+    told = json.loads(explain("--codes", "--format", "json").output)
+    assert [each["code"] for each in told["codes"]] == list(Code)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["hit-to-short"], "did you mean hit-too-short"),
+        (["Hit-Too-Short"], "did you mean hit-too-short"),
+        (["zzz-zzz"], "see hitproof explain --codes"),
+        (["hit-too-short", "--number", "1"], "--number chooses a finding of a report"),
+        (["hit-too-short", "--eagle"], "give FINDING alone"),
+        (["--codes", "hit-too-short"], "give it alone"),
+        (["--codes", "--tokens", "7"], "give it alone"),
+    ],
+)
+def test_what_is_no_code_is_refused_in_one_sentence(arguments: list[str], sentence: str) -> None:
+    result = explain(*arguments)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert sentence in line
+
+
+def test_a_file_with_a_name_like_a_code_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "some-report").write_text("{")
+    assert "is not JSON" in explain("some-report").stderr
