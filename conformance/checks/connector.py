@@ -22,6 +22,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import InternalError
 from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Subject
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.connector import is_fully_loaded, longest_local_prefix, may_diverge
 from hitproof.spec.groups import GroupKind
@@ -159,7 +160,7 @@ def _evidence(
 
 
 def _in_words(length: int, flagged: bool) -> str:
-    return f"local prefix of {length} tokens{', flagged' if flagged else ''}"
+    return f"local prefix of {in_tokens(length)}{', flagged' if flagged else ''}"
 
 
 def _replayed(request: _Request, evidence: ConnectorEvidence) -> ConnectorEvidence:

@@ -19,6 +19,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, InternalError
 from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Subject
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.hits import longest_valid_hit, valid_hit
@@ -95,8 +96,8 @@ def _judged(
         configuration=configuration,
         entered=cached,
         max_length=max_length,
-        spec=f"hit of {expected} tokens",
-        actual=f"raises {answer!r}" if served is None else f"hit of {served} tokens",
+        spec=f"hit of {in_tokens(expected)}",
+        actual=f"raises {answer!r}" if served is None else f"hit of {in_tokens(served)}",
         spec_hit=expected,
         actual_hit=served,
     )

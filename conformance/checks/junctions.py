@@ -16,6 +16,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
 from hitproof.conformance.subject.subjects import Subject
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.retention import SPARSE_KINDS
 
@@ -89,8 +90,8 @@ def _evidence(
         num_tokens=shared + 3 * configuration.alignment,
         shared=shared,
         interval=interval,
-        spec=f"the third prompt hits {promised} tokens, as under dense retention",
-        actual=f"raises {hit!r}" if isinstance(hit, Exception) else f"it hits {hit} tokens",
+        spec=f"the third prompt hits {in_tokens(promised)}, as under dense retention",
+        actual=f"raises {hit!r}" if isinstance(hit, Exception) else f"it hits {in_tokens(hit)}",
         spec_hit=promised,
         actual_hit=None if isinstance(hit, Exception) else hit,
     )

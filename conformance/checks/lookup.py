@@ -24,6 +24,7 @@ from hitproof.conformance.scope.configurations import SMALL, Configuration
 from hitproof.conformance.scope.layouts import Layout, is_possible, without_flags
 from hitproof.conformance.subject.failures import CannotJudge, InternalError, Predates
 from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Subject
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.hits import longest_valid_hit, required_run, within_reach
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -245,11 +246,14 @@ def _evidence(
     """What is wrong with ``answer`` when exactly ``cached`` is cached."""
     judged = request.judged
     expected = request.expected(cached)
-    signature, spec = _classified(request, cached, expected, answer), f"hit of {expected} tokens"
+    signature, spec = (
+        _classified(request, cached, expected, answer),
+        f"hit of {in_tokens(expected)}",
+    )
     if isinstance(answer, Exception):
         actual, actual_hit = f"raises {answer!r}", None
     else:
-        actual, actual_hit = f"hit of {answer.hit_length} tokens", answer.hit_length
+        actual, actual_hit = f"hit of {in_tokens(answer.hit_length)}", answer.hit_length
         wrong = wrong_in_tables(judged, answer)
         if wrong is not None and wrong.defect == signature.defect:
             spec, actual = wrong.spec, wrong.actual

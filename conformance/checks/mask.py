@@ -14,6 +14,7 @@ from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, Predates, crash_of
 from hitproof.conformance.subject.subjects import Subject
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.hits import required_run
@@ -137,7 +138,7 @@ def _mask_evidence(
     if registered[block] and in_mask(shape, block) and boundary > chunks[-1] // size:
         claim, divergence = _ONLY, Divergence.WASTE
         defect = Defect.of(Code.BLOCK_REGISTERED_EARLY, during=during)
-        spec = f"no hit can use block {block} before the request has {boundary * size} tokens"
+        spec = f"no hit can use block {block} before the request has {in_tokens(boundary * size)}"
         actual = f"block {block} is registered"
     elif registered[block] and in_mask(shape, block):
         claim, divergence = _ONLY, Divergence.UNSOUND
@@ -153,7 +154,7 @@ def _mask_evidence(
         role = block_role(configuration, block, boundary)
         claim, divergence = _KEPT, Divergence.LOST_HIT
         defect = Defect.of(UNREGISTERED[role], during=during)
-        hit = f"the hit of {boundary * size} tokens"
+        hit = f"the hit of {in_tokens(boundary * size)}"
         spec = f"block {block} is the {ROLES[role]} block of {hit}; keep it"
         actual = f"block {block} is not registered, so that hit is lost"
     return MaskEvidence(

@@ -16,6 +16,7 @@ from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
 from hitproof.conformance.subject.subjects import Subject
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.hits import in_required_run, required_run
 from hitproof.spec.mask import next_boundary
@@ -149,7 +150,9 @@ def _divergence(
         )
         role = ROLES[block_role(configuration, block, boundary)]
         length = boundary * group.block_size
-        spec = f"block {block} is the {role} block of the {name}'s hit of {length} tokens; keep it"
+        spec = (
+            f"block {block} is the {role} block of the {name}'s hit of {in_tokens(length)}; keep it"
+        )
         actual = f"block {block} is not registered, so that hit is lost"
     return RetentionEvidence(
         signature=Signature(

@@ -8,6 +8,7 @@ from hitproof.conformance.comparison.behaviour import Answer, Fact, Outcome, que
 from hitproof.conformance.exploration.explorer import Question
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.hits import required_run
 
 
@@ -95,7 +96,7 @@ def _runs(judged: Configuration | Layout, fact: Fact, before: Outcome) -> Iterat
     for effect, one, other in ((Effect.LOST, old, new), (Effect.GAINED, new, old)):
         lengths = _servable(judged, one, len(before)) - _servable(judged, other, len(before))
         if lengths:
-            what = f"a hit of {min(lengths)} tokens is possible"
+            what = f"a hit of {in_tokens(min(lengths))} is possible"
             no = f"{what.replace('is possible', 'is not possible')}"
             yield change(effect, *((what, no) if effect is Effect.LOST else (no, what)))
     registered = (f"registers {_listed(sorted(held)) or 'no block'}" for held in (old, new))
@@ -171,7 +172,7 @@ def _words(fact: Fact) -> str:
             return f"a request registered after {_listed(fact.given[0])} tokens"
         case "retained":
             num_tokens, interval = fact.given
-            return f"a prompt of {num_tokens} tokens, {_retention(interval)}"
+            return f"a prompt of {in_tokens(num_tokens)}, {_retention(interval)}"
         case "hits":
             lengths, shared, interval = fact.given
             return (
@@ -179,7 +180,7 @@ def _words(fact: Fact) -> str:
                 f"{_retention(interval)}"
             )
         case _:
-            return f"a lookup of at most {fact.given[0]} tokens"
+            return f"a lookup of at most {in_tokens(fact.given[0])}"
 
 
 def _cached_words(judged: Configuration | Layout, cached: set[Question]) -> Iterator[str]:
@@ -194,7 +195,7 @@ def _retention(interval: int | None) -> str:
 
 
 def _done(answer: Answer) -> str:
-    return f"raises {answer}" if isinstance(answer, str) else f"hit of {answer} tokens"
+    return f"raises {answer}" if isinstance(answer, str) else f"hit of {in_tokens(answer)}"
 
 
 def _listed(numbers: Iterable[int]) -> str:

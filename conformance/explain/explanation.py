@@ -19,6 +19,7 @@ from hitproof.conformance.explain.reasons import (
 from hitproof.conformance.findings.strips import Row, Strip, marks, numbers, roles
 from hitproof.conformance.scope.configurations import LookedUp
 from hitproof.conformance.scope.layouts import Layout, is_possible
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.groups import ConfigurationError, GroupKind
 from hitproof.spec.hits import longest_valid_hit, required_run, valid_hit
 from hitproof.spec.mask import in_mask
@@ -186,21 +187,22 @@ class Explanation:
         if hit < 1 or not is_multiple(hit, layout.alignment):
             below = max(hit // layout.alignment, 1) * layout.alignment
             raise ExplanationError(
-                f"a hit ends on a multiple of the alignment ({layout.alignment} tokens), which "
+                f"a hit ends on a multiple of the alignment ({in_tokens(layout.alignment)}), which "
                 f"{hit} is not; ask for {below} or {below + layout.alignment}"
             )
         if hit > self.resend:
             enough = shortest_prompt(layout, self.question.horizon, hit)
             raise ExplanationError(
-                f"a request of {layout.num_tokens} tokens is served {self.resend} tokens at most, "
-                f"not {hit}; ask for a shorter hit or for a prompt of at least {enough} tokens"
+                f"a request of {in_tokens(layout.num_tokens)} is served "
+                f"{in_tokens(self.resend)} at most, not {hit}; ask for a shorter "
+                f"hit or for a prompt of at least {in_tokens(enough)}"
             )
 
     def _check_size(self) -> None:
         if self.layout.num_tokens > MOST_TOKENS:
             raise ExplanationError(
-                f"these groups take a prompt of {self.layout.num_tokens} tokens to show; at most "
-                f"{MOST_TOKENS} can be, so ask for --tokens or a --hit of fewer"
+                f"these groups take a prompt of {in_tokens(self.layout.num_tokens)} to show; at "
+                f"most {MOST_TOKENS} can be, so ask for --tokens or a --hit of fewer"
             )
         most = max(self.layout.bound(looked_up) for looked_up in self.layout.looked_up)
         if self.question.cache is not None and most > MOST_BLOCKS_OF_A_CACHE:
@@ -319,19 +321,19 @@ class Explanation:
         (cap, horizon), lookahead = self.reach, layout.lookahead_tokens
         longest = "common_hit_is_the_longest" if len(layout.groups) > 1 else LONGEST_OF_ONE
         yield Reason(
-            f"cap = {layout.num_tokens} - 1 = {cap} tokens: the last token is always recomputed; "
-            f"a lookup may peek as far as {horizon} tokens (lookahead horizon)",
+            f"cap = {layout.num_tokens} - 1 = {in_tokens(cap)}: the last token is always "
+            f"recomputed; a lookup may peek as far as {in_tokens(horizon)} (lookahead horizon)",
             longest,
         )
         yield Reason(
             f"longest hit of a resend = the multiple of {layout.alignment} at or below "
             f"min({cap}, {horizon} - {lookahead}) = {min(cap, horizon - lookahead)}: "
-            f"{self.resend} tokens",
+            f"{in_tokens(self.resend)}",
             longest,
         )
         if is_fine_grained(layout.shared, layout.hash_block_size):
             yield Reason(
-                f"vLLM from 0.26 on may end hits here on any {layout.hash_block_size} tokens, "
+                f"vLLM from 0.26 on may end hits here on any {in_tokens(layout.hash_block_size)}, "
                 "inside blocks (hit granularity fine); shown are those that end on block edges",
                 "fine_grained_hit_is_vouched_for",
             )

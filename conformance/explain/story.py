@@ -24,6 +24,7 @@ from hitproof.conformance.findings.evidence import (
 )
 from hitproof.conformance.scope.configurations import Configuration, LookedUp
 from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.connector import is_fully_loaded, may_diverge
 from hitproof.spec.hits import in_required_run, required_run
 from hitproof.spec.mask import in_mask, next_boundary
@@ -175,7 +176,7 @@ def _lookup(evidence: LookupEvidence) -> Iterator[Chapter]:
             for reason in _run(looked_up, evidence.spec_hit)
         )
         yield Chapter(
-            f"why a {what} of {evidence.spec_hit} tokens is valid: all of this is cached",
+            f"why a {what} of {in_tokens(evidence.spec_hit)} is valid: all of this is cached",
             tuple(reasons),
         )
 
@@ -198,7 +199,7 @@ def _why_not(judged: Configuration | Layout, evidence: LookupEvidence, length: i
     miss = lacking(_needed(evidence), length, _held(judged, evidence))
     if miss is None:
         return (
-            f"{length} tokens: every required block is cached, but the lookup may not peek "
+            f"{in_tokens(length)}: every required block is cached, but the lookup may not peek "
             "that far (lookahead horizon)"
         )
     whose = "" if len(judged.looked_up) == 1 else f" of group {miss.group_ids[0]}"
@@ -207,7 +208,7 @@ def _why_not(judged: Configuration | Layout, evidence: LookupEvidence, length: i
         for each in judged.looked_up
         if each.group_ids == miss.group_ids
     )
-    return f"{length} tokens: needs {in_words(run)}{whose}; block {miss.block} is not cached"
+    return f"{in_tokens(length)}: needs {in_words(run)}{whose}; block {miss.block} is not cached"
 
 
 def _held(judged: Configuration | Layout, evidence: LookupEvidence) -> Any:
@@ -221,15 +222,16 @@ def _served(evidence: LookupEvidence) -> Iterator[Chapter]:
     if hit is None or hit == due or hit % judged.alignment:
         return
     if hit < due:
+        are = "is" if due - hit == 1 else "are"
         again = "loaded" if isinstance(evidence, ConnectorEvidence) else "computed"
-        text = f"{due - hit} tokens are {again} again, though everything that they need is cached"
+        text = f"{in_tokens(due - hit)} {are} {again} again, though all that they need is cached"
     else:
         miss = lacking(_needed(evidence), hit, _held(judged, evidence))
         if miss is None:
             return
         text = (
-            f"a hit of {hit} tokens lacks block {miss.block}: what the next token reads, or what "
-            "confirms it, is not cached"
+            f"a hit of {in_tokens(hit)} lacks block {miss.block}: what the next token reads, or "
+            "what confirms it, is not cached"
         )
     yield Chapter("what that means", (Reason(text, evidence.signature.claim),))
 
@@ -256,7 +258,9 @@ def _mask(evidence: MaskEvidence | RetentionEvidence, block: int) -> Chapter:
         conclusion = f"so that hit {needs} block {block}"
     if end < 1:
         return Chapter(f"which hits need block {block}", (Reason(texts[0], claim),))
-    texts.append(f"the hit that decides on block {block} is that of {end * size} tokens, {which}")
+    texts.append(
+        f"the hit that decides on block {block} is that of {in_tokens(end * size)}, {which}"
+    )
     reasons = [Reason(text, claim) for text in texts]
     return Chapter(
         f"which hits need block {block}",

@@ -25,6 +25,7 @@ from hitproof.conformance.findings.figures import (
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import Figure, draw
 from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.words import in_blocks, in_tokens
 from hitproof.spec.claims import CLAIMS
 
 
@@ -101,21 +102,22 @@ def given(evidence: Evidence) -> Iterator[str]:
         case LookupEvidence(configuration=Layout() as layout):
             yield from _given_layout(evidence, layout)
         case LookupEvidence(cached=(blocks,), max_length=most):
-            yield f"a lookup of at most {most} tokens; cached blocks: {_listed(blocks)}"
+            yield f"a lookup of at most {in_tokens(most)}; cached blocks: {_listed(blocks)}"
         case FineLookupEvidence(configuration=one, entered=entered, max_length=most):
             yield (
-                f"a lookup of at most {most} tokens that may end on any hash block of "
-                f"{one.hash_block_size} tokens; entered hash blocks: {_listed(entered)}"
+                f"a lookup of at most {in_tokens(most)} that may end on any hash block of "
+                f"{in_tokens(one.hash_block_size)}; entered hash blocks: {_listed(entered)}"
             )
         case MaskEvidence(configuration=one, chunks=chunks):
-            after = ", ".join(map(str, chunks))
-            yield f"a request of {one.num_blocks} blocks, registered after {after} tokens"
+            *earlier, last = chunks
+            after = "".join(f"{chunk}, " for chunk in earlier) + in_tokens(last)
+            yield f"a request of {in_blocks(one.num_blocks)}, registered after {after}"
         case RetentionEvidence(num_tokens=length, interval=interval):
-            yield f"a prompt of {length} tokens, retention interval {interval}"
+            yield f"a prompt of {in_tokens(length)}, retention interval {interval}"
         case SharedPrefixEvidence(num_tokens=length, shared=shared, interval=every):
             policy = "dense" if every is None else f"interval {every}"
             yield (
-                f"three prompts of {length} tokens that share the first {shared}, "
+                f"three prompts of {in_tokens(length)} that share the first {shared}, "
                 f"served one after another, retention {policy}"
             )
         case _:
@@ -124,7 +126,7 @@ def given(evidence: Evidence) -> Iterator[str]:
 
 def _given_layout(evidence: LookupEvidence, layout: Layout) -> Iterator[str]:
     most = evidence.max_length
-    yield f"a request of {most + 1} tokens, of which at most {most} may be served"
+    yield f"a request of {in_tokens(most + 1)}, of which at most {most} may be served"
     for looked_up, blocks in zip(layout.looked_up, evidence.cached, strict=True):
         several = len(looked_up.group_ids) > 1
         whose = f"group{'s' if several else ''} {' and '.join(map(str, looked_up.group_ids))}"

@@ -8,6 +8,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.json_format import as_json, read
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.words import in_blocks, in_tokens
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import Group
 
@@ -42,7 +43,7 @@ def describe(engine: EngineConfiguration) -> tuple[str, ...]:
     retention = "dense" if engine.retention_interval is None else f"{engine.retention_interval}"
     unit, exported = engine.hash_block_size, engine.mamba_checkpoint_alignment
     pool = (
-        f"a pool of {engine.num_gpu_blocks} blocks, alignment {engine.alignment}, EAGLE "
+        f"a pool of {in_blocks(engine.num_gpu_blocks)}, alignment {engine.alignment}, EAGLE "
         f"{'on' if engine.use_eagle else 'off'}, retention {retention}"
     )
     if engine.num_hash_lookahead_tokens:
@@ -50,7 +51,7 @@ def describe(engine: EngineConfiguration) -> tuple[str, ...]:
     if any(group.block_size != unit for group in engine.groups):
         pool += f", hash blocks of {unit}"
     if exported is not None:
-        pool += f", Mamba states exported every {exported} tokens of a chunk"
+        pool += f", Mamba states exported every {in_tokens(exported)} of a chunk"
     if engine.mamba_shared_prefix_checkpoint:
         pool += ", and kept where shared prefixes end"
     return "; ".join(map(_group, engine.groups)), pool

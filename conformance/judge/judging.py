@@ -31,6 +31,7 @@ from hitproof.conformance.playing.expectations import (
 )
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.managers import Hit, Observation
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.attention import attends
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind, geometry
@@ -130,8 +131,8 @@ class Judge:
         def violation(claim: str, divergence: Divergence, defect: Defect) -> Violation:
             return Violation(
                 Signature(claim, divergence, kinds, eagle, defect),
-                f"hit of {expected} tokens",
-                f"hit of {hit.length} tokens, tables {hit.tables}",
+                f"hit of {in_tokens(expected)}",
+                f"hit of {in_tokens(hit.length)}, tables {hit.tables}",
                 Served(request, expected),
             )
 
@@ -173,7 +174,7 @@ class Judge:
             if len(table) != lengths[index]:
                 return Violation(
                     Signature(_TABLE, unsound, kinds, eagle, Defect(Code.TABLE_LENGTH_WRONG)),
-                    f"hit of {hit.length} tokens: block table of group {index} of length "
+                    f"hit of {in_tokens(hit.length)}: block table of group {index} of length "
                     f"{lengths[index]}",
                     f"block table of length {len(table)}: {table}",
                     TableLengths(request, tuple(lengths)),
@@ -183,7 +184,7 @@ class Judge:
                     due = " or ".join(map(str, sorted(blocks)))
                     return Violation(
                         Signature(_TABLE, unsound, kinds, eagle, Defect(Code.TABLE_BLOCK_WRONG)),
-                        f"hit of {hit.length} tokens: block {due} at position {place} of the "
+                        f"hit of {in_tokens(hit.length)}: block {due} at position {place} of the "
                         f"block table of group {index}",
                         f"block {table[place]}" if table[place] else "the null block",
                     )
@@ -263,8 +264,8 @@ class Judge:
                 eagle,
                 Defect(Code.SHARED_PREFIX_BOUNDARY_WRONG),
             ),
-            f"hit of {hit.length} tokens, and no shared prefix that ends at token {end}",
-            f"a shared prefix of {end} tokens",
+            f"hit of {in_tokens(hit.length)}, and no shared prefix that ends at token {end}",
+            f"a shared prefix of {in_tokens(end)}",
         )
 
     def _asked_alone(self, alone: Group, drops: bool = True) -> list[Group]:

@@ -26,6 +26,7 @@ from hitproof.conformance.playing.player import Player
 from hitproof.conformance.reproduce.attempts import Attempt, OutOfReach, Rules, attempts
 from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.managers import Manager, ManagerSubject
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 
 
@@ -94,7 +95,7 @@ def _played(attempt: Attempt, evidence: Evidence, subject: ManagerSubject) -> st
     if isinstance(expected, LocalPrefix):
         found, _ = local_prefix(manager, expected.request)
         if (found < expected.tokens) != (evidence.signature.divergence == Divergence.LOST_HIT):
-            return f"the manager is wrong in another way: local prefix of {found} tokens"
+            return f"the manager is wrong in another way: local prefix of {in_tokens(found)}"
     return ""
 
 

@@ -330,7 +330,7 @@ def test_the_known_fault_of_0_33_is_found_at_its_smallest() -> None:
     assert isinstance(small, LookupEvidence)
     assert (small.configuration, small.max_length) == (replace(layout, num_tokens=4), 3)
     assert [*map(sorted, small.cached)] == [[0, 2, 3], [0, 1]]
-    assert (small.spec, small.actual) == ("hit of 0 tokens", "hit of 1 tokens")
+    assert (small.spec, small.actual) == ("hit of 0 tokens", "hit of 1 token")
 
 
 class WithoutMargin(BrokenCoordinator):

@@ -116,7 +116,7 @@ def test_a_finding_shrinks_and_shows_hash_blocks() -> None:
     assert isinstance(small.configuration, Configuration)
     assert (small.configuration.group.block_size, small.configuration.hash_block_size) == (2, 1)
     shown = finding(small, "")
-    assert "may end on any hash block of 1 tokens; entered hash blocks: 0" in shown.given[1]
+    assert "may end on any hash block of 1 token; entered hash blocks: 0" in shown.given[1]
     assert "spec hit" in shown.strip
 
 

@@ -11,6 +11,7 @@ import typer
 from hitproof.conformance.ledger.ledger import Entry, Judgement, load
 from hitproof.conformance.ledger.writing import adopted, to_toml
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.options import (
     JOBS,
@@ -38,7 +39,6 @@ from hitproof.vllm_integration.commands.running import (
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.reports.text import count
 from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target

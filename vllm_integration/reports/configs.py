@@ -11,7 +11,7 @@ from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import Layout, layouts
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.scope.profiles import Profile
-from hitproof.vllm_integration.reports.text import count
+from hitproof.conformance.words import count
 
 
 def configs_json(profile: Profile) -> dict[str, Any]:

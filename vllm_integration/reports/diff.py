@@ -7,8 +7,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from hitproof.conformance.comparison.changes import HARMFUL
+from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff
-from hitproof.vllm_integration.reports.text import count, print_finding
+from hitproof.vllm_integration.reports.text import print_finding
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_REASONS = 5

@@ -12,7 +12,8 @@ from hitproof.conformance.explain.reasons import Reason, in_ranges, in_words
 from hitproof.conformance.explain.story import Story
 from hitproof.conformance.findings.strip_svg import svg
 from hitproof.conformance.findings.strips import LABEL_COLUMNS, LEGEND, Figure, Strip
-from hitproof.vllm_integration.reports.text import count, print_whole
+from hitproof.conformance.words import count
+from hitproof.vllm_integration.reports.text import print_whole
 
 _PIPE_WIDTH = 100
 _INDENT = 2

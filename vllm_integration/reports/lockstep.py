@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from hitproof.conformance.findings.signatures import SEVERITY, Signature
+from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.lockstep import LockstepFinding, LockstepReport
-from hitproof.vllm_integration.reports.text import count, print_demonstration
+from hitproof.vllm_integration.reports.text import print_demonstration
 from hitproof.vllm_integration.verdict import Verdict
 
 

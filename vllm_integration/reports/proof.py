@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from hitproof.conformance.words import count
 from hitproof.proofs.prover import ProofResult
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec.claims import CLAIMS, Basis, Status
-from hitproof.vllm_integration.reports.text import count
 
 
 def print_proofs(results: list[ProofResult], console: Console, verbose: bool) -> None:

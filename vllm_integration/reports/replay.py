@@ -10,9 +10,9 @@ from rich.markup import escape
 from hitproof.conformance.findings.replayed import describe
 from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.json_format import as_json
+from hitproof.conformance.words import count
 from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration.gate.replay import ReplayReport, worst
-from hitproof.vllm_integration.reports.text import count
 from hitproof.vllm_integration.verdict import Verdict
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.selftest import Judged, SelfTestReport
-from hitproof.vllm_integration.reports.text import count
 
 
 def selftest_json(report: SelfTestReport, at_least: float) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +14,7 @@ from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.scope.models import MODELS
+from hitproof.conformance.words import count
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.report import Report
@@ -312,12 +313,6 @@ def _classes(report: Report) -> str:
     return ", ".join(
         f"{divergence}: {counts[divergence]}" for divergence in SEVERITY if counts[divergence]
     )
-
-
-def count(things: Sized | int, one: str, many: str = "") -> str:
-    """How many things there are, in words; ``things`` are they, or their number."""
-    number = things if isinstance(things, int) else len(things)
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _scientific(number: int) -> str:

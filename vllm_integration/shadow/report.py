@@ -9,9 +9,9 @@ from typing import Any
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.ledger.ledger import load
+from hitproof.conformance.words import count
 from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.reports.text import count
 
 LEDGERS = (LEDGER,)
 

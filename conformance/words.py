@@ -1,0 +1,19 @@
+"""Counts as sentences have them."""
+
+from collections.abc import Sized
+
+
+def count(things: Sized | int, one: str, many: str = "") -> str:
+    """How many things there are, in words; ``things`` are they, or their number."""
+    number = things if isinstance(things, int) else len(things)
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def in_tokens(number: int) -> str:
+    """A number of tokens, in words."""
+    return count(number, "token")
+
+
+def in_blocks(number: int) -> str:
+    """A number of blocks, in words."""
+    return count(number, "block")
