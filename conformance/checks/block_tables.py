@@ -7,7 +7,7 @@ from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.subjects import LookupAnswer
+from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.spec.connector import is_fully_loaded
 from hitproof.spec.hits import required_run
 

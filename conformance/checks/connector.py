@@ -21,7 +21,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import InternalError
-from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Subject
+from hitproof.conformance.subject.lookups import ConnectorSubject, Lookup, LookupAnswer
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.connector import is_fully_loaded, longest_local_prefix, may_diverge
@@ -52,7 +52,7 @@ def is_judged(layout: Layout) -> bool:
     )
 
 
-def check_local_prefix(subject: Subject, layout: Layout) -> CheckResult:
+def check_local_prefix(subject: ConnectorSubject, layout: Layout) -> CheckResult:
     """Judge the lookup for connectors for every cache state, up to the bound in tokens.
 
     A layout on which hits may end inside blocks settles nothing.
@@ -94,7 +94,7 @@ class _Request:
         return next((hit for hit in self.space.hits if hit.length == answer.hit_length), None)
 
 
-def _cases(subject: Subject, layout: Layout) -> Iterator[Case]:
+def _cases(subject: ConnectorSubject, layout: Layout) -> Iterator[Case]:
     lookup, policy = subject.connector_lookup(layout), subject.lookahead_horizon
     for max_length in layout.max_lengths:
         space = space_of(layout, lookup, max_length, policy)

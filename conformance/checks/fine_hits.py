@@ -18,7 +18,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, InternalError
-from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Subject
+from hitproof.conformance.subject.lookups import FineLookupSubject, Lookup, LookupAnswer
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
@@ -31,7 +31,7 @@ _SCALES = ((2, 3), (4, 2))
 """Hash blocks in a block, and blocks in the longest request."""
 
 
-def check_fine(subject: Subject, configuration: Configuration) -> CheckResult:
+def check_fine(subject: FineLookupSubject, configuration: Configuration) -> CheckResult:
     """Judge the lookup of a group whose blocks are several hash blocks.
 
     Kinds whose blocks cannot be entered inside settle nothing, nor do alignments of several
@@ -50,7 +50,7 @@ def check_fine(subject: Subject, configuration: Configuration) -> CheckResult:
     return finished((_CLAIM,), partial(_cases, subject, subjects))
 
 
-def _cases(subject: Subject, configurations: list[Configuration]) -> Iterator[Case]:
+def _cases(subject: FineLookupSubject, configurations: list[Configuration]) -> Iterator[Case]:
     for configuration in configurations:
         lookup = subject.fine_lookup(configuration)
         unit = configuration.hash_block_size

@@ -15,7 +15,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
-from hitproof.conformance.subject.subjects import Subject
+from hitproof.conformance.subject.registering import ServingSubject
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.retention import SPARSE_KINDS
@@ -23,7 +23,7 @@ from hitproof.spec.retention import SPARSE_KINDS
 _CLAIM = "retention_keeps_junctions"
 
 
-def check_junctions(subject: Subject, configuration: Configuration) -> CheckResult:
+def check_junctions(subject: ServingSubject, configuration: Configuration) -> CheckResult:
     """Judge what the third of three siblings hits, for prefixes of several lengths.
 
     Kinds that retention does not thin out settle nothing.
@@ -33,7 +33,7 @@ def check_junctions(subject: Subject, configuration: Configuration) -> CheckResu
     return finished((_CLAIM,), partial(_cases, subject, configuration))
 
 
-def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+def _cases(subject: ServingSubject, configuration: Configuration) -> Iterator[Case]:
     align, size = configuration.alignment, configuration.group.block_size
     lookahead = configuration.lookahead_tokens
     past = {0, 1, size, lookahead, align - 1}
@@ -52,7 +52,7 @@ def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
 
 
 def _third_hit(
-    subject: Subject, configuration: Configuration, shared: int, interval: int | None
+    subject: ServingSubject, configuration: Configuration, shared: int, interval: int | None
 ) -> int | Exception:
     # Long enough that no boundary of a prompt's own end lies in what is shared.
     suffix = 3 * configuration.alignment

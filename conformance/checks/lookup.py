@@ -23,7 +23,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import SMALL, Configuration
 from hitproof.conformance.scope.layouts import Layout, is_possible, without_flags
 from hitproof.conformance.subject.failures import CannotJudge, InternalError, Predates
-from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Subject
+from hitproof.conformance.subject.lookups import Lookup, LookupAnswer, LookupSubject
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.hits import longest_valid_hit, required_run, within_reach
@@ -41,13 +41,13 @@ _COMMON_LONGEST = "common_hit_is_the_longest"
 _Confirmed = TypeVar("_Confirmed", bound=LookupEvidence)
 
 
-def check_lookup(subject: Subject, configuration: Configuration) -> CheckResult:
+def check_lookup(subject: LookupSubject, configuration: Configuration) -> CheckResult:
     """Judge a group's own lookup for every cache state, up to the bound in blocks."""
     eagle = (_EAGLE,) if configuration.group.eagle else ()
     return finished((_TABLE, *eagle, _LONGEST), partial(_cases, subject, configuration))
 
 
-def check_common_hit(subject: Subject, layout: Layout) -> CheckResult:
+def check_common_hit(subject: LookupSubject, layout: Layout) -> CheckResult:
     """Judge the coordinator's lookup for every cache state, up to the bound in tokens.
 
     Where groups drop in turn (`spec.releases.sequential`), only requests of few blocks are judged,
@@ -172,7 +172,7 @@ class _Request:
         return next((hit for hit in self.space.hits if hit.length == length), None)
 
 
-def _cases(subject: Subject, judged: Configuration | Layout) -> Iterator[Case]:
+def _cases(subject: LookupSubject, judged: Configuration | Layout) -> Iterator[Case]:
     one_group = isinstance(judged, Configuration) or len(judged.groups) == 1
     policy = LookaheadHorizon.CAPPED if one_group else subject.lookahead_horizon
     lookup = subject.lookup(judged)

@@ -13,7 +13,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, Predates, crash_of
-from hitproof.conformance.subject.subjects import Subject
+from hitproof.conformance.subject.registering import MaskSubject
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
@@ -24,7 +24,7 @@ _KEPT = "mask_keeps_every_reachable_block"
 _ONLY = "mask_keeps_only_reachable_blocks"
 
 
-def check_mask(subject: Subject, configuration: Configuration) -> CheckResult:
+def check_mask(subject: MaskSubject, configuration: Configuration) -> CheckResult:
     """Judge what the producer registers, for a request in one chunk and in many.
 
     Judged as well, where the release has it: what a KV connector is told to store of requests that
@@ -33,7 +33,7 @@ def check_mask(subject: Subject, configuration: Configuration) -> CheckResult:
     return finished((_KEPT, _ONLY), partial(_mask_cases, subject, configuration))
 
 
-def _mask_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+def _mask_cases(subject: MaskSubject, configuration: Configuration) -> Iterator[Case]:
     size, bound = configuration.group.block_size, configuration.num_blocks
     shape = configuration.shape
     whole = (bound * size,)
@@ -48,7 +48,7 @@ def _mask_cases(subject: Subject, configuration: Configuration) -> Iterator[Case
             yield from cases(subject, configuration)
 
 
-def _stored_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+def _stored_cases(subject: MaskSubject, configuration: Configuration) -> Iterator[Case]:
     """What a connector stores of requests that end at each block."""
     size, bound = configuration.group.block_size, configuration.num_blocks
     shape = configuration.shape
@@ -60,7 +60,7 @@ def _stored_cases(subject: Subject, configuration: Configuration) -> Iterator[Ca
         yield _judged(configuration, (end * size,), stored, wanted, "store")
 
 
-def _draft_cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+def _draft_cases(subject: MaskSubject, configuration: Configuration) -> Iterator[Case]:
     """What is registered while the last tokens are not final."""
     size, shape = configuration.group.block_size, configuration.shape
     if not shape.lookahead or configuration.model or configuration.ranks != (1, 1):

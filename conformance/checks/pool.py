@@ -20,7 +20,7 @@ from hitproof.conformance.findings.evidence import PoolEvidence, smallest
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.subjects import Subject
+from hitproof.conformance.subject.pools import PoolSubject
 from hitproof.spec.groups import GroupKind
 
 _BLOCKS, _DEPTH = 4, 5
@@ -39,14 +39,14 @@ def is_judged_once(configuration: Configuration) -> bool:
     return plain and alone and configuration.shape.segment == 1 and 1 < group.block_size <= 4
 
 
-def check_pool(subject: Subject, configuration: Configuration) -> CheckResult:
+def check_pool(subject: PoolSubject, configuration: Configuration) -> CheckResult:
     """Judge the block pool, which all groups share: most configurations settle nothing."""
     if not is_judged_once(configuration):
         return CheckResult({}, (), 0, 0)
     return finished((IN_USE, COUNT, NULL, NAMES), partial(_cases, subject, configuration))
 
 
-def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+def _cases(subject: PoolSubject, configuration: Configuration) -> Iterator[Case]:
     case = _exhaustive(lambda: World(subject.pool(_BLOCKS)), configuration)
     yield case
     known = {evidence.signature for evidence in case.evidence}

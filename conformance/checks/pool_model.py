@@ -16,7 +16,7 @@ from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.subject.failures import crash_of
-from hitproof.conformance.subject.subjects import Key, Pool
+from hitproof.conformance.subject.pools import Key, Pool
 from hitproof.spec import pool as clauses
 from hitproof.spec.claims import Divergence
 from hitproof.spec.pool import CACHE, EVICT, FREE, GET, RESET, TOUCH, BlockState

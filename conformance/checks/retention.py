@@ -15,7 +15,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import ROLES, block_role
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
-from hitproof.conformance.subject.subjects import Subject
+from hitproof.conformance.subject.registering import RetentionSubject
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.hits import in_required_run, required_run
@@ -27,7 +27,7 @@ _SIBLINGS = "retention_keeps_siblings"
 _ONLY = "retention_keeps_only_promised_blocks"
 
 
-def check_retention(subject: Subject, configuration: Configuration) -> CheckResult:
+def check_retention(subject: RetentionSubject, configuration: Configuration) -> CheckResult:
     """Judge what the producer keeps of prompts that end at each distance from a boundary.
 
     Kinds that retention does not thin out settle nothing, and no claim is judged on them. Mamba
@@ -39,7 +39,7 @@ def check_retention(subject: Subject, configuration: Configuration) -> CheckResu
     return finished(claims, partial(_cases, subject, configuration))
 
 
-def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+def _cases(subject: RetentionSubject, configuration: Configuration) -> Iterator[Case]:
     size, segment = configuration.group.block_size, configuration.shape.segment
     bound = configuration.num_blocks
     near = range(segment + 1) if segment <= 4 else (0, 1, 2, segment - 1, segment)
@@ -61,7 +61,7 @@ def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
 
 
 def _evidence(
-    subject: Subject,
+    subject: RetentionSubject,
     configuration: Configuration,
     num_tokens: int,
     interval: int,

@@ -17,7 +17,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, Predates
-from hitproof.conformance.subject.subjects import Prompt, Subject
+from hitproof.conformance.subject.hashing import HashSubject, Prompt
 from hitproof.spec.claims import Divergence
 from hitproof.spec.sharing import covered_tokens
 
@@ -29,14 +29,14 @@ _SALTS = ("", "x")
 _ADAPTERS = (("", ""), ("x", "/x"), ("x", "/y"))
 
 
-def check_sharing(subject: Subject, configuration: Configuration) -> CheckResult:
+def check_sharing(subject: HashSubject, configuration: Configuration) -> CheckResult:
     """Judge block hashes, which all groups share: most configurations settle nothing."""
     if not is_judged_once(configuration):
         return CheckResult({}, (), 0, 0)
     return finished((_CLAIM,), partial(_cases, subject, configuration))
 
 
-def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
+def _cases(subject: HashSubject, configuration: Configuration) -> Iterator[Case]:
     for block_size, lookahead in product(_BLOCK_SIZES, _HASH_LOOKAHEADS):
         hashes = partial(_hashes, subject, block_size=block_size, lookahead=lookahead)
         evidence: list[HashEvidence] = []
@@ -64,7 +64,7 @@ def _cases(subject: Subject, configuration: Configuration) -> Iterator[Case]:
         yield Case(len(prompts), len(prompts), list(smallest(evidence).values()))
 
 
-def _hashes(subject: Subject, prompt: Prompt, block_size: int, lookahead: int) -> list[bytes]:
+def _hashes(subject: HashSubject, prompt: Prompt, block_size: int, lookahead: int) -> list[bytes]:
     hashes = subject.block_hashes(prompt, 1, block_size, lookahead)
     if len(hashes) != _BLOCKS:
         raise CannotJudge(f"not all of the {_BLOCKS} blocks of a prompt have a hash")

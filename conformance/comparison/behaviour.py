@@ -18,7 +18,8 @@ from hitproof.conformance.exploration.explorer import Question, explore
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import crash_of, refusal_of
-from hitproof.conformance.subject.subjects import LookupAnswer, Subject
+from hitproof.conformance.subject.lookups import LookupAnswer
+from hitproof.conformance.subject.subjects import Subject
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
 FEW = 8

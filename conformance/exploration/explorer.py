@@ -31,7 +31,7 @@ from typing import Any, TypeAlias
 
 from hitproof.conformance.exploration.liveness import live_after
 from hitproof.conformance.subject.failures import CannotJudge, InternalError, crash_of
-from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
+from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 
 Question: TypeAlias = tuple[int, int]
 """A set of groups that are looked up together, by its index in the lookup, and a block of it."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout, judged_from_json
-from hitproof.conformance.subject.subjects import Prompt
+from hitproof.conformance.subject.hashing import Prompt
 
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound="Evidence")

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from hitproof.conformance.subject.subjects import Key, PoolSnapshot
+from hitproof.conformance.subject.pools import Key, PoolSnapshot
 from hitproof.reference.pool import BlockPool
 from hitproof.reference.request import Request
 
 
 class ReferencePool:
-    """`conformance.subject.subjects.Pool` on `reference.pool.BlockPool`."""
+    """`conformance.subject.pools.Pool` on `reference.pool.BlockPool`."""
 
     def __init__(self, num_blocks: int) -> None:
         self._pool = BlockPool(num_blocks)

@@ -8,7 +8,8 @@ from hitproof.conformance.reference.history import ReferenceHistory
 from hitproof.conformance.reference.pool import ReferencePool
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.subjects import Lookup, LookupAnswer, Prompt
+from hitproof.conformance.subject.hashing import Prompt
+from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.reference.connector import find_local_prefix
 from hitproof.reference.fine import find_longest_fine_hit
 from hitproof.reference.hashing import block_hashes_of_size
@@ -33,11 +34,11 @@ class ReferenceLookup:
 
     @property
     def inputs(self) -> Sequence[object]:
-        """See `conformance.subject.subjects.Lookup`."""
+        """See `conformance.subject.lookups.Lookup`."""
         return self.keys, self._lookup, *self._lookup.steps.values()
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
-        """See `conformance.subject.subjects.Lookup`."""
+        """See `conformance.subject.lookups.Lookup`."""
         (keys,) = self.keys
         limit = min(max_length // self._block_size, len(keys))
         tables = self._lookup(keys, limit, self._group_ids, pool)
@@ -60,13 +61,13 @@ class ReferenceCommonLookup:
 
     @property
     def inputs(self) -> Sequence[object]:
-        """See `conformance.subject.subjects.Lookup`."""
+        """See `conformance.subject.lookups.Lookup`."""
         lookups = [group.lookup for group in self._spec_groups]
         steps = [step for lookup in lookups for step in lookup.steps.values()]
         return self._hashes, self._spec_groups, *self._spec_groups, *lookups, *steps
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
-        """See `conformance.subject.subjects.Lookup`."""
+        """See `conformance.subject.lookups.Lookup`."""
         hit = find_hit(*self._arguments(max_length), pool)
         return LookupAnswer(hit.length, hit.blocks)
 
@@ -81,7 +82,7 @@ class ReferenceConnectorLookup(ReferenceCommonLookup):
     """The reference's lookup for a KV connector that loads Mamba states."""
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
-        """See `conformance.subject.subjects.Lookup`."""
+        """See `conformance.subject.lookups.Lookup`."""
         hit, diverged = find_local_prefix(*self._arguments(max_length), pool)
         return LookupAnswer(hit.length, hit.blocks, diverged)
 
@@ -97,7 +98,7 @@ class ReferenceFineLookup:
         self._scan = scan
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
-        """See `conformance.subject.subjects.Lookup`."""
+        """See `conformance.subject.lookups.Lookup`."""
         configuration, unit = self._configuration, self._configuration.hash_block_size
         (keys,) = self.keys
         limit = min(max_length // unit, len(keys))

@@ -39,7 +39,7 @@ from hitproof.conformance.playing.expectations import (
 )
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout, without_flags
-from hitproof.conformance.subject.subjects import Prompt
+from hitproof.conformance.subject.hashing import Prompt
 from hitproof.spec.claims import Divergence
 from hitproof.spec.connector import longest_local_prefix
 from hitproof.spec.groups import Group, GroupKind

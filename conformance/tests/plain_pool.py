@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from hitproof.conformance.subject.subjects import Key, PoolSnapshot
+from hitproof.conformance.subject.pools import Key, PoolSnapshot
 
 
 class PlainPool:
-    """`conformance.subject.subjects.Pool` with plain lists; block 0 is the null block."""
+    """`conformance.subject.pools.Pool` with plain lists; block 0 is the null block."""
 
     def __init__(self, num_blocks: int) -> None:
         self.ref_counts = [0] * num_blocks

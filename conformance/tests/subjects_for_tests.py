@@ -7,7 +7,7 @@ from typing import Any
 from hitproof.conformance.reference.subject import ReferenceLookup, ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
+from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.reference.lookup import Lookup as GroupLookup
 from hitproof.spec.groups import BlockGeometry
 from hitproof.spec.mask import in_mask

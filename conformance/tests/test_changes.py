@@ -10,7 +10,7 @@ from hitproof.conformance.comparison.changes import Change, Effect, changes
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
+from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.spec.groups import Group, GroupKind
 
 SLIDING = GroupKind.SLIDING_WINDOW

@@ -23,7 +23,7 @@ from hitproof.conformance.scope.grid import configurations, grid
 from hitproof.conformance.scope.models import MODELS, cut
 from hitproof.conformance.scope.profiles import LONGEST_TAIL, Profile
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.subjects import LookupAnswer
+from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.conformance.tests import (
     test_fine_check,
     test_junction_check,

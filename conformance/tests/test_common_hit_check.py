@@ -25,7 +25,7 @@ from hitproof.conformance.scope.layouts import (
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
-from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
+from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.reference.lookup import Lookup as GroupLookup
 from hitproof.spec.claims import CLAIMS, Divergence, Status
 from hitproof.spec.groups import Group, GroupKind

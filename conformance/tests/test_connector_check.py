@@ -23,8 +23,8 @@ from hitproof.conformance.reproduce.reproduction import reproduce
 from hitproof.conformance.scope.layouts import Layout, layouts
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
+from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.subject.managers import Hit
-from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
 from hitproof.conformance.tests.broken_managers import Broken, Wrapped
 from hitproof.reference.policies import Policies
 from hitproof.reference.spec_groups import find_hit

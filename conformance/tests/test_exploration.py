@@ -13,7 +13,7 @@ from hitproof.conformance.findings.evidence import LookupEvidence
 from hitproof.conformance.reference.subject import ReferenceLookup
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.subjects import Lookup, LookupAnswer
+from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.tests.subjects_for_tests import (
     BrokenSubject,
     longer_tail,

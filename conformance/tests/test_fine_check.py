@@ -13,7 +13,7 @@ from hitproof.conformance.scope.configurations import Configuration, single_grou
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge, Predates
-from hitproof.conformance.subject.subjects import LookupAnswer
+from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import FINE_KINDS

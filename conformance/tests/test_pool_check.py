@@ -15,7 +15,7 @@ from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.subjects import Key, PoolSnapshot
+from hitproof.conformance.subject.pools import Key, PoolSnapshot
 from hitproof.conformance.tests.plain_pool import PlainPool
 from hitproof.spec.claims import CLAIMS, Divergence, Status
 from hitproof.spec.groups import GroupKind

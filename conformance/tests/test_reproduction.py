@@ -27,8 +27,8 @@ from hitproof.conformance.reproduce.attempts import Rules
 from hitproof.conformance.reproduce.reproduction import reproduce
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.hashing import Prompt
 from hitproof.conformance.subject.managers import Hit, Manager
-from hitproof.conformance.subject.subjects import Prompt
 from hitproof.conformance.tests.broken_managers import (
     Broken,
     Forgets,

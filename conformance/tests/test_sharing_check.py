@@ -12,7 +12,7 @@ from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.subject.failures import Predates
-from hitproof.conformance.subject.subjects import Prompt
+from hitproof.conformance.subject.hashing import Prompt
 from hitproof.spec.claims import Divergence, Status
 from hitproof.spec.groups import GroupKind
 

@@ -6,7 +6,8 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
-from hitproof.conformance.subject.subjects import Key, PoolSnapshot, Prompt
+from hitproof.conformance.subject.hashing import Prompt
+from hitproof.conformance.subject.pools import Key, PoolSnapshot
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call
 
 
@@ -63,7 +64,7 @@ class VllmPools:
 
 
 class VllmPool:
-    """A real ``BlockPool``, its blocks by their numbers: `conformance.subject.subjects.Pool`.
+    """A real ``BlockPool``, its blocks by their numbers: `conformance.subject.pools.Pool`.
 
     ``registration`` gives the arguments of ``cache_full_blocks`` for a block and a key.
     """
@@ -79,7 +80,7 @@ class VllmPool:
         self._registration = registration
 
     def get_new_blocks(self, count: int) -> list[int]:
-        """See `conformance.subject.subjects.Pool`, here and below."""
+        """See `conformance.subject.pools.Pool`, here and below."""
         return [block.block_id for block in self._pool.get_new_blocks(count)]
 
     def touch(self, blocks: Sequence[int]) -> None:
@@ -184,7 +185,7 @@ class BlockHashes:
     def __call__(
         self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
     ) -> list[bytes]:
-        """See `conformance.subject.subjects.Subject.block_hashes`."""
+        """See `conformance.subject.hashing.HashSubject.block_hashes`."""
         if (hash_block_size, hash_lookahead) not in self._hashers:
             self._hashers[hash_block_size, hash_lookahead] = self._hasher(
                 hash_block_size, hash_lookahead

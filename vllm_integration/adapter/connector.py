@@ -7,7 +7,7 @@ from typing import Any
 
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.subjects import LookupAnswer
+from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.vllm_integration.adapter.groups import Configured
 from hitproof.vllm_integration.adapter.history import whole_manager
 from hitproof.vllm_integration.adapter.inspection import attribute
@@ -43,7 +43,7 @@ class VllmConnectorLookup:
         self._request = cache(lambda count: request_of(range(count), hashes[: count // unit]))
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
-        """See `conformance.subject.subjects.Lookup`."""
+        """See `conformance.subject.lookups.Lookup`."""
         for owner in self._owners:
             owner.block_pool = pool
         returned = self._find(self._request(max_length + 1))

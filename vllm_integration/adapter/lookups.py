@@ -9,7 +9,7 @@ from typing import Any
 
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.subjects import LookupAnswer
+from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, definitions
 from hitproof.vllm_integration.adapter.parts import Parts, parallel
 
@@ -31,7 +31,7 @@ class VllmLookup:
         self._block_size = block_size
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
-        """See `conformance.subject.subjects.Lookup`."""
+        """See `conformance.subject.lookups.Lookup`."""
         returned = self._function(block_pool=pool, max_length=max_length, **self._keywords)
         # Newer lookups return the hit length beside the tables; before, the tables tell it.
         match returned:
@@ -99,7 +99,7 @@ class VllmCommonLookup:
         self._hash_block_size = getattr(coordinator, "hash_block_size", managers[0].block_size)
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
-        """See `conformance.subject.subjects.Lookup`."""
+        """See `conformance.subject.lookups.Lookup`."""
         for owner in self._owners:
             owner.block_pool = pool
         hashed = self._hashes[: (max_length + 1) // self._hash_block_size]

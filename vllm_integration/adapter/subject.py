@@ -18,8 +18,9 @@ from hitproof.conformance.histories.schema import EngineConfiguration, RequestIn
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import Predates
+from hitproof.conformance.subject.hashing import Prompt
+from hitproof.conformance.subject.lookups import Lookup
 from hitproof.conformance.subject.managers import Allocation
-from hitproof.conformance.subject.subjects import Lookup, Prompt
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity
 from hitproof.spec.releases.horizons import LookaheadHorizon

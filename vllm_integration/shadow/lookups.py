@@ -11,7 +11,7 @@ from hitproof.conformance.findings.findings import given
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, refusal_of
-from hitproof.conformance.subject.subjects import LookupAnswer
+from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.reference.lookup import Lookup
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -24,7 +24,7 @@ _NEEDED = ("block_hashes", "max_length", "kv_cache_group_ids", "block_pool", "kv
 
 
 class _Keys:
-    """A lookup of which only the keys are known: `conformance.subject.subjects.Lookup`."""
+    """A lookup of which only the keys are known: `conformance.subject.lookups.Lookup`."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self.keys = [keys]

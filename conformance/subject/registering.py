@@ -1,0 +1,61 @@
+"""Registration: which blocks of a request a subject's producer registers."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.subject.lookups import HorizonSubject
+
+
+class MaskSubject(Protocol):
+    """Registers blocks under dense retention."""
+
+    def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
+        """Which blocks the producer registers for one request of ``num_blocks`` blocks.
+
+        The request is computed in ``chunks``: token counts at which blocks are registered,
+        ascending. The result has one entry a block.
+        """
+
+    def stored(self, configuration: Configuration, end: int) -> list[bool]:
+        """Which blocks a KV connector would store of a request that it has ``end`` blocks of.
+
+        The result has one entry for each of the ``num_blocks``.
+        """
+
+    def registered_when_final(
+        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+    ) -> list[bool]:
+        """Which full blocks the producer registers of a prompt of ``num_tokens`` tokens.
+
+        A draft model computes the last ``not_final`` tokens anew. The group stands beside full
+        attention, as in `retained`, or ``alone``.
+        """
+
+
+class RetentionSubject(HorizonSubject, Protocol):
+    """Registers blocks under sparse retention."""
+
+    def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:
+        """Which full blocks the producer registers for a prompt of ``num_tokens`` tokens.
+
+        The group stands beside a full-attention group whose block size is the alignment, under
+        a retention ``interval`` in tokens, 0 for the latest boundary only.
+        """
+
+
+class ServingSubject(Protocol):
+    """Serves prompts one after another, from what it has registered of those before."""
+
+    def hits(
+        self,
+        configuration: Configuration,
+        prompts: Sequence[Sequence[int]],
+        interval: int | None,
+    ) -> list[int]:
+        """The hit of each prompt (its token ids), in tokens, when they come in this order.
+
+        Each is looked up, computed and freed; chunks end on boundaries, and nothing is evicted.
+        The groups are the configuration's `layout`; ``interval`` as in `retained`, or None for
+        dense retention.
+        """
