@@ -1,26 +1,26 @@
-"""The model of the pages: what the forward pass has written into each block, and what it reads.
+"""The content model: what the forward pass has written into each block, and what it reads.
 
-Beside a manager under test every computed token writes its identity through the block tables that
-the manager handed out, and every resumed step reads what its attention needs (`spec.attention`). A
-read of anything but the right content is wrong whatever the hit length says; so is a key that is
-registered over content it does not name.
+Alongside the system under test, every computed token writes its identity through the block tables
+that the manager returned, and every resumed step reads what its attention needs
+(`spec.attention`). Reading anything but the right content is wrong whatever the hit length is; so
+is a key that is registered for content that it does not describe.
 
-- The entry of a token in an attention layer stands for the request's prefix up to that token. Where
-  draft layers live in the group, their entry stands for one token more (`spec.sharing`).
+- The entry of a token in an attention layer stands for the request's prefix up to that token. An
+  entry of a draft layer stands for one token more (`spec.sharing`).
 - A Mamba block holds one state, that of the prefix as of some token. In align mode a step writes
-  the state of its end into the block that it ends in; drafts take one block each behind it, and
-  the state of what was accepted is copied into the block that it fills. vLLM: ``mamba_utils``. A
+  the state of its end into the block that it ends in. Each draft takes one block after it, and the
+  state of the accepted tokens is copied into the block that they fill. vLLM: ``mamba_utils``. A
   state that another request computes in this very step is not there yet.
-- Where the backend can, a step exports the state of a token inside its chunk as well
+- If the backend supports it, a step also exports the state of a token inside its chunk
   (`conformance.playing.checkpoints`).
-- A copy that the manager asks for is made before the step computes: it is of what earlier steps
+- A copy that the manager requests is made before the step computes: it copies what earlier steps
   have left in the block.
-- What a KV connector loads is there when the load is done. What was computed of rejected drafts,
-  and what draft layers wrote while they proposed, is garbage and must be overwritten before it is
-  read.
+- What a KV connector loads is there when the load is done. The entries of rejected drafts, and
+  those that draft layers wrote while they proposed, are garbage and must be overwritten before they
+  are read.
 
-Groups that opt out of prefix caching are not modelled, nor are Mamba blocks that drafts of one step
-can fill: `mamba_utils` keeps one state a step.
+Groups that opt out of prefix caching are not modelled, nor are Mamba blocks that the drafts of one
+step can fill: `mamba_utils` keeps one state per step.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ def null_read(loaded: bool) -> Defect:
 
 @dataclass(frozen=True)
 class _Pass:
-    """A forward pass whose drafts are not settled: tokens from ``start``, drafts the last ones."""
+    """A forward pass with unsettled drafts: tokens from ``start``, of which drafts are the last."""
 
     start: int
     num_tokens: int
@@ -64,7 +64,7 @@ class _Pass:
 
 
 class ContentModel:
-    """The pages of one manager.
+    """The content of one manager's blocks.
 
     ``sign`` makes the signature of a violation, of a group (an index), a claim and a defect.
     ``every_state`` says that a step writes the state of each block that it fills, as vLLM did
@@ -103,7 +103,7 @@ class ContentModel:
         self._loaded: set[str] = set()
 
     def new_step_starts(self) -> None:
-        """What earlier steps computed is there."""
+        """From now on, what earlier steps computed is there."""
         self._store.new_step_starts()
 
     def copy(self, source: int, target: int) -> None:
@@ -111,17 +111,17 @@ class ContentModel:
         self._store.copy(source, target)
 
     def free(self, request: str) -> None:
-        """The request gives its blocks up."""
+        """The request gives up its blocks."""
         self._passes.pop(request, None)
         self._loaded.discard(request)
         for group in range(len(self._engine.groups)):
             self._running.pop((request, group), None)
 
     def load(self, request: str, tables: Tables, start: int, end: int, known: int) -> None:
-        """A connector wrote the tokens from ``start`` to ``end``; the request has ``known``.
+        """A connector wrote the tokens from ``start`` to ``end``; the request has ``known`` tokens.
 
-        When these are all of them, the last token is computed again. A Mamba layer then needs the
-        state before it, which only the connector can have kept: it is not judged.
+        If these are all its tokens, the last one is recomputed. A Mamba layer then needs the state
+        before it, which only the connector can have kept, so that state is not judged.
         """
         self._loaded.add(request)
         for index, (group, table) in enumerate(zip(self._engine.groups, tables, strict=True)):
@@ -138,7 +138,7 @@ class ContentModel:
     ) -> Iterator[Violation]:
         """The forward pass on ``num_new`` tokens from ``start``; what it reads wrong.
 
-        Tokens from ``known`` on are drafts, taken to be right until `settle` tells.
+        Tokens from ``known`` on are drafts, assumed to be right until `settle` is called.
         """
         end = start + num_new
         self._passes[request] = _Pass(start, num_new, max(0, end - known), tables)
@@ -149,7 +149,7 @@ class ContentModel:
         ]
         states = [item for item in judged if item[1].kind is GroupKind.MAMBA]
         attention = [item for item in judged if item[1].kind is not GroupKind.MAMBA]
-        # Blocks that states leave in this step may be written in it.
+        # Blocks that a state moves out of may be written in the same step.
         for index, _, table in states:
             yield from self._read_state(request, index, table, start)
         for index, _, table in states:
@@ -165,7 +165,7 @@ class ContentModel:
         return group.prefix_cacheable and not small
 
     def settle(self, request: str, num_computed: int) -> None:
-        """The last pass's drafts are settled: what lies from ``num_computed`` on is garbage."""
+        """The drafts of the last pass are settled: tokens from ``num_computed`` on are garbage."""
         last = self._passes.pop(request, None)
         if last is None:
             return
@@ -181,7 +181,7 @@ class ContentModel:
                 self._propose(request, index, table, num_computed)
 
     def _propose(self, request: str, index: int, table: Sequence[int], num_computed: int) -> None:
-        """The draft layers' entries of the tokens that they propose, all but the last."""
+        """Write the draft layers' entries of the tokens that they propose, except the last."""
         size, drafts = self._engine.groups[index].block_size, self._engine.num_speculative_tokens
         end = min(num_computed + max(drafts - 1, 0), self._engine.max_model_len)
         for token in range(num_computed, end):
@@ -191,7 +191,7 @@ class ContentModel:
             self._store.write(index, _at(table, block), slot, Entry(held, _GARBAGE), request)
 
     def holds(self, group: int, block_id: int, name: Name) -> bool:
-        """Whether the block holds, of the group, the content that the name stands for."""
+        """Whether the block holds the group's content of the named prefix."""
         return self._difference(group, block_id, name) is None
 
     def wrong_keys(
@@ -199,7 +199,7 @@ class ContentModel:
     ) -> Iterator[tuple[Name, Violation]]:
         """The registered keys that do not name the content of their block.
 
-        Each is looked at when it is new, and when its block was written again.
+        Each is checked when it is new, and when its block was written again.
         """
         now = {(group, name, block) for (group, name), ids in cached.items() for block in ids}
         for item in sorted(now):
@@ -216,7 +216,7 @@ class ContentModel:
                             _NAMED,
                             Defect.of(Code.KEY_NAMES_OTHER_CONTENT, states=self._exports(group)),
                         ),
-                        f"group {group}: a block registered as {name} holds that",
+                        f"group {group}: a block registered as {name} holds its content",
                         f"block {block}: {wrong}",
                     ),
                 )
@@ -229,7 +229,7 @@ class ContentModel:
     # --- attention ---------------------------------------------------------------------------
 
     def _entry(self, request: str, group: int, token: int) -> Entry:
-        """What the layers keep of a token."""
+        """The entry that the layers keep for a token."""
         draft = self._prefix(request, token + 2) if self._has_drafts[group] else ""
         return Entry(self._prefix(request, token + 1), draft)
 
@@ -249,11 +249,11 @@ class ContentModel:
     ) -> Iterator[Violation]:
         """Read what the tokens from ``start`` to ``end`` attend to.
 
-        A token is read by the first query that is not before it, if by any: later ones attend to no
-        earlier tokens. One wrong read a claim is enough.
+        If any query reads a token, the first one that is not before it does: later queries do not
+        attend to earlier tokens. One wrong read per claim is enough.
         """
         group = self._engine.groups[index]
-        told: set[str] = set()
+        reported: set[str] = set()
         for token in range(end):
             if not attends(max(token, start), token, group.window, group.chunk):
                 continue
@@ -261,9 +261,9 @@ class ContentModel:
             block, slot = divmod(token, group.block_size)
             found = self._store.read(index, _at(table, block), slot)
             claim = _SHARED if isinstance(found, Entry) and found.target == wanted.target else _READ
-            if found == wanted or claim in told:
+            if found == wanted or claim in reported:
                 continue
-            told.add(claim)
+            reported.add(claim)
             yield self._misread(request, index, token, claim, wanted, found)
 
     def _misread(
@@ -291,7 +291,7 @@ class ContentModel:
     # --- Mamba states ------------------------------------------------------------------------
 
     def _write_states(self, request: str, index: int, table: Sequence[int]) -> None:
-        """One state for what is sure, and one for each draft, in the blocks behind."""
+        """Write one state for the certain tokens, and one for each draft in the next blocks."""
         last, size = self._passes[request], self._engine.groups[index].block_size
         end = last.start + last.num_tokens
         sure = end - last.drafts
@@ -330,7 +330,7 @@ class ContentModel:
     def _read_state(
         self, request: str, index: int, table: Sequence[int], start: int
     ) -> Iterator[Violation]:
-        """Read the state that a step goes on from."""
+        """Read the state from which a step continues."""
         group = self._engine.groups[index]
         token = next((t for t in range(start - 1, -1, -1) if reads_state(start, t)), None)
         if token is None:
@@ -354,7 +354,7 @@ class ContentModel:
             )
 
     def _difference(self, index: int, block_id: int, name: Name) -> str | None:
-        """What a block holds instead of what its key vouches for; None when it holds that."""
+        """What a block holds instead of what its key describes; None when it holds that."""
         request, end = self._keys.request(name), self._keys.end(name)
         if request is None or end is None:
             return None

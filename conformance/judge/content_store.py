@@ -1,16 +1,16 @@
-"""The memory of the pages: blocks, their slots, and who wrote them in which step."""
+"""The memory of the content model: blocks, their slots, and who wrote them in which step."""
 
 from dataclasses import dataclass, field
 
 ANYTHING = "anything"
-"""What a slot holds that is not judged."""
+"""The content of a slot that is not judged."""
 MISSING = -1
 """Stands for the block of a position that a block table does not have."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What a slot holds: of target layers, and of draft layers where they live in the group."""
+    """The content of a slot: of target layers, and of draft layers if the group has any."""
 
     target: str
     draft: str = ""
@@ -18,7 +18,7 @@ class Entry:
 
 @dataclass
 class _Block:
-    """One block: the group that wrote it last, and its slots; a Mamba block has one.
+    """One block: the group that wrote it last, and its slots, of which a Mamba block has one.
 
     ``before`` is what the slots held before the step ``saved``.
     """
@@ -35,7 +35,7 @@ class ContentStore:
     """Blocks by their ids; 0 is the null block, which holds nothing.
 
     Attributes:
-        written: the blocks that were written since somebody cleared this set.
+        written: the blocks that were written since this set was last cleared.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class ContentStore:
         self.written: set[int] = set()
 
     def new_step_starts(self) -> None:
-        """What earlier steps computed is there."""
+        """From now on, what earlier steps computed is there."""
         self._step += 1
 
     def write(
@@ -56,9 +56,9 @@ class ContentStore:
         writer: str,
         loaded: bool = False,
     ) -> None:
-        """Write a slot; what another group had in the block is destroyed.
+        """Write a slot; another group's content of the block is destroyed.
 
-        ``loaded`` is whether it was there before the step began.
+        ``loaded`` is whether the content was there before the step began.
         """
         if block_id in (0, MISSING):
             return
@@ -73,10 +73,7 @@ class ContentStore:
         self.written.add(block_id)
 
     def copy(self, source: int, target: int) -> None:
-        """Copy a block as it was before this step, which is when the worker copies.
-
-        A block that another group had by then holds nothing of its new one.
-        """
+        """Copy a block as it was before this step, since the worker copies before computing."""
         block = self._blocks.get(source)
         if block is None:
             return
@@ -96,6 +93,6 @@ class ContentStore:
         return block.slots[slot]
 
     def computed_now_by(self, block_id: int) -> str | None:
-        """The request that computes what the block holds in this very step; None for none."""
+        """The request that computes the block's content in this very step, or None."""
         block = self._blocks[block_id]
         return block.writer if block.step == self._step else None

@@ -1,7 +1,7 @@
-"""Judging one manager at one call: where it breaks the spec, by the spec alone.
+"""Judging one manager at one call: where it violates the spec, by the spec alone.
 
-What is asked about the cache is asked about the manager's own cache, so a fault counts where it
-happens and not again in all that follows from it.
+Questions about the cache refer to the manager's own cache, so a fault counts where it happens and
+not again in its consequences.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ Cached = Mapping[tuple[int, Name], tuple[int, ...]]
 """The blocks registered under each key, by group and name."""
 
 Entries = Callable[[int, int], bool]
-"""Whether a group's block, by its position, is registered; a hash unit, where hits are fine."""
+"""Whether a group's block, by position, is registered; a hash unit, where hits are fine-grained."""
 
 _TABLE = "hit_has_every_block_attention_reads"
 _EAGLE = "eagle_needs_tail_plus_one"
@@ -71,7 +71,7 @@ _PROMISES = {
 class Judge:
     """Judges managers of one configuration on the requests of one history.
 
-    ``loaded`` has the requests for which a KV connector has loaded tokens.
+    ``loaded`` contains the requests for which a KV connector has loaded tokens.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Judge:
             geometry(group, group.block_size if self._fine else engine.alignment)
             for group in self._groups
         ]
-        # How hits see the groups: with hash units for blocks where they may end inside blocks.
+        # The groups as lookup treats them: blocks are hash units where hits may end inside blocks.
         self._alignment = engine.hash_block_size if self._fine else engine.alignment
         self._hit_groups = [
             at_hash_units(group, self._alignment) if self._fine else group for group in self._groups
@@ -136,7 +136,7 @@ class Judge:
                 Served(request, expected),
             )
 
-        # Without a margin a valid hit may be longer than the one that is due.
+        # In sequential lookup a valid hit may be longer than the one that is due.
         skips = self._requests[request].skip_reading_prefix_cache and hit.length
         if skips or not self._is_valid(self._groups, hit.length, num_tokens, entries):
             return violation(
@@ -193,7 +193,7 @@ class Judge:
     def _blocks_read(
         self, request: str, index: int, length: int, num_tokens: int, cached: Cached
     ) -> Iterator[tuple[int, set[int]]]:
-        """Where a hit reads a block from a group's table, and the blocks that may stand there."""
+        """The positions at which a hit reads a group's table, with the blocks allowed there."""
         group, seen, shape = self._groups[index], self._hit_groups[index], self._hit_shapes[index]
         end = length // seen.block_size
         for block in required_run(shape, end) if end else ():
@@ -221,7 +221,7 @@ class Judge:
         return longest_joint_hit(groups, alignment, num_tokens, self._policy, entries)
 
     def shared(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Shared:
-        """What a lookup showed to be shared beyond its hit, as far as retention depends on it."""
+        """The prefix shown to be shared beyond a lookup's hit, if retention depends on it."""
         dense = self._engine.retention_interval is None
         dense = dense and not (self._fine and self._engine.keeps_shared_states)
         if dense or self._requests[request].skip_reading_prefix_cache:
@@ -241,8 +241,10 @@ class Judge:
                 kept = max(kept, junction_boundary(length + drops, drops, alignment))
         return Shared(kept if self._keeps_junctions and kept > hit.length else 0, seen)
 
-    def told(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Violation | None:
-        """Judge that a prefix which a lookup tells to be shared is one: some group has it."""
+    def shared_boundary(
+        self, request: str, num_tokens: int, hit: Hit, cached: Cached
+    ) -> Violation | None:
+        """Judge that a prefix reported by a lookup as shared is shared: some group has it."""
         end, entries = hit.shared_prefix_boundary, self._entries(request, num_tokens, cached)
         if not end or (
             hit.length < end < num_tokens
@@ -269,7 +271,7 @@ class Judge:
         )
 
     def _asked_alone(self, alone: Group, drops: bool = True) -> list[Group]:
-        """The groups of which only that one, and those like it, take part."""
+        """The groups, with only that one and its equals taking part in prefix caching."""
         return [
             replace(group, prefix_cacheable=group == alone, eagle=group.eagle and drops)
             for group in self._groups
@@ -278,7 +280,7 @@ class Judge:
     def _entries(self, request: str, num_tokens: int, cached: Cached) -> Entries:
         """Whether a group has the request's prefix up to the end of a block, or of a hash unit.
 
-        Only keys count of which all tokens are known that the hash covers.
+        Only keys count for which all tokens that the hash covers are known.
         """
         known = num_tokens - self._engine.num_hash_lookahead_tokens
 
@@ -314,9 +316,9 @@ class Judge:
         shared: Shared = NOTHING_SHARED,
         gone: bool = False,
     ) -> Violation | None:
-        """Judge that a computed block of a request is registered, or that it is not.
+        """Judge whether a computed block of a request should be registered.
 
-        ``gone`` is whether the request gave the block up before its hash was known.
+        ``gone`` is whether the request gave up the block before its hash was known.
         """
         group, shape = self._groups[group_index], self._shapes[group_index]
         alignment = self._engine.alignment
@@ -355,9 +357,9 @@ class Judge:
     def left_out_inside(
         self, request: str, group_index: int, who: str, ends: Sequence[int], given_up: bool
     ) -> Violation:
-        """None of the entries ``ends`` inside a block is there, though a promised hit needs one.
+        """None of the entries ``ends`` inside a block is cached, though a promised hit needs one.
 
-        None was ever registered, or, ``given_up``, it is gone though nobody needed its block.
+        None was ever registered or, if ``given_up``, it is gone though its block was not needed.
         """
         code = Code.PROMISED_ENTRY_EVICTED if given_up else Code.PROMISED_ENTRY_UNREGISTERED
         states = exports_states(self._engine, self._groups[group_index])
@@ -369,12 +371,12 @@ class Judge:
                 Defect.of(code, hit=who, states=states),
                 Divergence.LOST_HIT,
             ),
-            f"group {group_index}: request {request} is entered at token {need}",
+            f"group {group_index}: request {request} has an entry at token {need}",
             f"group {group_index}: no such entry is cached",
         )
 
-    def kept_for_nobody(self, group_index: int, end: int) -> Violation:
-        """An entry that ends inside a block is there, and no promised hit needs it."""
+    def not_promised(self, group_index: int, end: int) -> Violation:
+        """An entry that ends inside a block is cached, and no promised hit needs it."""
         return Violation(
             self.of_group(
                 group_index,
@@ -383,16 +385,16 @@ class Judge:
                 Divergence.WASTE,
             ),
             f"group {group_index}: no entry at token {end}",
-            f"group {group_index}: a block is entered there",
+            f"group {group_index}: there is an entry",
         )
 
     def pool_claim(self, claim: str, defect: Defect, spec: str, actual: str) -> Violation:
-        """An operation on the pool broke a claim."""
+        """An operation on the pool violated a claim."""
         kinds, eagle = self._kinds()
         return Violation(Signature(claim, Divergence.UNSOUND, kinds, eagle, defect), spec, actual)
 
     def policy(self, call: str, field: str, real: str, reference: str) -> Violation:
-        """The two differ, and neither breaks the spec."""
+        """The two managers differ, and neither violates the spec."""
         kinds, eagle = self._kinds()
         differs = Defect.of(Code.LOCKSTEP_DIFFERENCE, field=field, method=call)
         signature = Signature("lockstep", Divergence.POLICY_CHANGE, kinds, eagle, differs)
@@ -401,7 +403,7 @@ class Judge:
     def tables(self, seen: Observation, computed: Mapping[str, int]) -> Violation | None:
         """Judge the tables of requests whose next token is at position ``computed``.
 
-        They hold every block that this token reads, and those that its step writes.
+        They must hold every block that this token reads, and those that its step writes.
         """
         for request, tables in seen.tables.items():
             for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):
@@ -411,11 +413,13 @@ class Judge:
         return None
 
     def freed(self, request: str, number: int, first: int, table: Sequence[int]) -> Violation:
-        """A request's table in a group lacks a block from ``first`` on, all of which are read."""
+        """A request's table in a group has a null block from ``first`` on, where all are read."""
         return Violation(
             self.of_group(number, _TABLE, null_read(request in self.loaded)),
             f"request {request}, group {number}: blocks from {first} on are read",
-            f"its table is {table}",
+            f"its table {tuple(table)} has the null block at position {table.index(0, first)}"
+            if 0 in table[first:]
+            else f"its table is {tuple(table)}",
             Held(request, number, first),
         )
 
@@ -425,7 +429,7 @@ class Judge:
         return first // group.block_size
 
     def pool(self, seen: Observation) -> Violation | None:
-        """Judge the pool's books: nothing leaks, and nothing is free and in use at once."""
+        """Judge the pool's invariants: no block leaks, and none is both free and in use."""
         wrong = next(violated_invariants(self._engine, self._requests, self._prefixes, seen), None)
         if wrong is None:
             return None
@@ -436,7 +440,7 @@ class Judge:
 
     @staticmethod
     def _held_twice(seen: Observation) -> Expected | None:
-        """That a request which holds a block twice does not."""
+        """The expectation that a request that holds a block twice holds it once."""
         for request, tables in seen.tables.items():
             held = Counter(block for table in tables for block in table if block)
             if max(held.values(), default=0) > 1:

@@ -1,4 +1,4 @@
-"""The books of a block pool: nothing leaks, and nothing is free and in use at once."""
+"""Invariants of a block pool: no block leaks, and none is both free and in use."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -69,7 +69,7 @@ def violated_invariants(
             f"blocks {leaked} are neither",
         )
     registered = Counter(block for ids in seen.cached.values() for block in ids)
-    # A block may be entered at several prefixes that end inside it.
+    # A block may be registered under several prefixes that end inside it.
     most = max(registered.values(), default=0)
     once = most <= 1 or is_fine_grained(engine.groups, engine.hash_block_size)
     if not once or not registered.keys() <= blocks:
@@ -93,7 +93,7 @@ def _contents(
         num_tokens = len(requests[request].token_ids)
         for group, table in enumerate(tables):
             if engine.mamba_checkpoint_alignment and engine.groups[group].kind is GroupKind.MAMBA:
-                continue  # states from inside a chunk lie elsewhere than their tokens
+                continue  # a state from inside a chunk is not in the block of its tokens
             size = engine.groups[group].block_size
             for position, block in enumerate(table):
                 end = (position + 1) * size

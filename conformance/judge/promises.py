@@ -1,4 +1,4 @@
-"""What a release promises to keep: its policies, and the boundaries that a block is kept for."""
+"""What a release promises to keep: its policies, and the boundaries for which a block is kept."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from hitproof.spec.retention import replay_boundary, sibling_boundary
 
 @dataclass(frozen=True)
 class JudgedPolicies:
-    """What releases may differ in without breaking the spec; see `spec.releases.policies`.
+    """What releases may differ in without violating the spec; see `spec.releases.policies`.
 
     The default is what the newest release has, except that hits are aligned.
 
@@ -35,9 +35,9 @@ class JudgedPolicies:
         sparse_retention: which kinds a retention interval thins out.
         junctions: whether a prefix seen to be shared is retained.
         granularity: where hits may end.
-        fine_tail: whose hit the end of a prompt is kept for, where it lies inside a block.
+        fine_tail: for whose hit the end of a prompt is kept when it lies inside a block.
         every_state: whether a Mamba group keeps the state of every block that a step fills, as
-            before vLLM had a ``mamba_cache_mode``, or only that of its end.
+            before vLLM had a ``mamba_cache_mode``, or only that of the step's end.
     """
 
     horizon: LookaheadHorizon = LookaheadHorizon.HASHED
@@ -70,7 +70,7 @@ class JudgedPolicies:
         )
 
     def on(self, engine: EngineConfiguration) -> Self:
-        """As they hold for the engine: the coordinator of one group never peeks past the cap."""
+        """The policies in effect on the engine: with one group, lookups never peek past the cap."""
         return self if len(engine.groups) > 1 else replace(self, horizon=LookaheadHorizon.CAPPED)
 
     def groups(self, engine: EngineConfiguration) -> tuple[Group, ...]:
@@ -87,7 +87,7 @@ class JudgedPolicies:
         )
 
     def tail(self, engine: EngineConfiguration) -> FineTail:
-        """Whose hit the end of a prompt is kept for on the engine."""
+        """For whose hit the end of a prompt is kept on the engine."""
         return self.fine_tail if self.fine(engine) else FineTail.NONE
 
     def thins_out(self, kind: GroupKind) -> bool:
@@ -99,10 +99,10 @@ class Shared(NamedTuple):
     """A prefix that a lookup showed to be shared with another request, in tokens.
 
     Attributes:
-        kept: the junction, which sparse retention promises to keep; 0 where there is none, or
-            where the lookup does not tell how long the prefix is.
-        seen: how far some kind of group alone could serve. Managers find out less, depending on
-            the order in which they ask: what they keep up to there is not judged.
+        kept: the shared-prefix boundary, which sparse retention promises to keep; 0 if there is
+            none, or if the lookup does not show how long the prefix is.
+        seen: the longest hit that one set of groups alone could serve. Managers may find less,
+            depending on the order in which they look up; what they keep up to there is not judged.
     """
 
     kept: int
@@ -138,7 +138,7 @@ class Promises:
     def promised(
         self, request: str, group_index: int, block: int, shared: Shared = NOTHING_SHARED
     ) -> dict[str, int]:
-        """The promised boundaries that need a block, in blocks of the group, and to whom."""
+        """The promised boundaries that need a block, in blocks of the group, by who is promised."""
         group, shape = self._groups[group_index], self._shapes[group_index]
         if not group.prefix_cacheable:
             return {}
@@ -160,11 +160,11 @@ class Promises:
 
     @property
     def reach_tokens(self) -> int:
-        """How many tokens past a hit are computed until all of its blocks can be registered."""
+        """How many tokens past a hit must be computed before all its blocks can be registered."""
         return self.lookahead_tokens + self._engine.num_hash_lookahead_tokens
 
     def is_retained(self, group: Group) -> bool:
-        """Whether sparse retention decides what is kept of the group."""
+        """Whether sparse retention applies to the group."""
         return self._engine.retention_interval is not None and self._policies.thins_out(group.kind)
 
     def _retained(
@@ -186,12 +186,12 @@ class Promises:
         if interval:
             shape = self._shapes[group_index]
             promised["sibling"] = sibling_boundary(shape, block, interval // size)
-        # A fine-grained one need not end a block; see `entries_inside`.
+        # A fine-grained boundary need not be on a block edge; see `entries_inside`.
         junction = 0 if self._fine and shared.kept % size else shared.kept // size
         return promised | {"junction": junction}
 
     def tail(self, request: str) -> int:
-        """The hit, in tokens, that the end of a request's prompt is kept for; hits are fine."""
+        """The hit, in tokens, for which the end of a request's prompt is kept; for fine hits."""
         policies, unit = self._policies, self._alignment
         prompt = len(self._requests[request].prompt)
         return int(tail_boundary(self._tail, policies.horizon, prompt, self.lookahead_tokens, unit))
@@ -199,13 +199,13 @@ class Promises:
     def entries_inside(
         self, request: str, group_index: int, shared: Shared = NOTHING_SHARED
     ) -> dict[str, range]:
-        """The entries inside a block of which promised hits need one each, and to whom.
+        """For each promised hit the entries inside a block of which it needs one.
 
-        An entry goes by the tokens of its prefix.
+        An entry is identified by the number of tokens of its prefix.
         """
         promised = {self._tail.value: self._tail_entries(request, group_index)}
         kept, group = shared.kept, self._groups[group_index]
-        # What full attention has of a shared prefix showed that it is shared.
+        # Full attention's part of a shared prefix has shown that it is shared.
         prompt = len(self._requests[request].prompt)
         junction = self._engine.keeps_shared_states and kept <= prompt and kept % group.block_size
         if junction and group.kind is GroupKind.MAMBA:
@@ -213,9 +213,9 @@ class Promises:
         return {who: ends for who, ends in promised.items() if ends}
 
     def _tail_entries(self, request: str, group_index: int) -> range:
-        """The entries of which the hit that the prompt's end is kept for needs one.
+        """The entries of which the hit for which the prompt's end is kept needs one.
 
-        One that lies further back than the reader looks is none of them.
+        Entries past the reach of the reader's lookup are excluded.
         """
         group, shape, unit = self._groups[group_index], self._shapes[group_index], self._alignment
         end = self.tail(request)
@@ -235,7 +235,7 @@ class Promises:
         """Whether a boundary of the shared prefix needs a block that retention thins out."""
         group, shape = self._groups[group_index], self._shapes[group_index]
         if self._fine and group.kind in FINE_KINDS:
-            # Of a block before a tail nothing can be said: it is there for whoever turns off.
+            # Blocks before a tail cannot be judged: they serve requests that diverge there.
             return True
         boundaries = range(shape.segment, seen // group.block_size + 1, shape.segment)
         return self.is_retained(group) and any(

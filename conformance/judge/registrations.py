@@ -1,13 +1,13 @@
 """Which blocks a manager registers over a request's life, judged block by block.
 
-A block is due when some promised hit needs it and all of that hit's run is computed. It counts as
-registered once its key was seen, whatever is evicted later. Only blocks that held the right content
-in the request's own table are judged: states that no step wrote, or blocks that a connector left
-out, cannot be registered.
+A block is due when a promised hit needs it and all of that hit's run is computed. It counts as
+registered once its key was seen, even if it is evicted later. Only blocks that held the right
+content in the request's own table are judged: states that no step wrote, or blocks that a connector
+left out, cannot be registered.
 
 Where hits may end inside blocks, the entries that promised hits need there are due in the same way.
-They must stay, too, as long as there are blocks that nobody ever had: a block that is filled up
-gets a new key, and can lose the old one over it.
+They must also stay as long as there are blocks that were never used: a block that is filled up gets
+a new key, and can lose the old one in the process.
 """
 
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ from hitproof.spec.groups import GroupKind
 
 @dataclass
 class _Life:
-    """What is known of a request since its admission.
+    """The state of a request since its admission.
 
     Attributes:
-        hit: its hit in tokens; what lies before was registered by others.
-        computed: tokens that are computed, drafts left out.
+        hit: its hit in tokens; blocks before its end were registered by others.
+        computed: computed tokens, without drafts.
         held: blocks (group, position) that have held the right content in its table.
         settled: blocks that were registered, or judged for not being so.
         inside: groups in whose table an entry inside a block has had the right content, and whose
@@ -62,7 +62,7 @@ class Registrations:
         self._shared: dict[str, Shared] = {}
         self._touched: dict[str, None] = {}
         self._fine = fine
-        # Promised entries inside blocks, by request, group and who needs them: the names of those
+        # Promised entries inside blocks, by request, group and who is promised: the names of those
         # that were registered, until they may be given up; and those that were found missing.
         self._kept: dict[tuple[str, int, str], list[Name]] = {}
         self._missing: set[tuple[str, int, str]] = set()
@@ -70,7 +70,7 @@ class Registrations:
         self._nothing_evicted = True
 
     def evicted(self) -> None:
-        """Blocks were unregistered from outside; what stays is no longer judged."""
+        """Blocks were unregistered on request; which entries stay is no longer judged."""
         self._nothing_evicted = False
 
     def looked_up(self, request: str, shared: Shared) -> None:
@@ -87,7 +87,7 @@ class Registrations:
         self._touched[request] = None
 
     def freed(self, request: str) -> None:
-        """The request gave its blocks up."""
+        """The request gave up its blocks."""
         self._lives.pop(request, None)
         self._touched.pop(request, None)
 
@@ -127,7 +127,7 @@ class Registrations:
                 yield self._judge.left_out_inside(request, index, who, ends, given_up=False)
 
     def _judge_waste(self, request: str, index: int, seen: Observation) -> Iterator[Violation]:
-        """Judge that under sparse retention no state inside a block is kept for nobody."""
+        """Judge that under sparse retention no state inside a block is kept without a promise."""
         group, life = self._engine.groups[index], self._lives[request]
         if self._engine.retention_interval is None or group.kind is not GroupKind.MAMBA:
             return
@@ -139,14 +139,14 @@ class Registrations:
             name = self._prefixes.name(request, end)
             kept = table.intersection(seen.cached.get((index, name), ()))
             if kept and end % group.block_size and not any(end in ends for ends in promised):
-                yield self._judge.kept_for_nobody(index, end)
+                yield self._judge.not_promised(index, end)
 
     def _is_held(self, request: str, index: int, end: int, seen: Observation) -> bool:
-        """Whether the request's table has a block with what a prefix that ends there stands for."""
+        """Whether a block of the request's table has the content of the prefix that ends there."""
         table = seen.tables.get(request, ((),) * len(self._engine.groups))[index]
         block = (end - 1) // self._engine.groups[index].block_size
         name = self._prefixes.name(request, end)
-        # A state that was exported from inside a chunk lies in an earlier block of the table.
+        # A state that was exported from inside a chunk is in an earlier block of the table.
         places = range(block + 1) if self._engine.mamba_checkpoint_alignment else (block,)
         return any(
             table[place] and self._content.holds(index, table[place], name)
@@ -155,7 +155,7 @@ class Registrations:
         )
 
     def _judge_kept(self, seen: Observation) -> Iterator[Violation]:
-        """Judge that registered entries stay as long as blocks are left that nobody ever had."""
+        """Judge that registered entries stay as long as there are blocks that were never used."""
         self._used |= {block for of_all in seen.tables.values() for t in of_all for block in t}
         self._used |= {block for ids in seen.cached.values() for block in ids}
         if not self._nothing_evicted or self._used.issuperset(seen.free_queue):

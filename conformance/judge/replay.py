@@ -1,8 +1,8 @@
 """Replay: one history played on one manager, every claim judged after every step.
 
-The judge is the spec, asked about the manager's own cache; there is no second manager to compare
-with, so any release can be judged that has the entry points. Beside the manager stand the pages
-(`conformance.judge.content`). A violation does not end the history, a crash does.
+The judge is the spec, applied to the manager's own cache. There is no second manager to compare
+with, so any release that has the entry points can be judged. The content model runs beside the
+manager (`conformance.judge.content`). A violation does not end the history, a crash does.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,17 +37,17 @@ from hitproof.spec.releases.policies import SparseRetention
 _T = TypeVar("_T")
 
 _HARMLESS = (Divergence.LOST_HIT, Divergence.WASTE)
-"""What leaves a manager in a state that it may be in."""
+"""Divergences that leave a manager in a legal state."""
 
 
 @dataclass(frozen=True)
-class Lookedup:
+class LookupResult:
     """A lookup and its answer, in tokens.
 
     Attributes:
         step: the step, an index.
         request: the request.
-        due: the hit that the spec asks for.
+        due: the hit that the spec requires.
         served: the hit that the manager served.
     """
 
@@ -59,23 +59,23 @@ class Lookedup:
 
 @dataclass
 class ReplayOutcome:
-    """What became of a history.
+    """The outcome of a history.
 
     Attributes:
-        told: what became of each step that was played; "" when it was done as asked.
+        steps: how each step that was played deviated; "" when it was done as asked.
         lookups: every lookup, in order.
-        findings: one for each signature, in the order of their first time.
+        findings: one for each signature, in the order of their first occurrence.
     """
 
-    told: list[str] = field(default_factory=list)
-    lookups: list[Lookedup] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    lookups: list[LookupResult] = field(default_factory=list)
     findings: list[Occurrence] = field(default_factory=list)
 
     @property
     def causes(self) -> list[Occurrence]:
         """The findings up to the first that leaves the manager in a wrong state.
 
-        What comes after it may be nothing but its consequence.
+        Later findings may only be its consequences.
         """
         causes = []
         for finding in self.findings:
@@ -98,8 +98,8 @@ def replay(
 ) -> ReplayOutcome:
     """Play ``history`` on a manager of ``subject`` and judge it under a release's policies.
 
-    Raises `CannotJudge` when the subject lacks what the history asks for, or the spec what the
-    subject does.
+    Raises `CannotJudge` when the subject lacks what the history asks for, or when the spec does
+    not cover what the subject does.
     """
     judged = JudgedPolicies() if policies is None else policies
     engine = history.engine
@@ -110,7 +110,7 @@ def replay(
         )
     if engine.mamba_checkpoint_alignment and judged.tail(engine) is not FineTail.RESEND:
         raise CannotJudge(
-            "this release exports a state for a resend, and keeps others for extensions; leave "
+            "this release exports states for resends but keeps prompt ends for extensions; leave "
             "mamba_checkpoint_alignment out, or name a later release"
         )
     outcome = ReplayOutcome()
@@ -119,11 +119,11 @@ def replay(
     for number, step in enumerate(history.steps):
         manager.step = number
         try:
-            told = player.play(step)
+            deviation = player.play(step)
             manager.step_ends()
         except _Crashed:
             break
-        outcome.told.append(told)
+        outcome.steps.append(deviation)
     return outcome
 
 
@@ -157,7 +157,7 @@ class _Judged:
         )
         self._num_tokens: dict[str, int] = {}
         self._progress: dict[str, int] = {}
-        # Where the tokens begin that a connector loads.
+        # The first token that a connector loads.
         self._loading: dict[str, int] = {}
         self.step = 0
 
@@ -187,7 +187,7 @@ class _Judged:
         if not self._fine:
             unit = size
         ends = range(unit, self._num_tokens[name] // unit * unit + 1, unit)
-        # A block may be entered at several prefixes that end inside it.
+        # A block may be registered under several prefixes that end inside it.
         blocks: dict[int, list[Name]] = {}
         for end in ends:
             blocks.setdefault((end - 1) // size, []).append(self._prefixes.name(name, end))
@@ -207,9 +207,9 @@ class _Judged:
         hit = self._ask(call, lambda manager: manager.get_computed_blocks(name))
         num_tokens = self._num_tokens[name]
         self._add(self._judge.hit(name, num_tokens, hit, cached), call)
-        self._add(self._judge.told(name, num_tokens, hit, cached), call)
+        self._add(self._judge.shared_boundary(name, num_tokens, hit, cached), call)
         due = self._judge.due_hit(name, num_tokens, cached)
-        self._outcome.lookups.append(Lookedup(self.step, name, due, hit.length))
+        self._outcome.lookups.append(LookupResult(self.step, name, due, hit.length))
         self._registrations.looked_up(name, self._judge.shared(name, num_tokens, hit, cached))
         self._observe(call)
         return hit
@@ -293,14 +293,14 @@ class _Judged:
         return self._named.seen
 
     def step_ends(self) -> None:
-        """Judge what the step as a whole has left: registered blocks, and what is in them."""
+        """Judge the result of the whole step: registered blocks, and their content."""
         seen = self._named.seen
         for _, wrong in self._content.wrong_keys(seen.cached):
             self._add(wrong, "step")
         for violation in self._registrations.step_ends(seen):
             self._add(violation, "step")
 
-    # --- the means -----------------------------------------------------------------------------
+    # --- helpers -------------------------------------------------------------------------------
 
     def _ask(self, call: str, ask: Callable[[Manager], _T]) -> _T:
         try:

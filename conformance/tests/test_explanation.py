@@ -156,11 +156,11 @@ def test_sparse_retention_registers_what_it_promises(name: str, retention: int) 
     assert explanation.groups[1].registered < explained(name, 700).groups[1].registered
 
 
-def test_fine_hits_and_groups_that_opt_out_are_told_of() -> None:
+def test_fine_hits_and_groups_that_opt_out_are_mentioned() -> None:
     assert "opts out" in said(explained("opted out", 200))
     groups = (Group(GroupKind.FULL_ATTENTION, 16), Group(GroupKind.MAMBA, 64))
     fine = Explanation(Question(Layout(groups, 200, False, 16), HASHED))
-    assert "may end hits here on any 16 tokens" in said(fine)
+    assert "on any multiple of 16 tokens" in said(fine)
 
 
 def test_a_prompt_may_be_too_short_for_a_hit() -> None:

@@ -29,7 +29,7 @@ def test_the_reference_passes() -> None:
     for history in sample(3):
         outcome = replay(history, ReferenceManagers(Policies()))
         assert outcome.findings == []
-        assert not any(told.startswith("no space") for told in outcome.told)
+        assert not any(told.startswith("no space") for told in outcome.steps)
         served |= {lookup.served // history.engine.alignment for lookup in outcome.lookups}
     assert served >= {0, 1, 2, 3, 4}
 

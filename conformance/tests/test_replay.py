@@ -52,7 +52,7 @@ def test_the_reference_passes() -> None:
     for played in histories(200):
         outcome = replay(played, REFERENCE)
         assert shown(outcome) == expected(played, outcome)
-        assert len(outcome.told) == len(played.steps)
+        assert len(outcome.steps) == len(played.steps)
         assert all(lookup.due == lookup.served for lookup in outcome.lookups)
         num_lookups += sum(lookup.served > 0 for lookup in outcome.lookups)
     assert num_lookups > 100
@@ -148,7 +148,7 @@ def test_a_crash_ends_the_history() -> None:
         if outcome.findings:
             crash = outcome.findings[-1]
             assert (crash.signature.divergence, crash.call) == (Divergence.CRASH, "free")
-            assert len(outcome.told) == crash.step
+            assert len(outcome.steps) == crash.step
             return
     raise AssertionError
 

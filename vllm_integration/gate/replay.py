@@ -22,7 +22,7 @@ class ReplayReport:
         target: the target.
         history: the history.
         policies: the policies that the target shows, by name; it was judged under them.
-        told: what became of each step that was played; "" when it was done as asked.
+        steps: how each step that was played deviated; "" when it was done as asked.
         lookups: every lookup: the step, the request, the hit that is due, the hit served.
         findings: in the order of their first time; what comes later may follow from it.
         unsettled: why the history could not be judged, "" when it could.
@@ -32,7 +32,7 @@ class ReplayReport:
     target: Target
     history: History
     policies: dict[str, str] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
     lookups: list[dict[str, Any]] = field(default_factory=list)
     findings: list[Occurrence] = field(default_factory=list)
     unsettled: str = ""
@@ -75,7 +75,7 @@ def _judged(session: Session, target: Target, history: History) -> ReplayReport:
     if "cannot" in answer:
         report.unsettled = answer["cannot"]
         return report
-    report.policies, report.told = answer["policies"], answer["told"]
+    report.policies, report.steps = answer["policies"], answer["steps"]
     report.lookups = answer["lookups"]
     report.findings = [Occurrence.from_json(found) for found in answer["findings"]]
     return report

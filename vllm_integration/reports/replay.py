@@ -23,7 +23,7 @@ def replay_json(report: ReplayReport) -> dict[str, Any]:
         "exit_code": int(report.verdict),
         "target": report.target.as_json(),
         "policies": report.policies,
-        "steps": report.told,
+        "steps": report.steps,
         "lookups": report.lookups,
         "findings": [
             {
@@ -49,8 +49,8 @@ def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
     """What `hitproof replay` prints."""
     for found in report.findings:
         _print_finding(report, found, console)
-    for number, told in enumerate(report.told) if verbose else ():
-        console.print(f"{_step(report, number)}: {escape(told or 'done')}", highlight=False)
+    for number, deviation in enumerate(report.steps) if verbose else ():
+        console.print(f"{_step(report, number)}: {escape(deviation or 'done')}", highlight=False)
     for lookup in report.lookups if verbose else ():
         console.print(
             f"{_step(report, lookup['step'])}: expected a hit of "
@@ -60,9 +60,9 @@ def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
     if report.policies and verbose:
         shown = ", ".join(f"{name} {value}" for name, value in report.policies.items())
         console.print(f"judged under these policies: {escape(shown)}", highlight=False)
-    if report.told:
+    if report.steps:
         console.print(
-            f"{len(report.told)} of {count(report.history.steps, 'step')} played, "
+            f"{len(report.steps)} of {count(report.history.steps, 'step')} played, "
             f"{count(report.lookups, 'lookup')} judged; {report.seconds:.1f} s",
             highlight=False,
         )
@@ -90,7 +90,7 @@ def print_replays(
             print_replay(report, console, verbose)
             console.print()
     lookups = sum(len(report.lookups) for report in reports)
-    steps = sum(len(report.told) for report in reports)
+    steps = sum(len(report.steps) for report in reports)
     console.print(
         f"{count(reports, 'history', 'histories')}, {count(steps, 'step')} played, "
         f"{count(lookups, 'lookup')} judged; {seconds:.1f} s",

@@ -85,7 +85,7 @@ def test_the_newest_release_serves_what_is_promised() -> None:
     for name, report in replayed("0.33.0", list(VECTORS)).items():
         served = tuple(lookup["served"] for lookup in report.lookups)
         assert served == VECTORS[name].hits[LookaheadHorizon(report.policies["horizon"])]
-        assert len(report.told) == len(VECTORS[name].steps)
+        assert len(report.steps) == len(VECTORS[name].steps)
         if name in FAULTS:
             assert (report.verdict, shown(report)) == (Verdict.CONFORMS, [])
 

@@ -32,7 +32,7 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
         return {"cannot": refusal_of(error)}
     return {
         "policies": {name: str(value) for name, value in vars(policies).items()},
-        "told": outcome.told,
+        "steps": outcome.steps,
         "lookups": [vars(lookup) for lookup in outcome.lookups],
         "findings": [found.as_json() for found in outcome.findings],
         "causes": len(outcome.causes),
