@@ -207,7 +207,7 @@ class Explanation:
         most = max(self.layout.bound(looked_up) for looked_up in self.layout.looked_up)
         if self.question.cache is not None and most > MOST_BLOCKS_OF_A_CACHE:
             raise ExplanationError(
-                f"what is cached can be told of {MOST_BLOCKS_OF_A_CACHE} blocks of a group, not of "
+                f"a cache state can have at most {MOST_BLOCKS_OF_A_CACHE} blocks of a group, not "
                 f"{most}; ask for fewer --tokens"
             )
 
@@ -333,8 +333,9 @@ class Explanation:
         )
         if is_fine_grained(layout.shared, layout.hash_block_size):
             yield Reason(
-                f"vLLM from 0.26 on may end hits here on any {in_tokens(layout.hash_block_size)}, "
-                "inside blocks (hit granularity fine); shown are those that end on block edges",
+                "vLLM from 0.26 on may end hits here inside blocks, on any multiple of "
+                f"{in_tokens(layout.hash_block_size)} (hit granularity fine); the hits shown end "
+                "on block edges",
                 "fine_grained_hit_is_vouched_for",
             )
         for number, group in enumerate(layout.groups):
