@@ -107,6 +107,23 @@ def test_a_module_that_is_not_there_is_noticed() -> None:
         find("conformance.judge.no_such")
 
 
+def unknown_names(text: str) -> list[str]:
+    """Constants and classes that a recipe names, and that no file that it names has."""
+    code = "".join(
+        (ROOT / path).read_text(encoding="utf-8")
+        for path in re.findall(r"`(\w+/[\w/]+\.py|Makefile)`", text)
+    )
+    names = re.findall(r"`(_?[A-Z][A-Z_]+|[A-Z][a-z]+[A-Z]\w+)`", text)
+    return [name for name in names if not re.search(rf"\b{name}\b", code)]
+
+
+def test_recipes_name_what_is_there() -> None:
+    recipes = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Add a claim")[2]
+    assert len(re.findall("^## Add", recipes, flags=re.M)) == 3
+    assert unknown_names(recipes) == []
+    assert unknown_names("`CLAIMS` and `NO_CLAIMS` of `spec/claims.py`") == ["NO_CLAIMS"]
+
+
 def test_the_guide_of_ci_has_every_input_of_the_action() -> None:
     yaml = pytest.importorskip("yaml")
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
