@@ -89,6 +89,7 @@ def _environment() -> Environment:
         "draft_entries": figures.draft_entries,
         "releases": tables.releases,
         "bounds": tables.bounds,
+        "limits": tables.limits,
         "signs": SIGNS,
         "roles": ROLES,
         "explorer_form": explorer.form,

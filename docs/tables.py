@@ -8,6 +8,7 @@ from hitproof.conformance.findings.codes import MEANINGS
 from hitproof.conformance.findings.meaning import Meaning, Parameter
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import grid
+from hitproof.conformance.scope.limits import LIMITS
 from hitproof.conformance.scope.profiles import LONGEST_TAIL, Profile
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.releases.policies import POLICIES
@@ -44,6 +45,18 @@ def bounds() -> str:
             f"| {profile} | at least {blocks} blocks | {min(tokens)} to {max(tokens)} tokens "
             f"| at most {LONGEST_TAIL[profile]} blocks |"
         )
+    return "\n".join(lines)
+
+
+def limits() -> str:
+    """What is not judged, by what has the limit."""
+    lines = ["| | limit | printed where it is asked for |", "|---|---|---|"]
+    previous = ""
+    for limit in LIMITS.values():
+        said = f"*{limit.refusal}*" if limit.refusal else ""
+        part = "" if limit.part == previous else limit.part
+        lines.append(f"| {part} | {limit.sentence} | {said} |")
+        previous = limit.part
     return "\n".join(lines)
 
 

@@ -19,6 +19,7 @@ from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.registrations import Registrations
 from hitproof.conformance.playing.player import Player
+from hitproof.conformance.scope.limits import refusal
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
@@ -109,10 +110,7 @@ def replay(
             "release"
         )
     if engine.mamba_checkpoint_alignment and judged.tail(engine) is not FineTail.RESEND:
-        raise CannotJudge(
-            "this release exports states for resends but keeps prompt ends for extensions; leave "
-            "mamba_checkpoint_alignment out, or name a later release"
-        )
+        raise CannotJudge(refusal("replay-checkpoints"))
     outcome = ReplayOutcome()
     manager = _Judged(history, subject, judged, outcome)
     player = Player(history, manager, judged.tail(engine), judged.horizon)

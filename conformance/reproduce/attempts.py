@@ -39,6 +39,7 @@ from hitproof.conformance.playing.expectations import (
 )
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout, without_flags
+from hitproof.conformance.scope.limits import refusal
 from hitproof.conformance.subject.hashing import Prompt
 from hitproof.spec.claims import Divergence
 from hitproof.spec.connector import longest_local_prefix
@@ -83,9 +84,9 @@ def attempts(evidence: Evidence, rules: Rules) -> Iterator[Attempt]:
         case HashEvidence():
             yield from _sharing(evidence)
         case PoolEvidence():
-            raise OutOfReach("it is of the block pool alone, used as no manager uses it")
+            raise OutOfReach(refusal("demonstration-pool"))
         case FineLookupEvidence():
-            raise OutOfReach("histories of whole managers have hits that end on boundaries only")
+            raise OutOfReach(refusal("demonstration-fine-lookup"))
         case LookupEvidence(configuration=Configuration() as one):
             for engine in _engines(one, rules):
                 own = dict.fromkeys(range(-one.members, 0), evidence.cached[0])
@@ -350,7 +351,7 @@ def _sharing(evidence: HashEvidence) -> Iterator[Attempt]:
     """Two requests whose hashes are wrongly equal or wrongly different; the second is looked up."""
     first, second = evidence.prompts
     if "hashes" in dict(evidence.signature.defect.parameters):
-        raise OutOfReach("histories have no hashes that look ahead")
+        raise OutOfReach(refusal("demonstration-hash-lookahead"))
     size = len(first.tokens) // 3
     group = Group(GroupKind.FULL_ATTENTION, size)
     rules = Rules(LookaheadHorizon.CAPPED, EagleGroups.FLAGGED)

@@ -252,7 +252,7 @@ def test_another_fault_is_not_taken_for_this_one() -> None:
         (PoolEvidence(LOST.signature, WINDOW, "", "", ("take one block",), ()), "pool alone"),
         (
             FineLookupEvidence(LOST.signature, WINDOW, "", "", frozenset(), 4, 2, 0),
-            "end on boundaries only",
+            "fine-grained lookup",
         ),
         (
             HashEvidence(
@@ -263,7 +263,7 @@ def test_another_fault_is_not_taken_for_this_one() -> None:
                 (),
                 (Prompt((0,) * 3), Prompt((0,) * 3, "x")),
             ),
-            "no hashes that look ahead",
+            "hashes that look ahead",
         ),
     ],
 )

@@ -13,6 +13,7 @@ from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.lockstep.outcome import FIELDS
+from hitproof.conformance.scope.limits import refusal
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
 from hitproof.vllm_integration.targets.target import Target, TargetError
@@ -91,9 +92,7 @@ def policies_of(target: Target) -> str:
     """The name of the target's policies in `reference.policies`. Raises `TargetError`."""
     name = policies_name(None if target.version is None else Version(target.version))
     if name is None:
-        raise TargetError(
-            f"lockstep follows vLLM from 0.23 on, and {target.name} is older; name a later release"
-        )
+        raise TargetError(refusal("lockstep-releases").format(target=target.name))
     return name
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from packaging.version import Version
 
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
+from hitproof.conformance.scope.limits import refusal
 from hitproof.conformance.subject.failures import CannotJudge, refusal_of
 from hitproof.conformance.subject.managers import Allocation, Hit, Progress
 from hitproof.reference import policies as releases
@@ -42,23 +43,17 @@ class Lockstep:
         specs = judged.manager.coordinator.kv_cache_config.kv_cache_groups
         drafts = [getattr(spec.kv_cache_spec, "num_speculative_blocks", 0) for spec in specs]
         reasons = {
-            "the reference follows vLLM from 0.23 on": policies is None,
-            "prefix caching is off": not scope.caches,
-            "sparse retention depends on what the scheduler passes on": (
-                engine.retention_interval is not None
-            ),
-            "Mamba is not in align mode": states and not scope.states_at_ends,
-            "Mamba keeps blocks for drafts without EAGLE": max(drafts) > 0 and not engine.use_eagle,
-            "a watermark of free blocks is kept": bool(
-                getattr(judged.manager, "watermark_blocks", 0)
-            ),
-            "tails of prompts are registered inside blocks": (
+            refusal("reference-releases"): policies is None,
+            refusal("reference-no-cache"): not scope.caches,
+            refusal("reference-retention"): (engine.retention_interval is not None),
+            refusal("reference-states"): states and not scope.states_at_ends,
+            refusal("reference-drafts"): max(drafts) > 0 and not engine.use_eagle,
+            refusal("reference-watermark"): bool(getattr(judged.manager, "watermark_blocks", 0)),
+            refusal("reference-tails"): (
                 hasattr(judged.cache.pool, "cache_partial_block")
                 and any(group.block_size != engine.hash_block_size for group in engine.groups)
             ),
-            "a group opts out of prefix caching": not all(
-                g.prefix_cacheable for g in engine.groups
-            ),
+            refusal("reference-opting-out"): not all(g.prefix_cacheable for g in engine.groups),
             scope.registrations: bool(scope.registrations),
         }
         why = next((reason for reason, holds in reasons.items() if holds), None)

@@ -10,6 +10,7 @@ from hitproof.conformance.exploration.explorer import Question, SymbolicBlock, S
 from hitproof.conformance.findings.findings import given
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.limits import refusal
 from hitproof.conformance.subject.failures import CannotJudge, refusal_of
 from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.reference.lookup import Lookup
@@ -69,7 +70,7 @@ class Lookups:
             raise CannotJudge("its pool is no BlockPool")
         align = values["alignment_tokens"]
         if align % group.block_size:
-            raise CannotJudge("its hits may end inside blocks")
+            raise CannotJudge(refusal("shadow-fine-hits"))
         keys = values["block_hashes"]
         view = getattr(self._utils, "BlockHashListWithBlockSize", None)
         unit = getattr(pool, "hash_block_size", group.block_size)
@@ -141,12 +142,12 @@ def _group(owner: Any, values: Mapping[str, Any]) -> Group:
     """The group that a lookup is about. Raises `CannotJudge` where the spec has no such kind."""
     kind = KINDS.get(owner.__name__)
     if kind is None:
-        raise CannotJudge(f"the spec does not speak of a {owner.__name__}")
+        raise CannotJudge(refusal("shadow-kinds").format(kind=owner.__name__))
     missing = [name for name in _NEEDED if name not in values]
     if missing or "alignment_tokens" not in values:
         raise CannotJudge(f"it takes no {', '.join(missing) or 'alignment_tokens'}")
     if max(values.get("dcp_world_size", 1), values.get("pcp_world_size", 1)) > 1:
-        raise CannotJudge("its blocks are spread over ranks (context parallelism)")
+        raise CannotJudge(refusal("shadow-ranks"))
     spec = values["kv_cache_spec"]
     drops = values.get("drop_eagle_block", values.get("use_eagle", False))
     return Group(

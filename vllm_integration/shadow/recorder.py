@@ -14,6 +14,7 @@ from hitproof.conformance.histories.schema import (
     RequestInput,
 )
 from hitproof.conformance.playing.transcript import Asked, Transcript, history_of
+from hitproof.conformance.scope.limits import refusal
 from hitproof.vllm_integration.shadow.real import tables_of
 
 _CALLS = 100_000
@@ -162,7 +163,7 @@ def write_histories(path: Path, transcripts: Iterable[Transcript]) -> tuple[int,
 def input_of(request: Any) -> RequestInput:
     """A real request as a history has it. Raises `HistoryError` where it cannot."""
     if request.prompt_token_ids is None or getattr(request, "prompt_embeds", None) is not None:
-        raise HistoryError("a prompt has no token ids")
+        raise HistoryError(refusal("shadow-recording"))
     lora = request.lora_request
     tokens = tuple(int(token) for token in request.all_token_ids)
     prompt = request.num_prompt_tokens

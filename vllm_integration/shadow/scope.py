@@ -6,6 +6,7 @@ from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.scope.limits import refusal
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import HitGranularity, is_fine_grained
@@ -52,9 +53,9 @@ def scope_of(
     managers = attribute(coordinator, "single_type_managers")
     specs = attribute(coordinator, "kv_cache_config").kv_cache_groups
     if any(getattr(manager, "block_pool", pool) is not pool for manager in managers):
-        raise CannotJudge("its groups have pools of their own")
+        raise CannotJudge(refusal("shadow-pools"))
     if any(getattr(manager, "retains_longer_hit", False) for manager in managers):
-        raise CannotJudge("it keeps longer hits than it serves, to replay them")
+        raise CannotJudge(refusal("shadow-longer-hits"))
     # Before 0.33 flagged groups dropped a block whether EAGLE was on or not.
     drops = getattr(coordinator, "drop_eagle_group_ids", None)
     flagged = any(getattr(spec, "is_eagle_group", False) for spec in specs)
@@ -78,14 +79,12 @@ def scope_of(
     )
     requested = getattr(coordinator, "scheduler_block_size", engine.alignment)
     if requested != engine.alignment:
-        raise CannotJudge(
-            f"its scheduler block size ({requested} tokens) is not the least common multiple of "
-            f"the block sizes ({engine.alignment} tokens)"
-        )
+        words = refusal("shadow-alignment")
+        raise CannotJudge(words.format(requested=requested, alignment=engine.alignment))
     if policies.granularity is HitGranularity.FINE and is_fine_grained(
         groups, engine.hash_block_size
     ):
-        raise CannotJudge("hits of this layout may end inside blocks")
+        raise CannotJudge(refusal("shadow-fine-hits"))
     modes = {
         getattr(spec.kv_cache_spec, "mamba_cache_mode", "align")
         for spec, group in zip(specs, groups, strict=True)
@@ -93,7 +92,7 @@ def scope_of(
     }
     why = ""
     if getattr(coordinator, "num_reprefillable_tokens", 0):
-        why = "its draft layers compute tokens again (multi-module MTP)"
+        why = refusal("shadow-recomputed-drafts")
     return Scope(engine, bool(pool.enable_caching), why, modes <= {"align"})
 
 
@@ -105,9 +104,9 @@ def _group(manager: Any, spec: Any, use_eagle: bool) -> Group:
     if not cacheable:
         kind = GroupKind.FULL_ATTENTION
     if kind is None:
-        raise CannotJudge(f"the spec does not speak of a {name}")
+        raise CannotJudge(refusal("shadow-kinds").format(kind=name))
     if max(getattr(manager, "dcp_world_size", 1), getattr(manager, "pcp_world_size", 1)) > 1:
-        raise CannotJudge("its blocks are spread over ranks (context parallelism)")
+        raise CannotJudge(refusal("shadow-ranks"))
     return Group(
         kind=kind,
         block_size=manager.block_size,

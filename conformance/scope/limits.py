@@ -1,0 +1,184 @@
+"""What hitproof does not judge: the one list, for documents and for what refuses it.
+
+A limit that can be asked for has a refusal, the words with which the code declines. Whoever
+declines takes them from here, and a test fails on a limit that nothing refuses any more.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One limit.
+
+    Attributes:
+        part: what has it: a command, or a part of one.
+        sentence: for documents.
+        refusal: what is said when it is asked for; "" when nothing can ask for it.
+    """
+
+    part: str
+    sentence: str
+    refusal: str = ""
+
+
+_CHECK, _REPLAY, _LOCKSTEP, _SHADOW = "check", "replay", "lockstep", "the shadow"
+_REFERENCE, _DEMONSTRATION = "the shadow, beside the reference", "reproduction of findings"
+
+LIMITS: dict[str, Limit] = {
+    "check-bound": Limit(
+        _CHECK,
+        "A proof on real code is one up to the bound of its obligation, on the configurations that "
+        "`hitproof configs` lists.",
+    ),
+    "check-histories": Limit(
+        _CHECK,
+        "Whole managers over time are judged on generated and on written histories. That is a "
+        "test, not a proof.",
+    ),
+    "check-pool": Limit(
+        _CHECK,
+        "The block pool is judged with full blocks, one hash each; partial entries and pinned "
+        "blocks of newer releases are not.",
+    ),
+    "check-hashes": Limit(_CHECK, "Block hashes are judged without images and prompt embeddings."),
+    "check-windows": Limit(
+        _CHECK, "Windows start at 2 tokens. A window of 1 token needs nothing from the cache."
+    ),
+    "check-states": Limit(
+        _CHECK,
+        "In checks of one group, Mamba prompts are computed block by block, since states exist "
+        "only where the scheduler ends a chunk.",
+    ),
+    "check-merging": Limit(
+        _CHECK,
+        "Merging of equal states cannot see a lookup that tells cached blocks apart by `is`; "
+        "requests of up to five blocks are therefore explored without merging, too.",
+    ),
+    "tested-releases": Limit(_CHECK, "Tested on vLLM 0.14.0 to 0.33.0, on Linux."),
+    "demonstration-pool": Limit(
+        _DEMONSTRATION,
+        "A divergence of the block pool alone is not shown on a whole manager.",
+        "it is of the block pool alone, used as no manager uses it",
+    ),
+    "demonstration-fine-lookup": Limit(
+        _DEMONSTRATION,
+        "Nor is one of the fine-grained lookup of one group: whole managers have such hits over "
+        "several groups.",
+        "it is of one group's fine-grained lookup, and whole managers have such hits over several "
+        "groups only",
+    ),
+    "demonstration-hash-lookahead": Limit(
+        _DEMONSTRATION,
+        "Nor is one of block hashes that look ahead.",
+        "hitproof writes no history for a divergence of hashes that look ahead",
+    ),
+    "replay-scheduler": Limit(
+        "replay, lockstep",
+        "They do a scheduler's bookkeeping themselves, in one way; the scheduler of a release is "
+        "not run.",
+    ),
+    "replay-checkpoints": Limit(
+        _REPLAY,
+        "Histories in which a step exports Mamba states from inside its chunk are judged where the "
+        "end of a prompt is kept for resends (fine tail resend) only.",
+        "this release exports states for resends but keeps prompt ends for extensions; leave "
+        "mamba_checkpoint_alignment out, or name a later release",
+    ),
+    "lockstep-releases": Limit(
+        _LOCKSTEP,
+        "It follows vLLM from 0.23 on.",
+        "lockstep follows vLLM from 0.23 on, and {target} is older; name a later release",
+    ),
+    "lockstep-tails": Limit(
+        _LOCKSTEP,
+        "Layouts in which prompts' tails are registered inside blocks are not generated for it.",
+    ),
+    "shadow-fine-hits": Limit(
+        _SHADOW,
+        "Layouts in which hits may end inside blocks are not judged.",
+        "hits of this layout may end inside blocks",
+    ),
+    "shadow-ranks": Limit(
+        _SHADOW,
+        "Nor are groups whose blocks are spread over ranks.",
+        "its blocks are spread over ranks (context parallelism)",
+    ),
+    "shadow-pools": Limit(
+        _SHADOW,
+        "Nor is a manager whose groups have pools of their own.",
+        "its groups have pools of their own",
+    ),
+    "shadow-longer-hits": Limit(
+        _SHADOW,
+        "Nor is one that keeps longer hits than it serves.",
+        "it keeps longer hits than it serves, to replay them",
+    ),
+    "shadow-kinds": Limit(
+        _SHADOW,
+        "Nor is a group of a kind on which the specification has no clause.",
+        "the spec does not speak of a {kind}",
+    ),
+    "shadow-alignment": Limit(
+        _SHADOW,
+        "Nor is a manager whose scheduler block size is not the least common multiple of the block "
+        "sizes.",
+        "its scheduler block size ({requested} tokens) is not the least common multiple of the "
+        "block sizes ({alignment} tokens)",
+    ),
+    "shadow-recomputed-drafts": Limit(
+        _SHADOW,
+        "Registered blocks are not judged where draft layers compute tokens again.",
+        "its draft layers compute tokens again (multi-module MTP)",
+    ),
+    "shadow-content": Limit(
+        _SHADOW,
+        "What a step reads is judged by which blocks its tables hold, not by their content. It was "
+        "run on vLLM's tests and on histories, not on a GPU.",
+    ),
+    "shadow-recording": Limit(
+        _SHADOW,
+        "Lives of requests without token ids (prompt embeddings) are not recorded.",
+        "a prompt has no token ids",
+    ),
+    "reference-releases": Limit(
+        _REFERENCE, "It follows vLLM from 0.23 on.", "the reference follows vLLM from 0.23 on"
+    ),
+    "reference-no-cache": Limit(
+        _REFERENCE, "It compares nothing without prefix caching.", "prefix caching is off"
+    ),
+    "reference-retention": Limit(
+        _REFERENCE,
+        "Nor under sparse retention, which depends on what the scheduler passes on.",
+        "sparse retention depends on what the scheduler passes on",
+    ),
+    "reference-states": Limit(
+        _REFERENCE, "Nor where Mamba is not in align mode.", "Mamba is not in align mode"
+    ),
+    "reference-drafts": Limit(
+        _REFERENCE,
+        "Nor where Mamba keeps blocks for drafts without EAGLE.",
+        "Mamba keeps blocks for drafts without EAGLE",
+    ),
+    "reference-watermark": Limit(
+        _REFERENCE,
+        "Nor where a watermark of free blocks is kept.",
+        "a watermark of free blocks is kept",
+    ),
+    "reference-tails": Limit(
+        _REFERENCE,
+        "Nor where tails of prompts are registered inside blocks.",
+        "tails of prompts are registered inside blocks",
+    ),
+    "reference-opting-out": Limit(
+        _REFERENCE,
+        "Nor where a group opts out of prefix caching.",
+        "a group opts out of prefix caching",
+    ),
+}
+"""Every limit, by a stable code."""
+
+
+def refusal(code: str) -> str:
+    """What is said when a limit is asked for. Raises `KeyError` on no limit."""
+    return LIMITS[code].refusal
