@@ -128,7 +128,7 @@ class Claim:
     Attributes:
         name: a stable name that says what is claimed.
         sentence: the claim in one English sentence.
-        divergence: what it means for users when real code violates it.
+        divergence: what it means for users, at worst, when real code violates it.
         clauses: the spec functions that state it.
         symbols: the vLLM symbols that it covers.
     """
@@ -380,7 +380,7 @@ CLAIMS: dict[str, Claim] = {
             name="free_count_is_free_queue_length",
             sentence="The free queue holds every unused block exactly once and no other block, "
             "and the count of free blocks is its length.",
-            divergence=Divergence.WASTE,
+            divergence=Divergence.UNSOUND,
             clauses=(
                 is_unused,
                 is_queued_when_unused,

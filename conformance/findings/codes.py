@@ -16,6 +16,7 @@ from hitproof.conformance.findings import (
     registration_codes,
 )
 from hitproof.conformance.findings.meaning import Code, Meaning
+from hitproof.spec.claims import Divergence
 
 MEANINGS: Mapping[Code, Meaning] = {
     **hit_codes.MEANINGS,
@@ -28,6 +29,11 @@ MEANINGS: Mapping[Code, Meaning] = {
 
 class UnknownCode(ValueError):
     """No code has that name; the message has those that are near."""
+
+
+def worst_class(code: Code) -> Divergence:
+    """What the code can be for users at worst."""
+    return min(MEANINGS[code].classes, key=list(Divergence).index)
 
 
 def named(name: str) -> Code:

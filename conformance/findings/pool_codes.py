@@ -139,7 +139,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "On a whole manager the two differ.",
         "The engine ends for want of blocks, or leaves some unused.",
         (_BOOKS,),
-        _UNSOUND,
+        (Divergence.CRASH, Divergence.WASTE),
     ),
     Code.FREE_QUEUE_WRONG: Meaning(
         "free queue does not hold each free block once",
@@ -160,7 +160,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "No block table holds the block, and it is not in the free queue.",
         _SMALLER,
         (_BOOKS,),
-        _UNSOUND,
+        (Divergence.WASTE,),
     ),
     Code.TWO_CONTENTS_IN_BLOCK: Meaning(
         "block in use holds two contents",
@@ -188,7 +188,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "After a request was freed the manager has block tables of it.",
         _SMALLER,
         (_COUNT,),
-        _UNSOUND,
+        (Divergence.WASTE,),
     ),
     Code.KEYS_DISAGREE: _seen(
         "cache and block disagree on the block's keys",
@@ -209,7 +209,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "On a whole manager a block has a key under which the cache does not find it.",
         _LOST,
         (_NAMES,),
-        _UNSOUND,
+        (Divergence.LOST_HIT,),
     ),
     Code.KEY_LOST: _seen(
         "key is lost",

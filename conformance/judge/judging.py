@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hitproof.conformance.checks.mask import UNREGISTERED, unreachable
-from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.codes import Defect, worst_class
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import block_role
@@ -391,7 +391,8 @@ class Judge:
     def pool_claim(self, claim: str, defect: Defect, spec: str, actual: str) -> Violation:
         """An operation on the pool violated a claim."""
         kinds, eagle = self._kinds()
-        return Violation(Signature(claim, Divergence.UNSOUND, kinds, eagle, defect), spec, actual)
+        worst = worst_class(defect.code)
+        return Violation(Signature(claim, worst, kinds, eagle, defect), spec, actual)
 
     def policy(self, call: str, field: str, real: str, reference: str) -> Violation:
         """The two managers differ, and neither violates the spec."""
@@ -435,7 +436,7 @@ class Judge:
             return None
         code, spec, actual = wrong
         kinds, eagle = self._kinds()
-        signature = Signature("block_pool", Divergence.UNSOUND, kinds, eagle, Defect(code))
+        signature = Signature("block_pool", worst_class(code), kinds, eagle, Defect(code))
         return Violation(signature, spec, actual, self._held_twice(seen))
 
     @staticmethod

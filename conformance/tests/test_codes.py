@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
-from hitproof.conformance.findings.codes import MEANINGS, Defect, UnknownCode, named
+from hitproof.conformance.findings.codes import (
+    MEANINGS,
+    Defect,
+    UnknownCode,
+    named,
+    worst_class,
+)
 from hitproof.conformance.findings.former_prose import from_prose
 from hitproof.conformance.findings.meaning import Code, Parameter
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.spec.claims import CLAIMS
+from hitproof.spec.claims import CLAIMS, Divergence
 
 HERE = Path(__file__).resolve().parent
 PROSE = json.loads((HERE / "former_prose.json").read_text())
@@ -120,3 +126,20 @@ def test_exceptions_keep_their_names() -> None:
 def test_an_unknown_code_is_refused_with_what_is_near(name: str, near: str) -> None:
     with pytest.raises(UnknownCode, match=near):
         named(name)
+
+
+POOL = [name for name, claim in CLAIMS.items() if "BlockPool.touch" in claim.symbols]
+
+
+@pytest.mark.parametrize("name", POOL)
+def test_what_a_claim_on_the_pool_means_at_worst_is_what_its_codes_mean(name: str) -> None:
+    order = list(Divergence)
+    of_codes = [worst_class(code) for code, meaning in MEANINGS.items() if name in meaning.claims]
+    assert CLAIMS[name].divergence is min(of_codes, key=order.index)
+
+
+def test_whole_managers_are_judged_by_the_class_of_the_code() -> None:
+    assert len(POOL) == 4
+    assert worst_class(Code.FREE_COUNT_WRONG) is Divergence.CRASH
+    assert worst_class(Code.BLOCK_LEAKED) is Divergence.WASTE
+    assert worst_class(Code.BLOCK_QUEUED_TWICE) is Divergence.UNSOUND
