@@ -20,7 +20,7 @@ class Effect(StrEnum):
     LOST = "hits lost"
     GAINED = "hits gained"
     SOUND = "unsound hits gone"
-    MENDED = "crashes gone"
+    FIXED = "crashes gone"
     MORE = "blocks cached more"
     FEWER = "blocks cached fewer"
 
@@ -82,7 +82,7 @@ def _runs(judged: Configuration | Layout, fact: Fact, before: Outcome) -> Iterat
         return Change(effect, judged, given, base, head)
 
     if isinstance(before, str) or isinstance(fact.outcome, str):
-        effect = Effect.CRASH if isinstance(fact.outcome, str) else Effect.MENDED
+        effect = Effect.CRASH if isinstance(fact.outcome, str) else Effect.FIXED
         told = (f"raises {o}" if isinstance(o, str) else "returns" for o in (before, fact.outcome))
         yield change(effect, *told)
         return
@@ -134,7 +134,7 @@ def _effect(
     if isinstance(head, str):
         return Effect.CRASH
     if isinstance(base, str):
-        return Effect.MENDED
+        return Effect.FIXED
     if head > base:
         return Effect.GAINED if _is_sound(judged, head, cached) else Effect.UNSOUND
     return Effect.LOST if _is_sound(judged, base, cached) else Effect.SOUND

@@ -23,7 +23,7 @@ _NEWER_THAN_ANY = Version("999999")
 
 
 class LedgerError(Exception):
-    """The ledger file cannot be used; the message names the entry and the mend."""
+    """The ledger file cannot be used; the message names the entry and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Entry:
         releases: the releases that have it, as a version specifier (PEP 440).
         reason: what is wrong, and why it is tolerated.
         link: where it is discussed; may be empty.
-        cause: entries of one cause, which one change to vLLM would mend, have it alike; the reason
+        cause: entries that one change to vLLM would fix have the same one; the reason
             where the file names none.
     """
 
@@ -76,19 +76,19 @@ def load(path: Path) -> tuple[Entry, ...]:
 
 
 def read_entries(
-    path: Path, table: str, mend: str, entry: Callable[[dict[str, Any]], E]
+    path: Path, table: str, remedy: str, entry: Callable[[dict[str, Any]], E]
 ) -> tuple[E, ...]:
     """The entries that a TOML file has, each a ``[[table]]``, made by ``entry``.
 
-    Each says its reason. ``mend`` is what to do about a file that is not there. What ``entry``
-    raises for what it cannot read becomes a `LedgerError` that names the entry and the mend.
+    Each says its reason. ``remedy`` is what to do about a file that is not there. What ``entry``
+    raises for what it cannot read becomes a `LedgerError` that names the entry and the remedy.
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise LedgerError(f"{path} cannot be read ({error.strerror}); {mend}") from error
+        raise LedgerError(f"{path} cannot be read ({error.strerror}); {remedy}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise LedgerError(f"{path} is not TOML ({error}); mend that line") from error
+        raise LedgerError(f"{path} is not TOML ({error}); fix that line") from error
     raw_entries = data.pop(table, [])
     if data or not isinstance(raw_entries, list):
         raise LedgerError(f"{path} may hold [[{table}]] entries only")

@@ -96,7 +96,7 @@ def test_equal_subjects_have_no_changes(claim: str, judged: Configuration | Layo
     [
         (lambda _: 0, Effect.LOST, Effect.GAINED),
         (lambda hit: hit + 4, Effect.UNSOUND, Effect.SOUND),
-        (crashes, Effect.CRASH, Effect.MENDED),
+        (crashes, Effect.CRASH, Effect.FIXED),
     ],
 )
 @pytest.mark.parametrize(("claim", "judged"), [(LOOKUP, WINDOW), (COMMON, PAIR)])
@@ -126,7 +126,7 @@ def test_prompts_that_hit_less_and_runs_that_crash() -> None:
     right, changed = ReferenceSubject(), Changed(leaves_out=-1)
     assert {c.effect for c in between(right, changed, JUNCTIONS, WINDOW)} == {Effect.LOST}
     assert {c.effect for c in between(right, changed, RETENTION, WINDOW)} == {Effect.CRASH}
-    assert {c.effect for c in between(changed, right, RETENTION, WINDOW)} == {Effect.MENDED}
+    assert {c.effect for c in between(changed, right, RETENTION, WINDOW)} == {Effect.FIXED}
 
 
 def test_hits_are_told_for_every_cache_state_of_few_blocks() -> None:

@@ -134,7 +134,7 @@ def test_what_connectors_are_told_is_judged_from_0_27_on(
 
 @pytest.mark.long
 def test_0_32_0_forgets_junctions_with_eagle_and_0_33_0_keeps_them(checked: Check) -> None:
-    """The check finds what 0.33.0 mended; the ledger knows it."""
+    """The check finds what 0.33.0 fixed; the ledger knows it."""
     claim = "retention_keeps_junctions"
     for version, statuses in (("0.32.0", {"proved", "refuted"}), ("0.33.0", {"proved"})):
         _, report = of_release(checked, "--quick", version)
