@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hitproof.conformance.exploration.explorer import SymbolicBlock
+from hitproof.conformance.exploration.symbolic import SymbolicBlock
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.scope.configurations import Configuration

@@ -7,14 +7,8 @@ from functools import partial
 from hitproof.conformance.checks.block_tables import wrong_in_tables
 from hitproof.conformance.checks.lookup import confirmed, space_of
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.exploration.explorer import (
-    Candidate,
-    Path,
-    Question,
-    Space,
-    explore,
-    replay,
-)
+from hitproof.conformance.exploration.explorer import Path, explore, replay
+from hitproof.conformance.exploration.symbolic import Candidate, Question, Space
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import ConnectorEvidence, smallest
 from hitproof.conformance.findings.meaning import Code

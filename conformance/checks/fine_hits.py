@@ -11,7 +11,8 @@ from functools import partial
 from itertools import combinations
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.exploration.explorer import Space, SymbolicBlock, replay
+from hitproof.conformance.exploration.explorer import replay
+from hitproof.conformance.exploration.symbolic import Space, SymbolicBlock
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import FineLookupEvidence
 from hitproof.conformance.findings.meaning import Code

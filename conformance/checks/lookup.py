@@ -7,15 +7,8 @@ from typing import TypeVar
 
 from hitproof.conformance.checks.block_tables import wrong_in_tables
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.exploration.explorer import (
-    Candidate,
-    Exploration,
-    Path,
-    Question,
-    Space,
-    explore,
-    replay,
-)
+from hitproof.conformance.exploration.explorer import Exploration, Path, explore, replay
+from hitproof.conformance.exploration.symbolic import Candidate, Question, Space
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import LookupEvidence, smallest
 from hitproof.conformance.findings.meaning import Code

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias, cast
 from hitproof.conformance.checks.lookup import check_common_hit, check_lookup, space_of
 from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.registry import CHECKS
-from hitproof.conformance.exploration.explorer import Question, explore
+from hitproof.conformance.exploration.explorer import explore
+from hitproof.conformance.exploration.symbolic import Question
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import crash_of, refusal_of

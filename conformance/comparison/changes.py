@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hitproof.conformance.comparison.behaviour import Answer, Fact, Outcome, questions_of
-from hitproof.conformance.exploration.explorer import Question
+from hitproof.conformance.exploration.symbolic import Question
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.words import in_tokens

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from hitproof.conformance.checks.lookup import judge_answer
-from hitproof.conformance.exploration.explorer import Question, SymbolicBlock, SymbolicNullBlock
+from hitproof.conformance.exploration.symbolic import Question, SymbolicBlock, SymbolicNullBlock
 from hitproof.conformance.findings.findings import given
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.scope.configurations import Configuration

@@ -1,0 +1,204 @@
+"""A block pool whose content is decided question by question, and what a lookup can ask of it."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import FrameType
+from typing import Any, TypeAlias
+
+from hitproof.conformance.subject.failures import CannotJudge
+
+Question: TypeAlias = tuple[int, int]
+"""A set of groups that are looked up together, by its index in the lookup, and a block of it."""
+
+_Asked: TypeAlias = tuple[tuple[Question | None, ...], tuple[tuple[Question | None, int], ...]]
+
+
+class Forgotten(BaseException):
+    """The run used something that merging forgets."""
+
+
+class SymbolicBlock:
+    """A cached block as lookup receives it; `_watch` is called when the lookup reads it.
+
+    Attributes:
+        question: the question that it answers.
+        group_id: the KV cache group whose block it is.
+    """
+
+    __slots__ = ("_watch", "group_id", "question")
+
+    def __init__(self, question: Question, group_id: int, watch: Callable[[], None]) -> None:
+        self.question = question
+        self.group_id = group_id
+        self._watch = watch
+
+    @property
+    def index(self) -> int:
+        """Which block of the request it is, from 0."""
+        return self.question[1]
+
+    is_null_block = False
+
+    @property
+    def is_null(self) -> bool:
+        """VLLM's ``KVCacheBlock.is_null``."""
+        self._watch()
+        return self.is_null_block
+
+    @property
+    def block_id(self) -> int:
+        """VLLM's ``KVCacheBlock.block_id``; 0 is the null block."""
+        self._watch()
+        return 0 if self.is_null_block else self.index + 1
+
+    def __eq__(self, other: object) -> bool:
+        self._watch()
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise CannotJudge(f"lookup reads KVCacheBlock.{name}, which hitproof does not model")
+
+
+class SymbolicNullBlock(SymbolicBlock):
+    """The null block as lookup receives it."""
+
+    __slots__ = ()
+    is_null_block = True
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A hit that lookup may serve, in tokens, and the blocks that it requires."""
+
+    length: int
+    required: frozenset[Question]
+
+    @cached_property
+    def ends(self) -> tuple[Question, ...]:
+        """The last required block of each set of groups."""
+        ends: dict[int, int] = {}
+        for group, block in self.required:
+            ends[group] = max(block, ends.get(group, block))
+        return tuple(ends.items())
+
+
+@dataclass(frozen=True)
+class Space:
+    """What a lookup can ask, and what it may serve.
+
+    Attributes:
+        keys: for each KV cache group and each key of its blocks, the question that they answer.
+        hash_block_size: tokens that one block hash covers.
+        hits: every hit that lookup may serve, shortest first; length 0, no hit, is always possible.
+        several: whether several sets of groups are looked up, so that one set may be asked about
+            again after another has shortened the candidate.
+    """
+
+    keys: Mapping[tuple[int, bytes], Question]
+    hash_block_size: int
+    hits: tuple[Candidate, ...]
+    several: bool = False
+
+    @property
+    def questions(self) -> int:
+        """How many different questions there are: n, for 2^n cache states."""
+        return len(set(self.keys.values()))
+
+    @cached_property
+    def _asked(self) -> dict[tuple[Any, ...], _Asked]:
+        return {}
+
+    def asked(self, block_hash: bytes, group_ids: Sequence[int]) -> _Asked:
+        """What a lookup asks by a hash: the questions, and those of each group."""
+        key = (block_hash, *group_ids)
+        known = self._asked.get(key)
+        if known is None:
+            pairs = [(self.keys.get((group, block_hash)), group) for group in group_ids]
+            known = self._asked[key] = tuple(dict.fromkeys(q for q, _ in pairs)), tuple(pairs)
+        return known
+
+
+class SymbolicPool:
+    """A block pool whose contents are decided question by question.
+
+    It has what lookups use of vLLM's ``BlockPool``: ``get_cached_block``, ``null_block`` and
+    ``hash_block_size``.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        decide: Callable[[Question], bool | None],
+        suspend: Callable[[FrameType, Question], None],
+        merging: bool,
+    ) -> None:
+        self.hash_block_size = space.hash_block_size
+        self.answers: dict[Question, bool] = {}
+        self._space = space
+        self._decide = decide
+        self._suspend = suspend
+        self._merging = merging
+        self.null_block = SymbolicNullBlock((-1, -1), -1, self._recall)
+
+    def _recall(self) -> None:
+        if self._merging:
+            raise Forgotten
+
+    def get_cached_block(
+        self, block_hash: bytes, kv_cache_group_ids: Sequence[int]
+    ) -> list[SymbolicBlock] | None:
+        """The blocks registered under ``block_hash``, one per group, or None."""
+        questions, of_groups = self._space.asked(block_hash, kv_cache_group_ids)
+        for question in questions:
+            # No block of a group may end where that hash does.
+            if question is None or not self._is_cached(question):
+                return None
+        recall = self._recall
+        return [SymbolicBlock(question, group, recall) for question, group in of_groups if question]
+
+    def _is_cached(self, question: Question) -> bool:
+        """The answer to what the lookup asks, two frames above."""
+        if question not in self.answers:
+            decision = self._decide(question)
+            if decision is None:
+                self._suspend(sys._getframe(2), question)
+            self.answers[question] = bool(decision)
+        elif self._merging and question not in remembered(self._space, self.answers):
+            raise Forgotten
+        return self.answers[question]
+
+    def __getattr__(self, name: str) -> Any:
+        raise CannotJudge(f"lookup uses BlockPool.{name}, which hitproof does not model")
+
+
+def open_hits(hits: Sequence[Candidate], answers: Mapping[Question, bool]) -> list[Candidate]:
+    """The candidates that no missing block rules out."""
+    missing = {question for question, cached in answers.items() if not cached}
+    return [hit for hit in hits if missing.isdisjoint(hit.required)]
+
+
+def remembered(space: Space, answers: Mapping[Question, bool]) -> dict[Question, bool]:
+    """The answers that merging keeps: those about blocks that an undecided candidate reaches.
+
+    A lookup over several groups asks again when another group has shortened its candidate. Since
+    candidates are only ever ruled out, an answer kept later was also kept before. A lookup in one
+    set of groups has no reason to ask again, and keeping its answers would only distinguish equal
+    states.
+    """
+    if not space.several:
+        return {}
+    reach: dict[int, int] = {}
+    for hit in open_hits(space.hits, answers):
+        for group, block in hit.ends:
+            reach[group] = max(block, reach.get(group, -1))
+    return {
+        (group, block): cached
+        for (group, block), cached in answers.items()
+        if block <= reach.get(group, -1)
+    }
