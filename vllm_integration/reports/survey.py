@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.survey.faults import Fault, Method, cause
-from hitproof.vllm_integration.survey.survey import Release, Sighting
+from hitproof.vllm_integration.survey.survey import Release, Sighting, State, this_state
 
 _UNDOCUMENTED = "not documented yet"
 
@@ -43,8 +43,31 @@ def table(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
         cells = [_cell(seen[number].get(release.version, ())) for release in releases]
         lines.append(f"| {title} | {' | '.join(cells)} |")
     lines.append("")
-    lines.append("U unsound, C crash, L lost hit, W waste.")
+    lines += ["U unsound, C crash, L lost hit, W waste.", "", *_states(releases)]
     return "\n".join(lines) + "\n"
+
+
+def _states(releases: Sequence[Release]) -> Iterator[str]:
+    """Which state of hitproof judged which releases, and whether it is the one that runs."""
+    by_state: dict[State | None, list[str]] = {}
+    for release in releases:
+        by_state.setdefault(release.judged_by, []).append(release.version)
+    for state, versions in by_state.items():
+        which = f"{', '.join(versions)} {'was' if len(versions) == 1 else 'were'}"
+        if len(by_state) == 1:
+            which = "This was"
+        if state is None:
+            yield (
+                f"{which} judged by an earlier state of hitproof, which was not recorded; "
+                "`hitproof survey RELEASE...` judges by this one."
+            )
+        elif state == this_state():
+            yield f"{which} judged by this state of hitproof, {state.version}."
+        else:
+            yield (
+                f"{which} judged by another state of hitproof than this, {state.version} (source "
+                f"{state.digest[:12]}); `hitproof survey RELEASE...` judges by this one."
+            )
 
 
 def document(releases: Sequence[Release], faults: Sequence[Fault]) -> str:

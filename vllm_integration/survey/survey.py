@@ -1,8 +1,9 @@
 """The survey: which of the known faults each release has, kept as JSON and shown as documents."""
 
+import importlib.metadata
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.bundled import LEDGER, SURVEY
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.sandbox.protocol import TEXT
 from hitproof.vllm_integration.survey.faults import Fault, cause
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
@@ -46,6 +48,24 @@ class Sighting:
 
 
 @dataclass(frozen=True)
+class State:
+    """A state of hitproof.
+
+    Attributes:
+        version: of the package.
+        digest: of the source of what judges (`sandbox.protocol.TEXT`).
+    """
+
+    version: str
+    digest: str
+
+
+def this_state() -> State:
+    """The state of the hitproof that runs."""
+    return State(importlib.metadata.version("hitproof"), TEXT)
+
+
+@dataclass(frozen=True)
 class Release:
     """What was found in one release.
 
@@ -54,12 +74,14 @@ class Release:
         verdict: the verdict without a ledger, as `hitproof check --format json` names it.
         obligations: how many were settled.
         sightings: the findings, the most severe first.
+        judged_by: the state of hitproof that found them; None where that was not recorded.
     """
 
     version: str
     verdict: str
     obligations: int
     sightings: tuple[Sighting, ...]
+    judged_by: State | None = None
 
 
 def survey(
@@ -98,6 +120,7 @@ def of_report(report: Report) -> Release:
         report.verdict.label,
         len(report.obligations) - len(report.unsettled),
         tuple(Sighting.of(finding) for finding in report.judgement.new),
+        this_state(),
     )
 
 
@@ -124,6 +147,7 @@ def to_json(releases: Sequence[Release]) -> list[dict[str, Any]]:
             "version": release.version,
             "verdict": release.verdict,
             "obligations": release.obligations,
+            "judged_by": None if release.judged_by is None else asdict(release.judged_by),
             "findings": [
                 {
                     "signature": sighting.signature.as_json(),
@@ -157,6 +181,7 @@ def read(path: Path = SURVEY) -> list[Release]:
                     )
                     for found in raw["findings"]
                 ),
+                State(**raw["judged_by"]) if raw.get("judged_by") else None,
             )
             for raw in json.loads(path.read_text(encoding="utf-8"))
         ]

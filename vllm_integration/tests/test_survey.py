@@ -14,7 +14,13 @@ from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import FAULTS, LEDGER, SURVEY
 from hitproof.vllm_integration.reports.survey import document, grouped, table
 from hitproof.vllm_integration.survey.faults import cause, load
-from hitproof.vllm_integration.survey.survey import Release, read, to_json, verdict
+from hitproof.vllm_integration.survey.survey import (
+    Release,
+    read,
+    this_state,
+    to_json,
+    verdict,
+)
 from hitproof.vllm_integration.tests.conftest import hitproof
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -112,6 +118,32 @@ def test_a_survey_survives_json(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli.app, ["survey", "--from", str(path)])
     assert result.exit_code == 2
     assert "cannot be read" in result.output
+
+
+def test_the_state_that_judged_is_said_and_is_never_claimed_to_be_this_one_when_it_is_not() -> None:
+    faults, this = load(), this_state()
+    old = replace(read()[0], judged_by=None)
+    new = replace(read()[-1], judged_by=this)
+    other = replace(new, judged_by=replace(this, digest="0" * 64))
+    assert "judged by an earlier state of hitproof, which was not recorded" in table([old], faults)
+    assert f"judged by this state of hitproof, {this.version}." in table([new], faults)
+    assert "judged by another state of hitproof than this" in table([other], faults)
+    assert "judged by this state" not in table([old, other], faults)
+    assert f"{old.version} was judged by an earlier" in table([old, new], faults)
+
+
+def test_the_kept_survey_is_said_to_be_of_this_state_only_if_it_is() -> None:
+    is_ours = all(release.judged_by == this_state() for release in read())
+    shown = CliRunner().invoke(cli.app, ["survey"]).output
+    assert ("judged by this state of hitproof" in shown) is is_ours
+    assert "judged by" in shown
+
+
+def test_a_state_survives_json(tmp_path: Path) -> None:
+    path = tmp_path / "survey.json"
+    judged = [replace(read()[0], judged_by=this_state())]
+    path.write_text(json.dumps(to_json(judged)))
+    assert read(path) == judged
 
 
 @pytest.mark.parametrize("form", ["markdown", "bugs", "json"])
