@@ -36,7 +36,8 @@ test-all: test
 
 quick: $(VENV)/.ready
 	$(BIN)/ruff check --quiet .
-	$(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m "not release and not slow"
+	$(BIN)/pytest --quiet --numprocesses auto --dist worksteal -m "not release and not slow" \
+	  spec reference conformance proofs
 
 docs: $(VENV)/.ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

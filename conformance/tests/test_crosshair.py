@@ -21,6 +21,8 @@ from hitproof.conformance.tests import wrong_contracts
 from hitproof.reference.tests import contracts as reference_contracts
 from hitproof.spec.tests import contracts as spec_contracts
 
+pytestmark = pytest.mark.slow
+
 CONTRACTS = {spec_contracts: 20, reference_contracts: 100}
 """How many paths that lead nowhere CrossHair tries before it gives a contract up."""
 

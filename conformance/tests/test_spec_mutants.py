@@ -44,6 +44,8 @@ from hitproof.spec.tests import (
     test_terms,
 )
 
+pytestmark = pytest.mark.slow
+
 MUTATED = (
     terms,
     attention,

@@ -26,6 +26,8 @@ from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec.claims import Status
 from hitproof.spec.terms import Formula
 
+pytestmark = pytest.mark.slow
+
 CLAIM = "mask_keeps_every_reachable_block"
 
 

@@ -26,6 +26,8 @@ from hitproof.proofs.second_solver import (
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec.claims import Status
 
+pytestmark = pytest.mark.slow
+
 ALL = (LEMMAS, *THEOREMS.values())
 LIMIT = DEFAULTS.second_resource_limit
 

@@ -24,6 +24,8 @@ from hitproof.spec.claims import CLAIMS, EXECUTABLE, Basis, Clause, Status, basi
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.releases.sequential import one_pass_suffices
 
+pytestmark = pytest.mark.slow
+
 ALL = [
     pytest.param(obligation, id=f"{theorem.name}-{obligation.name}")
     for theorem in (LEMMAS, *THEOREMS.values())
