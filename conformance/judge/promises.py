@@ -22,6 +22,14 @@ from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.releases.policies import EagleGroups, Junctions, SparseRetention, thins_out
 from hitproof.spec.retention import replay_boundary, sibling_boundary
 
+PROMISED_BY = {
+    "resend": "retention_keeps_resends_and_extensions",
+    "extension": "retention_keeps_resends_and_extensions",
+    "sibling": "retention_keeps_siblings",
+    "junction": "retention_keeps_junctions",
+}
+"""The claim that promises each kind of hit."""
+
 
 @dataclass(frozen=True)
 class JudgedPolicies:

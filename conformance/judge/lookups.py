@@ -1,0 +1,278 @@
+"""Judging one answer of a manager's lookup, by the spec alone, on the manager's own cache."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.histories.naming import Name, Naming
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.judge.promises import (
+    NOTHING_SHARED,
+    PROMISED_BY,
+    JudgedPolicies,
+    Promises,
+    Shared,
+)
+from hitproof.conformance.playing.expectations import (
+    Served,
+    TableLengths,
+)
+from hitproof.conformance.subject.managers import Hit
+from hitproof.conformance.words import in_tokens
+from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import Group, GroupKind, geometry
+from hitproof.spec.hits import required_run, valid_hit
+from hitproof.spec.releases.fine import (
+    at_hash_units,
+    longest_fine_hit,
+    peek,
+    valid_fine_hit,
+    witness_entries,
+)
+from hitproof.spec.releases.horizons import horizon
+from hitproof.spec.releases.policies import Junctions
+from hitproof.spec.releases.sequential import longest_joint_hit
+from hitproof.spec.retention import junction_boundary
+from hitproof.spec.terms import INTEGERS
+
+Cached = Mapping[tuple[int, Name], tuple[int, ...]]
+"""The blocks registered under each key, by group and name."""
+
+Entries = Callable[[int, int], bool]
+"""Whether a group's block, by position, is registered; a hash unit, where hits are fine-grained."""
+
+_TABLE = "hit_has_every_block_attention_reads"
+_EAGLE = "eagle_needs_tail_plus_one"
+_LONGEST = "lookup_returns_longest_valid_hit"
+_FINE = "fine_grained_hit_is_vouched_for"
+
+
+class LookupJudge:
+    """Judges what lookups of managers of one configuration answer, on requests of one history."""
+
+    def __init__(
+        self,
+        engine: EngineConfiguration,
+        requests: Mapping[str, RequestInput],
+        prefixes: Naming,
+        policies: JudgedPolicies,
+    ) -> None:
+        self._engine = engine
+        self._requests = requests
+        self._prefixes = prefixes
+        policies = policies.on(engine)
+        self._policy = policies.horizon
+        self._groups = policies.groups(engine)
+        self.promises = Promises(engine, requests, self._groups, policies)
+        self._keeps_junctions = policies.junctions is Junctions.KEPT
+        self._fine = policies.fine(engine)
+        self._shapes = [
+            geometry(group, group.block_size if self._fine else engine.alignment)
+            for group in self._groups
+        ]
+        # The groups as lookup treats them: blocks are hash units where hits may end inside blocks.
+        self._alignment = engine.hash_block_size if self._fine else engine.alignment
+        self._hit_groups = [
+            at_hash_units(group, self._alignment) if self._fine else group for group in self._groups
+        ]
+        self._hit_shapes = [geometry(group, self._alignment) for group in self._hit_groups]
+
+    def hit(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Violation | None:
+        """Judge a lookup's answer for a request of ``num_tokens`` tokens."""
+        entries = self._entries(request, num_tokens, cached)
+        expected = self._due_hit(request, num_tokens, entries)
+        kinds, eagle = self._kinds()
+
+        def violation(claim: str, divergence: Divergence, defect: Defect) -> Violation:
+            return Violation(
+                Signature(claim, divergence, kinds, eagle, defect),
+                f"hit of {in_tokens(expected)}",
+                f"hit of {in_tokens(hit.length)}, tables {hit.tables}",
+                Served(request, expected),
+            )
+
+        # In sequential lookup a valid hit may be longer than the one that is due.
+        skips = self._requests[request].skip_reading_prefix_cache and hit.length
+        if skips or not self._is_valid(self._groups, hit.length, num_tokens, entries):
+            return violation(
+                _FINE if self._fine else _EAGLE if eagle else _TABLE,
+                Divergence.UNSOUND,
+                self._cannot_serve(hit.length, num_tokens, entries),
+            )
+        if hit.length < expected:
+            short = (expected - hit.length) // self._alignment
+            whole = all(
+                expected // group.block_size >= shape.tail
+                for group, shape in zip(self._hit_groups, self._hit_shapes, strict=True)
+            )
+            claim = _FINE if self._fine else _LONGEST
+            sizes = {g.block_size for g in self._groups if g.kind is GroupKind.FULL_ATTENTION}
+            lost = Defect.of(
+                Code.HIT_TOO_SHORT,
+                run="whole" if whole else "cut",
+                short="one" if short == 1 else "several",
+                sizes="several" if self._fine and len(sizes) > 1 else None,
+            )
+            return violation(claim, Divergence.LOST_HIT, lost)
+        return self._wrong_table(request, num_tokens, hit, cached)
+
+    def _wrong_table(
+        self, request: str, num_tokens: int, hit: Hit, cached: Cached
+    ) -> Violation | None:
+        """What is wrong with the block tables of a valid hit."""
+        (kinds, eagle), unsound = self._kinds(), Divergence.UNSOUND
+        lengths = [INTEGERS.ceil_div(hit.length, group.block_size) for group in self._groups]
+        for index, group in enumerate(self._groups):
+            table = hit.tables[index]
+            if not group.prefix_cacheable:
+                continue
+            if len(table) != lengths[index]:
+                return Violation(
+                    Signature(_TABLE, unsound, kinds, eagle, Defect(Code.TABLE_LENGTH_WRONG)),
+                    f"hit of {in_tokens(hit.length)}: block table of group {index} of length "
+                    f"{lengths[index]}",
+                    f"block table of length {len(table)}: {table}",
+                    TableLengths(request, tuple(lengths)),
+                )
+            for place, blocks in self._blocks_read(request, index, hit.length, num_tokens, cached):
+                if table[place] not in blocks:
+                    due = " or ".join(map(str, sorted(blocks)))
+                    return Violation(
+                        Signature(_TABLE, unsound, kinds, eagle, Defect(Code.TABLE_BLOCK_WRONG)),
+                        f"hit of {in_tokens(hit.length)}: block {due} at position {place} of the "
+                        f"block table of group {index}",
+                        f"block {table[place]}" if table[place] else "the null block",
+                    )
+        return None
+
+    def _blocks_read(
+        self, request: str, index: int, length: int, num_tokens: int, cached: Cached
+    ) -> Iterator[tuple[int, set[int]]]:
+        """The positions at which a hit reads a group's table, with the blocks allowed there."""
+        group, seen, shape = self._groups[index], self._hit_groups[index], self._hit_shapes[index]
+        end = length // seen.block_size
+        for block in required_run(shape, end) if end else ():
+            if block >= end:
+                continue
+            entries: Iterable[int] = (block,)
+            if self._fine:
+                reach = peek(group, num_tokens - 1, horizon(self._policy, num_tokens))
+                entries = witness_entries(group, seen.block_size, block, reach)
+            names = [self._prefixes.name(request, (e + 1) * seen.block_size) for e in entries]
+            found = {block_id for name in names for block_id in cached.get((index, name), ())}
+            yield block * seen.block_size // group.block_size, found
+
+    def due_hit(self, request: str, num_tokens: int, cached: Cached) -> int:
+        """The hit, in tokens, that a request of ``num_tokens`` tokens is due."""
+        return self._due_hit(request, num_tokens, self._entries(request, num_tokens, cached))
+
+    def _due_hit(self, request: str, num_tokens: int, entries: Entries) -> int:
+        if self._requests[request].skip_reading_prefix_cache:
+            return 0
+        groups, alignment = self._groups, self._alignment
+        if self._fine:
+            reach = horizon(self._policy, num_tokens)
+            return longest_fine_hit(groups, alignment, num_tokens - 1, reach, entries)
+        return longest_joint_hit(groups, alignment, num_tokens, self._policy, entries)
+
+    def shared(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Shared:
+        """The prefix shown to be shared beyond a lookup's hit, if retention depends on it."""
+        dense = self._engine.retention_interval is None
+        dense = dense and not (self._fine and self._engine.keeps_shared_states)
+        if dense or self._requests[request].skip_reading_prefix_cache:
+            return NOTHING_SHARED
+        entries, alignment = self._entries(request, num_tokens, cached), self._alignment
+        seen = kept = 0
+        for alone in dict.fromkeys(group for group in self._groups if group.prefix_cacheable):
+            length = next(
+                length
+                for length in range((num_tokens - 1) // alignment * alignment, -1, -alignment)
+                if self._is_valid(self._asked_alone(alone), length, num_tokens, entries)
+            )
+            seen = max(seen, length)
+            shape = self._hit_shapes[self._groups.index(alone)]
+            drops = shape.lookahead * self._hit_groups[self._groups.index(alone)].block_size
+            if alone.kind is GroupKind.FULL_ATTENTION and drops == self.promises.lookahead_tokens:
+                kept = max(kept, junction_boundary(length + drops, drops, alignment))
+        return Shared(kept if self._keeps_junctions and kept > hit.length else 0, seen)
+
+    def shared_boundary(
+        self, request: str, num_tokens: int, hit: Hit, cached: Cached
+    ) -> Violation | None:
+        """Judge that a prefix reported by a lookup as shared is shared: some group has it."""
+        end, entries = hit.shared_prefix_boundary, self._entries(request, num_tokens, cached)
+        if not end or (
+            hit.length < end < num_tokens
+            and end % self._alignment == 0
+            and any(
+                self._is_valid(groups, end, num_tokens, entries)
+                for alone in self._groups
+                if alone.prefix_cacheable
+                for groups in (self._asked_alone(alone), self._asked_alone(alone, drops=False))
+            )
+        ):
+            return None
+        kinds, eagle = self._kinds()
+        return Violation(
+            Signature(
+                PROMISED_BY["junction"],
+                Divergence.WASTE,
+                kinds,
+                eagle,
+                Defect(Code.SHARED_PREFIX_BOUNDARY_WRONG),
+            ),
+            f"hit of {in_tokens(hit.length)}, and no shared prefix that ends at token {end}",
+            f"a shared prefix of {in_tokens(end)}",
+        )
+
+    def _asked_alone(self, alone: Group, drops: bool = True) -> list[Group]:
+        """The groups, with only that one and its equals taking part in prefix caching."""
+        return [
+            replace(group, prefix_cacheable=group == alone, eagle=group.eagle and drops)
+            for group in self._groups
+        ]
+
+    def _entries(self, request: str, num_tokens: int, cached: Cached) -> Entries:
+        """Whether a group has the request's prefix up to the end of a block, or of a hash unit.
+
+        Only keys count for which all tokens that the hash covers are known.
+        """
+        known = num_tokens - self._engine.num_hash_lookahead_tokens
+
+        def entered(group: int, block: int) -> bool:
+            end = (block + 1) * self._hit_groups[group].block_size
+            return end <= known and (group, self._prefixes.name(request, end)) in cached
+
+        return entered
+
+    def _is_valid(
+        self, groups: Sequence[Group], length: int, num_tokens: int, entries: Entries
+    ) -> bool:
+        cap, reach = num_tokens - 1, horizon(self._policy, num_tokens)
+        valid = valid_fine_hit if self._fine else valid_hit
+        return valid(groups, self._alignment, length, cap, reach, entries)
+
+    def _cannot_serve(self, length: int, num_tokens: int, entries: Entries) -> Defect:
+        """Why a hit that was served cannot be: the first group that cannot serve it."""
+        if length % self._alignment:
+            return Defect(Code.HIT_UNALIGNED)
+        for group in self._groups:
+            alone = self._asked_alone(group)
+            if group.prefix_cacheable and not self._is_valid(alone, length, num_tokens, entries):
+                return Defect.of(Code.HIT_TOO_LONG, group=group.kind)
+        return Defect(Code.HIT_FOR_SKIPPING_REQUEST)
+
+    def of_group(
+        self, number: int, claim: str, defect: Defect, divergence: Divergence = Divergence.UNSOUND
+    ) -> Signature:
+        """The signature of what is wrong with one group, an index."""
+        eagle = bool(self._shapes[number].lookahead)
+        return Signature(claim, divergence, self._groups[number].kind, eagle, defect)
+
+    def _kinds(self) -> tuple[str, bool]:
+        """The kinds in words, and whether a group drops a lookahead block."""
+        kinds = " + ".join(dict.fromkeys(group.kind for group in self._groups))
+        return kinds, any(shape.lookahead for shape in self._shapes)
