@@ -122,7 +122,7 @@ class Session:
             return Played(play, unsettled=f"{play.describe()}: {answer['cannot']}")
         causes = answer["findings"][: answer["causes"]]
         signatures = tuple(Signature.from_json(found["signature"]) for found in causes)
-        return Played(play, len(answer["told"]), len(answer["lookups"]), signatures)
+        return Played(play, len(answer["steps"]), len(answer["lookups"]), signatures)
 
     def finding(self, shown: Evidence | tuple[Signature, Play], name: str) -> Finding:
         """The finding that is shown, as small as it gets. ``name`` is its test's."""

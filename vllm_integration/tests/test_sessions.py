@@ -41,7 +41,7 @@ class FakeWorker:
         if op == "replay":
             if message["play"]["history"] == "1:7":
                 raise WorkerGone("it ended")
-            return {"told": ["", ""], "lookups": [{}], "findings": [], "causes": 0}
+            return {"steps": ["", ""], "lookups": [{}], "findings": [], "causes": 0}
         claim, configuration = message["claim"], message["configuration"]
         if Task(claim, BY_JSON[str(configuration)]).entry == ENDS:
             raise WorkerGone("it ended")
