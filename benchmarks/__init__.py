@@ -1,1 +1,1 @@
-"""Benchmarks: the reference manager beside vLLM's own, in one process. Nothing imports them."""
+"""Benchmarks: the reference manager and vLLM's own, in one process. Nothing imports them."""

@@ -1,9 +1,9 @@
-"""What the gate costs, in imports of vLLM: `check` and a bare import of its target, in turn.
+"""The cost of the gate, in imports of vLLM: `check` and a bare import of its target alternate.
 
 Run ``python -m benchmarks.gate`` with an interpreter that has what vLLM imports
 (``hitproof[target]``). The import is that of ``vllm.v1.core.kv_cache_manager``, with which every
-check begins, so that the ratio tells the gate's own share on a machine of any speed. Times are
-medians in seconds, each run a process of its own.
+check begins, so the ratio shows the gate's own share on a machine of any speed. Times are medians
+in seconds; each run is a separate process.
 """
 
 import argparse

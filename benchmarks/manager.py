@@ -1,17 +1,17 @@
-"""The whole reference manager beside that of a vLLM release: time and pool probes.
+"""The reference manager compared with that of a vLLM release: time and pool probes.
 
 Run ``python -m benchmarks.manager`` with an interpreter that has what vLLM imports
-(``hitproof[target]``); ``--tokens`` and ``--release`` choose others than the default, ``--format
-json`` is for programs. Each row is one operation on one request:
+(``hitproof[target]``); ``--tokens`` and ``--release`` override the defaults, ``--format json`` is
+for programs. Each row is one operation on one request:
 
 - *lookup, miss*, *hit* and *scattered*: `get_computed_blocks` with nothing of the prompt cached,
   all of it, and all but one block in eight, drawn with a fixed seed, of the last group.
 - *allocate*: `allocate_slots` for the whole prompt, registering nothing. *cache*: `cache_blocks`
   for all of it. *free*: `free`.
 
-Both managers run in turn, in the same process, on the same prompt, with the garbage collector
-off. Times are medians in milliseconds, of a lookup the mean over a few calls, since it changes
-nothing and takes microseconds; the ratio is the reference's to vLLM's. Probes are calls of
+Both managers alternate in the same process, on the same prompt, with the garbage collector off.
+Times are medians in milliseconds; for a lookup each is the mean of a few calls, since it changes
+nothing and takes microseconds. The ratio is the reference's to vLLM's. Probes are calls of
 ``BlockPool.get_cached_block``, counted in a run that is not timed.
 """
 
@@ -58,12 +58,12 @@ OPERATIONS = (
 )
 
 Measure = Callable[[str, Callable[[], Any]], Any]
-"""``measure(operation, call)`` makes the call and keeps what it took."""
+"""``measure(operation, call)`` makes the call and records its cost."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What a row is about."""
+    """The subject of a row."""
 
     layout: str
     num_tokens: int

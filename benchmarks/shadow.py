@@ -1,4 +1,4 @@
-"""What the shadow costs: a vLLM manager alone and one with its shadow, in one process, in turn.
+"""The cost of the shadow: a vLLM manager with and without it alternate in one process.
 
 Run ``python -m benchmarks.shadow`` with an interpreter that has what vLLM imports
 (``hitproof[target]``). The shadow is that of a live engine (`vllm_integration.shadow.live`), which

@@ -1,6 +1,6 @@
 """The two managers that are compared: the reference, and the one of a real vLLM release.
 
-Both go by vLLM's names, so that one benchmark drives either.
+Both have vLLM's interface, so that one benchmark drives either.
 """
 
 import os
@@ -21,7 +21,7 @@ _REQUEST_ID = "benchmark"
 
 
 class Side(NamedTuple):
-    """A manager with an empty cache, and one request that it has not seen yet."""
+    """A manager with an empty cache, and a request that is new to it."""
 
     manager: Any
     request: Any

@@ -17,7 +17,7 @@ class CannotJudge(Exception):
 
 
 class Predates(Exception):
-    """The subject is older than what it is asked for; the message says what that is."""
+    """The subject predates a feature that it is asked for; the message says which."""
 
 
 class InternalError(Exception):

@@ -1,7 +1,7 @@
 """Subjects: what the checks can judge, a capability each, and what has all of them.
 
 All methods of subjects raise `CannotJudge` when an entry point is missing or a probe of a policy
-crashes, and `Predates` when the subject's release is older than what is asked for
+crashes, and `Predates` when the subject's release predates what it is asked for
 (`conformance.subject.failures`).
 """
 

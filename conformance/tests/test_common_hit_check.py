@@ -391,7 +391,7 @@ def test_a_policy_that_cannot_be_told_leaves_its_layouts_unsettled() -> None:
     class Crashing(ReferenceSubject):
         @property
         def eagle_groups(self) -> EagleGroups:  # type: ignore[override]
-            raise CannotJudge("the set of groups with EAGLE cannot be told")
+            raise CannotJudge("the set of groups with EAGLE cannot be determined")
 
     result = check_common_hit(Crashing(), Layout((Group(FULL, 1), sliding(3)), 4, True, 1))
     assert set(result.statuses.values()) == {Status.INCONCLUSIVE}

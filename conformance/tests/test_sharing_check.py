@@ -128,7 +128,7 @@ def test_hashes_that_do_not_look_ahead_are_enough_to_judge() -> None:
             self, prompt: Prompt, hash_block_size: int, block_size: int, hash_lookahead: int
         ) -> list[bytes]:
             if hash_lookahead:
-                raise Predates("the target is older than hashes that look ahead")
+                raise Predates("the target predates hashes that look ahead")
             return super().block_hashes(prompt, hash_block_size, block_size, 0)
 
     assert check_sharing(Older(), PLAIN).statuses == {CLAIM: Status.PROVED}

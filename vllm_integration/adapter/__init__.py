@@ -1,1 +1,1 @@
-"""vLLM's classes as subjects, whatever their release."""
+"""Adapter: vLLM's classes of any release as subjects."""

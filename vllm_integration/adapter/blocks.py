@@ -1,4 +1,4 @@
-"""vLLM's block pool and its block hashes, whatever their release."""
+"""vLLM's block pool and block hashes, for any release."""
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ class VllmPools:
 
     ``pools`` and ``utils`` are the target's modules ``block_pool`` and ``kv_cache_utils``;
     ``new_request`` makes a ``Request``. A check makes thousands of pools, so signatures are
-    looked at once.
+    inspected only once.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class VllmPool:
         return [block.block_id for block in self._pool.get_new_blocks(count)]
 
     def touch(self, blocks: Sequence[int]) -> None:
-        """As the lookup's blocks are touched when a request is admitted."""
+        """Like touching a lookup's blocks when a request is admitted."""
         self._pool.touch(self._blocks(blocks))
 
     def free_blocks(self, blocks: Sequence[int]) -> None:
@@ -92,26 +92,26 @@ class VllmPool:
         self._pool.free_blocks(self._blocks(blocks))
 
     def cache_full_block(self, block: int, key: Key) -> None:
-        """As the first block of a request that has that hash."""
+        """Like the first block of a request that has that hash."""
         self._pool.cache_full_blocks(**self._registration(self._pool.blocks[block], key))
 
     def evict_blocks(self, blocks: Sequence[int]) -> None:
-        """As a KV connector reports blocks that failed to load."""
+        """Like a KV connector's report of blocks that failed to load."""
         self._pool.evict_blocks(set(blocks))
 
     def reset_prefix_cache(self) -> bool:
-        """As after an update of the weights."""
+        """Like the reset after an update of the weights."""
         return bool(self._pool.reset_prefix_cache())
 
     def get_cached_block(self, block_hash: bytes, groups: Sequence[int]) -> list[int] | None:
-        """As a lookup asks."""
+        """Like the question of a lookup."""
         found = self._pool.get_cached_block(block_hash, list(groups))
         return None if found is None else [block.block_id for block in found]
 
     def snapshot(self) -> PoolSnapshot:
         """Read off the real blocks, the real linked list and the real hash map."""
         pool = self._pool
-        # Several keys for one block: from 0.32 on they are kept beside the block.
+        # Several keys for one block: from 0.32 on they are stored outside the block.
         more = getattr(pool, "cached_block_hashes_by_block", {})
         return PoolSnapshot(
             null_block=pool.null_block.block_id,
@@ -130,7 +130,7 @@ class VllmPool:
         )
 
     def _queue(self) -> Iterator[int]:
-        """Along the links from head to tail; a ring is followed far enough to be seen."""
+        """Follow the links from head to tail; a cycle is followed far enough to be detected."""
         queue = attribute(self._pool, "free_block_queue")
         block = attribute(queue, "fake_free_list_head").next_free_block
         tail = attribute(queue, "fake_free_list_tail")
@@ -172,7 +172,7 @@ def block_hasher(
 
 
 class BlockHashes:
-    """The hashes that a real request has of its blocks, computed by vLLM's SHA-256.
+    """The block hashes of a real request, computed with vLLM's SHA-256.
 
     ``utils`` is the target's module ``kv_cache_utils``; ``new_request`` makes a ``Request``.
     """

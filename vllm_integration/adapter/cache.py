@@ -1,4 +1,4 @@
-"""What a real manager has cached, and the events on it, under the keys that its requests know.
+"""What a real manager has cached, and the events about it, by the keys of its requests.
 
 Imported in the worker process only.
 """
@@ -57,17 +57,17 @@ class VllmCache:
         return known
 
     def unit_keys(self, name: str) -> Sequence[Any]:
-        """The request's hashes as they are."""
+        """The request's hashes, one for each hash unit."""
         hashes = [bytes(key) for key in self._requests[name].block_hashes]
         self._keys |= {self._external(key): key for key in hashes}
         return hashes
 
     def cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
-        """The hash map, read as it is: no public method tells the order of several blocks.
+        """The hash map, read directly: no public method returns the order of several blocks.
 
-        From 0.26 on the tail of a prompt that ends inside a block is registered, too, under the
-        hash of its last hash block. Where hits end on block edges only, these entries are left
-        out.
+        From 0.26 on the tail of a prompt that ends inside a block is also registered, under the
+        hash of its last hash block. Where hits end on block edges only, these entries are
+        omitted.
         """
         utils = self._utils
         tails = self._tails()
@@ -94,7 +94,7 @@ class VllmCache:
         return self._tail_keys
 
     def events(self, taken: Iterable[Any]) -> tuple[Event, ...]:
-        """The events ``taken`` from the manager, without those on tails only (see `cached`)."""
+        """The events ``taken`` from the manager, except those about tails only (see `cached`)."""
         tails = self._tails()
         events = (self._event(event) for event in taken)
         return tuple(
@@ -124,8 +124,8 @@ class VllmCache:
             case "AllBlocksCleared":
                 return Cleared()
             case other:
-                raise CannotJudge(f"events of type {other} are not known to hitproof")
+                raise CannotJudge(f"hitproof does not know events of type {other}")
 
     def _key(self, external: Any) -> Any:
-        """The key behind the form that events show, where a request has it."""
+        """The key for the form that events show, if a request has it."""
         return None if external is None else self._keys.get(external, external)

@@ -1,4 +1,4 @@
-"""The real ``KVCacheManager``, asked by a scheduler that has a KV connector."""
+"""The real ``KVCacheManager``, called by a scheduler with a KV connector."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -18,8 +18,8 @@ FOR_CONNECTORS = "get_computed_blocks_for_connector"
 class VllmConnectorLookup:
     """``get_computed_blocks_for_connector`` of a real ``KVCacheManager``, ready for one layout.
 
-    ``module`` is the target's module ``kv_cache_manager``; ``request_of`` makes a ``Request`` of
-    those tokens and hashes.
+    ``module`` is the target's module ``kv_cache_manager``; ``request_of`` makes a ``Request``
+    with given tokens and hashes.
     """
 
     inputs: Sequence[object] = ()

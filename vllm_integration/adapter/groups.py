@@ -26,7 +26,7 @@ _OPTING_OUT = "CircularBufferSpec"
 """The spec of a group that opts out of prefix caching, whatever its kind."""
 
 Configured: TypeAlias = Callable[[Sequence[Group], int, int | None], AbstractContextManager[Any]]
-"""`kv_cache_config` of a target, by groups, number of blocks and retention interval."""
+"""`kv_cache_config` for a target: of groups, number of blocks and retention interval."""
 
 _INTERVAL = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
 
@@ -57,7 +57,7 @@ def kv_cache_spec(
         spec = attribute(interface, name)
         if "prefill_checkpoint_alignment" not in inspect.signature(spec).parameters:
             raise CannotJudge(
-                "this release exports no Mamba states from inside a chunk; leave "
+                "this release does not export Mamba states from inside a chunk; leave "
                 "mamba_checkpoint_alignment out, or name a later release"
             )
         values["num_prefill_checkpoint_blocks"] = 1

@@ -18,10 +18,10 @@ _JUNCTION = "shared_prefix_boundary"
 class History:
     """Prompts served by one ``KVCacheManager``, each looked up, computed and freed.
 
-    What the scheduler does between the calls is done here: chunks end on boundaries of the
-    alignment, where Mamba states are kept, and a prefix that lookup reports as shared is noted on
-    the request. The pool is large enough that nothing is evicted. ``manager`` is the target's
-    module ``kv_cache_manager``; ``request_of`` makes a ``Request`` of those tokens and hashes.
+    What the scheduler does between calls is done here: chunks end on boundaries of the alignment,
+    where Mamba states are kept, and a prefix that lookup reports as shared is recorded on the
+    request. The pool is large enough that nothing is evicted. ``manager`` is the target's module
+    ``kv_cache_manager``; ``request_of`` makes a ``Request`` with given tokens and hashes.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class History:
         self._request_of = request_of
 
     def notes_junctions(self) -> bool:
-        """Whether a request remembers a shared prefix that lookup found not kept."""
+        """Whether a request records a shared prefix that lookup found but that was not kept."""
         return hasattr(self._request_of([0], []), _JUNCTION)
 
     def hits(
         self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
     ) -> list[int]:
-        """The hit of each prompt, in tokens, when they come in this order."""
+        """The hit of each prompt, in tokens, when they arrive in this order."""
         manager = self._manager(configuration, prompts, interval)
         return [self._serve(manager, configuration, prompt) for prompt in prompts]
 
@@ -104,7 +104,7 @@ def whole_manager(
 
 
 def prefix_hashes(prompt: Sequence[int], unit: int) -> list[bytes]:
-    """A hash for each ``unit`` tokens that stands for the whole prefix up to there."""
+    """A hash for every ``unit`` tokens, each of the whole prefix up to there."""
     running, hashes = hashlib.sha256(), []
     for end in range(unit, len(prompt) + 1, unit):
         running.update(str(list(prompt[end - unit : end])).encode())

@@ -1,4 +1,4 @@
-"""Calls into a target whose signatures are not known beforehand."""
+"""Calls into a target whose signatures are not known in advance."""
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def attribute(owner: Any, name: str) -> Any:
-    """``owner.name``, which must be there."""
+    """``owner.name``, which must exist."""
     found = getattr(owner, name, None)
     if found is None:
         owner_name = getattr(owner, "__name__", type(owner).__name__)
@@ -49,9 +49,9 @@ def definitions(function: Callable[..., Any]) -> list[Callable[..., Any]]:
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """What a function takes by name.
+    """The parameters that a function takes by name.
 
-    One that takes any keyword passes it on to what it overrides, as subclasses in forks do.
+    A function with ``**kwargs`` passes them to what it overrides, as subclasses in forks do.
     """
     found = _own_parameters(function)
     for overridden in definitions(function)[1:]:
@@ -65,7 +65,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 def _own_parameters(function: Any) -> dict[str, inspect.Parameter]:
     if inspect.ismethod(function) and inspect.isfunction(function.__func__):
-        # A bound method is another object each time; its function is not.
+        # A bound method is a new object each time; its function is not.
         _, *found = _signature(function.__func__).parameters.items()
         return dict(found)
     plain = inspect.isclass(function) or inspect.isfunction(function)
@@ -94,7 +94,7 @@ def arguments(
 
 
 def probed(policy: str, behaviour: Callable[[], T]) -> T:
-    """How the target behaves; what it raises meanwhile leaves the policy unknown."""
+    """Probe how the target behaves; if it raises, the policy is unknown."""
     try:
         return behaviour()
     except Exception as error:
@@ -104,7 +104,7 @@ def probed(policy: str, behaviour: Callable[[], T]) -> T:
 
 
 def call(function: Callable[..., Any], values: dict[str, Any], where: str) -> Any:
-    """Set something up; what goes wrong here is no finding about lookup or mask."""
+    """Set something up; an error here is not a finding about lookup or mask."""
     keywords = arguments(function, values, where)
     try:
         result = function(**keywords)

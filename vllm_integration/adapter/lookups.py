@@ -33,7 +33,7 @@ class VllmLookup:
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subject.lookups.Lookup`."""
         returned = self._function(block_pool=pool, max_length=max_length, **self._keywords)
-        # Newer lookups return the hit length beside the tables; before, the tables tell it.
+        # Newer lookups also return the hit length; before, it follows from the tables.
         match returned:
             case (tuple() as tables, int() as hit_length):
                 return LookupAnswer(hit_length, tables)
@@ -54,7 +54,7 @@ def group_lookup(
 ) -> VllmLookup:
     """The lookup of one group, for hits that end on multiples of ``align`` tokens.
 
-    ``view`` has the ``hashes`` as the group looks at them, ``keys`` those of its blocks, or of the
+    ``view`` has the ``hashes`` as the group sees them, ``keys`` those of its blocks, or of the
     hash blocks on which hits may end. Raises `CannotJudge`.
     """
     manager = parts.manager_class(configuration.group.kind)

@@ -68,7 +68,7 @@ class VllmManagers:
         self.keeps_shared_states = _JUNCTIONS in constructor
         self.hashes_look_ahead = HASH_LOOKAHEAD in constructor
         attribute(kv_cache_utils, "init_none_hash")(sha256)
-        # It warns of each reset that is refused, and histories ask for many.
+        # It warns about each refused reset, and histories request many.
         logging.getLogger("vllm").setLevel(logging.ERROR)
 
     def start(self, engine: EngineConfiguration) -> "VllmManager":
@@ -91,12 +91,12 @@ class VllmManagers:
         ]
         if engine.mamba_shared_prefix_checkpoint and not self.keeps_shared_states:
             raise CannotJudge(
-                "this release keeps no Mamba states inside blocks for shared prefixes; leave "
+                "this release does not keep Mamba states inside blocks for shared prefixes; leave "
                 "mamba_shared_prefix_checkpoint out, or name a later release"
             )
         if engine.num_hash_lookahead_tokens and not self.hashes_look_ahead:
             raise CannotJudge(
-                "hashes of this release do not look ahead; leave num_hash_lookahead_tokens out, or "
+                "hashes in this release do not look ahead; leave num_hash_lookahead_tokens out, or "
                 "name a later release"
             )
         interval = engine.retention_interval
@@ -122,14 +122,14 @@ class VllmManagers:
         check_taken_up(attribute(manager, "coordinator"), interval)
         if engine.full_sequence_must_fit and not self.fits_whole:
             raise CannotJudge(
-                "this release does not ask whether a whole request fits; leave "
+                "this release cannot check whether a whole request fits; leave "
                 "full_sequence_must_fit out, or name a later release"
             )
         return manager
 
 
 class VllmManager:
-    """One real ``KVCacheManager`` at work; see `conformance.subject.managers.Manager`."""
+    """A running ``KVCacheManager``; see `conformance.subject.managers.Manager`."""
 
     def __init__(self, vllm: VllmManagers, engine: EngineConfiguration) -> None:
         self._vllm = vllm
@@ -149,7 +149,7 @@ class VllmManager:
         self._loras: dict[tuple[str, str], int] = {}
 
     def add_request(self, name: str, request: RequestInput) -> None:
-        """A real request, hashed as far as its prompt goes."""
+        """A real request, with the hashes of its prompt."""
         from vllm.sampling_params import SamplingParams
 
         sampling = SamplingParams(
@@ -226,9 +226,9 @@ class VllmManager:
         return self._cache.unit_keys(name)
 
     def take_block_copies(self) -> Sequence[tuple[int, int]]:
-        """Those of ``take_kv_cache_block_copies``, whose blocks go back at once.
+        """Those of ``take_kv_cache_block_copies``, whose blocks are returned at once.
 
-        vLLM's scheduler gives them back when it has scheduled the step.
+        vLLM's scheduler returns them when it has scheduled the step.
         """
         take = getattr(self._manager, "take_kv_cache_block_copies", None)
         if take is None:
@@ -248,8 +248,8 @@ class VllmManager:
         blocks, length, *boundary = self._manager.get_computed_blocks(request)
         if boundary:  # the scheduler keeps it with the request
             request.shared_prefix_boundary = boundary[0]
-        # From 0.30 on it is the scheduler that has lookups counted, those that lead to admission.
-        # Here all are, so that the counting can be compared.
+        # From 0.30 on the scheduler requests the counting of lookups that lead to admission.
+        # Here all are counted, so that the statistics can be compared.
         record = getattr(self._manager, "record_prefix_cache_stats", None)
         if record is not None:
             record(request, length)
@@ -284,9 +284,9 @@ class VllmManager:
         return None if new is None else self._tables(new)
 
     def _fits(self, name: str, allocation: Allocation, keywords: dict[str, Any]) -> bool:
-        """Have the target ask for blocks for the whole request, in the way that it has.
+        """Require blocks for the whole request, in the way that the release provides.
 
-        Up to 0.20 that is a method of its own, from 0.21 on an argument, put into ``keywords``.
+        Up to 0.20 that is a separate method, from 0.21 on an argument, added to ``keywords``.
         """
         if "full_sequence_must_fit" in self._vllm.allocation_parameters:
             keywords["full_sequence_must_fit"] = True
@@ -302,7 +302,7 @@ class VllmManager:
         return bool(fits(**arguments(fits, values, where)))
 
     def _blocks(self, name: str, hit: Hit) -> Any:
-        """The blocks that the lookup returned, or those that stand for another answer."""
+        """The blocks that the lookup returned, or the blocks of another answer."""
         found, blocks = self._found[name]
         if found == hit:
             return blocks
@@ -363,7 +363,7 @@ class VllmManager:
         )
 
     def _common_prefix(self, names: Iterable[str]) -> dict[str, tuple[int, ...]] | None:
-        """None on releases that have no cascade attention any more and always say 0."""
+        """None on releases that no longer have cascade attention and always return 0."""
         if not hasattr(self._single[0], "get_num_common_prefix_blocks"):
             return None
         return {name: tuple(self._manager.get_num_common_prefix_blocks(name)) for name in names}

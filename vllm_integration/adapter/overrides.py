@@ -1,4 +1,4 @@
-"""Classes of a fork that are built instead of vLLM's own managers and coordinators.
+"""Classes of a fork that replace vLLM's own managers and coordinators.
 
 Imported in the worker process only.
 """
@@ -22,14 +22,14 @@ _replaced: dict[type, type] = {}
 
 
 class OverrideError(Exception):
-    """No such class can be built in place of vLLM's; the message is one sentence."""
+    """The class cannot replace one of vLLM's; the message is one sentence."""
 
 
 def put_in_place(managers: Sequence[str], coordinators: Sequence[str]) -> None:
-    """Have these classes, each written ``module:Class``, built instead of what they subclass.
+    """Build these classes, each written ``module:Class``, instead of the classes they subclass.
 
-    A manager is a ``KVCacheManager``, or that of one kind of groups; a coordinator is that of one
-    group or of several. Raises `OverrideError`.
+    A manager is a ``KVCacheManager`` or the manager of one kind of groups; a coordinator is that
+    of a single group or of several. Raises `OverrideError`.
     """
     import vllm.v1.core.kv_cache_manager as whole
     from vllm.v1.core import kv_cache_coordinator, single_type_kv_cache_manager
@@ -51,7 +51,7 @@ def _put(text: str, option: str, owners: dict[str, ModuleType]) -> None:
     original = next((base for base in chosen.__mro__ if base in bases), None)
     if original is None:
         raise OverrideError(
-            f"{text} is no subclass of {', '.join(bases.values())}"
+            f"{text} is not a subclass of {', '.join(bases.values())}"
             + (f", and {', '.join(taken)} was replaced before" if taken else "")
             + f"; name another class with {option}"
         )
@@ -74,7 +74,7 @@ def _imported(text: str, option: str) -> type:
             f"with {option}"
         ) from error
     if not isinstance(found, type):
-        raise OverrideError(f"{text} is no class; name one as module:Class with {option}")
+        raise OverrideError(f"{text} is not a class; name one as module:Class with {option}")
     return found
 
 
@@ -100,7 +100,7 @@ def _have_kinds_built(managers: ModuleType) -> None:
 def check_taken_up(coordinator: Any, interval: int | None) -> None:
     """Refuse a coordinator that is not what was asked for, in its interval or its classes."""
     if getattr(coordinator, "retention_interval", None) != interval:
-        raise CannotJudge("the coordinator does not take up the retention interval")
+        raise CannotJudge("the coordinator ignores the retention interval")
     for built in (coordinator, *attribute(coordinator, "single_type_managers")):
         chosen = _replaced.get(type(built))
         if chosen is not None:

@@ -22,7 +22,7 @@ _MASKS = (MASK, "_cache_block_mask")
 
 
 class Parts:
-    """The modules of the imported vLLM, and what is set up of them, whatever their release.
+    """The modules of the imported vLLM, of any release, and the objects set up from them.
 
     ``predates`` names the features that the release is too old for.
     """
@@ -82,9 +82,9 @@ class Parts:
         return any(MASK in vars(each) for each in above)
 
     def lacks(self, feature: str) -> NoReturn:
-        """The target lacks the feature, which is right if its release is older than that."""
+        """The target lacks the feature, which is correct if its release predates it."""
         if feature in self._predates:
-            raise Predates(f"the target is older than {feature}")
+            raise Predates(f"the target predates {feature}")
         raise CannotJudge(f"{feature} cannot be found in a target that should have it")
 
     def spec(self, group: Group) -> Any:
@@ -175,7 +175,7 @@ class Parts:
         )
 
     def view(self, hashes: list[bytes], hash_block_size: int, block_size: int) -> Any:
-        """The hashes as a group of ``block_size`` tokens a block looks at them."""
+        """The hashes as seen by a group of ``block_size`` tokens per block."""
         if block_size == hash_block_size:
             return hashes
         view = attribute(self.utils, "BlockHashListWithBlockSize")
@@ -188,6 +188,6 @@ def stand_in_hashes(count: int) -> list[bytes]:
 
 
 def parallel(configuration: Configuration) -> dict[str, int]:
-    """What a manager and its lookup are told of ranks."""
+    """The arguments of a manager and its lookup that describe ranks."""
     decode, prefill = configuration.ranks
     return {"dcp_world_size": decode, "pcp_world_size": prefill}

@@ -22,7 +22,7 @@ class Producer:
     """``cache_blocks`` of the real hybrid coordinator, over one group and a full-attention one.
 
     ``coordinator`` is the target's module ``kv_cache_coordinator``; ``request_of`` makes a
-    ``Request`` of so many tokens with hashes of so many tokens each.
+    ``Request`` with a number of tokens and hashes of a number of tokens each.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Producer:
     def registered_when_final(
         self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
     ) -> list[bool]:
-        """The same, when a draft model computes the last ``not_final`` tokens anew."""
+        """The same, when a draft model recomputes the last ``not_final`` tokens."""
         layout = _beside_full(configuration, num_tokens)
         if alone:
             layout = replace(layout, groups=layout.groups[1:2])
@@ -51,7 +51,7 @@ class Producer:
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether a coordinator can be told how far draft models look ahead in prefill."""
+        """Whether a coordinator has a parameter for how far draft models look ahead in prefill."""
         function = attribute(self._module, "get_kv_cache_coordinator")
         return _LOOKAHEAD in inspect.signature(function).parameters
 
@@ -83,10 +83,10 @@ class Producer:
         return LookaheadHorizon.CAPPED if hit == 2 * size else LookaheadHorizon.CANDIDATE
 
     def all_groups_drop(self) -> bool:
-        """Whether full attention drops a block although the draft layers live elsewhere.
+        """Whether full attention drops a block although the draft layers are in another group.
 
-        The prompt has one block of full attention and half of the next, which the other group's
-        lookahead block fills. Whoever drops a block of full attention has nothing left.
+        The prompt has one and a half blocks of full attention; the other group's lookahead block
+        fills the rest. If full attention drops a block, nothing is left.
         """
         return self._prefix_hit(Group(GroupKind.SLIDING_WINDOW, 2, 5, eagle=True), 4, 7) == 0
 
@@ -101,7 +101,7 @@ class Producer:
         return int(find(hashes, num_tokens - 1)[1])
 
     def _cached(self, coordinator: Any, configuration: Configuration, num_tokens: int) -> Any:
-        """A request whose prompt was computed, Mamba block by block and else in two chunks.
+        """A request whose prompt was computed: with Mamba block by block, else in two chunks.
 
         A Mamba block keeps a state only where a chunk ends. The first chunk of the others is of one
         alignment and one block.
@@ -127,7 +127,7 @@ class Producer:
     def coordinator(self, layout: Layout, interval: int | None, ahead: int = 0) -> Any:
         """The real coordinator of the layout, with a pool for one request of its bound.
 
-        In prefill draft models look ``ahead`` so many tokens.
+        In prefill draft models look ``ahead`` tokens ahead.
         """
         num_tokens, groups = layout.num_tokens, layout.groups
         num_blocks = 1 + sum(num_tokens // group.block_size + 1 for group in groups)
@@ -156,7 +156,7 @@ class Producer:
 
 
 def _beside_full(configuration: Configuration, num_tokens: int) -> Layout:
-    """The configuration's groups beside full attention, for requests of so many tokens."""
+    """The configuration's groups with full attention, for requests of that many tokens."""
     return Layout(
         configuration.layout,
         num_tokens,

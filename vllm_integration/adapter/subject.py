@@ -1,8 +1,8 @@
-"""vLLM's managers as a subject, whatever their release.
+"""vLLM's managers of any release as a subject.
 
 Entry points are found by inspection: parameters are filled by their name in the target's own
 signature, and a required one that is not known ends the check with a sentence that names it.
-Imported in the worker process only, where the target is the ``vllm`` that gets imported.
+Imported in the worker process only, where the target is the imported ``vllm``.
 """
 
 import inspect
@@ -61,7 +61,7 @@ class VllmSubject:
         self._chosen: frozenset[str] = frozenset()
 
     def lookup(self, judged: Configuration | Layout) -> Lookup:
-        """The real ``find_longest_cache_hit``, of a manager or of the coordinator."""
+        """The real ``find_longest_cache_hit`` of a manager or of the coordinator."""
         if isinstance(judged, Layout):
             return self._common_lookup(judged)
         hashes = self._hashes(judged)
@@ -70,7 +70,7 @@ class VllmSubject:
         return group_lookup(self._parts, judged, judged.alignment, hashes, view, keys)
 
     def fine_lookup(self, configuration: Configuration) -> VllmLookup:
-        """The same function, asked for hits that end on any hash block."""
+        """The same function, called for hits that may end on any hash block."""
         if self.hit_granularity is HitGranularity.ALIGNED:
             self._parts.lacks("fine-grained hits")
         return self._fine_lookup(configuration)
@@ -133,9 +133,9 @@ class VllmSubject:
         return [block.block_hash is not None for block in blocks]
 
     def stored(self, configuration: Configuration, end: int) -> list[bool]:
-        """Ask the real ``reachable_block_mask`` as an offloading connector does.
+        """Call the real ``reachable_block_mask`` like an offloading connector.
 
-        Where a block has an even number of tokens, as one whose tokens two ranks share.
+        If a block has an even number of tokens, its tokens are shared by two ranks.
         """
         manager_class = self._parts.manager_class(configuration.group.kind)
         mask = getattr(manager_class, MASK, None)
@@ -172,7 +172,7 @@ class VllmSubject:
 
     @cached_property
     def hit_granularity(self) -> HitGranularity:
-        """Enter a Mamba block under the hash of its first half, and see what is hit."""
+        """Register a Mamba block under the hash of its first half, and see what is hit."""
         states = Configuration(1, 1, 4, Group(GroupKind.MAMBA, 4), hash_block_size=2)
         lookup = self._fine_lookup(states)
         pool = _HalfABlock(lookup.keys[0][0])
@@ -181,7 +181,7 @@ class VllmSubject:
 
     @cached_property
     def fine_tail(self) -> FineTail:
-        """Compute prompts that end on a hash block and past it, and see which is entered there."""
+        """Compute prompts that end on a hash block and past it, and see what is registered."""
         groups = Group(GroupKind.FULL_ATTENTION, 4), Group(GroupKind.MAMBA, 4)
         engine = EngineConfiguration(groups, 10, 2, 8)
 
@@ -193,7 +193,7 @@ class VllmSubject:
 
         if probed("kept end of a prompt", lambda: entered(6)):
             return FineTail.EXTENSION
-        # Where hits may end there, an end that is not kept is a fault and no policy.
+        # Where hits may end there, an end that is not kept is a fault, not a policy.
         fine = self.hit_granularity is HitGranularity.FINE
         resent = fine or probed("kept end of a prompt", lambda: entered(7))
         return FineTail.RESEND if resent else FineTail.NONE
@@ -219,7 +219,7 @@ class VllmSubject:
 
     @cached_property
     def default_retention(self) -> DefaultRetention:
-        """What ``CacheConfig`` says; before it had a say, retention was off unless asked for."""
+        """The default of ``CacheConfig``; before it had one, retention was off by default."""
         from vllm.config import CacheConfig
 
         interval = getattr(CacheConfig(), "prefix_cache_retention_interval", None)
@@ -240,7 +240,7 @@ class VllmSubject:
         self._chosen = frozenset(chosen)
 
     def as_it_behaves(self) -> "VllmSubject":
-        """The same target, judged by nothing but what it shows."""
+        """The same target, judged only by the policies that it shows."""
         behaving = copy(self)
         for name in POLICIES:
             vars(behaving).pop(name, None)
@@ -265,19 +265,16 @@ class VllmSubject:
         return self._history.hits(configuration, prompts, interval)
 
     def _must_thin_out(self, kind: GroupKind) -> None:
-        """Refuse what is about a retention interval where groups of the kind stay dense."""
+        """Reject a check of a retention interval where groups of the kind stay dense."""
         chosen = "sparse_retention" in self._chosen
         thinned = thins_out(self.sparse_retention, kind) if chosen else self._parts.thins_out(kind)
         if not thinned:
             self._lacks(_retention_of(kind), "sparse_retention")
 
     def _lacks(self, feature: str, policy: str) -> NoReturn:
-        """There is nothing to judge: the policy is without the feature, if it was asked for.
-
-        Otherwise the target lacks it.
-        """
+        """There is nothing to judge: the requested policy lacks the feature, or the target does."""
         if policy in self._chosen:
-            raise Predates(f"the policy {policy} that was asked for is without {feature}")
+            raise Predates(f"the requested policy {policy} is without {feature}")
         self._parts.lacks(feature)
 
     def pool(self, num_blocks: int) -> VllmPool:
@@ -310,7 +307,7 @@ class VllmSubject:
 
 
 class _HalfABlock:
-    """A pool with one block, entered under one hash."""
+    """A pool with one block, registered under one hash."""
 
     hash_block_size = 2
     null_block = None
@@ -324,7 +321,7 @@ class _HalfABlock:
 
 
 def _retention_of(kind: GroupKind) -> str:
-    """The feature that a kind's retention is, as the driver calls it."""
+    """The driver's name of the feature that retention of the kind is."""
     return "retention of states" if kind is GroupKind.MAMBA else "retention"
 
 

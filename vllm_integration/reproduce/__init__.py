@@ -1,1 +1,1 @@
-"""Findings as pytest cases of the target's own API."""
+"""Findings as pytest cases that use the target's own API."""

@@ -26,7 +26,7 @@ def write_and_run(
     """Write ``test_<name>.py`` for each case that has a test, and run them all on the target.
 
     ``timeout`` (seconds) bounds each test and the imports. Returns those cases by name, with
-    how they ended. Raises `EnvironmentFailure` when the directory cannot be written.
+    their results. Raises `EnvironmentFailure` when the directory cannot be written.
     """
     files = {
         str(directory.absolute() / f"test_{case.name}.py"): case for case in cases if case.pytest
@@ -46,7 +46,7 @@ def write_and_run(
 
 def _judged(case: Demonstration, ending: list[str] | None) -> Demonstration:
     if ending is None:
-        return replace(case, outcome=CaseOutcome.BREAKS, said="the test did not come to an end")
+        return replace(case, outcome=CaseOutcome.BREAKS, said="the test did not finish")
     error, said = ending
     if not error:
         return replace(case, outcome=CaseOutcome.PASSES)
@@ -55,7 +55,7 @@ def _judged(case: Demonstration, ending: list[str] | None) -> Demonstration:
 
 
 def _run(files: list[str], target: Target, python: str, timeout: float) -> dict[str, list[str]]:
-    """What each file's test ended with; files that did not come to an end are left out."""
+    """The result of each file's test; files that did not finish are omitted."""
     with tempfile.TemporaryDirectory(prefix="hitproof-", ignore_cleanup_errors=True) as scratch:
         report = Path(scratch) / "report.json"
         variables = environment(target, Path(scratch)) | {"PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,8 +1,8 @@
 """A paste-ready pytest case from a history: straight-line calls of the target's own API.
 
-The history is played on the real manager, what was asked of it is written down, and the last line
-asserts what the spec demands. The text imports nothing but vLLM and torch. It is written for the
-target's own signatures, since it repeats the very calls that the adapter made by inspection.
+The history is played on the real manager, its calls are written as source, and the last line
+asserts what the spec demands. The text imports only vLLM and torch. It fits the target's own
+signatures, since it repeats the very calls that the adapter made by inspection.
 Imported in the worker process only.
 """
 
@@ -53,10 +53,10 @@ _ATTRIBUTES = {
     "LoRARequest": ("lora_name", "lora_int_id", "lora_path"),
     "PlaceholderRange": ("offset", "length"),
 }
-"""Plain objects of vLLM's that requests are made of, and what the adapter gives them."""
+"""Plain vLLM objects that requests consist of, and the fields that the adapter sets."""
 
 _OBSERVING = ("log_stats", "enable_kv_cache_events")
-"""What a manager counts and tells; a test that looks at neither leaves it out."""
+"""A manager's options for statistics and events; a test that uses neither omits them."""
 
 _INTERVAL = "prefix_cache_retention_interval"
 
@@ -67,7 +67,7 @@ class Case:
 
     Attributes:
         text: a whole module with one test.
-        fails: whether the target's manager breaks the expectation when the history is played.
+        fails: whether the target's manager violates the expectation when the history is played.
         error: the name of the exception that the test fails with.
     """
 
@@ -83,9 +83,9 @@ def pytest_case(
     name: str,
     comment: str,
 ) -> Case:
-    """Play ``history`` and write it down as ``test_<name>``, which asserts ``expected``.
+    """Play ``history`` and write it as ``test_<name>``, which asserts ``expected``.
 
-    ``comment`` says why; it stands above the assertion. Raises `CannotJudge` when the target
+    ``comment`` says why; it is placed above the assertion. Raises `CannotJudge` when the target
     lacks an entry point, or when a call has an argument that has no source.
     """
     with recorded() as made:
@@ -118,7 +118,7 @@ def pytest_case(
 
 @dataclass
 class _Writer:
-    """Writes statements as source, and notes what they import."""
+    """Writes statements as source, and records their imports."""
 
     managers: RecordedManagers
     history: History
@@ -372,7 +372,7 @@ class _Writer:
 
 
 def _sorted(names: set[str]) -> list[str]:
-    """As isort does it: constants, classes, then functions."""
+    """Sorted like isort: constants, classes, then functions."""
     return sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name))
 
 

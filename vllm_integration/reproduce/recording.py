@@ -1,4 +1,4 @@
-"""A target's manager at work, and what was asked of it: the calls that a test would make.
+"""A recording of a target's manager: the calls that a test would make.
 
 Imported in the worker process only.
 """
@@ -13,7 +13,7 @@ from hitproof.conformance.subject.managers import Progress
 from hitproof.vllm_integration.adapter.managers import VllmManager, VllmManagers
 
 _NOT_ASKED = ("record_prefix_cache_stats", "make_prefix_cache_stats", "take_events")
-"""Methods that only count or tell: they change nothing that a test could look at."""
+"""Methods that only count or report: they change nothing that a test could observe."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Appended:
 
 @dataclass(frozen=True)
 class Computed:
-    """The scheduler noted how far a request is computed."""
+    """The scheduler set how far a request is computed."""
 
     request: str
     num_computed_tokens: int
@@ -72,11 +72,11 @@ Statement: TypeAlias = Arrived | Appended | Computed | Evicted | Called
 
 @dataclass
 class Log:
-    """What was asked of one manager, in order.
+    """The recorded calls of one manager, in order.
 
     Attributes:
-        statements: what was asked.
-        requests: the real requests, by their names.
+        statements: the calls.
+        requests: the real requests, by name.
         manager: the real manager, once it is made.
     """
 
@@ -85,10 +85,10 @@ class Log:
     manager: Any = None
 
     def evicted(self, step: Evict) -> None:
-        """Note an eviction that is about to be played.
+        """Record an eviction that is about to be played.
 
-        It is noted by what is asked for and not by the blocks that happen to be registered, so
-        that the cache is in the same state where the target registers others.
+        The record names the requested blocks, not those that happen to be registered, so that the
+        cache reaches the same state on a target that registers others.
         """
         tables = self.manager.get_blocks(step.request).blocks
         table = tables[step.group] if step.group < len(tables) else ()
@@ -123,7 +123,7 @@ class _Spy:
 
 
 class RecordedManagers(VllmManagers):
-    """`VllmManagers` whose managers log what they are asked; ``log`` is that of the latest one."""
+    """`VllmManagers` whose managers log their calls; ``log`` is that of the latest one."""
 
     def start(self, engine: EngineConfiguration) -> "RecordedManager":
         """See `conformance.subject.managers.ManagerSubject`."""
@@ -137,7 +137,7 @@ class RecordedManagers(VllmManagers):
 
 
 class RecordedManager(VllmManager):
-    """One real manager at work; see `RecordedManagers`."""
+    """A running manager with a log; see `RecordedManagers`."""
 
     def __init__(self, vllm: RecordedManagers, engine: EngineConfiguration) -> None:
         super().__init__(vllm, engine)

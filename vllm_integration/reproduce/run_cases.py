@@ -1,8 +1,8 @@
 """Runs test cases under a target's interpreter; a script that imports nothing of ours.
 
 ``python -P run_cases.py ROOT REPORT FILE...``: ROOT is put on the path unless it is empty. REPORT
-gets a JSON object with what each file's test ended with: the name of the exception and its text,
-or two empty strings. pytest runs the tests where it can be imported; else they are called.
+gets a JSON object with the result of each file's test: the name of the exception and its text, or
+two empty strings. If pytest can be imported it runs the tests; else they are called directly.
 """
 
 import importlib.util
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 class _Watcher:
-    """A pytest plugin that notes how each test ends."""
+    """A pytest plugin that records the result of each test."""
 
     def __init__(self) -> None:
         self.endings: dict[str, Ending] = {}

@@ -1,11 +1,11 @@
-"""Python source as text, laid out as ruff formats it: what fits on a line stays on it."""
+"""Python source as text, in ruff's format: what fits on a line stays on one line."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 WIDTH = 88
-"""Columns of a line, as in vLLM's own files."""
+"""The line length, as in vLLM's own files."""
 _INDENT = "    "
 
 
@@ -14,8 +14,8 @@ class Bracketed:
     """Something in brackets: the arguments of a call, or the items of a list.
 
     Attributes:
-        opening: all up to and including the opening bracket.
-        items: each with what stands before it, such as ``name=``.
+        opening: everything up to and including the opening bracket.
+        items: each with its prefix, such as ``name=``.
         closing: the closing bracket.
     """
 
@@ -37,7 +37,7 @@ def one_line(node: Node) -> str:
 
 
 def laid_out(before: str, node: Node, after: str = "", depth: int = 1) -> str:
-    """The source after ``before`` and followed by ``after``, at that depth of indentation."""
+    """The source between ``before`` and ``after``, at that depth of indentation."""
     indent = _INDENT * depth
     line = f"{indent}{before}{one_line(node)}{after}"
     if len(line) <= WIDTH or isinstance(node, str) or not node.items:
@@ -56,7 +56,7 @@ def call(function: str, *items: Node, **keywords: Node) -> Bracketed:
 
 
 def literal(value: object) -> Node:
-    """A value whose source is its own: numbers, strings, bytes, and what holds only such."""
+    """A value that is its own source: numbers, strings, bytes, and collections of these."""
     match value:
         case str():
             return '"' + value.encode("unicode_escape").decode().replace('"', '\\"') + '"'

@@ -1,1 +1,1 @@
-"""The process that a target runs in: started, asked, watched and ended."""
+"""Sandbox: the process that a target runs in, from start to end."""

@@ -1,4 +1,4 @@
-"""A line there and a line back, in time, whatever the process at the other end does."""
+"""Request and answer, one line each, within a time limit whatever the other process does."""
 
 import os
 import select
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 _MOST_BYTES = 1 << 28
-"""An answer that is longer is none."""
+"""The longest valid answer, in bytes."""
 
 _PAUSE = 0.1  # seconds between two looks whether the process is there
 
@@ -14,8 +14,7 @@ _PAUSE = 0.1  # seconds between two looks whether the process is there
 class Channel:
     """Two pipes, by their file descriptors, which it closes.
 
-    A process that ends may leave copies of itself that keep the pipes open, so ``alive`` is asked,
-    too.
+    A process that ends may leave forks that keep the pipes open, so ``alive`` is checked as well.
     """
 
     def __init__(self, requests: int, answers: int, alive: Callable[[], bool]) -> None:
@@ -31,8 +30,8 @@ class Channel:
     def exchange(self, line: bytes, seconds: float) -> bytes:
         """Send a line and wait for one.
 
-        Raises `TimeoutError`; `EOFError` when the other end is gone; and `ValueError` when what it
-        sends is no answer.
+        Raises `TimeoutError`, `EOFError` when the other end is gone, and `ValueError` when what it
+        sends is not an answer.
         """
         until = time.monotonic() + seconds
         unsent, answer = memoryview(line), bytearray()

@@ -61,7 +61,7 @@ class EnvironmentFailure(Exception):
 
 
 class InternalFailure(Exception):
-    """Hitproof itself is wrong."""
+    """A fault of hitproof itself."""
 
 
 class WorkerGone(Exception):
@@ -90,7 +90,7 @@ class Asked(ABC):
             )
             answer = decode(line)
             if answer.pop("token", None) != token:
-                raise ValueError("it is none to what was asked")
+                raise ValueError("it does not answer the request")
             if answer["ok"]:
                 return answer
             kind, text = Failure(answer["kind"]), str(answer["message"])
@@ -115,7 +115,7 @@ class Asked(ABC):
 
 
 class Copy(Asked):
-    """A copy of a worker, as that was when it was made."""
+    """A copy of a worker, in the worker's state at that time."""
 
     def __init__(self, worker: "Worker", number: int, mark: str, requests: int, answers: int):
         self._worker, self._number, self._mark = worker, number, mark
@@ -135,7 +135,7 @@ class Worker(Asked):
 
     Raises `EnvironmentFailure` when the target does not import within two minutes and ``memory``
     bytes. What the target prints goes to a scratch file, never to our output. ``policies`` are the
-    values that the target is judged by, where that is not left to how it behaves.
+    values by which the target is judged, where they do not follow from how it behaves.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Worker(Asked):
         (scratch / "work").mkdir()
         self._log = (scratch / "log").open("w+b")
         self._environment = environment(target, scratch / "work")
-        # Pipes of their own: what the target prints is no answer, also before it is imported.
+        # Separate pipes: what the target prints is never an answer, not even before it is imported.
         asked, requests = os.pipe()
         answers, answered = os.pipe()
         self._handover, handed_over = socketpair()
@@ -214,7 +214,7 @@ class Worker(Asked):
             self.close()
             raise
         self.can_be_copied = here["copies"] is True
-        """Whether copies of it do what it does."""
+        """Whether copies of it work."""
 
     def __enter__(self) -> Self:
         return self
@@ -260,7 +260,7 @@ class Worker(Asked):
         return copy
 
     def exit_code_of(self, copy: int) -> int | None:
-        """How a copy ended, negative for a signal; None while it runs, or if that is not known."""
+        """How a copy ended, negative for a signal; None while it runs, or if unknown."""
         try:
             with self._copying:
                 code: int | None = self.ask(_COPY_SECONDS, op="ended", number=copy)["code"]
@@ -280,9 +280,9 @@ class Worker(Asked):
 
 
 class Workers:
-    """Processes of one target that each have it imported; arguments as those of `Worker`.
+    """Processes that each have the same target imported; arguments as for `Worker`.
 
-    The target is imported once, where its process can be copied. Use as a context manager.
+    The target is imported once if its process can be copied. Use as a context manager.
     """
 
     def __init__(
@@ -320,6 +320,6 @@ def find_python(python: str) -> str:
     found = shutil.which(python)
     if found is None:
         raise EnvironmentFailure(
-            f"{python} is no executable; name a Python interpreter with --python"
+            f"{python} is not an executable; name a Python interpreter with --python"
         )
     return os.path.abspath(found)

@@ -1,4 +1,4 @@
-"""Work in forked copies of this process, which die alone, within limits of time and memory."""
+"""Work in forks of this process, isolated and within limits of time and memory."""
 
 import json
 import os
@@ -21,16 +21,16 @@ _making_one = False
 
 
 def end_copies_of_others() -> None:
-    """From here on, let a copy of this process that a target makes end at once.
+    """From here on, end at once any fork of this process that a target makes.
 
-    It would go on with the check, and make more copies of itself.
+    Otherwise it would continue with the check, and make more forks.
     """
     leave = os._exit
     os.register_at_fork(after_in_child=lambda: None if _making_one else leave(1))
 
 
 def make_copy() -> int:
-    """Make a copy of this process that stays: its number, or 0 in the copy."""
+    """Fork this process for good; returns the process number, or 0 in the fork."""
     global _making_one
     _making_one = True
     process = fork()
@@ -47,7 +47,7 @@ class _Fork:
 class Forks:
     """Runs pieces of work, each in a copy of this process, at most ``jobs`` at once.
 
-    ``work`` gives the result of a piece by its number, as JSON. Pieces come back in no order.
+    ``work`` gives the result of a piece by its number, as JSON. Results come in no fixed order.
     """
 
     def __init__(self, count: int, jobs: int, work: Callable[[int], Any]) -> None:
@@ -57,7 +57,7 @@ class Forks:
         self._running: dict[int, tuple[int, _Fork]] = {}
 
     def results(self, seconds: float) -> Iterator[tuple[int, Any]]:
-        """What ends within about ``seconds``: number and result.
+        """The pieces that end within about ``seconds``: number and result.
 
         The result is an int where the copy died: the number of the signal, or 0.
         """
@@ -101,7 +101,7 @@ class Forks:
 
 
 def allow(seconds: float) -> None:
-    """Let the work take so much processor time from here on, or be killed by SIGPROF."""
+    """Limit the processor time from here on; SIGPROF kills the process after that."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 

@@ -1,4 +1,4 @@
-"""Processes that run a target: what they may know of us, and how they are ended."""
+"""Processes that run a target: what they can see of us, and how they are ended."""
 
 import contextlib
 import os
@@ -16,12 +16,12 @@ MARK = "HITPROOF_PROCESS"
 
 
 def environment(target: Target, scratch: Path) -> dict[str, str]:
-    """What a target's process may know: no secrets, no network, no directory but its scratch.
+    """The environment of a target's process: no secrets, no network, only its scratch directory.
 
-    No bytecode is written into what is not ours. Each call marks another process, for `end`.
+    No bytecode is written outside it. Each call makes a new mark, for `end`.
     """
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    # Packages that the user installed for themselves are found under the real home.
+    # Packages of the user's own installation are found under the real home.
     kept.setdefault("PYTHONUSERBASE", os.path.expanduser("~/.local"))
     if target.root is None or not target.root.is_relative_to(cache_directory()):
         kept["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -44,7 +44,7 @@ def new_mark() -> str:
 def end(process: subprocess.Popen[bytes], started_with: dict[str, str]) -> None:
     """Kill a process that leads a session, and whatever it started.
 
-    What left the session is found by the mark in its environment; Linux only.
+    Processes that left the session are found by the mark in their environment; Linux only.
     """
     _kill_session(process.pid)
     process.wait()
@@ -58,7 +58,7 @@ def end_copy(number: int, mark: str) -> None:
 
 
 def is_running(number: int) -> bool:
-    """Whether there is such a process, and it has not ended; Linux only."""
+    """Whether the process exists and has not ended; Linux only."""
     try:
         state = Path(f"/proc/{number}/stat").read_bytes().rpartition(b")")[2].split()[0]
     except OSError:
@@ -90,7 +90,7 @@ def _numbers() -> list[int]:
 
 
 def _environment_of(number: int) -> list[bytes]:
-    """What a process was started with; nothing where that is not ours to know."""
+    """The environment that a process was started with; empty if we may not read it."""
     try:
         return Path(f"/proc/{number}/environ").read_bytes().split(b"\0")
     except OSError:

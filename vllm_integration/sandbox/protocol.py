@@ -1,4 +1,4 @@
-"""The protocol between the gate and its worker: one JSON object a line, each way.
+"""The protocol between the gate and its worker: one JSON object per line, each way.
 
 The gate asks, the worker answers, in order. Every request has
 
@@ -57,14 +57,14 @@ _JUDGING = ("spec", "reference", "conformance", "vllm_integration")
 
 
 class Failure(StrEnum):
-    """Why the worker could not do what it was asked."""
+    """Why the worker could not carry out a request."""
 
     ENVIRONMENT = "environment"
     """The target does not import under this interpreter."""
     TAMPERED = "tampered"
     """The target changed the code that judges it."""
     INTERNAL = "internal"
-    """Hitproof itself is wrong."""
+    """A fault of hitproof itself."""
 
 
 def _digest(home: Path) -> str:
@@ -92,7 +92,7 @@ def decode(line: bytes) -> dict[str, Any]:
     try:
         message = loads(line)
     except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        raise ValueError("it is too deeply nested") from error
     if not isinstance(message, dict):
         raise ValueError("a message is an object")
     return message

@@ -1,8 +1,9 @@
-"""What a target must leave alone in its process: the code that judges it.
+"""The seal: detects that a target changed the code that judges it in its own process.
 
-A target runs beside the checks and may change them, by accident or to pass. The seal notes what
-the checks consist of before the target is imported, and tells what has been changed since. It shows
-a change that stays; a target that changes code back before it is looked at is not noticed.
+A target runs in the same process as the checks and may change them, by accident or to pass. The
+seal records what the checks consist of before the target is imported, and reports what has changed
+since. It detects persistent changes; a target that restores the code before it is checked is not
+noticed.
 """
 
 import sys
@@ -27,7 +28,7 @@ _BESIDE = (
     "math",
     "operator",
 )
-"""Modules of Python's that the judgement rests on."""
+"""Modules of the standard library that the verdict depends on."""
 
 _BOUND = (FunctionType, type, ModuleType, property, classmethod, staticmethod)
 _CODE, _DEFAULTS = attrgetter("__code__"), attrgetter("__defaults__")
@@ -35,7 +36,7 @@ _CODE, _DEFAULTS = attrgetter("__code__"), attrgetter("__defaults__")
 
 @dataclass(slots=True)
 class _Part:
-    """Something under a name, and the function behind it with what that is made of."""
+    """A named object, and the function behind it with its parts."""
 
     name: str
     namespace: Mapping[Any, Any]
@@ -59,7 +60,7 @@ class _Part:
 
 
 class Seal:
-    """The modules of a package, and some of Python's, as they are now."""
+    """The current state of the modules of a package and of some of Python's."""
 
     def __init__(self, package: str) -> None:
         ours = [name for name in sys.modules if name.split(".")[0] == package]
@@ -69,7 +70,7 @@ class Seal:
             for name, module in self._modules.items()
             for part in _of_module(name, vars(module))
         ]
-        # In columns, since it is looked at before each answer.
+        # In columns, since it is checked before each answer.
         self._lookups = [part.namespace.get for part in self._parts]
         self._keys = [part.key for part in self._parts]
         self._values = [part.value for part in self._parts]
@@ -79,7 +80,7 @@ class Seal:
         self._defaults = [part.defaults for part in functions.values()]
 
     def broken(self) -> str:
-        """The name of the first thing that is not as it was, or nothing."""
+        """The name of the first object that has changed, or nothing."""
         for name, module in self._modules.items():
             if sys.modules.get(name) is not module:
                 return name
@@ -97,7 +98,7 @@ class Seal:
 
 
 def _of_module(where: str, namespace: Mapping[Any, Any]) -> Iterator[_Part]:
-    """A module's names, those of its classes, and what its tables hold."""
+    """A module's names, those of its classes, and the contents of its tables."""
     yield from _parts(where, namespace)
     for name, value in list(namespace.items()):
         if isinstance(value, type) and value.__module__ == where:

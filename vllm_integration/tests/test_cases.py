@@ -71,7 +71,7 @@ def test_a_case_that_does_not_come_to_an_end(tmp_path: Path) -> None:
     endless = case("endless", "import time; time.sleep(600)")
     ran = write_and_run(tmp_path, [endless], NOWHERE, sys.executable, 0.5)
     assert ran["endless"].outcome is CaseOutcome.BREAKS
-    assert "did not come to an end" in ran["endless"].said
+    assert "did not finish" in ran["endless"].said
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:

@@ -183,7 +183,10 @@ def test_what_is_no_class_is_refused(
     ("options", "sentence"),
     [
         (["--manager", "vllm_fork.nothing:C"], "cannot be imported (ModuleNotFoundError: "),
-        (["--manager", "vllm_fork.whole:Hybrid"], "is no subclass of KVCacheManager, FullAttent"),
+        (
+            ["--manager", "vllm_fork.whole:Hybrid"],
+            "is not a subclass of KVCacheManager, FullAttent",
+        ),
         (
             ["--manager", "vllm_fork.windows:Sound", "--manager", "vllm_fork.windows:Broken"],
             "and SlidingWindowManager was replaced before; name another class with --manager",

@@ -1,1 +1,1 @@
-"""What runs in the target's process."""
+"""The worker: the code that runs in the target's process."""

@@ -79,7 +79,7 @@ def _run(subject: VllmSubject, message: dict[str, Any], played: History) -> Outc
 def _policies(subject: VllmSubject, name: str) -> Policies:
     """The release's policies, with the horizon that the target itself shows.
 
-    What retention promises is no policy: a block that it leaves out is a finding.
+    Retention's promises are not a policy: a block left out is a finding.
     """
     known: Policies = getattr(policies, name)
     return replace(known, horizon=subject.lookahead_horizon, replays=ReplayPolicy.PROMISED)

@@ -1,8 +1,8 @@
 """The worker: imports the target under the chosen interpreter and runs the checks there.
 
 It is the only process that imports vLLM. Started by `vllm_integration.sandbox.driver` with
-``hitproof`` on its path, and nothing else of ours. All of ours is
-imported before the target is, so that what the target does to the path changes nothing.
+``hitproof`` on its path, and nothing else of ours. All of hitproof is imported before the target,
+so that the target's changes to the path have no effect.
 """
 
 import fcntl
@@ -37,7 +37,7 @@ class _Refused(Exception):
 
 
 _FIRST_DESCRIPTOR = 1000
-"""Where the pipes of the protocol go, far from what a target opens or closes by its number."""
+"""The file descriptors of the protocol's pipes, far from those a target may use by number."""
 
 _FILE_BYTES = 1 << 28
 _MORE_TASKS = 1024
@@ -47,7 +47,7 @@ _MORE_SECONDS = 60
 def main(requests: int, answers: int, handover: int) -> None:
     """Serve the requests from one pipe into the other until the gate closes them.
 
-    Asked for a copy of itself, the worker takes the copy's pipes from the socket ``handover``.
+    For a copy of itself, the worker takes the copy's pipes from the socket ``handover``.
     """
     asked, answered = _out_of_the_way(requests, "rb"), _out_of_the_way(answers, "wb")
     handed_over = socket(fileno=_moved(handover))
@@ -100,22 +100,22 @@ def _out_of_the_way(pipe: int, mode: str) -> IO[bytes]:
 
 
 def _moved(descriptor: int) -> int:
-    """Keep what the protocol runs over away from the target and from what it starts."""
+    """Keep the protocol's pipes away from the target and from processes that it starts."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
     os.close(descriptor)
     return moved
 
 
 def _can_be_copied() -> bool:
-    """Whether a copy of this process can do what it does: one has no thread but that which forks.
+    """Whether a fork of this process works like it: a fork has only the thread that forks.
 
-    Elsewhere than on Linux, copies of processes that have loaded torch are not safe.
+    Except on Linux, forks of processes that have loaded torch are not safe.
     """
     return sys.platform == "linux" and len(sys._current_frames()) == 1
 
 
 def _limit(memory: int) -> None:
-    """Limits for the whole process: bytes that it maps, bytes in a file, and what it starts."""
+    """Limits of the whole process: bytes that it maps, bytes in a file, and its subprocesses."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))
@@ -138,7 +138,7 @@ def _tasks_of_the_user() -> int:
 
 
 def _limit_processor_time(within: float) -> None:
-    """So that a worker ends by itself, should there be no gate any more to end it."""
+    """Make the worker end by itself if the gate is gone."""
     used, most = time.process_time(), resource.getrlimit(resource.RLIMIT_CPU)[1]
     wanted = int(used + within * (os.cpu_count() or 1)) + _MORE_SECONDS
     soft = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
@@ -148,13 +148,13 @@ def _limit_processor_time(within: float) -> None:
 def _import_target(message: dict[str, Any]) -> VllmSubject:
     if message["text"] != TEXT:
         raise _Refused(
-            Failure.ENVIRONMENT, "hitproof was installed anew while it runs; run it again"
+            Failure.ENVIRONMENT, "hitproof was reinstalled while it was running; run it again"
         )
     _limit(message["memory"])
     root = message["root"]
     if root is not None:
         sys.path.insert(0, root)
-    gc.disable()  # there is next to no garbage, and looking for it takes a tenth of the time
+    gc.disable()  # there is almost no garbage, and collecting it takes a tenth of the time
     try:
         subject = VllmSubject(frozenset(message["predates"]))
     except ModuleNotFoundError as error:
@@ -216,7 +216,7 @@ def _as_json(result: CheckResult) -> dict[str, Any]:
 
 
 def _here(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Say that a copy is there."""
+    """Confirm that a copy is running."""
     del subject, message
     return {}
 
@@ -234,7 +234,7 @@ def _finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """How the target behaves where releases differ, whatever it is judged by."""
+    """How the target behaves where releases differ, whichever policies it is judged by."""
     del message
     try:
         return {"policies": subject.as_it_behaves().policies(), "detail": ""}

@@ -1,7 +1,7 @@
-"""What of a target the self-test mutates: lookups, masks, ``cache_blocks`` and the coordinators.
+"""The code that the self-test mutates: lookups, masks, ``cache_blocks`` and the coordinators.
 
-The entry points are those that the gate judges; what they call of vLLM's core by its name is
-mutated with them.
+The entry points are those that the gate judges; functions of vLLM's core that they call by name
+are mutated with them.
 """
 
 import sys
@@ -19,17 +19,17 @@ ENTRIES = (
     "cache_blocks",
     "verify_and_split_kv_cache_groups",
 )
-"""The entry points, wherever managers and coordinators have them."""
+"""The entry points, in whichever manager or coordinator defines them."""
 
 CHANGES = frozenset(Change) - {Change.ARGUMENTS, Change.FIELD}
-"""What is changed. Wrong arguments mostly raise TypeError, and prove nothing about the checks."""
+"""The kinds of change. Wrong arguments mostly raise TypeError, which says little about checks."""
 
 _CORE = "vllm.v1.core."
 _COORDINATORS = ("KVCacheCoordinator", "UnitaryKVCacheCoordinator", "HybridKVCacheCoordinator")
 
 
 def of_target(managers: ModuleType, coordinators: ModuleType) -> list[Mutant]:
-    """The mutants of the target whose modules these are; none has the code of another."""
+    """The mutants of the target with these modules, without duplicates."""
     wanted: dict[str, set[str]] = {}
     for function in functions(managers, coordinators):
         wanted.setdefault(function.__module__, set()).add(function.__qualname__)

@@ -1,8 +1,8 @@
 """The worker's side of the self-test: mutants of the imported vLLM, each in a process of its own.
 
-First every check and every history runs on the target as it is, and it is noted what it finds and
-which lines of the mutated functions it runs. A mutant is then judged by those that run its line,
-the quickest first, up to the first that says what it does not say of the target.
+First every check and every history runs on the unmodified target, and its findings and the lines of
+the mutated functions that it executes are recorded. A mutant is then judged by those that execute
+its line, quickest first, until one reports what it does not report for the target.
 """
 
 import gc
@@ -30,19 +30,19 @@ from hitproof.vllm_integration.worker.replay import played
 _POLICIES = "policies"
 _REPLAY = "replay"
 _PIECE = 25
-"""Checks that one copy of the worker runs on the target as it is."""
+"""Checks that one copy of the worker runs on the unmodified target."""
 
 
 @dataclass(frozen=True)
 class _Said:
-    """What one check says: the findings, what it could not settle, and why.
+    """The result of one check: the findings, what is inconclusive, and why.
 
     Attributes:
         signatures: of the findings.
         unsettled: claims that are inconclusive; "" where the check itself fails.
         detail: why they are.
         policies: for the probes of policies, what they show.
-        internal: whether hitproof itself is wrong.
+        internal: whether the fault is hitproof's own.
     """
 
     signatures: frozenset[Signature] = frozenset()
@@ -54,7 +54,7 @@ class _Said:
 
 @dataclass
 class _Normal:
-    """One check on the target as it is."""
+    """One check on the unmodified target."""
 
     said: _Said
     lines: frozenset[tuple[int, int]]
@@ -104,7 +104,7 @@ class SelfTest:
         ]
 
     def baseline(self, seconds: float) -> dict[str, Any]:
-        """Go on with the checks on the target as it is."""
+        """Continue with the checks on the unmodified target."""
         for piece, answer in self._baseline.results(seconds):
             first = piece * _PIECE
             if isinstance(answer, int):  # the copy died; what it had is not used
@@ -124,7 +124,7 @@ class SelfTest:
         }
 
     def judge(self, seconds: float) -> dict[str, Any]:
-        """Go on with the mutants."""
+        """Continue with the mutants."""
         if self._judging is None:
             normal = [n.said.signatures for n in self._normal if n is not None]
             self._shown = frozenset[Signature]().union(*normal)
@@ -196,7 +196,7 @@ class SelfTest:
         return [index for _, index in sorted(found)]
 
     def _difference(self, normal: _Said, said: _Said) -> tuple[str, str] | None:
-        """What the gate would say of the mutant that it does not say of the target."""
+        """What the gate would report for the mutant but does not for the target."""
         if said.internal:
             return "internal error", said.detail
         if said.policies != normal.policies and not said.unsettled:
@@ -248,7 +248,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 @contextmanager
 def _lines_run(numbers: dict[int, int]) -> Iterator[set[tuple[int, int]]]:
-    """The lines that are run meanwhile, with the number of their function."""
+    """The lines that are executed in the meantime, with the number of their function."""
     lines: set[tuple[int, int]] = set()
 
     def in_function(frame: FrameType, event: str, _: Any) -> Any:
