@@ -12,6 +12,7 @@ from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.exploration.explorer import explore
 from hitproof.conformance.findings.evidence import Evidence, LookupEvidence, MaskEvidence, smallest
 from hitproof.conformance.findings.findings import finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import (
     Configuration,
@@ -111,6 +112,25 @@ BROKEN = {
 }
 
 
+CODES = {
+    "no lookahead": Code.REQUIRED_BLOCK_UNCACHED,
+    "tail one short": Code.REQUIRED_BLOCK_UNCACHED,
+    "tail one short, EAGLE": Code.REQUIRED_BLOCK_UNCACHED,
+    "tail one long": Code.HIT_TOO_SHORT,
+    "every other boundary": Code.HIT_TOO_SHORT,
+    "null served": Code.TABLE_BLOCK_WRONG,
+    "table too short": Code.TABLE_LENGTH_WRONG,
+    "table reversed": Code.TABLE_BLOCK_WRONG,
+    "off the boundary": Code.HIT_OFF_BOUNDARY,
+    "raises": Code.RAISES_EXCEPTION,
+    "mask without lookahead": Code.LOOKAHEAD_BLOCK_UNREGISTERED,
+    "mask tail one short": Code.TAIL_BLOCK_UNREGISTERED,
+    "mask tail one long": Code.UNREACHABLE_BLOCK_REGISTERED,
+    "mask of every block": Code.UNREACHABLE_BLOCK_REGISTERED,
+    "mask of no block": Code.CHUNK_BLOCK_UNREGISTERED,
+}
+
+
 @pytest.mark.parametrize("check", [check_lookup, check_mask])
 def test_the_reference_conforms(check: Any) -> None:
     for configuration in configurations(Profile.QUICK):
@@ -132,13 +152,15 @@ def test_each_fault_is_refuted(name: str) -> None:
         result = CHECKS[claim](subject, configuration)
         refuted |= {c for c, status in result.statuses.items() if status is Status.REFUTED}
         if claim in refuted:
+            assert CODES[name] in {evidence.signature.code for evidence in result.evidence}
             return
     pytest.fail(f"only {refuted} refuted")
 
 
 def test_every_claim_has_a_fault_that_its_check_refutes() -> None:
-    refuted = {claim for _, claim in BROKEN.values()}.union(*(c for _, c in FAULTS.values()))
-    refuted |= {claim for claim, _ in test_pool_check.BROKEN.values()} | {test_sharing_check.CLAIM}
+    refuted = {claim for _, claim in BROKEN.values()}.union(*(c for _, c, _ in FAULTS.values()))
+    refuted |= {claim for claim, _, _ in test_pool_check.BROKEN.values()}
+    refuted.add(test_sharing_check.CLAIM)
     refuted |= {claim for _, claim in COMMON_BROKEN.values()}
     refuted |= {claim for _, claim in CONNECTOR_BROKEN.values()}
     refuted |= {test_fine_check.CLAIM, test_junction_check.CLAIM}

@@ -1,6 +1,8 @@
 """The codes: each has a meaning, uses its parameters, and is produced where a subject is broken."""
 
+import ast
 import json
+import re
 import string
 from pathlib import Path
 from typing import Any
@@ -143,3 +145,20 @@ def test_whole_managers_are_judged_by_the_class_of_the_code() -> None:
     assert worst_class(Code.FREE_COUNT_WRONG) is Divergence.CRASH
     assert worst_class(Code.BLOCK_LEAKED) is Divergence.WASTE
     assert worst_class(Code.BLOCK_QUEUED_TWICE) is Divergence.UNSOUND
+
+
+def produced() -> set[str]:
+    """The codes that tests expect of broken subjects, here and in vllm_integration."""
+    found = set()
+    for folder in (HERE, HERE.parents[1] / "vllm_integration" / "tests"):
+        for path in {*folder.glob("test_*.py")} - {HERE / "test_codes.py"}:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "Code":
+                    found.add(str(Code[node.attr]))
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found |= set(re.findall(r"[a-z]+(?:-[a-z]+)+", node.value)) & set(Code)
+    return found
+
+
+def test_every_code_is_expected_of_a_broken_subject() -> None:
+    assert not set(Code) - produced()

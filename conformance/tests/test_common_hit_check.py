@@ -12,6 +12,7 @@ from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.exploration.explorer import explore, replay
 from hitproof.conformance.findings.evidence import Evidence, LookupEvidence, smallest
 from hitproof.conformance.findings.findings import finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.reference.subject import ReferenceCommonLookup, ReferenceSubject
 from hitproof.conformance.scope.configurations import LookedUp
 from hitproof.conformance.scope.layouts import (
@@ -223,6 +224,21 @@ COMMON_BROKEN = {
 }
 
 
+COMMON_CODES = {
+    "one round": Code.GROUP_LACKS_BLOCK,
+    "drops only once": Code.GROUP_LACKS_BLOCK,
+    "no lookahead": Code.GROUP_LACKS_BLOCK,
+    "last group ignored": Code.GROUP_LACKS_BLOCK,
+    "lengthens": Code.GROUP_LACKS_BLOCK,
+    "horizon shrinks": Code.HIT_TOO_SHORT,
+    "one boundary less": Code.HIT_TOO_SHORT,
+    "a table left out": Code.TABLE_COUNT_WRONG,
+    "tables swapped": Code.TABLE_LENGTH_WRONG,
+    "null served": Code.TABLE_BLOCK_WRONG,
+    "raises": Code.RAISES_EXCEPTION,
+}
+
+
 def sliding(window: int, eagle: bool = False, block_size: int = 1) -> Group:
     return Group(SLIDING, block_size, window, eagle)
 
@@ -251,6 +267,7 @@ def test_each_fault_is_refuted_shrunk_and_shown(name: str) -> None:
         result = check_common_hit(subject, layout)
         if result.statuses[claim] is Status.REFUTED:
             found = smallest(result.evidence)
+            assert COMMON_CODES[name] in {key.code for key in found}
             evidence = next(item for key, item in found.items() if key.claim == claim)
             assert Evidence.from_json(evidence.as_json()) == evidence
             small = shrink(subject, evidence)

@@ -15,6 +15,7 @@ from hitproof.conformance.explain.story import ToldFinding, tell
 from hitproof.conformance.exploration.explorer import replay
 from hitproof.conformance.findings.evidence import ConnectorEvidence, Evidence, smallest
 from hitproof.conformance.findings.findings import finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.playing.expectations import LocalPrefix
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.reference.subject import ReferenceConnectorLookup, ReferenceSubject
@@ -153,6 +154,19 @@ CONNECTOR_BROKEN: dict[str, tuple[Teller, str]] = {
 }
 
 
+CONNECTOR_CODES = {
+    "the shared hit": Code.LOCAL_PREFIX_TOO_SHORT,
+    "one token less": Code.LOCAL_PREFIX_TOO_SHORT,
+    "raises": Code.RAISES_EXCEPTION,
+    "the first group decides": Code.LOCAL_PREFIX_LACKS_BLOCK,
+    "never flagged": Code.LOCAL_PREFIX_LACKS_BLOCK,
+    "one token more": Code.LOCAL_PREFIX_OFF_BOUNDARY,
+    "a table left out": Code.TABLE_LENGTH_WRONG,
+    "a table too long": Code.TABLE_LENGTH_WRONG,
+    "diverging without full attention": Code.LOCAL_PREFIX_LACKS_BLOCK,
+}
+
+
 def judged(profile: Profile) -> list[Layout]:
     return [layout for layout in layouts(profile) if is_judged(layout)]
 
@@ -171,6 +185,7 @@ def test_each_fault_is_refuted_shrunk_shown_and_told(name: str) -> None:
         result = check_local_prefix(subject, layout)
         if result.statuses[claim] is Status.REFUTED:
             found = smallest(result.evidence)
+            assert CONNECTOR_CODES[name] in {key.code for key in found}
             evidence = next(item for key, item in found.items() if key.claim == claim)
             assert Evidence.from_json(evidence.as_json()) == evidence
             small = shrink(subject, evidence)

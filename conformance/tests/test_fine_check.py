@@ -8,6 +8,7 @@ from hitproof.conformance.checks.fine_hits import check_fine
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.findings.evidence import smallest
 from hitproof.conformance.findings.findings import finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.reference.subject import ReferenceFineLookup, ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.grid import configurations
@@ -77,11 +78,15 @@ def raises(*_: Any) -> LookupAnswer:
 
 
 FAULTS = {
-    "whole blocks only": (whole_blocks_only, {Divergence.LOST_HIT, Divergence.UNSOUND}),
-    "a unit too far": (a_unit_too_far, {Divergence.UNSOUND}),
-    "another block": (another_block, {Divergence.UNSOUND}),
-    "a table too many": (a_table_too_many, {Divergence.UNSOUND}),
-    "raises": (raises, {Divergence.CRASH}),
+    "whole blocks only": (
+        whole_blocks_only,
+        {Divergence.LOST_HIT, Divergence.UNSOUND},
+        Code.FINE_HIT_TOO_SHORT,
+    ),
+    "a unit too far": (a_unit_too_far, {Divergence.UNSOUND}, Code.FINE_HIT_UNVOUCHED),
+    "another block": (another_block, {Divergence.UNSOUND}, Code.FINE_TABLE_WRONG),
+    "a table too many": (a_table_too_many, {Divergence.UNSOUND}, Code.FINE_TABLE_WRONG),
+    "raises": (raises, {Divergence.CRASH}, Code.RAISES_EXCEPTION),
 }
 
 
@@ -99,12 +104,13 @@ def test_the_reference_conforms() -> None:
 @pytest.mark.parametrize("kind", FINE_KINDS)
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_refuted(kind: GroupKind, name: str) -> None:
-    fault, ways = FAULTS[name]
+    fault, ways, code = FAULTS[name]
     result = check_fine(Faulty(fault), single_group(kind, 4, 1, None, False, 24))
     assert result.statuses == {CLAIM: Status.REFUTED}
     found = {Divergence(evidence.signature.divergence) for evidence in result.evidence}
     assert found
     assert found <= ways
+    assert code in {evidence.signature.code for evidence in result.evidence}
 
 
 def test_a_finding_shrinks_and_shows_hash_blocks() -> None:

@@ -9,6 +9,7 @@ from hitproof.conformance.checks.junctions import check_junctions
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.findings.evidence import smallest
 from hitproof.conformance.findings.findings import finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.reference.history import ReferenceHistory
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
@@ -65,6 +66,7 @@ def test_a_forgotten_junction_is_found(kind: GroupKind, eagle: bool) -> None:
     assert result.statuses == {CLAIM: Status.REFUTED}
     assert {e.signature.divergence for e in result.evidence} == {Divergence.LOST_HIT}
     assert {e.signature.eagle for e in result.evidence} == {eagle}
+    assert {e.signature.code for e in result.evidence} == {Code.JUNCTION_NOT_HIT}
 
 
 def test_a_finding_shrinks_and_tells_the_story() -> None:

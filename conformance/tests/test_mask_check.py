@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.checks.mask import check_mask
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.subject.failures import CannotJudge, Predates
@@ -70,23 +71,34 @@ class RegisteringCrashes(ReferenceSubject):
 
 
 @pytest.mark.parametrize(
-    ("subject", "configuration", "divergence", "during"),
+    ("subject", "configuration", "divergence", "code", "during"),
     [
-        (StoresBoundariesOnly(), WINDOW, "lost hit", "store"),
-        (StoresTheLastBlock(), WINDOW, "waste", "store"),
-        (StoringCrashes(), WINDOW, "crash", "store"),
-        (RegistersAtOnce(), DRAFTED, "unsound", "drafting"),
-        (RegistersLate(), DRAFTED, "lost hit", "drafting"),
-        (RegistersBeforeTheBoundary(), EARLY, "waste", "drafting"),
-        (RegisteringCrashes(), DRAFTED, "crash", "drafting"),
+        (StoresBoundariesOnly(), WINDOW, "lost hit", Code.TAIL_BLOCK_UNREGISTERED, "store"),
+        (
+            StoresTheLastBlock(),
+            WINDOW,
+            "waste",
+            Code.UNREACHABLE_BLOCK_REGISTERED,
+            "store",
+        ),
+        (StoringCrashes(), WINDOW, "crash", Code.RAISES_EXCEPTION, "store"),
+        (RegistersAtOnce(), DRAFTED, "unsound", Code.UNFINAL_BLOCK_REGISTERED, "drafting"),
+        (RegistersLate(), DRAFTED, "lost hit", Code.LOOKAHEAD_BLOCK_UNREGISTERED, "drafting"),
+        (RegistersBeforeTheBoundary(), EARLY, "waste", Code.BLOCK_REGISTERED_EARLY, "drafting"),
+        (RegisteringCrashes(), DRAFTED, "crash", Code.RAISES_EXCEPTION, "drafting"),
     ],
 )
 def test_a_fault_is_found(
-    subject: ReferenceSubject, configuration: Configuration, divergence: str, during: str
+    subject: ReferenceSubject,
+    configuration: Configuration,
+    divergence: str,
+    code: Code,
+    during: str,
 ) -> None:
     assert not check_mask(ReferenceSubject(), configuration).evidence
     found = check_mask(subject, configuration).evidence
     assert {item.signature.divergence for item in found} == {divergence}
+    assert code in {item.signature.code for item in found}
     assert {dict(item.signature.defect.parameters)["during"] for item in found} == {during}
 
 

@@ -10,6 +10,7 @@ from hitproof.conformance.checks.pool import check_pool, is_judged_once
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.findings.evidence import Evidence, PoolEvidence
 from hitproof.conformance.findings.findings import finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.grid import configurations
@@ -192,6 +193,34 @@ class ResetRefuses(PlainPool):
         return False
 
 
+class GetHandsOutNullAtOnce(PlainPool):
+    def get_new_blocks(self, count: int) -> list[int]:
+        return [*super().get_new_blocks(count)[:-1], 0]
+
+
+class GetHandsOutLess(PlainPool):
+    def get_new_blocks(self, count: int) -> list[int]:
+        return super().get_new_blocks(max(count - 1, 1))
+
+
+class CacheOfNull(PlainPool):
+    def cache_full_block(self, block: int, key: Key) -> None:
+        super().cache_full_block(block, key)
+        self.named[key].append(0)
+
+
+class LookupOfAllGroupsOnly(PlainPool):
+    def get_cached_block(self, block_hash: bytes, groups: Sequence[int]) -> list[int] | None:
+        found = super().get_cached_block(block_hash, groups)
+        return found if len(groups) > 1 or block_hash == b"y" else None
+
+
+class ResetNeverClears(PlainPool):
+    def reset_prefix_cache(self) -> bool:
+        super().reset_prefix_cache()
+        return False
+
+
 class LateDrift(PlainPool):
     """What merging cannot see: a counter that does not show until many blocks went by."""
 
@@ -204,34 +233,39 @@ class LateDrift(PlainPool):
             self.free_count -= 1
 
 
-BROKEN: dict[type[PlainPool], tuple[str, Divergence]] = {
-    TouchLeavesInQueue: (IN_USE, Divergence.UNSOUND),
-    TouchDoesNotCount: (IN_USE, Divergence.UNSOUND),
-    TouchCountsTwice: (IN_USE, Divergence.WASTE),
-    TouchTakesOffAlways: (COUNT, Divergence.WASTE),
-    TouchOfNull: (COUNT, Divergence.CRASH),
-    TouchEvicts: (NAMES, Divergence.LOST_HIT),
-    FreeTwice: (COUNT, Divergence.UNSOUND),
-    FreeByEach: (IN_USE, Divergence.UNSOUND),
-    FreeNull: (NULL, Divergence.UNSOUND),
-    FreeLeaks: (COUNT, Divergence.WASTE),
-    FreeForgetsKeys: (NAMES, Divergence.LOST_HIT),
-    FreeCountDrifts: (COUNT, Divergence.CRASH),
-    GetDoesNotTakeOff: (COUNT, Divergence.CRASH),
-    GetHandsOutTwice: (IN_USE, Divergence.UNSOUND),
-    GetHandsOutNull: (NULL, Divergence.UNSOUND),
-    GetKeepsStaleKeys: (NAMES, Divergence.UNSOUND),
-    GetForgetsTheHashOnly: (NAMES, Divergence.UNSOUND),
-    GetRaisesWhenEmptied: (COUNT, Divergence.CRASH),
-    CacheForgets: (NAMES, Divergence.LOST_HIT),
-    CacheMixesGroups: (NAMES, Divergence.UNSOUND),
-    CacheOfTheNextBlock: (NAMES, Divergence.UNSOUND),
-    LookupServesNull: (NULL, Divergence.UNSOUND),
-    EvictFrees: (IN_USE, Divergence.UNSOUND),
-    EvictDoesNothing: (NAMES, Divergence.UNSOUND),
-    ResetWhileInUse: (NAMES, Divergence.UNSOUND),
-    ResetRefuses: (NAMES, Divergence.UNSOUND),
-    LateDrift: (COUNT, Divergence.WASTE),
+BROKEN: dict[type[PlainPool], tuple[str, Divergence, Code]] = {
+    TouchLeavesInQueue: (IN_USE, Divergence.UNSOUND, Code.BLOCK_IN_USE_QUEUED),
+    TouchDoesNotCount: (IN_USE, Divergence.UNSOUND, Code.REFERENCE_COUNT_TOO_LOW),
+    TouchCountsTwice: (IN_USE, Divergence.WASTE, Code.REFERENCE_COUNT_TOO_HIGH),
+    TouchTakesOffAlways: (COUNT, Divergence.WASTE, Code.FREE_COUNT_TOO_LOW),
+    TouchOfNull: (COUNT, Divergence.CRASH, Code.RAISES_EXCEPTION),
+    TouchEvicts: (NAMES, Divergence.LOST_HIT, Code.KEY_LOST),
+    FreeTwice: (COUNT, Divergence.UNSOUND, Code.BLOCK_QUEUED_TWICE),
+    FreeByEach: (IN_USE, Divergence.UNSOUND, Code.BLOCK_IN_USE_QUEUED),
+    FreeNull: (NULL, Divergence.UNSOUND, Code.NULL_BLOCK_QUEUED),
+    FreeLeaks: (COUNT, Divergence.WASTE, Code.UNUSED_BLOCK_NOT_QUEUED),
+    FreeForgetsKeys: (NAMES, Divergence.LOST_HIT, Code.KEY_LOST),
+    FreeCountDrifts: (COUNT, Divergence.CRASH, Code.FREE_COUNT_TOO_HIGH),
+    GetDoesNotTakeOff: (COUNT, Divergence.CRASH, Code.FREE_COUNT_TOO_HIGH),
+    GetHandsOutTwice: (IN_USE, Divergence.UNSOUND, Code.BLOCK_IN_USE_HANDED_OUT),
+    GetHandsOutNull: (NULL, Divergence.UNSOUND, Code.NULL_BLOCK_QUEUED),
+    GetKeepsStaleKeys: (NAMES, Divergence.UNSOUND, Code.KEY_NAMES_OTHER_CONTENT),
+    GetForgetsTheHashOnly: (NAMES, Divergence.UNSOUND, Code.KEYS_DISAGREE),
+    GetRaisesWhenEmptied: (COUNT, Divergence.CRASH, Code.RAISES_EXCEPTION),
+    CacheForgets: (NAMES, Divergence.LOST_HIT, Code.KEY_LOST),
+    CacheMixesGroups: (NAMES, Divergence.UNSOUND, Code.UNCACHED_BLOCK_FOUND),
+    CacheOfTheNextBlock: (NAMES, Divergence.UNSOUND, Code.KEY_NAMES_OTHER_CONTENT),
+    LookupServesNull: (NULL, Divergence.UNSOUND, Code.NULL_BLOCK_FOUND),
+    EvictFrees: (IN_USE, Divergence.UNSOUND, Code.BLOCK_IN_USE_QUEUED),
+    EvictDoesNothing: (NAMES, Divergence.UNSOUND, Code.KEY_NOT_REMOVED),
+    ResetWhileInUse: (NAMES, Divergence.UNSOUND, Code.RESET_WHILE_IN_USE),
+    ResetRefuses: (NAMES, Divergence.UNSOUND, Code.KEY_NOT_REMOVED),
+    GetHandsOutNullAtOnce: (NULL, Divergence.UNSOUND, Code.NULL_BLOCK_HANDED_OUT),
+    GetHandsOutLess: (COUNT, Divergence.CRASH, Code.HANDED_OUT_COUNT_WRONG),
+    CacheOfNull: (NULL, Divergence.UNSOUND, Code.NULL_BLOCK_CACHED),
+    LookupOfAllGroupsOnly: (NAMES, Divergence.LOST_HIT, Code.CACHED_BLOCK_NOT_FOUND),
+    ResetNeverClears: (NAMES, Divergence.WASTE, Code.RESET_REFUSED),
+    LateDrift: (COUNT, Divergence.WASTE, Code.FREE_COUNT_TOO_LOW),
 }
 
 
@@ -272,11 +306,11 @@ def test_other_configurations_settle_nothing() -> None:
 @pytest.mark.usefixtures("shallow")
 @pytest.mark.parametrize("broken", BROKEN)
 def test_each_fault_is_refuted(broken: type[PlainPool]) -> None:
-    claim, divergence = BROKEN[broken]
+    claim, divergence, code = BROKEN[broken]
     result = check_pool(WithPool(broken), PLAIN)
     assert result.statuses[claim] is Status.REFUTED
-    found = [(e.signature.claim, e.signature.divergence) for e in result.evidence]
-    assert (claim, divergence) in found
+    found = [e.signature for e in result.evidence]
+    assert (claim, divergence, code) in [(s.claim, s.divergence, s.code) for s in found]
     assert not result.detail
     for evidence in result.evidence:
         assert CLAIMS[evidence.signature.claim]
@@ -285,7 +319,7 @@ def test_each_fault_is_refuted(broken: type[PlainPool]) -> None:
 
 
 def test_every_claim_of_the_pool_is_refuted_by_some_fault() -> None:
-    assert {claim for claim, _ in BROKEN.values()} == {IN_USE, COUNT, NULL, NAMES}
+    assert {claim for claim, _, _ in BROKEN.values()} == {IN_USE, COUNT, NULL, NAMES}
 
 
 @pytest.mark.usefixtures("shallow")

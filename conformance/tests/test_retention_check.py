@@ -9,6 +9,7 @@ from hitproof.conformance.checks.retention import check_retention
 from hitproof.conformance.checks.shrinking import shrink
 from hitproof.conformance.findings.evidence import smallest
 from hitproof.conformance.findings.findings import finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.grid import configurations
@@ -54,10 +55,10 @@ def no_siblings(kept: list[bool], interval: int) -> list[bool]:
 
 
 FAULTS = {
-    "keeps nothing": (nothing, {RESENDS, SIBLINGS}),
-    "keeps everything": (everything, {ONLY}),
-    "forgets its last block": (all_but_the_last, {RESENDS}),
-    "forgets siblings": (no_siblings, {SIBLINGS, RESENDS}),
+    "keeps nothing": (nothing, {RESENDS, SIBLINGS}, Code.PROMISED_HIT_LOST),
+    "keeps everything": (everything, {ONLY}, Code.UNPROMISED_BLOCK_KEPT),
+    "forgets its last block": (all_but_the_last, {RESENDS}, Code.PROMISED_HIT_LOST),
+    "forgets siblings": (no_siblings, {SIBLINGS, RESENDS}, Code.PROMISED_HIT_LOST),
 }
 
 
@@ -70,10 +71,11 @@ def test_the_reference_conforms() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_refuted(name: str) -> None:
-    distort, claims = FAULTS[name]
+    distort, claims, code = FAULTS[name]
     result = check_retention(Forgetful(distort), single_group(SLIDING, 2, 2, 3, True, 24))
     refuted = {claim for claim, status in result.statuses.items() if status is Status.REFUTED}
     assert refuted == claims
+    assert {evidence.signature.code for evidence in result.evidence} == {code}
 
 
 def test_a_finding_shrinks_and_shows_the_promised_hit() -> None:

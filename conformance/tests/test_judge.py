@@ -1,0 +1,134 @@
+"""The judge of managers says, by its code, what is wrong with an answer and with the pool."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.histories.naming import Prefixes
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.judge.judging import Judge
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.subject.managers import Hit, Observation
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.releases.fine import HitGranularity
+
+FULL = Group(GroupKind.FULL_ATTENTION, 2)
+SLIDING = Group(GroupKind.SLIDING_WINDOW, 2, window=3)
+MAMBA = Group(GroupKind.MAMBA, 4)
+REQUESTS = {
+    "a": RequestInput(prompt=tuple(range(9))),
+    "b": RequestInput(prompt=tuple(range(9)), skip_reading_prefix_cache=True),
+}
+
+
+def judge(*groups: Group, fine: bool = False, **engine: Any) -> tuple[Judge, Prefixes]:
+    configuration = EngineConfiguration(groups, 5, 2, 32, **engine)
+    prefixes = Prefixes(REQUESTS, 2)
+    granularity = HitGranularity.FINE if fine else HitGranularity.ALIGNED
+    policies = JudgedPolicies(granularity=granularity)
+    return Judge(configuration, REQUESTS, prefixes, policies), prefixes
+
+
+SOUND = Observation(
+    tables={"a": ((1, 2),)},
+    ref_counts={1: 1, 2: 1},
+    cached={},
+    free_queue=(3, 4),
+    num_free_blocks=2,
+    usage=0.5,
+    common_prefix=None,
+    events=(),
+    stats={},
+)
+TWICE = {"tables": {"a": ((1, 1),)}, "ref_counts": {1: 2}, "usage": 0.25}
+
+
+def test_a_sound_pool() -> None:
+    assert judge(FULL)[0].pool(SOUND) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"free_queue": (3, 4, 4), "num_free_blocks": 3}, Code.FREE_QUEUE_WRONG),
+        ({"num_free_blocks": 3}, Code.FREE_COUNT_WRONG),
+        ({"ref_counts": {1: 1, 2: 2}}, Code.REFERENCE_COUNT_WRONG),
+        ({"free_queue": (2, 3, 4), "num_free_blocks": 3}, Code.BLOCK_FREE_AND_IN_USE),
+        (TWICE | {"free_queue": (2, 3, 4), "num_free_blocks": 3}, Code.TWO_CONTENTS_IN_BLOCK),
+        ({"free_queue": (3,), "num_free_blocks": 1, "usage": 0.75}, Code.BLOCK_LEAKED),
+        ({"cached": {(0, "x"): (1,), (0, "y"): (1,)}}, Code.BLOCK_UNDER_TWO_KEYS),
+        ({"usage": 0.6}, Code.USAGE_WRONG),
+    ],
+)
+def test_what_is_wrong_with_a_pool(changes: dict[str, Any], code: Code) -> None:
+    found = judge(FULL)[0].pool(replace(SOUND, **changes))
+    assert found is not None
+    assert found.signature.code is code
+    assert found.spec != found.actual
+
+
+@pytest.mark.parametrize(
+    ("request_name", "hit", "code"),
+    [
+        ("a", Hit(3, ((1, 2),)), Code.HIT_UNALIGNED),
+        ("a", Hit(8, ((1, 2, 3, 4),)), Code.HIT_TOO_LONG),
+        ("a", Hit(2, ((1,),)), Code.HIT_TOO_SHORT),
+        ("b", Hit(4, ((1, 2),)), Code.HIT_FOR_SKIPPING_REQUEST),
+        ("a", Hit(4, ((1, 2, 3),)), Code.TABLE_LENGTH_WRONG),
+        ("a", Hit(4, ((1, 3),)), Code.TABLE_BLOCK_WRONG),
+    ],
+)
+def test_what_is_wrong_with_a_hit(request_name: str, hit: Hit, code: Code) -> None:
+    judging, prefixes = judge(FULL)
+    cached = {(0, prefixes.name("a", end)): (end // 2,) for end in (2, 4)}
+    assert judging.hit("a", 9, Hit(4, ((1, 2),)), cached) is None
+    found = judging.hit(request_name, 9, hit, cached)
+    assert found is not None
+    assert found.signature.code is code
+
+
+@pytest.mark.parametrize(
+    ("table", "spec", "actual"),
+    [
+        ((1, 2, 3), "block table of group 0 of length 2", "block table of length 3: (1, 2, 3)"),
+        ((1, 3), "block 2 at position 1 of the block table of group 0", "block 3"),
+        ((1, 0), "block 2 at position 1 of the block table of group 0", "the null block"),
+    ],
+)
+def test_a_wrong_table_shows_what_is_expected_and_what_is_there(
+    table: tuple[int, ...], spec: str, actual: str
+) -> None:
+    judging, prefixes = judge(FULL)
+    cached = {(0, prefixes.name("a", end)): (end // 2,) for end in (2, 4)}
+    found = judging.hit("a", 9, Hit(4, (table,)), cached)
+    assert found is not None
+    assert (found.spec, found.actual) == (f"hit of 4 tokens: {spec}", actual)
+
+
+def test_what_retention_keeps_and_leaves_out() -> None:
+    # Nine tokens: of the hit of eight, a window of three reads block 3.
+    judging, _ = judge(SLIDING, retention_interval=0)
+    kept, left_out = judging.registered("a", 0, 1, True), judging.registered("a", 0, 3, False)
+    assert kept is not None
+    assert left_out is not None
+    assert kept.signature.code is Code.UNPROMISED_BLOCK_REGISTERED
+    assert str(left_out.signature.defect) == "promised-block-unregistered(hit=resend)"
+    assert judging.registered("a", 0, 3, True) is None
+    assert judging.registered("a", 0, 1, False) is None
+
+
+def test_entries_inside_blocks() -> None:
+    judging, _ = judge(MAMBA, FULL, fine=True, retention_interval=0)
+    kept = judging.kept_for_nobody(0, 2)
+    assert kept.signature.code is Code.UNPROMISED_ENTRY_REGISTERED
+    for given_up, code in (
+        (False, Code.PROMISED_ENTRY_UNREGISTERED),
+        (True, Code.PROMISED_ENTRY_EVICTED),
+    ):
+        missing = judging.left_out_inside("a", 0, "resend", [6], given_up)
+        assert (missing.signature.code, dict(missing.signature.defect.parameters)) == (
+            code,
+            {"hit": "resend"},
+        )
