@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.checks.block_tables import wrong_in_tables
-from hitproof.conformance.exploration.explorer import SymbolicBlock, SymbolicNullBlock
+from hitproof.conformance.exploration.symbolic import SymbolicBlock, SymbolicNullBlock
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.subjects import LookupAnswer
+from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.spec.groups import Group, GroupKind
 
 LAYOUT = Layout(

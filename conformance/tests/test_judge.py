@@ -121,7 +121,7 @@ def test_what_retention_keeps_and_leaves_out() -> None:
 
 def test_entries_inside_blocks() -> None:
     judging, _ = judge(MAMBA, FULL, fine=True, retention_interval=0)
-    kept = judging.kept_for_nobody(0, 2)
+    kept = judging.not_promised(0, 2)
     assert kept.signature.code is Code.UNPROMISED_ENTRY_REGISTERED
     for given_up, code in (
         (False, Code.PROMISED_ENTRY_UNREGISTERED),
