@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 from docs import explorer
+from docs.source import ROOT
 from docs.tests.building import REQUIRED, SCREENSHOTS, chromium
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.vllm_integration.gate.diff import Diff
@@ -23,7 +24,9 @@ from hitproof.vllm_integration.reports.html.pages import check_page, diff_page
 from hitproof.vllm_integration.tests.reports import conforming, diverging, known
 
 Scheme = Literal["light", "dark"]
+PAGES = ROOT / "docs" / "pages"
 PHONE, DESKTOP = (360, 740), (1280, 900)
+GUIDES = [f"commands/{path.stem}" for path in sorted((PAGES / "commands").glob("*.md"))]
 everywhere = pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")])
 
 
@@ -225,7 +228,14 @@ def test_a_clause_is_read(
         assert_fits(page)
 
 
-@pytest.mark.parametrize("name", ["index", "example", "tail", "eagle", "assurance", "faults"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(path.stem for path in sorted(PAGES.glob("*.md"))),
+        *("faults", "codes", "clauses", "policies"),
+        *(pytest.param(guide, marks=pytest.mark.long) for guide in GUIDES),
+    ],
+)
 def test_pages_open_from_disk(browser: Browser, site: Path, name: str) -> None:
     for size in (PHONE, DESKTOP):
         with seen(browser, site / f"{name}.html", size) as page:
