@@ -82,7 +82,7 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.FreesWindow, "unsound: null-block-read"),
     (broken.FreesWindow, "unsound: null-block-read"),
     (broken.Forgets, "lost hit: prefix-block-unregistered"),
-    (broken.Leaks, "unsound: block-leaked|unsound: reference-count-wrong"),
+    (broken.Leaks, "waste: block-leaked|unsound: reference-count-wrong"),
     (broken.FreesTwice, "unsound: reference-count-wrong"),
     (broken.Crashes, "crash: raises-exception(error=AssertionError)"),
     (broken.SharesKeys, "unsound: two-contents-under-key"),

@@ -139,7 +139,9 @@ def _section(fault: Fault, seen: dict[str, list[Sighting]]) -> Iterator[str]:
     yield f"The smallest case, on {last}:"
     yield ""
     yield "```text"
-    yield f"{smallest.signature.divergence}: {smallest.signature.claim}"
+    yield f"{smallest.signature.divergence}: {smallest.signature.headline}"
+    yield f"code  : {smallest.signature.defect}"
+    yield f"claim : {smallest.signature.claim}"
     for line, fact in enumerate(smallest.given):
         yield f"{'' if line else 'given :':<7} {fact}"
     yield f"spec  : {smallest.spec}"
