@@ -1,4 +1,4 @@
-"""Who drops a lookahead block, among any number of groups.
+"""Which groups drop a lookahead block, among any number of groups.
 
 Groups are numbers from 0 to ``groups``. ``flagged`` are those that hold a draft layer, ``alike``
 those that are looked up together with the group in question, itself included.

@@ -1,4 +1,4 @@
-"""How a proof shows that hitproof itself is wrong; known without loading a solver."""
+"""Errors that show a fault of hitproof itself; importable without loading a solver."""
 
 
 class ReplayError(Exception):

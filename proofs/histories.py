@@ -2,8 +2,8 @@
 
 By induction over the requests that a pool has served. At the start: once a prompt has registered
 what it retains, a promised hit is valid if it would be with all of the prompt cached. Step: a
-request that registers more takes no hit away. Without eviction these two are all there is to it;
-with it, what is left decides, block by block. That lookup finds the promised hit, or a longer
+request that registers more takes no hit away. Without eviction these two are sufficient; with
+eviction, the remaining blocks decide, one by one. That lookup finds the promised hit, or a longer
 one, is `lookup_returns_longest_valid_hit`; that dense retention offers a replay no longer one is
 `no_replay_hits_more`.
 

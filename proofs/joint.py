@@ -1,9 +1,10 @@
 """The fixed point of the groups' lookups, for any number of groups.
 
-The groups' lookups shrink a candidate in turn, round after round, until all agree on it: a round
-has each group's lookup once, begins with what one of them returned, and the others left that as it
-was (`reference.joint`). Each obligation speaks of one arbitrary group, so it holds for each of
-any number. Conditions on its lookup are the hypotheses; dropping any one of them is a mutant.
+The groups' lookups shrink a candidate one after the other, in rounds, until all agree on it: a
+round runs each group's lookup once, begins with what one of them returned, and ends the iteration
+if the others leave that unchanged (`reference.joint`). Each obligation is about one arbitrary
+group, so it holds for each of any number. Conditions on its lookup are the hypotheses; dropping any
+one of them is a mutant.
 That each group's lookup meets them is what `lookup_returns_longest_valid_hit` says, where what is
 valid must be the same for every candidate: `candidate_only_caps_a_group`. Lengths may be in any
 unit. Names of unknowns: ``start`` and ``end`` are the candidate after a round's first lookup and

@@ -1,11 +1,11 @@
-"""Runs the theorems and says what came of each obligation.
+"""Runs the theorems and reports the result of each obligation.
 
 An obligation is *proved* when Z3 finds its premises and the negated conclusion contradictory,
 when a small model shows that the premises can hold, and when each of its mutants is refuted by
-a small model. It is *refuted* when a model breaks it. Everything else, unknown and an exhausted
-resource limit included, is *inconclusive*. Every model is replayed on ints.
+a small model. It is *refuted* when a model violates it. Everything else, including unknown and an
+exhausted resource limit, is *inconclusive*. Every model is replayed on ints.
 
-What is proved is put to cvc5 as well when that is installed, in the same process, which is
+If cvc5 is installed, proved obligations are also checked by it, in the same process, which is
 killed when it takes too long.
 
 Limits are resource counts of the solvers, the same on every machine.
@@ -48,12 +48,12 @@ class Settings:
 
 
 DEFAULTS = Settings()
-"""How Z3 runs unless told otherwise."""
+"""The default settings of Z3."""
 
 
 @dataclass(frozen=True)
 class ProofResult:
-    """What came of one obligation.
+    """The result of one obligation.
 
     Attributes:
         claim: the theorem's name; that of `proofs.lemmas.LEMMAS` for a lemma.

@@ -1,4 +1,4 @@
-"""A second opinion: each obligation as SMT-LIB 2 text, and what cvc5 answers to it.
+"""A second opinion: each obligation as SMT-LIB 2 text, and cvc5's answer.
 
 The text is all that cvc5 is given: no term, tactic or search is shared with Z3. What the two
 still share is the printer of the text and the encoding in `interpretation`.
@@ -36,7 +36,7 @@ class Query:
         about: the facts that head the file.
         expected: ``unsat`` for an obligation: its premises and its negated conclusion
             contradict each other. ``sat`` for a mutant: a small model breaks it.
-        text: the question in SMT-LIB 2, without the expected answer: it must not be told.
+        text: the question in SMT-LIB 2, without the expected answer.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""The theorems on sharing: what the matched hashes of a hit vouch for.
+"""The theorems on sharing: what the matched hashes of a hit determine.
 
 ``block`` and ``boundary`` are in blocks; ``token``, ``block_size``, ``lookahead_tokens`` and
 ``hash_lookahead`` in tokens.

@@ -41,11 +41,11 @@ def test_every_operation_is_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "mend"),
+    ("arguments", "remedy"),
     [(("--tokens", "1"), "give at least"), (("--release", "nothing"), "name a release")],
 )
-def test_says_what_is_wrong(arguments: tuple[str, ...], mend: str) -> None:
+def test_says_what_is_wrong(arguments: tuple[str, ...], remedy: str) -> None:
     result = benchmark(*arguments)
     assert result.returncode == 2
-    assert mend in result.stderr
+    assert remedy in result.stderr
     assert "Traceback" not in result.stderr

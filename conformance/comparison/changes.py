@@ -83,8 +83,8 @@ def _runs(judged: Configuration | Layout, fact: Fact, before: Outcome) -> Iterat
 
     if isinstance(before, str) or isinstance(fact.outcome, str):
         effect = Effect.CRASH if isinstance(fact.outcome, str) else Effect.FIXED
-        told = (f"raises {o}" if isinstance(o, str) else "returns" for o in (before, fact.outcome))
-        yield change(effect, *told)
+        words = (f"raises {o}" if isinstance(o, str) else "returns" for o in (before, fact.outcome))
+        yield change(effect, *words)
         return
     if fact.what == "hits":
         lost = sum(map(int, fact.outcome)) < sum(map(int, before))
@@ -109,7 +109,7 @@ def _lookups(judged: Configuration | Layout, fact: Fact, before: Outcome) -> Ite
     assert not isinstance(fact.outcome, str)
     (max_length,) = fact.given
     questions = questions_of(judged, max_length)
-    told = set()
+    reported = set()
     states = sorted(range(1 << len(questions)), key=lambda state: (state.bit_count(), state))
     for state in states:
         base, head = before[state], fact.outcome[state]
@@ -117,8 +117,8 @@ def _lookups(judged: Configuration | Layout, fact: Fact, before: Outcome) -> Ite
             continue
         cached = {question for bit, question in enumerate(questions) if state >> bit & 1}
         effect = _effect(judged, base, head, cached)
-        if effect not in told:
-            told.add(effect)
+        if effect not in reported:
+            reported.add(effect)
             yield Change(
                 effect,
                 judged,

@@ -72,10 +72,10 @@ def fine_engines() -> Iterator[EngineConfiguration]:
 
 
 def fine_families(engine: EngineConfiguration, first: int = 0) -> Iterator[History]:
-    """The histories of an engine: each tale with a prompt that ends on each place of a block.
+    """The histories of an engine: each scenario with a prompt end at each position in a block.
 
-    Tale number ``first`` is told first. The lengths go round, too, so that the first few histories
-    have several.
+    Scenario number ``first`` comes first. Prompt lengths rotate as well, so the first few histories
+    have different ones.
     """
     align = engine.alignment
     sizes = [group.block_size for group in engine.groups if group.kind is _FULL]

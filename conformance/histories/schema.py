@@ -118,8 +118,8 @@ class EngineConfiguration:
     use_eagle: bool = False
     """Whether an EAGLE or MTP head drafts tokens."""
     num_hash_lookahead_tokens: NonNegativeInt = 0
-    """How many tokens past its block a block hash covers. Draft layers hang on one token more, so
-    that with 1 no lookahead block is matched and dropped. vLLM: 1 with EAGLE from 0.33 on, unless a
+    """How many tokens past its block a block hash covers. Draft layers depend on one more token,
+    so with 1 no lookahead block is matched and dropped. vLLM: 1 with EAGLE from 0.33 on, unless a
     KV connector is used."""
     num_speculative_tokens: NonNegativeInt = 0
     """Draft tokens a step; also the lookahead slots that are allocated."""

@@ -109,10 +109,10 @@ def history_of(transcript: Transcript) -> tuple[History | None, str]:
     for step, end in steps:
         script.end = end
         try:
-            told = player.play(step)
+            deviation = player.play(step)
             # The script does not know which blocks are cached.
-            if told.startswith("skipped") and not isinstance(step, Evict):
-                raise _Differs(told)
+            if deviation.startswith("skipped") and not isinstance(step, Evict):
+                raise _Differs(deviation)
             script.finish(step)
         except _Differs as differs:
             why = str(differs)

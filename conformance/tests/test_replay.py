@@ -34,10 +34,10 @@ def shown(outcome: ReplayOutcome) -> list[str]:
 
 
 def expected(played: History, outcome: ReplayOutcome) -> list[str]:
-    """What is known of the reference, as of vLLM, and no lookup or mask can mend.
+    """Known divergences of the reference, as of vLLM, that no lookup or mask can fix.
 
-    A draft layer's entry hangs on a token that the block's hash does not cover; and after a load of
-    the whole prompt the last token reads what was never allocated.
+    A draft layer's entry depends on a token that the block's hash does not cover; and after a load
+    of the whole prompt the last token reads a block that was never allocated.
     """
     known = []
     for text in shown(outcome):

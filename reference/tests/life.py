@@ -1,7 +1,7 @@
-"""Requests in random order on a small pool, and what must hold after every step.
+"""Requests in random order on a small pool, and the invariants after every step.
 
-Beside the manager runs a model of the pages: what the forward pass has written into each block.
-So a hit is judged by what would be read, not by its numbers.
+A content model runs beside the manager: what the forward pass has written into each block. So a hit
+is judged by the content that would be read, not by its length.
 """
 
 from collections import Counter
@@ -277,7 +277,7 @@ class Life(RuleBasedStateMachine):
         return count
 
     def compute(self, live: Live, count: int) -> None:
-        """Run the forward pass on the model of the pages."""
+        """Run the forward pass on the content model."""
         start = live.request.num_computed_tokens
         end = start + count
         for group, table in zip(self.groups, self.ids(live), strict=True):

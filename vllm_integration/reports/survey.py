@@ -14,7 +14,7 @@ _METHODS = {
     Method.GENERATED: "replay of generated histories, judged by the spec after every step",
     Method.FAMILIES: "replay of systematic families of histories",
     Method.HANDWRITTEN: "replay of a history written by hand",
-    Method.REPLAY: "replay on the model of the pages; which history was first is not recorded",
+    Method.REPLAY: "replay on the content model; which history was first is not recorded",
     Method.LOCKSTEP: "`hitproof lockstep`, generated histories beside the reference",
     Method.SHADOW: "the shadow, in vLLM's own tests or a live engine",
     Method.THEOREM: "a theorem that could not be proved",

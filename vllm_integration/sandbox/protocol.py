@@ -25,7 +25,7 @@ answer (`driver.WorkerGone`): the gate starts another worker and goes on.
 ``check``                 Run the check of ``claim`` on ``configuration``. Gives ``statuses``,
                           ``paths``, ``states``, ``detail`` and ``evidence``; with ``facts``
                           also those, what the target did.
-``replay``                Play the history ``play`` and judge it. Gives ``policies``, ``told``,
+``replay``                Play the history ``play`` and judge it. Gives ``policies``, ``steps``,
                           ``lookups``, ``findings``, and how many of them are ``causes``; or
                           ``cannot``, the reason.
 ``lockstep``              Play generated histories on target and reference, for ``seconds``
@@ -78,7 +78,7 @@ def _digest(home: Path) -> str:
 TEXT = _digest(Path(__file__).resolve().parents[2])
 """A digest of our own text. The gate and its worker must have the same: messages have no version.
 
-They differ where hitproof is installed anew while it runs.
+They differ if hitproof is reinstalled while it runs.
 """
 
 

@@ -12,8 +12,8 @@ switches itself off and says so in vLLM's log. So does a setting that cannot be 
 Memory is bounded. Besides a few numbers for each request that is waiting or running there are the
 answers of at most 256 lookups, until their requests are admitted, and one finding for each
 signature; of a record, for each manager, 100,000 calls and 1,000,000 tokens, about 100 MB: what
-comes later is left out. The books of a pool are audited within a tenth of the manager's own time,
-and only in pools of at most 10,000 blocks, since an audit looks at all of them at once.
+comes later is left out. The invariants of a pool are audited within a tenth of the manager's own
+time, and only in pools of at most 10,000 blocks, since an audit looks at all of them at once.
 """
 
 import atexit

@@ -181,7 +181,7 @@ def state_of(cache: RealCache, managers: Sequence[Any]) -> State:
 
 
 def observation_of(state: State, cache: RealCache, usage: float) -> Observation:
-    """The state as the books are judged by; events and statistics are left where they are."""
+    """The state by which pool invariants are judged; events and statistics are not taken."""
     null = cache.null_block.block_id
     requests = dict.fromkeys(name for tables in state.tables for name in tables)
     # From 0.26 on the tail of a prompt that ends inside a block is registered, too, as a further

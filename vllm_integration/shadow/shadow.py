@@ -63,7 +63,7 @@ class Shadow:
         self._found: OrderedDict[str, Found] = OrderedDict()
         self._asked: Asked | None = None
         self._state: State | None = None
-        # Whether what requests hold is not judged any more, nor the pool's books.
+        # Whether what requests hold is no longer judged, nor the pool's invariants.
         self._lost = self._lost_pool = False
         # Whether somebody else put keys into the cache, or took them out.
         self._edited = False
@@ -304,7 +304,7 @@ class Shadow:
         self._leave(why)
         if not self._lost_pool:
             self._lost_pool = True
-            self._judged.report.not_judged[f"from there on, the books of a pool: {why}"] += 1
+            self._judged.report.not_judged[f"from there on, the invariants of a pool: {why}"] += 1
 
     def _passed(self, call: Call, result: Any) -> None:
         """A call with nothing to judge but what it leaves behind."""
@@ -333,13 +333,13 @@ class Shadow:
                 self._judged.add(wrong_keys, call)
 
     def _audit(self, call: Call) -> None:
-        """Judge the pool's books."""
+        """Judge the pool's invariants."""
         if self._lost_pool:
             return
         if not self._thorough:
             if self._judged.scope.engine.num_gpu_blocks > _AUDIT_BLOCKS:
                 self._judged.report.not_judged[
-                    f"the books of a pool of over {_AUDIT_BLOCKS} blocks"
+                    f"the invariants of a pool of over {_AUDIT_BLOCKS} blocks"
                 ] += 1
                 return
             if self._audited > _AUDIT_SHARE * self._spent:

@@ -421,7 +421,7 @@ UNSEEN = (
     *("other-content-read", "draft-entry-of-other-token", "key-names-other-content"),
     *("state-read-too-early", "freed=before-hash"),
 )
-"""The shadow has no model of the pages, and judges the blocks that a request still has."""
+"""The shadow has no content model; it judges the blocks that a request still has."""
 
 
 @pytest.mark.release
