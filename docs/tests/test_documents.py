@@ -94,6 +94,13 @@ def test_architecture_describes_every_sub_package(path: Path) -> None:
     assert re.search(rf"^\| `{name}` \| \w.+ \|$", ARCHITECTURE, flags=re.M)
 
 
+def test_architecture_names_the_modules_beside_the_sub_packages() -> None:
+    for top in ("conformance", "vllm_integration"):
+        for module in (ROOT / top).glob("*.py"):
+            name = str(module.relative_to(ROOT))
+            assert module.name == "__init__.py" or f"`{name}`" in ARCHITECTURE, name
+
+
 def test_where_modules_are_now() -> None:
     _, _, moved = ARCHITECTURE.partition("## Where modules were")
     rows = re.findall(r"^\| `([\w.]+)`.* \| `([\w.]+)` \|$", moved, flags=re.M)
