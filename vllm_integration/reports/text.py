@@ -179,11 +179,13 @@ def print_policy_change(standing: Standing, console: Console) -> None:
     console.print(f"  spec  : {standing.asked_for}, {whose}", highlight=False)
     console.print(f"  vllm  : {standing.actual}", highlight=False)
     console.print(f"  {', '.join(policy.symbols)}", highlight=False)
-    console.print(
-        f"  Judged by the target's own policy; --policy '{policy.name}={standing.expected}' judges "
-        f"by the release's, --policy '{policy.name}={standing.actual}' accepts the change.",
-        highlight=False,
-    )
+    if standing.chosen is None:
+        console.print(
+            f"  Judged by the target's own policy; --policy '{policy.name}={standing.expected}' "
+            f"judges by the release's, --policy '{policy.name}={standing.actual}' accepts the "
+            "change.",
+            highlight=False,
+        )
     console.print()
 
 
