@@ -35,7 +35,7 @@ def long_as_it_is(example: Example) -> Any:
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("example", map(long_as_it_is, all_examples()), ids=named)
+@pytest.mark.parametrize("example", [*map(long_as_it_is, all_examples())], ids=named)
 def test_an_example_is_what_is_printed(example: Example, checked: Check) -> None:
     name, *words = example.words
     printed = checked(*words).text if name == "check" else hitproof(name, *words).stdout
