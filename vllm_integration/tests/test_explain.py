@@ -195,7 +195,7 @@ def refused(*arguments: object) -> str:
         ([*PAIR, "--cached", "1=a"], "is not clear"),
         ([*PAIR, "--cached", "1=3-1"], "begins with its lower end"),
         ([*PAIR, "--cached", "1=99999"], "full blocks of that group"),
-        ([*PAIR, "--cached", "1=none", "--tokens", 100_000], "4096 blocks of a group, not of 6250"),
+        ([*PAIR, "--cached", "1=none", "--tokens", 100_000], "4096 blocks of a group, not 6250"),
         (["--group", "sliding_window,block_size=1,window=999999999"], "ask for --tokens"),
         (["--group", "full_attention,block_size=999999999,eagle"], "ask for --tokens"),
         ([*PAIR, "--number", 1], "give FINDING, too"),
