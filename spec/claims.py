@@ -3,6 +3,8 @@
 A claim has a theorem of the same name in ``proofs`` and is checked on real code by the check of the
 same name in ``conformance``; a test fails when either is missing. `basis` says which of its clauses
 a solver sees in the theorem and which only run; a test compares that with what solvers are asked.
+
+In one module, though long: it is the list of what hitproof claims, read from top to bottom.
 """
 
 from collections.abc import Callable

@@ -27,7 +27,7 @@ _ONLY = "mask_keeps_only_reachable_blocks"
 def check_mask(subject: MaskSubject, configuration: Configuration) -> CheckResult:
     """Judge what the producer registers, for a request in one chunk and in many.
 
-    Judged as well, where the release has it: what a KV connector is told to store of requests that
+    Judged as well, where the release has it: what a KV connector has to store of requests that
     end at each block, and what is registered while a draft model computes the last tokens anew.
     """
     return finished((_KEPT, _ONLY), partial(_mask_cases, subject, configuration))

@@ -49,7 +49,7 @@ def finished(claims: tuple[str, ...], cases: Callable[[], Iterator[Case]]) -> Ch
             return CheckResult(dict.fromkeys(claims, Status.NOT_APPLICABLE), (), 0, 0, detail)
     evidence = smallest(item for case in done for item in case.evidence)
     if any(case.coarse and case.evidence for case in done):
-        detail = detail or "so much diverges that not every way to diverge was told apart"
+        detail = detail or "too much diverges to distinguish every way to diverge"
     broken = {signature.claim for signature in evidence}
     unbroken = Status.INCONCLUSIVE if detail or not done else Status.PROVED
     return CheckResult(

@@ -33,12 +33,12 @@ def to_toml(entries: Sequence[Entry], comment: str) -> str:
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
     for entry in entries:
         lines += ["", "[[divergence]]"]
-        told = {"releases": str(entry.releases), "cause": entry.cause, "reason": entry.reason}
+        about = {"releases": str(entry.releases), "cause": entry.cause, "reason": entry.reason}
         if entry.cause == entry.reason:
-            del told["cause"]
+            del about["cause"]
         if entry.link:
-            told["link"] = entry.link
-        lines += _pairs(told)
+            about["link"] = entry.link
+        lines += _pairs(about)
         if isinstance(entry.configuration, Play):
             lines.append(f"history = {_value(entry.configuration.text)}")
         signature = entry.signature.as_json()

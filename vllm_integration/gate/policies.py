@@ -22,7 +22,7 @@ class CannotProbe(Exception):
 
 @dataclass(frozen=True)
 class Standing:
-    """One policy and what is known of it for a target.
+    """One policy of a target: what its release has, what it shows, and what was chosen.
 
     Attributes:
         policy: the policy.

@@ -14,7 +14,7 @@ Method = Callable[..., Any]
 
 
 class Watcher(Protocol):
-    """What is told of the calls. What it raises is its own affair: see `Guard`."""
+    """What is called before and after each call. `Guard` handles what it raises."""
 
     def made(self, manager: Any, overridden: list[str]) -> None:
         """A manager was made; ``overridden`` names the methods that its class has of its own."""

@@ -1,4 +1,4 @@
-"""One manager under the shadow: what is known of it, and the judge of it."""
+"""One manager under the shadow: its requests, its names, and its judge."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,13 +34,13 @@ class Call:
 
     def describe(self) -> str:
         """The call in words."""
-        told = []
+        arguments = []
         for name, value in self.values.items():
             if name == "request":
-                told.append(f"request {value.request_id} of {value.num_tokens} tokens")
+                arguments.append(f"request {value.request_id} of {value.num_tokens} tokens")
             elif isinstance(value, (int, str)) and value:
-                told.append(f"{name}={value}")
-        return f"at {self.method}({', '.join(told)})"
+                arguments.append(f"{name}={value}")
+        return f"at {self.method}({', '.join(arguments)})"
 
 
 class Judged:

@@ -1,7 +1,7 @@
 """The reference in lockstep with a real manager: the same calls, and all that can be seen compared.
 
 It ends for a manager where one of the two cannot follow the other, and after a finding: what comes
-later would be its consequences. The reason is told.
+later would be its consequences. The reason is reported.
 """
 
 from collections.abc import Callable
@@ -111,7 +111,7 @@ class Lockstep:
     # --- the calls -------------------------------------------------------------------------
 
     def _name(self, call: Call) -> str:
-        """The request's name in the reference, which is told what is new of it."""
+        """The request's name in the reference, which gets what is new of it."""
         request = call.values["request"]
         known = self._known.get(request.request_id)
         if known is None or known[0] is not request:

@@ -59,7 +59,7 @@ def scope_of(
     # Before 0.33 flagged groups dropped a block whether EAGLE was on or not.
     drops = getattr(coordinator, "drop_eagle_group_ids", None)
     flagged = any(getattr(spec, "is_eagle_group", False) for spec in specs)
-    # Where hashes look ahead the manager is told of no EAGLE: it drops no block.
+    # Where hashes look ahead the manager does not use EAGLE: it drops no block.
     ahead = getattr(pool, "num_hash_lookahead_tokens", 0)
     use_eagle = bool(use_eagle or ahead or (flagged and drops is None))
     groups = tuple(

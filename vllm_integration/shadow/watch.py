@@ -32,7 +32,7 @@ class Watch:
         thorough: see `Shadow`.
         records: whether ``transcripts`` has what is asked of each manager.
         judges: which requests are judged, by their ids.
-        on_off: is told when the watch gives up, after too many errors of its own; None if it
+        on_off: called when the watch gives up, after too many errors of its own; None if it
             never does.
     """
 

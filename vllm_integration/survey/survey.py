@@ -125,7 +125,7 @@ def of_report(report: Report) -> Release:
 
 
 def is_told(releases: Sequence[Release], faults: Sequence[Fault]) -> bool:
-    """Whether each finding comes from a fault that is told."""
+    """Whether each finding comes from a documented fault."""
     return all(
         cause(faults, sighting.signature, release.version)
         for release in releases
@@ -134,7 +134,7 @@ def is_told(releases: Sequence[Release], faults: Sequence[Fault]) -> bool:
 
 
 def verdict(releases: Sequence[Release], faults: Sequence[Fault]) -> Verdict:
-    """Conforms when each release got a verdict and all that was found in it is told."""
+    """Conforms when each release got a verdict and all that was found in it is documented."""
     if not releases or any(release.verdict == Verdict.INCONCLUSIVE.label for release in releases):
         return Verdict.INCONCLUSIVE
     return Verdict.CONFORMS if is_told(releases, faults) else Verdict.DIVERGES

@@ -89,8 +89,8 @@ def main(requests: int, answers: int, handover: int) -> None:
         if us() != pid:  # a copy that the target made of this process
             leave(1)
         if changed := seal.broken():
-            told = f"the target changes {changed}, with which it is judged"
-            answer = {"ok": False, "kind": Failure.TAMPERED, "message": told}
+            reason = f"the target changes {changed}, with which it is judged"
+            answer = {"ok": False, "kind": Failure.TAMPERED, "message": reason}
         answered.write(encode(answer | {"token": message["token"]}))
         answered.flush()
 

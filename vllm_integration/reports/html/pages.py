@@ -52,7 +52,7 @@ class Shown:
 
     @staticmethod
     def of(finding: Finding) -> "Shown":
-        """The finding, drawn and told."""
+        """The finding, drawn and in words."""
         drawn = figures(Evidence.from_json(finding.evidence)) if finding.evidence else ()
         title = f"spec: {finding.spec}; vllm: {finding.actual}"
         # ElementTree escapes what is in it.
