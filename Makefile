@@ -1,6 +1,6 @@
 # Two commands are the contract: `make check` runs the gate on a real vLLM release, `make test`
-# runs the tests. `make quick` runs those that take no time, `make test-all` the long tails, too.
-# `make docs` renders the spec as a site. Each sets up what it needs in .venv first.
+# runs the tests. `make quick` runs those that need no release and no solver, `make test-all` the
+# long tails, too. `make docs` renders the spec as a site. Each sets up what it needs in .venv first.
 #
 #   PYTHON=python3.12          the interpreter that .venv is made with (3.11 or later)
 #   TARGET_PYTHON=/path/python an interpreter that already has what vLLM imports; then nothing
