@@ -236,4 +236,4 @@ def test_coarse_merging_still_finds_a_fault_and_claims_no_more() -> None:
     result = check_lookup(subject, configuration)
     assert result.statuses["lookup_returns_longest_valid_hit"] is Status.REFUTED
     assert result.statuses["hit_has_every_block_attention_reads"] is Status.INCONCLUSIVE
-    assert "told apart" in result.detail
+    assert "too much diverges" in result.detail

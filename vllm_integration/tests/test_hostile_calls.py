@@ -86,7 +86,7 @@ def test_a_fault_is_found_all_the_same(hostile: Hostile, judge: Judge, tmp_path:
         ("raise SystemExit(0)", "ended with exit code 0"),
         ("x = [bytes(1 << 28) for _ in range(100)]", ""),
         ("import os; os.waitpid(os.fork(), 0)", ""),
-        ("[os.write(n, b) for n in writable()]", "its answer cannot be read (it does not answer"),
+        ("[os.write(n, b) for n in writable()]", "its answer cannot be read (it "),
         ("import hitproof.spec.hits as h; h.required_run = None", "the target changes"),
     ],
 )
