@@ -92,7 +92,7 @@ def test_a_missing_field_is_noticed() -> None:
     [
         ("configs", ["configs"]),
         ("policies", ["policies"]),
-        ("prove", ["prove"]),
+        pytest.param("prove", ["prove"], marks=pytest.mark.long),
         pytest.param("policies_target", ["policies", "0.33.0"], marks=pytest.mark.release),
         pytest.param(
             "replay",

@@ -177,6 +177,7 @@ def test_a_target_that_does_not_behave_as_its_release_is_noticed(broken_copy: Co
     assert wrong == {"hit_granularity"}
 
 
+@pytest.mark.long
 def test_a_policy_change_is_a_finding_unless_it_is_asked_for(broken_copy: Copy) -> None:
     # Nothing is unsound or lost by the policy that the copy shows.
     copy = broken_copy("0.33.0", {"hit_length = num_tokens": "hit_length = block_size"})
