@@ -131,6 +131,7 @@ CODES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", [check_lookup, check_mask])
 def test_the_reference_conforms(check: Any) -> None:
     for configuration in configurations(Profile.QUICK):
@@ -229,6 +230,7 @@ def test_chunks_of_broken_blocks_are_judged_though_no_engine_has_them() -> None:
         assert set(result.statuses.values()) == {Status.PROVED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scan", [PlainScan(), SkippingScan()])
 def test_scans_conform_and_the_skipping_one_asks_less_of_an_empty_cache(scan: Scan) -> None:
     subject = ReferenceSubject(scan)

@@ -228,6 +228,7 @@ def test_a_spent_budget_is_no_result() -> None:
         explored(configuration, ReferenceLookup(configuration), 8, budget=3)
 
 
+@pytest.mark.slow
 def test_coarse_merging_still_finds_a_fault_and_claims_no_more() -> None:
     configuration = single_group(SLIDING, 1, 1, 5, False, 24)
     subject = BrokenSubject(shape=longer_tail)

@@ -90,6 +90,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 def test_the_reference_conforms() -> None:
     judged = set()
     for configuration in configurations(Profile.QUICK):

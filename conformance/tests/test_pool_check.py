@@ -286,6 +286,7 @@ def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_check, "_DEPTH", 4)
 
 
+@pytest.mark.slow
 def test_the_reference_conforms() -> None:
     assert set(check_pool(WithPool(PlainPool), PLAIN).statuses.values()) == {Status.PROVED}
     result = check_pool(ReferenceSubject(), PLAIN)

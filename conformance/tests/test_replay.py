@@ -47,6 +47,7 @@ def expected(played: History, outcome: ReplayOutcome) -> list[str]:
     return known
 
 
+@pytest.mark.slow
 def test_the_reference_passes() -> None:
     num_lookups = 0
     for played in histories(200):

@@ -21,6 +21,7 @@ QUICK = settings(
 )
 
 
+@pytest.mark.slow
 def test_every_claim_holds_after_every_step() -> None:
     run_state_machine_as_test(Life, settings=QUICK)
 
