@@ -53,10 +53,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not names or which == "all":
         return
     size = -(-len(names) // _SAMPLE) if which == "sample" else 0
-    kept = set(random.Random(seed).sample(names, size))
-    left_out = [item for item in items if item.nodeid in names and item.nodeid not in kept]
-    items[:] = [item for item in items if item.nodeid not in names or item.nodeid in kept]
-    config.hook.pytest_deselected(items=left_out)
+    left_out = set(names).difference(random.Random(seed).sample(names, size))
+    deselected = [item for item in items if item.nodeid in left_out]
+    items[:] = [item for item in items if item.nodeid not in left_out]
+    config.hook.pytest_deselected(items=deselected)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
