@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import requests
 import truststore
@@ -33,26 +34,30 @@ from hitproof.vllm_integration.targets.unpacking import unpack
 TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and from one piece of an answer to the next."""
 
+_COMPILED = (".so", ".pyd")
+"""Endings of what a wheel has and an sdist has not."""
+
 
 def fetch(
     version: Version, place: Path, announce: Callable[[str], None]
 ) -> tuple[Path, dict[str, str]]:
     """Fetch a release and unpack it below ``place``."""
     announce(f"fetching vLLM {version} from the package index")
-    sdist = place.with_name("sdist.tar.gz")
-    package = _download(version, sdist)
+    archive = place.with_name("archive")
+    package = _download(version, archive)
     announce(f"unpacking vLLM {version}")
-    origin = {"sdist": package.filename, "sha256": package.digests["sha256"]}
-    return _unpack(version, sdist, place), origin
+    origin = {str(package.package_type): package.filename, "sha256": package.digests["sha256"]}
+    unpack_archive = _unpack_wheel if package.package_type == "wheel" else _unpack_sdist
+    return unpack_archive(version, archive, place), origin
 
 
 def _download(version: Version, place: Path) -> DistributionPackage:
-    """Fetch the sdist of a release to ``place`` and check its digest."""
+    """Fetch the archive of a release to ``place`` and check its digest."""
     with requests.Session() as session:
         session.mount("https://", _SystemTrust())
         client = PyPISimple(_index_url(), session=session)
         try:
-            package = _find_sdist(client, version)
+            package = _find(client, version)
         # Not only RequestException: a missing REQUESTS_CA_BUNDLE is a bare OSError.
         except OSError as error:
             raise _index_error(version, error) from error
@@ -62,15 +67,18 @@ def _download(version: Version, place: Path) -> DistributionPackage:
             raise _index_error(version, error) from error
         except DigestMismatchError as error:
             raise TargetError(
-                f"the sdist of vLLM {version} is damaged: its sha256 is not the one that the "
-                "package index gives; run again, and if that does not help, set "
+                f"the {package.package_type} of vLLM {version} is damaged: its sha256 is not the "
+                "one that the package index gives; run again, and if that does not help, set "
                 "HITPROOF_INDEX_URL to another index"
             ) from error
         return package
 
 
-def _find_sdist(client: PyPISimple, version: Version) -> DistributionPackage:
-    """The sdist of a release as the package index lists it."""
+def _find(client: PyPISimple, version: Version) -> DistributionPackage:
+    """The sdist of a release as the package index lists it; without one, a wheel, which is larger.
+
+    All wheels of a release have the same Python files.
+    """
     try:
         listed = client.get_project_page("vllm", timeout=TIMEOUT).packages
     except NoSuchProjectError:
@@ -95,16 +103,17 @@ def _find_sdist(client: PyPISimple, version: Version) -> DistributionPackage:
             f"vLLM {version} is not on the package index (newest release there: {newest}); "
             "name a release that is there, or a path to a checkout"
         )
-    for package in of_release:
-        if package.package_type == "sdist" and package.filename.endswith(".tar.gz"):
-            if "sha256" not in package.digests:
-                raise TargetError(
-                    f"the package index gives no sha256 for the sdist of vLLM {version}; "
-                    "set HITPROOF_INDEX_URL to an index that does, or name a path to a checkout"
-                )
-            return package
+    for kind, ending in (("sdist", ".tar.gz"), ("wheel", ".whl")):
+        for package in sorted(of_release, key=lambda each: each.filename):
+            if package.package_type == kind and package.filename.endswith(ending):
+                if "sha256" not in package.digests:
+                    raise TargetError(
+                        f"the package index gives no sha256 for the {kind} of vLLM {version}; "
+                        "set HITPROOF_INDEX_URL to an index that does, or name a path to a checkout"
+                    )
+                return package
     raise TargetError(
-        f"vLLM {version} has no sdist on the package index; "
+        f"vLLM {version} has neither an sdist nor a wheel on the package index; "
         "name another release, or a path to a checkout"
     )
 
@@ -116,7 +125,27 @@ def _version_of(package: DistributionPackage) -> Version | None:
         return None
 
 
-def _unpack(version: Version, sdist: Path, place: Path) -> Path:
+def _unpack_wheel(version: Version, wheel: Path, place: Path) -> Path:
+    """Unpack the Python package of a wheel below ``place``, as an sdist would have it."""
+    root = place / f"vllm-{version}"
+    metadata = f"{root.name}.dist-info/METADATA"
+    remedy = "name another release, or a path to a checkout"
+    try:
+        with ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                if name.startswith("vllm/") and not name.endswith(_COMPILED):
+                    archive.extract(name, root)
+            (root / "PKG-INFO").write_bytes(archive.read(metadata))
+    except (BadZipFile, zlib.error, KeyError, EOFError) as error:
+        raise TargetError(
+            f"the wheel of vLLM {version} cannot be unpacked ({type(error).__name__}); {remedy}"
+        ) from error
+    if not (root / "vllm" / "__init__.py").is_file():
+        raise TargetError(f"the wheel of vLLM {version} lacks the vllm package; {remedy}")
+    return root
+
+
+def _unpack_sdist(version: Version, sdist: Path, place: Path) -> Path:
     """Unpack what the gate needs of an sdist below ``place``; the directory with the package."""
 
     def needed(name: str) -> bool:

@@ -63,7 +63,7 @@ def _checkout(path: str, text: str) -> Path:
 
 
 def stated_version(root: Path) -> str | None:
-    """The version that PKG-INFO states; only an sdist has one."""
+    """The version that PKG-INFO states; an unpacked release has one."""
     try:
         stated = HeaderParser().parsestr((root / "PKG-INFO").read_text("utf-8"))["Version"]
         return None if stated is None else str(Version(stated))
@@ -72,7 +72,7 @@ def stated_version(root: Path) -> str | None:
 
 
 def _release(version: Version, announce: Callable[[str], None]) -> Path:
-    """The unpacked sdist of a release, from the cache or else from the package index."""
+    """The unpacked archive of a release, from the cache or else from the package index."""
 
     def unpack(place: Path) -> tuple[Path, dict[str, str]]:
         from hitproof.vllm_integration.targets.package_index import (

@@ -13,6 +13,7 @@ import sys
 import tarfile
 import threading
 import time
+import zipfile
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,23 @@ def an_sdist(members: dict[str, str] | None = None, top: str = "vllm-1.2.3") -> 
             info = tarfile.TarInfo(f"{top}/{name}")
             info.size = len(text)
             archive.addfile(info, io.BytesIO(text.encode()))
+    return buffer.getvalue()
+
+
+def a_wheel(without: str = "") -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in {
+            "vllm/__init__.py": "",
+            MANAGER: MEMBERS[MANAGER],
+            "vllm/_C.abi3.so": "compiled",
+            "vllm-1.2.2.data/scripts/vllm": "",
+            "vllm-1.2.2.dist-info/METADATA": "Metadata-Version: 2.4\nName: vllm\nVersion: 1.2.2\n",
+            "../evil": "",
+            "vllm/../../evil": "",
+        }.items():
+            if name != without:
+                archive.writestr(name, text)
     return buffer.getvalue()
 
 
@@ -114,7 +132,8 @@ def index(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     index = Index(request.param)
     index.add("vllm-1.2.3.tar.gz", an_sdist())
     index.add("vllm-1.2.3-py3-none-any.whl", b"")
-    index.add("vllm-1.2.2-py3-none-any.whl", b"")
+    index.add("vllm-1.2.2-py3-none-any.whl", a_wheel())
+    index.add("vllm-1.2.1.zip", b"")
     index.add("vllm-1.3.0rc1.tar.gz", an_sdist())
     monkeypatch.setenv("HITPROOF_INDEX_URL", index.url)
     thread = threading.Thread(target=index.server.serve_forever, args=(0.01,))
@@ -300,11 +319,41 @@ def test_unknown_release(cache: Path) -> None:
     assert left_in(cache) == set()
 
 
-@pytest.mark.usefixtures("index")
-def test_release_without_sdist() -> None:
+def test_release_with_a_wheel_only(index: Index, cache: Path) -> None:
+    target = resolve("1.2.2")
+    assert target.version == "1.2.2"
+    assert target.root is not None
+    assert (target.root / MANAGER).read_text() == MEMBERS[MANAGER]
+    assert not list(target.root.rglob("*.so"))
+    assert list(cache.parent.rglob("evil")) in ([], [target.root / "vllm" / "evil"])
+    assert resolve(str(target.root)).version == "1.2.2"
+    assert index.downloads() == ["/files/vllm-1.2.2-py3-none-any.whl"]
+    marker = json.loads((cache / "releases" / "1.2.2.json").read_text())
+    assert marker["wheel"] == "vllm-1.2.2-py3-none-any.whl"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "cannot be unpacked (BadZipFile)"),
+        (a_wheel("vllm-1.2.2.dist-info/METADATA"), "cannot be unpacked (KeyError)"),
+        (a_wheel("vllm/__init__.py"), "lacks the vllm package"),
+    ],
+)
+@only_html
+def test_a_wheel_that_cannot_be_used(data: bytes, reason: str, index: Index, cache: Path) -> None:
+    index.add("vllm-1.2.2-py3-none-any.whl", data)
     assert refusal("1.2.2") == (
-        "vLLM 1.2.2 has no sdist on the package index; name another release, or a path to a "
-        "checkout"
+        f"the wheel of vLLM 1.2.2 {reason}; name another release, or a path to a checkout"
+    )
+    assert left_in(cache) == set()
+
+
+@pytest.mark.usefixtures("index")
+def test_release_without_an_archive() -> None:
+    assert refusal("1.2.1") == (
+        "vLLM 1.2.1 has neither an sdist nor a wheel on the package index; name another release, "
+        "or a path to a checkout"
     )
 
 
