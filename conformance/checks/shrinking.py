@@ -26,9 +26,15 @@ def shrink(subject: Subject, evidence: Evidence, budget: int = 2_000) -> Evidenc
     diverges in the same way; a layout of several is made smaller step by step, until no step
     is left that still shows it. After ``budget`` checks the smallest evidence so far is returned.
     Steps are as few as it takes and do not depend on the configuration: they stay as they are.
+    What the plainest variant shows is shown in it.
     """
     if isinstance(evidence, StepsEvidence):
         return evidence
+    judged = evidence.configuration
+    if judged.variant:
+        found = _shown(subject, evidence, replace(judged, variant=0))
+        if found is not None:
+            return shrink(subject, found, budget)
     smaller = (
         _shrunk_layouts(evidence.configuration)
         if isinstance(evidence.configuration, Layout)
@@ -38,10 +44,19 @@ def shrink(subject: Subject, evidence: Evidence, budget: int = 2_000) -> Evidenc
         if budget == 0:
             break
         budget -= 1
-        for found in CHECKS[evidence.signature.claim](subject, judged).evidence:
-            if found.signature == evidence.signature:
-                return shrink(subject, found, budget) if isinstance(judged, Layout) else found
+        judged = replace(judged, variant=evidence.configuration.variant)
+        found = _shown(subject, evidence, judged)
+        if found is not None:
+            return shrink(subject, found, budget) if isinstance(judged, Layout) else found
     return evidence
+
+
+def _shown(subject: Subject, evidence: Evidence, judged: Configuration | Layout) -> Evidence | None:
+    """Evidence of the same signature on another configuration."""
+    for found in CHECKS[evidence.signature.claim](subject, judged).evidence:
+        if found.signature == evidence.signature:
+            return found
+    return None
 
 
 def _shrunk_layouts(large: Layout) -> Iterator[Layout]:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import cache
 from itertools import islice
 from typing import Any
+from zlib import crc32
 
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
@@ -123,7 +124,13 @@ class Play:
                 made = _fine()[int(self.name)]
             case Origin.FINE_GENERATED:
                 made = fine_history(self.name)
+        made = replace(made, engine=replace(made.engine, variant=self._variant))
         return possible(made, abilities)
+
+    @property
+    def _variant(self) -> int:
+        """Another for each history of an origin, whichever are played."""
+        return crc32(self.name.encode()) % _VARIANTS
 
 
 @cache
@@ -136,6 +143,7 @@ def _fine() -> tuple[History, ...]:
     return tuple(fine_histories())
 
 
+_VARIANTS = 1_000
 _SEED = "1"
 _GENERATED = {Profile.QUICK: 100, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
 _FINE_GENERATED = {Profile.QUICK: 20, Profile.DEFAULT: 100, Profile.THOROUGH: 1_000}

@@ -133,6 +133,10 @@ class EngineConfiguration:
     mamba_shared_prefix_checkpoint: bool = False
     """Whether a Mamba state is kept at the end of a prefix that is seen to be shared, inside a
     block, too, with EAGLE. vLLM: ``enable_mamba_shared_prefix_checkpoint``."""
+    variant: NonNegativeInt = 0
+    """A number that chooses among what the target can have for its groups, pool and requests where
+    the answer must not depend on it: classes and sizes of specs, priorities of requests, and so on.
+    0 is the plainest."""
 
     __pydantic_config__ = _STRICT
 

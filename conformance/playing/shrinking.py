@@ -127,6 +127,7 @@ def _fewer_groups(engine: EngineConfiguration) -> Iterator[_Changes]:
 
 def _simpler_engines(history: History) -> Iterator[_Changes]:
     engine, groups = history.engine, history.engine.groups
+    yield {"variant": 0}
     if engine.use_eagle:
         plain = tuple(replace(group, eagle=False) for group in groups)
         without = {"use_eagle": False, "num_hash_lookahead_tokens": 0, "num_speculative_tokens": 0}

@@ -80,6 +80,12 @@ class Attempt:
 
 def attempts(evidence: Evidence, rules: Rules) -> Iterator[Attempt]:
     """The histories, the most likely first. Raises `OutOfReach` when there can be none."""
+    for attempt in _attempts(evidence, rules):
+        engine = replace(attempt.history.engine, variant=evidence.configuration.variant)
+        yield replace(attempt, history=replace(attempt.history, engine=engine))
+
+
+def _attempts(evidence: Evidence, rules: Rules) -> Iterator[Attempt]:
     match evidence:
         case HashEvidence():
             yield from _sharing(evidence)

@@ -45,6 +45,8 @@ class Configuration:
         model: the real model whose layout this is, or "" in the grid.
         ranks: decode and prefill context parallel ranks. Where they share the tokens of a block,
             the block size is that of all of them together.
+        variant: a number that chooses among what the target can have for the group, its pool and
+            its requests where the answer must not depend on it; 0 is the plainest.
     """
 
     members: int
@@ -54,6 +56,7 @@ class Configuration:
     hash_block_size: int = field(compare=False)
     model: str = field(default="", compare=False)
     ranks: tuple[int, int] = (1, 1)
+    variant: int = field(default=0, compare=False)
 
     @cached_property
     def shape(self) -> BlockGeometry:
@@ -173,6 +176,7 @@ class Configuration:
             "num_blocks": self.num_blocks,
             "model": self.model,
             "ranks": list(self.ranks),
+            **({"variant": self.variant} if self.variant else {}),
         }
 
     @staticmethod
@@ -194,6 +198,7 @@ class Configuration:
             hash_block_size=data["hash_block_size"],
             model=data["model"],
             ranks=(decode, prefill),
+            variant=data.get("variant", 0),
         )
 
 

@@ -12,8 +12,10 @@ block, shorter and longer than the request. The group layouts of real models are
 Every configuration is one that a vLLM engine can have (`is_possible`).
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 
 from hitproof.conformance.scope.configurations import Configuration, single_group, windows_with_tail
 from hitproof.conformance.scope.models import MODELS
@@ -94,11 +96,18 @@ def grid(profile: Profile) -> Iterator[Configuration]:
 
 
 def configurations(profile: Profile) -> tuple[Configuration, ...]:
-    """Every configuration of a profile: the grid, then the real models with and without EAGLE."""
+    """Every configuration of a profile: the grid, then the real models with and without EAGLE.
+
+    Those of one kind are of different variants, with EAGLE and without.
+    """
     models = (
         configuration
         for model in MODELS
         for use_eagle in (False, True)
         for configuration in model.configurations(use_eagle, profile)
     )
-    return tuple(dict.fromkeys((*grid(profile), *models)))
+    numbers: dict[tuple[GroupKind, bool], Iterator[int]] = defaultdict(count)
+    return tuple(
+        replace(each, variant=next(numbers[each.group.kind, each.group.eagle]))
+        for each in dict.fromkeys((*grid(profile), *models))
+    )

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, total_ordering
-from itertools import combinations
+from itertools import combinations, count
 from typing import Any
 
 from hitproof.conformance.scope.configurations import Configuration, LookedUp, has_possible_chunks
@@ -33,6 +33,7 @@ class Layout:
         use_eagle: whether the engine drafts with EAGLE or MTP.
         hash_block_size: tokens that one block hash covers; divides every block size.
         model: the real model whose layout this is, or "" in the grid.
+        variant: see `conformance.scope.configurations.Configuration`.
     """
 
     groups: tuple[Group, ...]
@@ -40,6 +41,7 @@ class Layout:
     use_eagle: bool
     hash_block_size: int
     model: str = field(default="", compare=False)
+    variant: int = field(default=0, compare=False)
 
     def __lt__(self, other: "Layout") -> bool:
         return self._size < other._size
@@ -144,6 +146,7 @@ class Layout:
             "use_eagle": self.use_eagle,
             "hash_block_size": self.hash_block_size,
             "model": self.model,
+            **({"variant": self.variant} if self.variant else {}),
         }
 
     @staticmethod
@@ -165,6 +168,7 @@ class Layout:
             use_eagle=data["use_eagle"],
             hash_block_size=data["hash_block_size"],
             model=data["model"],
+            variant=data.get("variant", 0),
         )
 
 
@@ -302,6 +306,11 @@ def of_model(model: Model, use_eagle: bool) -> Layout:
 
 
 def layouts(profile: Profile) -> tuple[Layout, ...]:
-    """Every layout of a profile: the grid, then the real models with and without EAGLE."""
+    """Every layout of a profile: the grid, then the real models with and without EAGLE.
+
+    Those with EAGLE are of different variants, and so are those without.
+    """
     models = (of_model(model, use_eagle) for model in MODELS for use_eagle in (False, True))
-    return tuple(dict.fromkeys((*grid(profile), *filter(is_possible, models))))
+    found = dict.fromkeys((*grid(profile), *filter(is_possible, models)))
+    numbers = {False: count(), True: count()}
+    return tuple(replace(each, variant=next(numbers[each.use_eagle])) for each in found)

@@ -1,16 +1,15 @@
 """The real ``KVCacheManager``, called by a scheduler with a KV connector."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import LookupAnswer
-from hitproof.vllm_integration.adapter.groups import Configured
 from hitproof.vllm_integration.adapter.history import whole_manager
 from hitproof.vllm_integration.adapter.inspection import attribute
+from hitproof.vllm_integration.adapter.parts import Parts
 
 FOR_CONNECTORS = "get_computed_blocks_for_connector"
 
@@ -18,29 +17,26 @@ FOR_CONNECTORS = "get_computed_blocks_for_connector"
 class VllmConnectorLookup:
     """``get_computed_blocks_for_connector`` of a real ``KVCacheManager``, ready for one layout.
 
-    ``module`` is the target's module ``kv_cache_manager``; ``request_of`` makes a ``Request``
-    with given tokens and hashes.
+    ``parts`` sets up the objects.
     """
 
     inputs: Sequence[object] = ()
 
     def __init__(
         self,
-        module: ModuleType,
-        configured: Configured,
-        request_of: Callable[[Sequence[int], list[bytes]], Any],
+        parts: Parts,
         layout: Layout,
         hashes: list[bytes],
         keys: Sequence[Sequence[bytes]],
     ) -> None:
         self.keys = keys
         blocks = sum(layout.num_tokens // group.block_size + 1 for group in layout.groups)
-        manager = whole_manager(module, configured, layout, 1 + blocks, None)
+        manager = whole_manager(parts, layout, 1 + blocks, None)
         coordinator = attribute(manager, "coordinator")
         self._owners = (manager, coordinator, *coordinator.single_type_managers)
         self._find = attribute(manager, FOR_CONNECTORS)
         unit = layout.hash_block_size
-        self._request = cache(lambda count: request_of(range(count), hashes[: count // unit]))
+        self._request = cache(lambda count: parts.request_of(range(count), hashes[: count // unit]))
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subject.lookups.Lookup`."""

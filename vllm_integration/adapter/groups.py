@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter.inspection import attribute, call
+from hitproof.vllm_integration.adapter.variants import Chosen, base_values
 
 NAMES = {
     GroupKind.FULL_ATTENTION: ("FullAttentionManager", "FullAttentionSpec"),
@@ -36,35 +37,26 @@ def kv_cache_spec(
     group: Group,
     num_speculative_blocks: int = 0,
     checkpoint_alignment: int | None = None,
+    chosen: Chosen | None = None,
 ) -> Any:
-    """The ``KVCacheSpec`` of a group; ``interface`` is the target's ``kv_cache_interface``."""
-    import torch
+    """The ``KVCacheSpec`` of a group; ``interface`` is the target's ``kv_cache_interface``.
 
+    It is the plainest one unless a variant has ``chosen`` another.
+    """
     name = NAMES[group.kind][1] if group.prefix_cacheable else _OPTING_OUT
-    values = {
-        "block_size": group.block_size,
-        "num_kv_heads": 1,
-        "head_size": 1,
-        "dtype": torch.float32,
-        "sliding_window": group.window,
-        "attention_chunk_size": group.chunk,
-        "shapes": ((1,),),
-        "dtypes": (torch.float32,),
-        "mamba_cache_mode": "align",
-        "num_speculative_blocks": num_speculative_blocks,
-    }
+    spec_class = attribute(interface, name)
+    values = base_values(group) | {"num_speculative_blocks": num_speculative_blocks}
     if checkpoint_alignment is not None and group.kind is GroupKind.MAMBA:
-        spec = attribute(interface, name)
-        if "prefill_checkpoint_alignment" not in inspect.signature(spec).parameters:
+        if "prefill_checkpoint_alignment" not in inspect.signature(spec_class).parameters:
             raise CannotJudge(
                 "this release does not export Mamba states from inside a chunk; leave "
                 "mamba_checkpoint_alignment out, or name a later release"
             )
         values["num_prefill_checkpoint_blocks"] = 1
         values["prefill_checkpoint_alignment"] = checkpoint_alignment
-    if group.kind is GroupKind.FULL_ATTENTION:
-        del values["sliding_window"], values["attention_chunk_size"]
-    return call(attribute(interface, name), values, name)
+    if chosen is not None and group.prefix_cacheable:
+        spec_class, values = chosen.spec_class, values | chosen.values
+    return call(spec_class, values, spec_class.__name__)
 
 
 @contextmanager

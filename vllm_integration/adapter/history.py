@@ -1,16 +1,15 @@
 """The real ``KVCacheManager``, serving prompts one after another."""
 
 import hashlib
-from collections.abc import Callable, Sequence
-from types import ModuleType
+from collections.abc import Sequence
 from typing import Any
 
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.vllm_integration.adapter.groups import Configured
 from hitproof.vllm_integration.adapter.inspection import attribute, call
 from hitproof.vllm_integration.adapter.overrides import check_taken_up
+from hitproof.vllm_integration.adapter.parts import Parts
 
 _JUNCTION = "shared_prefix_boundary"
 
@@ -20,23 +19,15 @@ class History:
 
     What the scheduler does between calls is done here: chunks end on boundaries of the alignment,
     where Mamba states are kept, and a prefix that lookup reports as shared is recorded on the
-    request. The pool is large enough that nothing is evicted. ``manager`` is the target's module
-    ``kv_cache_manager``; ``request_of`` makes a ``Request`` with given tokens and hashes.
+    request. The pool is large enough that nothing is evicted. ``parts`` sets up the objects.
     """
 
-    def __init__(
-        self,
-        manager: ModuleType,
-        configured: Configured,
-        request_of: Callable[[Sequence[int], list[bytes]], Any],
-    ) -> None:
-        self._module = manager
-        self._configured = configured
-        self._request_of = request_of
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     def notes_junctions(self) -> bool:
         """Whether a request records a shared prefix that lookup found but that was not kept."""
-        return hasattr(self._request_of([0], []), _JUNCTION)
+        return hasattr(self._parts.request_of([0], []), _JUNCTION)
 
     def hits(
         self, configuration: Configuration, prompts: Sequence[Sequence[int]], interval: int | None
@@ -47,7 +38,7 @@ class History:
 
     def _serve(self, manager: Any, configuration: Configuration, prompt: Sequence[int]) -> int:
         unit, align = configuration.hash_block_size, configuration.alignment
-        request = self._request_of(prompt, prefix_hashes(prompt, unit))
+        request = self._parts.request_of(prompt, prefix_hashes(prompt, unit))
         found, hit, *junction = attribute(manager, "get_computed_blocks")(request)
         if junction:
             setattr(request, _JUNCTION, junction[0])
@@ -72,24 +63,19 @@ class History:
         groups, unit = configuration.layout, configuration.hash_block_size
         layout = Layout(groups, max(map(len, prompts)), configuration.group.eagle, unit)
         blocks = sum(len(p) // g.block_size + 3 for p in prompts for g in groups)
-        return whole_manager(self._module, self._configured, layout, 1 + blocks, interval)
+        return whole_manager(self._parts, layout, 1 + blocks, interval)
 
 
-def whole_manager(
-    module: ModuleType,
-    configured: Configured,
-    layout: Layout,
-    num_blocks: int,
-    interval: int | None,
-) -> Any:
-    """A real ``KVCacheManager`` of the layout, with a pool of ``num_blocks`` blocks.
+def whole_manager(parts: Parts, layout: Layout, num_blocks: int, interval: int | None) -> Any:
+    """A real ``KVCacheManager`` of the layout, with a pool of at least ``num_blocks`` blocks.
 
-    ``module`` is the target's module ``kv_cache_manager``, ``interval`` the retention interval.
+    ``interval`` is the retention interval.
     """
-    with configured(layout.groups, num_blocks, interval) as config:
+    with parts.configured(layout.groups, num_blocks, interval) as config:
         manager = call(
-            attribute(module, "KVCacheManager"),
+            attribute(parts.whole, "KVCacheManager"),
             {
+                **parts.watching,
                 "kv_cache_config": config,
                 "max_model_len": layout.num_tokens + 1,
                 "scheduler_block_size": layout.alignment,

@@ -57,7 +57,7 @@ def group_lookup(
     ``view`` has the ``hashes`` as the group sees them, ``keys`` those of its blocks, or of the
     hash blocks on which hits may end. Raises `CannotJudge`.
     """
-    manager = parts.manager_class(configuration.group.kind)
+    manager = parts.varied_manager_class(configuration.group)
     function = attribute(manager, "find_longest_cache_hit")
     # Newer lookups make their own view of the hashes; before, the caller did.
     resolves = any(

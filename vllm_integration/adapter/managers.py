@@ -8,6 +8,7 @@ import inspect
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
+from zlib import crc32
 
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.subject.failures import CannotJudge
@@ -21,9 +22,18 @@ from hitproof.conformance.subject.managers import (
 from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS
-from hitproof.vllm_integration.adapter.groups import kv_cache_config, kv_cache_spec
+from hitproof.vllm_integration.adapter.groups import NAMES, kv_cache_config, kv_cache_spec
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call
 from hitproof.vllm_integration.adapter.overrides import check_taken_up
+from hitproof.vllm_integration.adapter.parts import put
+from hitproof.vllm_integration.adapter.variants import (
+    REQUEST_STATE,
+    REQUEST_VALUES,
+    SAMPLING_VALUES,
+    SpecClasses,
+    varied,
+    watching,
+)
 
 _STATS = (
     "requests",
@@ -45,7 +55,7 @@ class VllmManagers:
         import vllm.v1.core.kv_cache_manager as kv_cache_manager
         from vllm.utils.hashing import sha256
         from vllm.v1 import kv_cache_interface, request
-        from vllm.v1.core import block_pool, kv_cache_utils
+        from vllm.v1.core import block_pool, kv_cache_utils, single_type_kv_cache_manager
 
         self.manager_class = attribute(kv_cache_manager, "KVCacheManager")
         owners = [each for each in self.manager_class.__mro__ if "allocate_slots" in vars(each)]
@@ -58,6 +68,7 @@ class VllmManagers:
         self.blocks_class = attribute(kv_cache_manager, "KVCacheBlocks")
         self.interface = kv_cache_interface
         self.utils = kv_cache_utils
+        self.spec_classes = SpecClasses(kv_cache_interface, single_type_kv_cache_manager, NAMES)
         self.requests = request
         self.hash_function = sha256
         self.registers_tails = hasattr(attribute(block_pool, "BlockPool"), "cache_partial_block")
@@ -76,7 +87,7 @@ class VllmManagers:
         return VllmManager(self, engine)
 
     def make(self, engine: EngineConfiguration) -> Any:
-        """A real ``KVCacheManager`` with statistics and events on."""
+        """A real ``KVCacheManager``, in the plainest variant with statistics and events on."""
         groups = [
             (
                 group,
@@ -85,6 +96,7 @@ class VllmManagers:
                     group,
                     engine.num_speculative_tokens,
                     engine.mamba_checkpoint_alignment,
+                    self.spec_classes.chosen(group, engine.variant, alone=False),
                 ),
             )
             for group in engine.groups
@@ -113,8 +125,7 @@ class VllmManagers:
                     "enable_caching": True,
                     "use_eagle": engine.use_eagle_block_drop,
                     HASH_LOOKAHEAD: engine.num_hash_lookahead_tokens,
-                    "log_stats": True,
-                    "enable_kv_cache_events": True,
+                    **watching(engine.variant),
                     _JUNCTIONS: engine.mamba_shared_prefix_checkpoint,
                 },
                 "KVCacheManager",
@@ -152,26 +163,28 @@ class VllmManager:
         """A real request, with the hashes of its prompt."""
         from vllm.sampling_params import SamplingParams
 
+        variant = self._engine.variant and self._engine.variant + crc32(name.encode()) % 100
         sampling = SamplingParams(
             max_tokens=max(1, len(request.output)),
             skip_reading_prefix_cache=request.skip_reading_prefix_cache,
+            **varied(SAMPLING_VALUES, "sampling", variant),
         )
         self._requests[name] = call(
             attribute(self._vllm.requests, "Request"),
             {
+                **varied(REQUEST_VALUES, "request", variant),
                 "request_id": name,
                 "prompt_token_ids": list(request.prompt),
                 "sampling_params": sampling,
                 "pooling_params": None,
-                "eos_token_id": None,
                 "mm_features": self._features(request),
                 "lora_request": self._lora(request.lora_name, request.lora_path),
                 "cache_salt": request.cache_salt,
                 "block_hasher": self._hasher,
-                "arrival_time": 0.0,
             },
             "Request",
         )
+        put(self._requests[name], varied(REQUEST_STATE, "request", variant))
 
     @staticmethod
     def _features(request: RequestInput) -> list[Any]:
@@ -358,7 +371,9 @@ class VllmManager:
             usage=self._manager.usage,
             common_prefix=self._common_prefix(tables),
             events=self._cache.events(self._manager.take_events()),
-            stats={"reset": int(stats.reset)}
+            stats={}
+            if stats is None
+            else {"reset": int(stats.reset)}
             | {field: getattr(stats, field) for field in _STATS if hasattr(stats, field)},
         )
 

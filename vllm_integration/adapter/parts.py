@@ -5,6 +5,7 @@ Imported in the worker process only.
 
 import inspect
 import itertools
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -12,12 +13,25 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter.groups import NAMES, kv_cache_config, kv_cache_spec
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call
+from hitproof.vllm_integration.adapter.variants import (
+    REQUEST_STATE,
+    REQUEST_VALUES,
+    SAMPLING_VALUES,
+    SpecClasses,
+    choice,
+    varied,
+    watching,
+)
 
 MASK = "reachable_block_mask"
+_MORE_BLOCKS = (9, 20, 300)
+"""How many blocks pools have to spare; sinks hold some."""
+
 _MASKS = (MASK, "_cache_block_mask")
 
 
@@ -47,10 +61,28 @@ class Parts:
         self.requests: ModuleType = request
         self._request_ids = itertools.count()
         self._predates = predates
+        self.spec_classes = SpecClasses(kv_cache_interface, single_type_kv_cache_manager, NAMES)
+        self.variant = 0
+        self._ranks = (1, 1)
+
+    def vary(self, judged: Configuration | Layout | None) -> None:
+        """From now on set up objects in the variant of what is judged; None for the plainest."""
+        self.vary_by(0 if judged is None else judged.variant)
+        if isinstance(judged, Configuration):
+            self._ranks = judged.ranks
+
+    def vary_by(self, number: int) -> None:
+        """The same, in a variant of that number."""
+        # The values of a request depend on its number, so that equal tasks have equal requests.
+        self.variant, self._ranks, self._request_ids = number, (1, 1), itertools.count()
 
     def manager_class(self, kind: GroupKind) -> Any:
         """The class of the manager of a kind of group."""
         return attribute(self.managers, NAMES[kind][0])
+
+    def varied_manager_class(self, group: Group) -> Any:
+        """The class of the manager of a group in the variant that is in force."""
+        return self.spec_classes.chosen(group, self.variant, alone=True).manager_class
 
     def find_mask(self, manager: Any) -> Any:
         """The mask function; None on releases that have none and register every block."""
@@ -87,30 +119,43 @@ class Parts:
             raise Predates(f"the target predates {feature}")
         raise CannotJudge(f"{feature} cannot be found in a target that should have it")
 
-    def spec(self, group: Group) -> Any:
-        """A real ``KVCacheSpec``."""
+    def spec(self, group: Group, alone: bool = True) -> Any:
+        """A real ``KVCacheSpec``; ``alone`` is whether no coordinator gets it."""
         if not group.prefix_cacheable and "opting out" in self._predates:
             self.lacks("opting out")
-        return kv_cache_spec(self.interface, group)
+        chosen = self.spec_classes.chosen(group, self.variant, alone)
+        if self._ranks != (1, 1):
+            chosen.values.pop("dcp_sharded", None)
+            if "sink_len" in chosen.values:  # of whole blocks of all ranks together
+                chosen.values["sink_len"] *= math.prod(self._ranks)
+        return kv_cache_spec(self.interface, group, chosen=chosen)
 
     def configured(
         self, groups: Sequence[Group], num_blocks: int, interval: int | None
     ) -> AbstractContextManager[Any]:
         """A real ``KVCacheConfig``; see `vllm_integration.adapter.groups.kv_cache_config`."""
-        laid_out = [(group, self.spec(group)) for group in groups]
-        return kv_cache_config(self.interface, laid_out, num_blocks, interval)
+        laid_out = [(group, self.spec(group, alone=False)) for group in groups]
+        more = choice("pool blocks", self.variant, _MORE_BLOCKS)
+        return kv_cache_config(self.interface, laid_out, num_blocks + more, interval)
 
     def pool(self, configuration: Configuration) -> Any:
         """A real ``BlockPool`` for one request."""
+        more = choice("pool blocks", self.variant, _MORE_BLOCKS)
         return call(
             self.pools.BlockPool,
             {
-                "num_gpu_blocks": configuration.num_blocks + 1,
+                **self.watching,
+                "num_gpu_blocks": configuration.num_blocks + 1 + more,
                 "enable_caching": True,
                 "hash_block_size": configuration.hash_block_size,
             },
             "BlockPool",
         )
+
+    @property
+    def watching(self) -> dict[str, Any]:
+        """Arguments that only watch: statistics, events and metrics."""
+        return watching(self.variant)
 
     def on_one_rank(self, configuration: Configuration) -> Group:
         """The group with the tokens that one rank has of each block, by the target's manager."""
@@ -162,17 +207,22 @@ class Parts:
         """A real ``Request``."""
         from vllm.sampling_params import SamplingParams
 
-        return call(
+        number = next(self._request_ids)
+        variant = self.variant and self.variant + number
+        sampling = varied(SAMPLING_VALUES, "sampling", variant)
+        request = call(
             self.requests.Request,
             {
-                "request_id": str(next(self._request_ids)),
-                "sampling_params": SamplingParams(max_tokens=1),
+                "request_id": str(number),
+                "sampling_params": SamplingParams(max_tokens=1, **sampling),
                 "pooling_params": None,
-                "eos_token_id": None,
+                **varied(REQUEST_VALUES, "request", variant),
                 **values,
             },
             "Request",
         )
+        put(request, varied(REQUEST_STATE, "request", variant))
+        return request
 
     def view(self, hashes: list[bytes], hash_block_size: int, block_size: int) -> Any:
         """The hashes as seen by a group of ``block_size`` tokens per block."""
@@ -180,6 +230,13 @@ class Parts:
             return hashes
         view = attribute(self.utils, "BlockHashListWithBlockSize")
         return view(hashes, hash_block_size, block_size)
+
+
+def put(request: Any, state: dict[str, Any]) -> None:
+    """Give a request those attributes of ``state`` that it has."""
+    for name, value in state.items():
+        if hasattr(request, name):
+            setattr(request, name, value)
 
 
 def stand_in_hashes(count: int) -> list[bytes]:

@@ -1,19 +1,17 @@
 """The real coordinator: what it registers of a prompt, and how far its lookup peeks."""
 
 import inspect
-from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
-from types import ModuleType
 from typing import Any
 
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.vllm_integration.adapter.groups import Configured
 from hitproof.vllm_integration.adapter.inspection import attribute, call
 from hitproof.vllm_integration.adapter.overrides import check_taken_up
+from hitproof.vllm_integration.adapter.parts import Parts
 
 _LOOKAHEAD = "num_prefill_lookahead"
 
@@ -21,16 +19,12 @@ _LOOKAHEAD = "num_prefill_lookahead"
 class Producer:
     """``cache_blocks`` of the real hybrid coordinator, over one group and a full-attention one.
 
-    ``coordinator`` is the target's module ``kv_cache_coordinator``; ``request_of`` makes a
-    ``Request`` with a number of tokens and hashes of a number of tokens each.
+    ``parts`` sets up the objects.
     """
 
-    def __init__(
-        self, coordinator: ModuleType, configured: Configured, request_of: Callable[[int, int], Any]
-    ) -> None:
-        self._module = coordinator
-        self._configured = configured
-        self._request_of = request_of
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._module = parts.coordinators
 
     def registered(
         self, configuration: Configuration, num_tokens: int, interval: int | None
@@ -106,7 +100,7 @@ class Producer:
         A Mamba block keeps a state only where a chunk ends. The first chunk of the others is of one
         alignment and one block.
         """
-        request = self._request_of(num_tokens, configuration.hash_block_size)
+        request = self._parts.request(num_tokens, configuration.hash_block_size)
         for manager in coordinator.single_type_managers:
             blocks = coordinator.block_pool.get_new_blocks(ceil(num_tokens / manager.block_size))
             manager.req_to_blocks[request.request_id] = list(blocks)
@@ -131,17 +125,17 @@ class Producer:
         """
         num_tokens, groups = layout.num_tokens, layout.groups
         num_blocks = 1 + sum(num_tokens // group.block_size + 1 for group in groups)
-        with self._configured(groups, num_blocks, interval) as config:
+        with self._parts.configured(groups, num_blocks, interval) as config:
             coordinator = call(
                 attribute(self._module, "get_kv_cache_coordinator"),
                 {
+                    **self._parts.watching,
                     "kv_cache_config": config,
                     "max_model_len": num_tokens + 1,
                     "max_in_flight_tokens": num_tokens + 1,
                     "max_num_batched_tokens": num_tokens + 1,
                     "use_eagle": layout.use_eagle,
                     "enable_caching": True,
-                    "enable_kv_cache_events": False,
                     "dcp_world_size": 1,
                     "pcp_world_size": 1,
                     "scheduler_block_size": layout.alignment,

@@ -8,11 +8,12 @@ Imported in the worker process only, where the target is the imported ``vllm``.
 import inspect
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
+from zlib import crc32
 
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.scope.configurations import Configuration
@@ -46,6 +47,7 @@ from hitproof.vllm_integration.adapter.managers import VllmManagers
 from hitproof.vllm_integration.adapter.parts import MASK, Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.producer import Producer
 
+_T = TypeVar("_T")
 _STORED_END = "final_segment_end_block"
 
 
@@ -56,12 +58,13 @@ class VllmSubject:
         self._parts = parts = Parts(predates)
         self._new_pool = VllmPools(parts.pools, parts.utils, parts.new_request)
         self._block_hashes = BlockHashes(parts.utils, parts.new_request)
-        self._producer = Producer(parts.coordinators, parts.configured, parts.request)
-        self._history = History(parts.whole, parts.configured, parts.request_of)
+        self._producer = Producer(parts)
+        self._history = History(parts)
         self._chosen: frozenset[str] = frozenset()
 
     def lookup(self, judged: Configuration | Layout) -> Lookup:
         """The real ``find_longest_cache_hit`` of a manager or of the coordinator."""
+        self._parts.vary(judged)
         if isinstance(judged, Layout):
             return self._common_lookup(judged)
         hashes = self._hashes(judged)
@@ -73,19 +76,15 @@ class VllmSubject:
         """The same function, called for hits that may end on any hash block."""
         if self.hit_granularity is HitGranularity.ALIGNED:
             self._parts.lacks("fine-grained hits")
+        self._parts.vary(configuration)
         return self._fine_lookup(configuration)
 
     def connector_lookup(self, layout: Layout) -> VllmConnectorLookup:
         """The real ``get_computed_blocks_for_connector`` of a whole manager."""
         if not hasattr(attribute(self._parts.whole, "KVCacheManager"), FOR_CONNECTORS):
             self._parts.lacks("local prefixes for connectors")
-        return VllmConnectorLookup(
-            self._parts.whole,
-            self._parts.configured,
-            self._parts.request_of,
-            layout,
-            *self._hashes_and_keys(layout),
-        )
+        self._parts.vary(layout)
+        return VllmConnectorLookup(self._parts, layout, *self._hashes_and_keys(layout))
 
     def _common_lookup(self, layout: Layout) -> VllmCommonLookup:
         return VllmCommonLookup(
@@ -111,7 +110,8 @@ class VllmSubject:
 
     def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
         """Run the real ``cache_blocks`` on a real pool and read what it registered there."""
-        manager_class = self._parts.manager_class(configuration.group.kind)
+        self._parts.vary(configuration)
+        manager_class = self._parts.varied_manager_class(configuration.group)
         self._parts.find_mask(manager_class)
         pool = self._parts.pool(configuration)
         manager = self._parts.manager(manager_class, configuration, pool)
@@ -137,7 +137,8 @@ class VllmSubject:
 
         If a block has an even number of tokens, its tokens are shared by two ranks.
         """
-        manager_class = self._parts.manager_class(configuration.group.kind)
+        self._parts.vary(configuration)
+        manager_class = self._parts.varied_manager_class(configuration.group)
         mask = getattr(manager_class, MASK, None)
         if mask is None or _STORED_END not in inspect.signature(mask).parameters:
             self._parts.lacks("masks of what is stored")
@@ -163,20 +164,22 @@ class VllmSubject:
         """Run the real coordinator's ``cache_blocks`` with draft models that look ahead."""
         if not self._producer.looks_ahead:
             self._parts.lacks("drafts that are computed anew")
+        self._parts.vary(configuration)
         return self._producer.registered_when_final(configuration, num_tokens, not_final, alone)
 
     @cached_property
     def lookahead_horizon(self) -> LookaheadHorizon:
         """See `Producer.lookahead_horizon`."""
-        return probed("lookahead horizon", self._producer.lookahead_horizon)
+        return self._probed("lookahead horizon", self._producer.lookahead_horizon)
 
     @cached_property
     def hit_granularity(self) -> HitGranularity:
         """Register a Mamba block under the hash of its first half, and see what is hit."""
         states = Configuration(1, 1, 4, Group(GroupKind.MAMBA, 4), hash_block_size=2)
+        self._parts.vary(None)
         lookup = self._fine_lookup(states)
         pool = _HalfABlock(lookup.keys[0][0])
-        answer = probed("hit granularity", lambda: lookup(pool, 4))
+        answer = self._probed("hit granularity", lambda: lookup(pool, 4))
         return HitGranularity.FINE if answer.hit_length == 2 else HitGranularity.ALIGNED
 
     @cached_property
@@ -191,17 +194,17 @@ class VllmSubject:
             manager.allocate_slots("a", Allocation(length, manager.get_computed_blocks("a")))
             return (0, manager.unit_keys("a")[-1]) in manager.observe().cached
 
-        if probed("kept end of a prompt", lambda: entered(6)):
+        if self._probed("kept end of a prompt", lambda: entered(6)):
             return FineTail.EXTENSION
         # Where hits may end there, an end that is not kept is a fault, not a policy.
         fine = self.hit_granularity is HitGranularity.FINE
-        resent = fine or probed("kept end of a prompt", lambda: entered(7))
+        resent = fine or self._probed("kept end of a prompt", lambda: entered(7))
         return FineTail.RESEND if resent else FineTail.NONE
 
     @cached_property
     def eagle_groups(self) -> EagleGroups:
         """See `Producer.all_groups_drop`."""
-        drops = probed("set of groups with EAGLE", self._producer.all_groups_drop)
+        drops = self._probed("set of groups with EAGLE", self._producer.all_groups_drop)
         return EagleGroups.ALL if drops else EagleGroups.FLAGGED
 
     @cached_property
@@ -224,6 +227,11 @@ class VllmSubject:
 
         interval = getattr(CacheConfig(), "prefix_cache_retention_interval", None)
         return DefaultRetention.DENSE if interval is None else DefaultRetention.LATEST
+
+    def _probed(self, policy: str, behaviour: Callable[[], _T]) -> _T:
+        """What the target shows in the plainest variant."""
+        self._parts.vary(None)
+        return probed(policy, behaviour)
 
     def policies(self) -> dict[str, str]:
         """The value of each policy of `spec.releases.policies` that the target is judged by.
@@ -250,6 +258,7 @@ class VllmSubject:
     def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:
         """Run the real coordinator's ``cache_blocks`` under a retention interval."""
         self._must_thin_out(configuration.group.kind)
+        self._parts.vary(configuration)
         return self._producer.registered(configuration, num_tokens, interval)
 
     def hits(
@@ -262,6 +271,7 @@ class VllmSubject:
         self._must_thin_out(configuration.group.kind)
         if self.junctions is Junctions.DROPPED:
             self._lacks("junctions", "junctions")
+        self._parts.vary(configuration)
         return self._history.hits(configuration, prompts, interval)
 
     def _must_thin_out(self, kind: GroupKind) -> None:
@@ -279,6 +289,7 @@ class VllmSubject:
 
     def pool(self, num_blocks: int) -> VllmPool:
         """A real ``BlockPool``."""
+        self._parts.vary(None)
         return self._new_pool(num_blocks)
 
     def block_hashes(
@@ -287,6 +298,7 @@ class VllmSubject:
         """The hashes of a real ``Request``, through the view that groups look at them."""
         if hash_lookahead and not self._block_hashes.can_look_ahead():
             self._parts.lacks("hashes that look ahead")
+        self._parts.vary_by(crc32(repr(prompt).encode()))
         return self._block_hashes(prompt, hash_block_size, block_size, hash_lookahead)
 
     def source(self, entry: str) -> str:
