@@ -93,8 +93,11 @@ class Divergence(StrEnum):
 
     UNSOUND = "unsound"
     CRASH = "crash"
+    WRONG_DRAFTS = "wrong drafts"
+    """Only entries of draft layers are wrong: fewer drafts are accepted, outputs are right."""
     LOST_HIT = "lost hit"
     WASTE = "waste"
+    WRONG_METRIC = "wrong metric"
     POLICY_CHANGE = "policy change"
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from hitproof.conformance.checks.block_tables import wrong_in_tables
-from hitproof.conformance.checks.lookup import confirmed, space_of
+from hitproof.conformance.checks.lookup import confirmed, of_missing, space_of, worst_missing
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import Path, explore, replay
 from hitproof.conformance.exploration.symbolic import Candidate, Question, Space
 from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.evidence import ConnectorEvidence, smallest
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
@@ -187,24 +188,21 @@ def _classified(
     signature = partial(Signature, kind=layout.kinds, eagle=layout.drops_block)
     unsound = partial(signature, _STATES_ONLY, Divergence.UNSOUND)
     if isinstance(answer, Exception):
-        raised = Defect.of(Code.RAISES_EXCEPTION, error=type(answer).__name__)
-        return signature(_LONGEST, Divergence.CRASH, defect=raised)
+        return signature(_LONGEST, Divergence.CRASH, defect=crash_defect(answer))
     served = request.hit(answer)
     if served is None:
         return unsound(defect=Defect(Code.LOCAL_PREFIX_OFF_BOUNDARY))
     missing = request.needs(served, answer.diverged) - cached
-    if missing:
-        question = min(missing)
+    wrong = wrong_in_tables(layout, answer)
+    question, what = worst_missing(layout, missing, served.length) if missing else (None, "")
+    if question and not (wrong and what == "lookahead"):
         looked_up = layout.looked_up[question[0]]
-        flagged = "yes" if answer.diverged else "no"
-        what = "required"
+        divergence, flagged = of_missing(what), "yes" if answer.diverged else "no"
         if request.is_state(question):
             what = "state"
-        elif question[1] >= served.length // looked_up.group.block_size:
-            what = "lookahead"
         lacks = Defect.of(Code.LOCAL_PREFIX_LACKS_BLOCK, block=what, flagged=flagged)
-        return unsound(kind=looked_up.group.kind, defect=lacks)
-    if wrong := wrong_in_tables(layout, answer):
+        return signature(_STATES_ONLY, divergence, kind=looked_up.group.kind, defect=lacks)
+    if wrong:
         return unsound(defect=wrong.defect)
     if served.length >= expected.length:
         raise InternalError(f"a right answer is taken for a wrong one ({layout})")

@@ -10,10 +10,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
+from hitproof.conformance.checks.lookup import of_missing
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import replay
 from hitproof.conformance.exploration.symbolic import Space, SymbolicBlock
 from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.evidence import FineLookupEvidence
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
@@ -22,7 +24,7 @@ from hitproof.conformance.subject.failures import CannotJudge, InternalError
 from hitproof.conformance.subject.lookups import FineLookupSubject, Lookup, LookupAnswer
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
-from hitproof.spec.groups import GroupKind
+from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.hits import longest_valid_hit, valid_hit
 from hitproof.spec.releases.fine import FINE_KINDS, at_hash_units, is_held
 
@@ -79,13 +81,17 @@ def _judged(
         units, reach = group.block_size // unit, max_length // unit
         return bool(is_held(group.kind, number, units, reach, cached.__contains__))
 
+    def valid(alone: Group, length: int) -> bool:
+        return valid_hit([alone], unit, length, max_length, max_length, held)
+
     expected = longest_valid_hit([in_units], unit, max_length, max_length, held)
     served = None if isinstance(answer, Exception) else answer.hit_length
     if isinstance(answer, Exception):
-        divergence = Divergence.CRASH
-        defect = Defect.of(Code.RAISES_EXCEPTION, error=type(answer).__name__)
-    elif not valid_hit([in_units], unit, answer.hit_length, max_length, max_length, held):
-        divergence, defect = Divergence.UNSOUND, Defect(Code.FINE_HIT_UNVOUCHED)
+        divergence, defect = Divergence.CRASH, crash_defect(answer)
+    elif not valid(in_units, answer.hit_length):
+        alone = valid(replace(in_units, eagle=False), answer.hit_length)
+        missing = "lookahead" if alone and _table_holds(configuration, answer) else None
+        divergence, defect = of_missing(missing), Defect.of(Code.FINE_HIT_UNVOUCHED, block=missing)
     elif not _table_holds(configuration, answer):
         divergence, defect = Divergence.UNSOUND, Defect(Code.FINE_TABLE_WRONG)
     elif answer.hit_length < expected:

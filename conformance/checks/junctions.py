@@ -10,6 +10,7 @@ from functools import partial
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.evidence import SharedPrefixEvidence
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
@@ -78,8 +79,7 @@ def _evidence(
 ) -> SharedPrefixEvidence:
     policy = {None: "dense", 0: "latest"}.get(interval, "interval")
     if isinstance(hit, Exception):
-        divergence, error = Divergence.CRASH, type(hit).__name__
-        defect = Defect.of(Code.RAISES_EXCEPTION, error=error, retention=policy)
+        divergence, defect = Divergence.CRASH, crash_defect(hit, retention=policy)
     else:
         divergence, found = Divergence.LOST_HIT, "nothing" if hit == 0 else "some"
         defect = Defect.of(Code.JUNCTION_NOT_HIT, found=found, retention=policy)

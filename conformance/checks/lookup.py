@@ -10,6 +10,7 @@ from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import Exploration, Path, explore, replay
 from hitproof.conformance.exploration.symbolic import Candidate, Question, Space
 from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.evidence import LookupEvidence, smallest
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
@@ -223,8 +224,7 @@ def _malformed(request: _Request, answer: LookupAnswer | Exception) -> Signature
     several = isinstance(judged, Layout)
     if isinstance(answer, Exception):
         claim = _COMMON_LONGEST if several else _LONGEST
-        raised = Defect.of(Code.RAISES_EXCEPTION, error=type(answer).__name__)
-        return _signature(judged, claim, Divergence.CRASH, raised)
+        return _signature(judged, claim, Divergence.CRASH, crash_defect(answer))
     if request.hit(answer.hit_length) is None:
         claim = _COMMON_VALID if several else _EAGLE if judged.drops_block else _TABLE
         return _signature(judged, claim, Divergence.UNSOUND, Defect(Code.HIT_OFF_BOUNDARY))
@@ -326,11 +326,15 @@ def _classified(
     )
     run = "whole" if whole else "cut"
     if not hit.required <= cached:
+        _, what = worst_missing(judged, hit.required - cached, hit.length)
+        if malformed and what == "lookahead":
+            return malformed  # attention reads what the tables lack
         if isinstance(judged, Layout):
             return _missing(judged, hit.required - cached, hit.length)
         claim = _EAGLE if judged.group.eagle else _TABLE
-        wrong = Defect.of(Code.REQUIRED_BLOCK_UNCACHED, run=run)
-        return _signature(judged, claim, Divergence.UNSOUND, wrong)
+        block = what if what == "lookahead" else None
+        wrong = Defect.of(Code.REQUIRED_BLOCK_UNCACHED, run=run, block=block)
+        return _signature(judged, claim, of_missing(what), wrong)
     if served >= expected:
         raise InternalError(f"a right answer is taken for a wrong one ({judged})")
     short = (expected - served) // judged.alignment
@@ -347,14 +351,32 @@ def _classified(
 
 def _missing(layout: Layout, missing: frozenset[Question], served: int) -> Signature:
     """Which kind of group lacks a block of the served hit, in tokens, and which block."""
-    number, block = min(missing)
-    looked_up = layout.looked_up[number]
-    what = "lookahead" if block >= served // looked_up.group.block_size else "required"
+    (number, _), what = worst_missing(layout, missing, served)
     flagged = sum(looked_up.group.eagle for looked_up in layout.looked_up)
     dropping = "several" if flagged > 1 else "one" if flagged else "none"
     lacks = Defect.of(Code.GROUP_LACKS_BLOCK, block=what, dropping=dropping)
-    unsound = _signature(layout, _COMMON_VALID, Divergence.UNSOUND, lacks)
-    return replace(unsound, kind=looked_up.group.kind)
+    wrong = _signature(layout, _COMMON_VALID, of_missing(what), lacks)
+    return replace(wrong, kind=layout.looked_up[number].group.kind)
+
+
+def worst_missing(
+    judged: Configuration | Layout, missing: frozenset[Question], served: int
+) -> tuple[Question, str]:
+    """The missing block of a served hit, in tokens, that matters most, and what it is to the hit.
+
+    That is "required", or "lookahead" where nothing else is missing.
+    """
+    sizes = [looked_up.group.block_size for looked_up in judged.looked_up]
+    read = {(number, block) for number, block in missing if block < served // sizes[number]}
+    return min(read or missing), "required" if read else "lookahead"
+
+
+def of_missing(block: str | None) -> Divergence:
+    """What a hit without a block is: attention does not read the lookahead block.
+
+    It only shows that the entries of draft layers were computed for the same next token.
+    """
+    return Divergence.WRONG_DRAFTS if block == "lookahead" else Divergence.UNSOUND
 
 
 def _signature(

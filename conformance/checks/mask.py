@@ -7,6 +7,7 @@ from itertools import product
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.evidence import MaskEvidence
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
@@ -111,7 +112,7 @@ def _judged(
 def _mask_crash(
     configuration: Configuration, chunks: tuple[int, ...], crash: Exception, during: str | None
 ) -> MaskEvidence:
-    raised = Defect.of(Code.RAISES_EXCEPTION, error=type(crash).__name__, during=during)
+    raised = crash_defect(crash, during=during)
     kind, drops = configuration.group.kind, configuration.drops_block
     return MaskEvidence(
         signature=Signature(_KEPT, Divergence.CRASH, kind, drops, raised),
@@ -141,7 +142,7 @@ def _mask_evidence(
         spec = f"no hit can use block {block} before the request has {in_tokens(boundary * size)}"
         actual = f"block {block} is registered"
     elif registered[block] and in_mask(shape, block):
-        claim, divergence = _ONLY, Divergence.UNSOUND
+        claim, divergence = _ONLY, Divergence.WRONG_DRAFTS
         defect = Defect.of(Code.UNFINAL_BLOCK_REGISTERED, during=during)
         spec = f"block {block} is not final; do not register it yet"
         actual = f"block {block} is registered"

@@ -13,6 +13,7 @@ from hitproof.conformance.checks.pool_faults import (
     wrong_with,
 )
 from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.subject.failures import crash_of
@@ -104,7 +105,7 @@ class World:
                 violation(
                     claim,
                     Divergence.CRASH,
-                    Defect.of(Code.RAISES_EXCEPTION, error=type(crash).__name__, method=method),
+                    crash_defect(crash, method=method),
                     f"{method} is done",
                     f"it raises {crash!r:.100}",
                 )

@@ -9,6 +9,7 @@ from functools import partial
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.evidence import RetentionEvidence
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
@@ -90,9 +91,7 @@ def _policy(interval: int) -> str:
 def _crash(
     configuration: Configuration, num_tokens: int, interval: int, crash: Exception
 ) -> RetentionEvidence:
-    raised = Defect.of(
-        Code.RAISES_EXCEPTION, error=type(crash).__name__, retention=_policy(interval)
-    )
+    raised = crash_defect(crash, retention=_policy(interval))
     kind, drops = configuration.group.kind, configuration.lookahead_tokens > 0
     return RetentionEvidence(
         signature=Signature(_REPLAYS, Divergence.CRASH, kind, drops, raised),

@@ -72,13 +72,23 @@ MEANINGS: Mapping[Code, Meaning] = {
         _LOST,
     ),
     Code.KEY_NAMES_OTHER_CONTENT: Meaning(
-        "key names a block that holds other content{states}{method}",
+        "key names a block that holds other content{layers}{states}{method}",
         "The cache finds, under a key, a block that holds something other than what the key is "
         "the hash of.",
-        _WRONG,
+        _WRONG + " Where only entries of draft layers are others, the model's outputs are right, "
+        "and fewer drafts are accepted.",
         (_NAMED,),
-        _UNSOUND,
-        (STATES, AFTER_METHOD),
+        (Divergence.UNSOUND, Divergence.WRONG_DRAFTS),
+        (
+            Parameter(
+                "layers",
+                "whether only entries of draft layers are others",
+                {"draft": ", in draft layers only"},
+                optional=True,
+            ),
+            STATES,
+            AFTER_METHOD,
+        ),
     ),
     Code.NULL_BLOCK_READ: Meaning(
         "null or missing block is read{after}",
@@ -108,7 +118,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "a block does not cover the token after its last one.",
         "Outputs are right. Drafts are computed on another request's token, so fewer are accepted.",
         (_SHARED,),
-        _UNSOUND,
+        (Divergence.WRONG_DRAFTS,),
     ),
     Code.STATE_READ_TOO_EARLY: Meaning(
         "Mamba state is read in the step that computes it{states}",

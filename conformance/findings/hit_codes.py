@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from hitproof.conformance.findings.meaning import Code, Meaning, Parameter
-from hitproof.conformance.findings.parameters import DURING, METHOD, RETENTION_OF_CRASH
+from hitproof.conformance.findings.parameters import DURING, LACKS, METHOD, RETENTION_OF_CRASH
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 
@@ -17,9 +17,14 @@ _LOCAL_LONGEST = "local_prefix_is_the_longest"
 _FINE = "fine_grained_hit_is_vouched_for"
 
 _UNSOUND = (Divergence.UNSOUND,)
+_MISSING = (Divergence.UNSOUND, Divergence.WRONG_DRAFTS)
 _LOST = (Divergence.LOST_HIT,)
 _WRONG = "The model computes on keys, values or states that are not those of the prompt: outputs "
 _WRONG += "are wrong, and nothing is reported."
+_WRONG_OR_DRAFTS = (
+    _WRONG + " Where only a lookahead block is missing, the model's outputs are right: draft "
+    "layers read entries of another next token, so fewer drafts are accepted."
+)
 _SLOW = (
     "Outputs are right. Tokens that are cached are computed again, so time to first token grows."
 )
@@ -33,7 +38,7 @@ _FLAG = {"yes": "flagged", "no": "not flagged"}
 
 MEANINGS: Mapping[Code, Meaning] = {
     Code.RAISES_EXCEPTION: Meaning(
-        "raises {error}{method}{during}{retention}",
+        "raises {error}{message}{site}{method}{during}{retention}",
         "The code under test raises an exception at a call that its callers may make. On a whole "
         "manager the finding's claim is the method that was called.",
         "The exception leaves the engine's scheduler: the request fails, or the engine ends.",
@@ -41,6 +46,18 @@ MEANINGS: Mapping[Code, Meaning] = {
         (Divergence.CRASH,),
         (
             Parameter("error", "the type of the exception", "{}"),
+            Parameter(
+                "message",
+                "the first line of its message, without numbers, quoted texts and objects",
+                " ({})",
+                optional=True,
+            ),
+            Parameter(
+                "site",
+                "the function of the code under test that raises it",
+                " at {}",
+                optional=True,
+            ),
             Parameter("method", "the method of the block pool", " in {}", optional=True),
             DURING,
             RETENTION_OF_CRASH,
@@ -102,18 +119,19 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.HIT_TOO_LONG: Meaning(
-        "hit is longer than {group} can serve",
+        "hit is longer than {group} can serve{block}",
         "A whole manager serves a hit for which a group lacks a required block, or its lookahead "
         "block.",
-        _WRONG,
+        _WRONG_OR_DRAFTS,
         (_READ, _EAGLE, _FINE),
-        _UNSOUND,
+        _MISSING,
         (
             Parameter(
                 "group",
                 "the kind of the first group that cannot serve it",
                 {str(kind): kind.replace("_", " ") for kind in GroupKind},
             ),
+            LACKS,
         ),
     ),
     Code.HIT_FOR_SKIPPING_REQUEST: Meaning(
@@ -125,21 +143,21 @@ MEANINGS: Mapping[Code, Meaning] = {
         _UNSOUND,
     ),
     Code.REQUIRED_BLOCK_UNCACHED: Meaning(
-        "required block of the hit is not cached, {run}",
+        "required block of the hit is not cached, {run}{block}",
         "The lookup of one group serves a hit although a block that attention reads, or the "
         "lookahead block, is not cached.",
-        _WRONG,
+        _WRONG_OR_DRAFTS,
         (_READ, _EAGLE),
-        _UNSOUND,
-        (_RUN,),
+        _MISSING,
+        (_RUN, LACKS),
     ),
     Code.GROUP_LACKS_BLOCK: Meaning(
         "{block} block of one group is not cached, {dropping} a lookahead block",
         "The hit that several groups share is not valid for one of them. The finding's kind is "
         "that group's.",
-        _WRONG,
+        _WRONG_OR_DRAFTS,
         (_COMMON_VALID,),
-        _UNSOUND,
+        _MISSING,
         (
             Parameter(
                 "block",
@@ -206,9 +224,9 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A local prefix may lack Mamba states, and is flagged (`hit_diverged`) when it does. It "
         "lacks something else, or it lacks a state and is not flagged. The finding's kind is that "
         "of the group.",
-        _WRONG,
+        _WRONG_OR_DRAFTS,
         (_LOCAL_VALID,),
-        _UNSOUND,
+        _MISSING,
         (
             Parameter(
                 "block",
@@ -239,11 +257,12 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.FINE_HIT_UNVOUCHED: Meaning(
-        "no cache entry vouches for the fine-grained hit",
+        "no cache entry vouches for the fine-grained hit{block}",
         "A hit that ends inside a block needs an entry of that block, at or after its end.",
-        _WRONG,
+        _WRONG_OR_DRAFTS,
         (_FINE,),
-        _UNSOUND,
+        _MISSING,
+        (LACKS,),
     ),
     Code.FINE_HIT_TOO_SHORT: Meaning(
         "fine-grained hit is too short, a longer one is vouched for",

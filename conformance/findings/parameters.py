@@ -15,6 +15,13 @@ DURING = Parameter(
     optional=True,
 )
 
+LACKS = Parameter(
+    "block",
+    "whether nothing is missing that attention reads, only a lookahead block",
+    {"lookahead": ", only the lookahead block is missing"},
+    optional=True,
+)
+
 _LATEST = "retention of the latest boundary only"
 _INTERVAL = "retention interval of two alignments"
 RETENTION = Parameter(

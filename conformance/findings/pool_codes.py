@@ -181,7 +181,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "The reported usage of the cache is not what the free queue shows.",
         "The metric is wrong.",
         (_BOOKS,),
-        _UNSOUND,
+        (Divergence.WRONG_METRIC,),
     ),
     Code.FREED_REQUEST_HOLDS_BLOCKS: Meaning(
         "freed request still holds blocks",

@@ -103,9 +103,10 @@ MEANINGS: Mapping[Code, Meaning] = {
         "block is registered before its content is final{during}",
         "A draft model will recompute tokens of the block, so that its content changes after "
         "others have found it.",
-        "Another request reads entries that are overwritten: outputs are wrong.",
+        "Outputs are right. A draft layer of another request reads entries that are overwritten, "
+        "so fewer drafts are accepted.",
         (_ONLY,),
-        (Divergence.UNSOUND,),
+        (Divergence.WRONG_DRAFTS,),
         (DURING,),
     ),
     Code.PROMISED_BLOCK_UNREGISTERED: Meaning(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.codes import MEANINGS, Defect
 from hitproof.conformance.findings.former_prose import from_prose
 from hitproof.conformance.findings.meaning import Code
 from hitproof.spec.claims import Divergence
@@ -19,7 +19,7 @@ class Signature:
 
     Attributes:
         claim: the claim that is broken.
-        divergence: unsound, crash, lost hit, waste.
+        divergence: the class, a `hitproof.spec.claims.Divergence`.
         kind: the group's kind, the kinds of several, joined by " + ", or what is judged if that is
             no group.
         eagle: whether the group, or one of several, drops a lookahead block; for what is retained
@@ -62,7 +62,7 @@ class Signature:
             defect = from_prose(pattern)
         else:
             raise KeyError("code")
-        return Signature(claim, divergence, kind, eagle, defect)
+        return Signature(claim, _divergence(divergence, defect), kind, eagle, defect)
 
     @property
     def code(self) -> Code:
@@ -83,3 +83,10 @@ class Signature:
     def severity(self) -> tuple[int, str, str]:
         """Sorts the most severe first."""
         return SEVERITY.index(Divergence(self.divergence)), self.claim, self.pattern
+
+
+def _divergence(written: str, defect: Defect) -> str:
+    """The class as it is called now: before there were wrong drafts, these were unsound."""
+    only = MEANINGS[defect.code].classes
+    drafts = only == (Divergence.WRONG_DRAFTS,) or ("block", "lookahead") in defect.parameters
+    return Divergence.WRONG_DRAFTS if written == Divergence.UNSOUND and drafts else written

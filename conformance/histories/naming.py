@@ -34,6 +34,7 @@ class Prefixes:
         self._step = step
         self._names: dict[str, list[Name]] = {}
         self._first: dict[Name, tuple[str, int]] = {}
+        self._alike: dict[Name, Name] = {}
         first: dict[tuple[Any, ...], Name] = {}
         for request_name, request in requests.items():
             chain: Name = ""
@@ -62,7 +63,15 @@ class Prefixes:
 
     def name(self, request: str, end: int) -> Name:
         """The name of the request's first ``end`` tokens."""
-        return self._names[request][end // self._step - 1]
+        name = self._names[request][end // self._step - 1]
+        return self._alike.get(name, name)
+
+    def confuse(self, first: Name, second: Name) -> None:
+        """The manager has one key for both: from now on the second is called by the first's name.
+
+        The manager cannot tell them apart, so neither can who judges what it has registered.
+        """
+        self._alike[second] = first
 
     def end(self, name: Name) -> int | None:
         """How many tokens the named prefix has; None when no request has it."""
@@ -87,21 +96,23 @@ class Names:
     def learn(
         self, request: str, block_size: int, keys: Sequence[Any]
     ) -> tuple[Divergence, Name, Name] | None:
-        """Learn the keys of a request's blocks; returns two blocks with wrong keys, if any.
+        """Learn the keys of a request's blocks; returns the first two blocks with wrong keys.
 
         Different contents must have different keys, or a block is served for the wrong content.
         Equal contents must have equal keys, or hits are lost.
         """
         known = self._known.get((request, block_size), 0)
         self._known[request, block_size] = len(keys)
+        wrong = None
         for index in range(known, len(keys)):
             name = self._prefixes.name(request, (index + 1) * block_size)
             other = self._of_key.setdefault(keys[index], name)
             if other != name:
-                return Divergence.UNSOUND, other, name
-            if self._key_of.setdefault((block_size, name), keys[index]) != keys[index]:
-                return Divergence.LOST_HIT, name, name
-        return None
+                self._prefixes.confuse(other, name)
+                wrong = wrong or (Divergence.UNSOUND, other, name)
+            elif self._key_of.setdefault((block_size, name), keys[index]) != keys[index]:
+                wrong = wrong or (Divergence.LOST_HIT, name, name)
+        return wrong
 
     def name(self, key: Any) -> Name:
         """The name of a key; a key that no request has is called unknown."""

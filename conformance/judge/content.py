@@ -37,6 +37,7 @@ from hitproof.conformance.playing.checkpoints import exported, exports_states
 from hitproof.conformance.playing.expectations import Held
 from hitproof.conformance.subject.managers import Tables
 from hitproof.spec.attention import attends, reads_state
+from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind, drops_block
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.sharing import covered_tokens, is_determined
@@ -66,7 +67,8 @@ class _Pass:
 class ContentModel:
     """The content of one manager's blocks.
 
-    ``sign`` makes the signature of a violation, of a group (an index), a claim and a defect.
+    ``sign`` makes the signature of a violation, of a group (an index), a claim, a defect and its
+    class.
     ``every_state`` says that a step writes the state of each block that it fills, as vLLM did
     before it had a ``mamba_cache_mode``; ``policy`` is how far past a hit lookups may peek.
     """
@@ -75,7 +77,7 @@ class ContentModel:
         self,
         engine: EngineConfiguration,
         requests: Mapping[str, RequestInput],
-        sign: Callable[[int, str, Defect], Signature],
+        sign: Callable[[int, str, Defect, Divergence], Signature],
         every_state: bool = False,
         policy: LookaheadHorizon = LookaheadHorizon.HASHED,
     ) -> None:
@@ -208,16 +210,16 @@ class ContentModel:
                 continue
             wrong = self._difference(group, block, name)
             if wrong is not None and self._is_modelled(self._engine.groups[group]):
+                what, divergence = wrong
+                drafts = "draft" if divergence == Divergence.WRONG_DRAFTS else None
+                states = self._exports(group)
+                other = Defect.of(Code.KEY_NAMES_OTHER_CONTENT, layers=drafts, states=states)
                 yield (
                     name,
                     Violation(
-                        self._sign(
-                            group,
-                            _NAMED,
-                            Defect.of(Code.KEY_NAMES_OTHER_CONTENT, states=self._exports(group)),
-                        ),
+                        self._sign(group, _NAMED, other, divergence),
                         f"group {group}: a block registered as {name} holds its content",
-                        f"block {block}: {wrong}",
+                        f"block {block}: {what}",
                     ),
                 )
         self._checked = now
@@ -270,6 +272,7 @@ class ContentModel:
         self, request: str, group: int, token: int, claim: str, wanted: Entry, found: Entry | str
     ) -> Violation:
         size, expected = self._engine.groups[group].block_size, None
+        divergence = Divergence.WRONG_DRAFTS if claim == _SHARED else Divergence.UNSOUND
         if isinstance(found, str):
             defect, actual = null_read(request in self._loaded), found
             expected = Held(request, group, token // size)
@@ -282,7 +285,7 @@ class ContentModel:
             defect, actual = Defect(Code.OTHER_CONTENT_READ), found.target
         needed = wanted.draft if claim == _SHARED else wanted.target
         return Violation(
-            self._sign(group, claim, defect),
+            self._sign(group, claim, defect, divergence),
             f"request {request}, group {group}: token {token} is read, the entry as of {needed}",
             f"block {token // size} of its table: {actual}",
             expected,
@@ -347,14 +350,20 @@ class ContentModel:
         if writer not in (None, request):
             yield Violation(
                 self._sign(
-                    index, _READ, Defect.of(Code.STATE_READ_TOO_EARLY, states=self._exports(index))
+                    index,
+                    _READ,
+                    Defect.of(Code.STATE_READ_TOO_EARLY, states=self._exports(index)),
+                    Divergence.UNSOUND,
                 ),
                 f"request {request}, group {index}: the state as of {wanted.target} is computed",
                 f"request {writer} computes it in the same step",
             )
 
-    def _difference(self, index: int, block_id: int, name: Name) -> str | None:
-        """What a block holds instead of what its key describes; None when it holds that."""
+    def _difference(self, index: int, block_id: int, name: Name) -> tuple[str, Divergence] | None:
+        """What a block holds instead of what its key describes; None when it holds that.
+
+        Where only an entry of a draft layer is another, drafts are wrong, but no output is.
+        """
         request, end = self._keys.request(name), self._keys.end(name)
         if request is None or end is None:
             return None
@@ -363,9 +372,12 @@ class ContentModel:
             found = self._store.read(index, block_id, 0)
             held = found if isinstance(found, str) else found.target
             state = self._prefix(request, end)
-            return None if held in (state, ANYTHING) else f"the state as of {held}"
+            if held in (state, ANYTHING):
+                return None
+            return f"the state as of {held}", Divergence.UNSOUND
         # The name may end inside the block: the hash is that of its last hash unit.
         unit = self._engine.hash_block_size
+        drafts: str | None = None
         vouched = covered_tokens(end // unit - 1, unit, self._engine.num_hash_lookahead_tokens)
         for token in range(INTEGERS.multiple_at_most(end - 1, size), end):
             found, wanted = (
@@ -373,12 +385,12 @@ class ContentModel:
                 self._entry(request, index, token),
             )
             if isinstance(found, str):
-                return found
+                return found, Divergence.UNSOUND
             if found.target != wanted.target:
-                return f"at token {token} {found.target}"
+                return f"at token {token} {found.target}", Divergence.UNSOUND
             if is_determined(token, 1, vouched) and found.draft != wanted.draft:
-                return f"at token {token} a draft layer's entry as of {found.draft}"
-        return None
+                drafts = drafts or f"at token {token} a draft layer's entry as of {found.draft}"
+        return None if drafts is None else (drafts, Divergence.WRONG_DRAFTS)
 
 
 def _at(table: Sequence[int], block: int) -> int:

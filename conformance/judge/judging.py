@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from hitproof.conformance.checks.mask import UNREGISTERED, unreachable
 from hitproof.conformance.findings.codes import Defect, worst_class
+from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import block_role
@@ -56,8 +57,7 @@ class Judge(LookupJudge):
     def crash(self, call: str, error: Exception) -> Violation:
         """The manager raised at a call that the history allows."""
         kinds, eagle = self._kinds()
-        raises = Defect.of(Code.RAISES_EXCEPTION, error=type(error).__name__)
-        signature = Signature(call, Divergence.CRASH, kinds, eagle, raises)
+        signature = Signature(call, Divergence.CRASH, kinds, eagle, crash_defect(error))
         raised = f"{call} raises {error!r:.200}"
         return Violation(signature, f"{call} returns", raised, Returns())
 

@@ -20,6 +20,7 @@ from hitproof.conformance.playing.expectations import (
     Served,
     TableLengths,
 )
+from hitproof.conformance.scope.configurations import has_possible_chunks
 from hitproof.conformance.subject.managers import Hit
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
@@ -80,6 +81,12 @@ class LookupJudge:
         ]
         self._hit_shapes = [geometry(group, self._alignment) for group in self._hit_groups]
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether an engine can have the configuration, as far as the spec knows."""
+        alignment = self._engine.alignment
+        return all(has_possible_chunks(group, alignment) for group in self._groups)
+
     def hit(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Violation | None:
         """Judge a lookup's answer for a request of ``num_tokens`` tokens."""
         entries = self._entries(request, num_tokens, cached)
@@ -97,10 +104,13 @@ class LookupJudge:
         # In sequential lookup a valid hit may be longer than the one that is due.
         skips = self._requests[request].skip_reading_prefix_cache and hit.length
         if skips or not self._is_valid(self._groups, hit.length, num_tokens, entries):
+            holds = self._wrong_table(request, num_tokens, hit, cached) is None
+            defect = self._cannot_serve(hit.length, num_tokens, entries, holds)
+            drafts = ("block", "lookahead") in defect.parameters
             return violation(
                 _FINE if self._fine else _EAGLE if eagle else _TABLE,
-                Divergence.UNSOUND,
-                self._cannot_serve(hit.length, num_tokens, entries),
+                Divergence.WRONG_DRAFTS if drafts else Divergence.UNSOUND,
+                defect,
             )
         if hit.length < expected:
             short = (expected - hit.length) // self._alignment
@@ -255,14 +265,21 @@ class LookupJudge:
         valid = valid_fine_hit if self._fine else valid_hit
         return valid(groups, self._alignment, length, cap, reach, entries)
 
-    def _cannot_serve(self, length: int, num_tokens: int, entries: Entries) -> Defect:
-        """Why a hit that was served cannot be: the first group that cannot serve it."""
+    def _cannot_serve(self, length: int, num_tokens: int, entries: Entries, holds: bool) -> Defect:
+        """Why a hit that was served cannot be: the first group that cannot serve it.
+
+        One that lacks more than its lookahead block goes before one that lacks just that, with
+        which drafts are wrong only if the block tables have what the hit reads (``holds``).
+        """
         if length % self._alignment:
             return Defect(Code.HIT_UNALIGNED)
-        for group in self._groups:
-            alone = self._asked_alone(group)
-            if group.prefix_cacheable and not self._is_valid(alone, length, num_tokens, entries):
-                return Defect.of(Code.HIT_TOO_LONG, group=group.kind)
+        for block, drops in ((None, False), ("lookahead", True)):
+            for group in self._groups:
+                alone = self._asked_alone(group, drops)
+                valid = self._is_valid(alone, length, num_tokens, entries)
+                if group.prefix_cacheable and not valid:
+                    lacks = block if holds else None
+                    return Defect.of(Code.HIT_TOO_LONG, group=group.kind, block=lacks)
         return Defect(Code.HIT_FOR_SKIPPING_REQUEST)
 
     def of_group(

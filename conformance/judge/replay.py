@@ -20,7 +20,7 @@ from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.registrations import Registrations
 from hitproof.conformance.playing.player import Player
 from hitproof.conformance.scope.limits import refusal
-from hitproof.conformance.subject.failures import CannotJudge, crash_of
+from hitproof.conformance.subject.failures import REFUSALS, CannotJudge, Refuses, crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
     Hit,
@@ -304,6 +304,8 @@ class _Judged:
         try:
             return ask(self._named.manager)
         except Exception as error:
+            if isinstance(error, REFUSALS) and not self._judge.is_possible:
+                raise Refuses.of(error) from error
             self._add(self._judge.crash(call, crash_of(error)), call)
             raise _Crashed from error
 

@@ -49,7 +49,9 @@ class Pair:
         self._history = history
         self._prefixes = prefixes
         self._real = NamedManager(real, history, prefixes)
-        self._reference = NamedManager(reference, history, prefixes)
+        # Names of its own: what one manager confuses, the other may not.
+        apart = Prefixes(history.requests, engine.hash_block_size, engine.num_hash_lookahead_tokens)
+        self._reference = NamedManager(reference, history, apart)
         self._judge = Judge(engine, history.requests, prefixes, JudgedPolicies(horizon=policy))
         self._outcome = outcome
         # The reference registers what accepted drafts filled before it frees it, vLLM 0.33 after.

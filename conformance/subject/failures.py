@@ -16,6 +16,21 @@ class CannotJudge(Exception):
     """The subject lacks something a check needs; the message says precisely what."""
 
 
+class Refuses(CannotJudge):
+    """The subject's own validation refuses the configuration, so nothing is asked of it."""
+
+    @classmethod
+    def of(cls, error: Exception) -> "Refuses":
+        """The refusal that the subject raised ``error`` for."""
+        return cls(
+            f"not applicable: the target refuses this configuration ({error or repr(error)})"
+        )
+
+
+REFUSALS = (AssertionError, NotImplementedError, ValueError)
+"""What validation raises."""
+
+
 class Predates(Exception):
     """The subject predates a feature that it is asked for; the message says which."""
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from hitproof.conformance.histories.naming import Name, Names, Prefixes
 from hitproof.conformance.histories.schema import History
-from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.failures import REFUSALS, CannotJudge, Refuses
 from hitproof.conformance.subject.managers import (
     Cleared,
     Event,
     FineManager,
+    Manager,
     ManagerSubject,
     Observation,
     Stored,
@@ -27,7 +28,7 @@ class NamedManager:
     def __init__(
         self, subject: ManagerSubject, history: History, prefixes: Prefixes, fine: bool = False
     ) -> None:
-        self.manager = subject.start(history.engine)
+        self.manager = _started(subject, history)
         self.names = Names(prefixes)
         self._groups = history.engine.groups
         self._unit = history.engine.hash_block_size
@@ -59,9 +60,13 @@ class NamedManager:
     def observe(self) -> Observation:
         """What is observable about the manager now, with names instead of keys."""
         seen, name = self.manager.observe(), self.names.name
+        cached: dict[tuple[int, Name], tuple[int, ...]] = {}
+        for (group, key), ids in seen.cached.items():
+            # Of two keys for one content, either finds it.
+            cached[group, name(key)] = (*cached.get((group, name(key)), ()), *ids)
         self.seen = replace(
             seen,
-            cached={(group, name(key)): ids for (group, key), ids in seen.cached.items()},
+            cached=cached,
             events=tuple(self._named(event) for event in seen.events),
         )
         return self.seen
@@ -79,3 +84,11 @@ class NamedManager:
                 )
             case _:
                 return replace(event, keys=tuple(name(key) for key in event.keys))
+
+
+def _started(subject: ManagerSubject, history: History) -> Manager:
+    """A new manager. Raises `Refuses` where the subject's own validation does."""
+    try:
+        return subject.start(history.engine)
+    except REFUSALS as error:
+        raise Refuses.of(error) from error

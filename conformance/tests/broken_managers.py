@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
 from hitproof.conformance.subject.managers import Allocation, Hit, Manager, Observation, Tables
 from hitproof.reference.manager import KVCacheManager
@@ -260,3 +260,25 @@ class ResetsOnlyAnswers(Wrapped):
 
     def reset_prefix_cache(self) -> bool:
         return not any(any(map(any, t)) for t in self.inner.observe().tables.values())
+
+
+class IgnoresAdapters(Wrapped):
+    """Hashes the blocks of all adapters alike."""
+
+    def add_request(self, name: str, request: RequestInput) -> None:
+        self.inner.add_request(name, replace(request, lora_name=None))
+
+
+class RefusesLookups(Wrapped):
+    """Refuses at the first lookup."""
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        raise AssertionError(f"no EAGLE here ({name})")
+
+
+class RefusesToStart(Wrapped):
+    """Refuses to be made."""
+
+    def __init__(self, manager: ReferenceManager) -> None:
+        super().__init__(manager)
+        raise ValueError("no such thing")

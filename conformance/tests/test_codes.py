@@ -72,7 +72,7 @@ def test_each_defect_has_a_sentence_of_its_own_and_is_read_back() -> None:
             assert sentences.setdefault(defect.sentence, defect) == defect
             assert "{" not in defect.sentence
             assert "  " not in defect.sentence
-            signature = Signature("block_pool", "unsound", "mamba", False, defect)
+            signature = Signature("block_pool", "crash", "mamba", False, defect)
             told = json.loads(json.dumps(signature.as_json()))
             assert told["pattern"] == defect.sentence
             assert Signature.from_json(told) == signature
@@ -82,9 +82,24 @@ def test_each_defect_has_a_sentence_of_its_own_and_is_read_back() -> None:
 def test_former_sentences_are_read(told: dict[str, Any]) -> None:
     defect = Defect.read(told["code"], told["parameters"])
     assert from_prose(told["pattern"]) == defect
-    raw = {"claim": "block_pool", "divergence": "unsound", "kind": "mamba", "eagle": False}
-    signature = Signature("block_pool", "unsound", "mamba", False, defect)
+    raw = {"claim": "block_pool", "divergence": "crash", "kind": "mamba", "eagle": False}
+    signature = Signature("block_pool", "crash", "mamba", False, defect)
     assert Signature.from_json(raw | {"pattern": told["pattern"]}) == signature
+
+
+@pytest.mark.parametrize(
+    ("parameters", "now"),
+    [
+        ({"block": "lookahead", "dropping": "several"}, "wrong drafts"),
+        ({"block": "required", "dropping": "several"}, "unsound"),
+    ],
+)
+def test_what_was_unsound_in_drafts_only_is_read_as_wrong_drafts(
+    parameters: dict[str, str], now: str
+) -> None:
+    raw = {"claim": "common_hit_is_valid_for_every_group", "kind": "full_attention", "eagle": True}
+    raw |= {"divergence": "unsound", "code": "group-lacks-block", "parameters": parameters}
+    assert Signature.from_json(raw).divergence == now
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ REQUESTS = {
 }
 
 
-def sign(group: int, claim: str, defect: Defect) -> Signature:
-    return Signature(claim, Divergence.UNSOUND, f"group {group}", False, defect)
+def sign(group: int, claim: str, defect: Defect, divergence: Divergence) -> Signature:
+    return Signature(claim, divergence, f"group {group}", False, defect)
 
 
 def content(*groups: Group, drafts: int = 0, every_state: bool = False) -> ContentModel:

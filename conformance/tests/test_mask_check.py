@@ -82,7 +82,7 @@ class RegisteringCrashes(ReferenceSubject):
             "store",
         ),
         (StoringCrashes(), WINDOW, "crash", Code.RAISES_EXCEPTION, "store"),
-        (RegistersAtOnce(), DRAFTED, "unsound", Code.UNFINAL_BLOCK_REGISTERED, "drafting"),
+        (RegistersAtOnce(), DRAFTED, "wrong drafts", Code.UNFINAL_BLOCK_REGISTERED, "drafting"),
         (RegistersLate(), DRAFTED, "lost hit", Code.LOOKAHEAD_BLOCK_UNREGISTERED, "drafting"),
         (RegistersBeforeTheBoundary(), EARLY, "waste", Code.BLOCK_REGISTERED_EARLY, "drafting"),
         (RegisteringCrashes(), DRAFTED, "crash", Code.RAISES_EXCEPTION, "drafting"),

@@ -43,7 +43,7 @@ def table(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
         cells = [_cell(seen[number].get(release.version, ())) for release in releases]
         lines.append(f"| {title} | {' | '.join(cells)} |")
     lines.append("")
-    lines += ["U unsound, C crash, L lost hit, W waste.", "", *_states(releases)]
+    lines += ["U unsound, C crash, D wrong drafts, L lost hit, W waste.", "", *_states(releases)]
     return "\n".join(lines) + "\n"
 
 
@@ -158,7 +158,8 @@ def _classes(seen: dict[str, list[Sighting]]) -> list[Divergence]:
 
 
 def _cell(found: Sequence[Sighting]) -> str:
-    return "".join(name[0].upper() for name in _classes({"": [*found]}))
+    letters = {Divergence.WRONG_DRAFTS: "D", Divergence.WRONG_METRIC: "M"}
+    return "".join(letters.get(name, name[0].upper()) for name in _classes({"": [*found]}))
 
 
 def _size(sighting: Sighting) -> tuple[int, int, str]:

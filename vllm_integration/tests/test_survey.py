@@ -83,9 +83,9 @@ def test_open_and_fixed_come_from_the_survey() -> None:
     assert sorted([*still, *fixed], key=lambda fault: fault.number) == list(faults)
     none = replace(releases[-1], sightings=())
     assert grouped([*releases[:-1], none], faults)[0] == []
-    order = ["unsound", "crash", "lost hit", "waste"]
+    order = ["unsound", "crash", "wrong drafts", "lost hit", "waste"]
     for group in document(releases, faults).split("## Fixed"):
-        classes = re.findall(r"^\*(unsound|crash|lost hit|waste)\b", group, flags=re.M)
+        classes = re.findall(r"^\*(unsound|crash|wrong drafts|lost hit|waste)\b", group, flags=re.M)
         assert classes == sorted(classes, key=order.index)
 
 

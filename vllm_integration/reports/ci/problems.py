@@ -37,7 +37,7 @@ class Problem:
 
     Attributes:
         rule: the claim that is broken, or one of `RULES`.
-        divergence: unsound, crash, lost hit, waste or policy change; None for a stale entry.
+        divergence: the class; None for a stale entry.
         title: one line.
         text: all that the text report says of it below that line.
         path: the file of the judged code, relative to the target's root unless it lies elsewhere;

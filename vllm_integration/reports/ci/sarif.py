@@ -25,8 +25,10 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema
 LEVELS = {
     Divergence.UNSOUND: "error",
     Divergence.CRASH: "error",
+    Divergence.WRONG_DRAFTS: "warning",
     Divergence.LOST_HIT: "warning",
     Divergence.WASTE: "note",
+    Divergence.WRONG_METRIC: "note",
     Divergence.POLICY_CHANGE: "warning",
 }
 """How SARIF grades the ways to be wrong. What makes the target diverge is the verdict's matter."""

@@ -1,0 +1,51 @@
+"""A crash is known by its message without values, and by where it was raised."""
+
+import pytest
+
+from hitproof.conformance.findings.crashes import crash_defect, message_class
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            ValueError("Cannot get 12 free blocks from the pool"),
+            "Cannot get # free blocks from the pool",
+        ),
+        (ValueError("block 3 of req-17 at 0x7f3a"), "block # of req-# at #"),
+        (ValueError("[1, 2, 3] is not [4]"), "() is not ()"),
+        (KeyError("request-1"), "''"),
+        (AssertionError("Block(block_id=3, of=Owner(name='a'))"), "Block"),
+        (TypeError("<Block object at 0x12> has no len()\nmore"), "<> has no len"),
+        (
+            AttributeError("'Spec' object has no attribute 'window'"),
+            "'Spec' object has no attribute 'window'",
+        ),
+        (AssertionError(), ""),
+    ],
+)
+def test_a_message_loses_its_values(error: Exception, words: str) -> None:
+    assert message_class(error) == words
+
+
+def raised(value: int, *, inside: bool = False) -> Exception:
+    def helper() -> None:
+        [1 // 0 for _ in range(value)]
+
+    try:
+        if inside:
+            helper()
+        raise ValueError(f"value {value}")
+    except Exception as error:
+        return error
+
+
+def test_the_place_is_a_function_of_the_subject() -> None:
+    first, second = crash_defect(raised(1)), crash_defect(raised(22))
+    assert first == second
+    assert first.sentence == "raises ValueError (value #) at raised"
+    assert str(crash_defect(raised(1, inside=True), during="store")) == (
+        "raises-exception(during=store, error=ZeroDivisionError, "
+        "message=integer division or modulo by zero, site=raised)"
+    )
+    assert crash_defect(ValueError("never raised")).sentence == "raises ValueError (never raised)"
