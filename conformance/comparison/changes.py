@@ -2,31 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from hitproof.conformance.comparison.behaviour import Answer, Fact, Outcome, questions_of
+from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.exploration.symbolic import Question
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.hits import required_run
-
-
-class Effect(StrEnum):
-    """What a change means to users, worst first."""
-
-    UNSOUND = "hits made unsound"
-    CRASH = "newly crashing"
-    LOST = "hits lost"
-    GAINED = "hits gained"
-    SOUND = "unsound hits gone"
-    FIXED = "crashes gone"
-    MORE = "blocks cached more"
-    FEWER = "blocks cached fewer"
-
-
-HARMFUL = frozenset({Effect.UNSOUND, Effect.CRASH, Effect.LOST})
-"""Effects that count against the head."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.json_format import as_json, read
 from hitproof.conformance.histories.plays import Play
-from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.histories.schema import EngineConfiguration, History
 from hitproof.conformance.words import in_blocks, in_tokens
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import Group
@@ -20,11 +20,7 @@ def replayed(
     claim = CLAIMS.get(signature.claim)
     given = [play.describe()]
     if play.text:
-        history = read(play.text)
-        data = as_json(history)
-        given = [*describe(history.engine)]
-        given += [f"request {name}: {json.dumps(each)}" for name, each in data["requests"].items()]
-        given += [json.dumps(each) for each in data["steps"][: step + 1]]
+        given = up_to(read(play.text), step)
     return Finding(
         signature=signature,
         sentence="" if claim is None else claim.sentence,
@@ -36,6 +32,14 @@ def replayed(
         configuration=play.as_json(),
         demonstration=shown,
     )
+
+
+def up_to(history: History, step: int) -> list[str]:
+    """The history up to a step, an index: configuration, requests and steps, one fact a line."""
+    data = as_json(history)
+    requests = [f"request {name}: {json.dumps(each)}" for name, each in data["requests"].items()]
+    steps = [json.dumps(each) for each in data["steps"][: step + 1]]
+    return [*describe(history.engine), *requests, *steps]
 
 
 def describe(engine: EngineConfiguration) -> tuple[str, ...]:

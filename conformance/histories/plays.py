@@ -44,6 +44,22 @@ class Abilities:
     keeps_shared_states: bool = True
     hashes_look_ahead: bool = True
 
+    def common(self, other: "Abilities") -> "Abilities":
+        """What histories can ask of both releases."""
+        either = {name: value and getattr(other, name) for name, value in vars(self).items()}
+        tails = self.registers_tails or other.registers_tails
+        kinds = [kind for kind in self.retained_kinds if kind in other.retained_kinds]
+        return Abilities(**either | {"registers_tails": tails, "retained_kinds": kinds})
+
+    def as_json(self) -> dict[str, Any]:
+        """The abilities as JSON; `from_json` reads it."""
+        return vars(self) | {"retained_kinds": list(self.retained_kinds)}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> "Abilities":
+        """Inverse of `as_json`."""
+        return Abilities(**data | {"retained_kinds": list(map(GroupKind, data["retained_kinds"]))})
+
 
 def possible(history: History, abilities: Abilities) -> History:
     """The history without features that the release does not have."""

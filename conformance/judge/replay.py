@@ -95,9 +95,14 @@ class ReplayOutcome:
 
 
 def replay(
-    history: History, subject: ManagerSubject, policies: JudgedPolicies | None = None
+    history: History,
+    subject: ManagerSubject,
+    policies: JudgedPolicies | None = None,
+    step_ends: Callable[[], None] = lambda: None,
 ) -> ReplayOutcome:
     """Play ``history`` on a manager of ``subject`` and judge it under a release's policies.
+
+    ``step_ends`` is called after every step that is played, also after one that crashes.
 
     Raises `CannotJudge` when the subject lacks what the history asks for, or when the spec does
     not cover what the subject does.
@@ -121,6 +126,8 @@ def replay(
             manager.step_ends()
         except _Crashed:
             break
+        finally:
+            step_ends()
         outcome.steps.append(deviation)
     return outcome
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.comparison.behaviour import FEW, Fact, behaviour, questions_of
-from hitproof.conformance.comparison.changes import Change, Effect, changes
+from hitproof.conformance.comparison.changes import Change, changes
+from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout

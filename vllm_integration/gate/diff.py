@@ -4,13 +4,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from hitproof.conformance.comparison.changes import HARMFUL, Change, Effect, changes
+from hitproof.conformance.comparison.changes import Change, changes
+from hitproof.conformance.comparison.effects import HARMFUL, Effect
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.obligations import Obligation
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.sessions import Sessions
+from hitproof.vllm_integration.gate.side_by_side import Both, HistoriesCompared, compared
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -41,6 +44,7 @@ class Diff:
         gone: faults of the base that the head does not have.
         shared: faults of both.
         policies: name, value in the base and value in the head of each policy that differs.
+        histories: what comparing the histories has shown.
         unsettled: obligations that could not be settled on one of the two, with the reason.
         proved: obligations that are proved on both.
         covered: obligations that are refuted on one of the two or both; what the two do was
@@ -55,6 +59,7 @@ class Diff:
     gone: list[Finding] = field(default_factory=list)
     shared: list[Finding] = field(default_factory=list)
     policies: list[tuple[str, str, str]] = field(default_factory=list)
+    histories: HistoriesCompared = field(default_factory=HistoriesCompared)
     unsettled: list[tuple[Obligation, str]] = field(default_factory=list)
     proved: int = 0
     covered: int = 0
@@ -63,16 +68,26 @@ class Diff:
     @property
     def verdict(self) -> Verdict:
         """Diverges if the head does harm; policies that change are reported and do not count."""
-        if self.brought or any(group.smallest.effect in HARMFUL for group in self.groups):
+        harmful = any(group.smallest.effect in HARMFUL for group in self.groups)
+        if self.brought or harmful or any(change.harmful for change in self.histories.changes):
             return Verdict.DIVERGES
-        if self.unsettled or not self.proved:
+        if self.open_questions or not self.proved or not self.histories.histories:
             return Verdict.INCONCLUSIVE
         return Verdict.CONFORMS
 
     @property
+    def open_questions(self) -> list[str]:
+        """Why not everything could be compared, each reason once."""
+        unplayed = (each for side in (self.base, self.head) for each in side.unplayed)
+        reasons = {reason for _, reason in self.unsettled}
+        reasons |= {each.unsettled for each in unplayed} | set(self.histories.uncompared)
+        return sorted(reasons)
+
+    @property
     def changed(self) -> bool:
         """Whether anything changes."""
-        return bool(self.groups or self.brought or self.gone or self.policies)
+        in_histories = any(change.counts for change in self.histories.changes)
+        return bool(self.groups or in_histories or self.brought or self.gone or self.policies)
 
 
 def compare(
@@ -92,31 +107,31 @@ def compare(
     """
     done = {"base": (0, 0), "head": (0, 0)}
 
-    def judged(name: str, target: Target) -> Report:
+    def judged(name: str, sessions: Sessions, target: Target) -> Report:
         def report(count: int, total: int) -> None:
             done[name] = count, total
             progress(sum(n for n, _ in done.values()), sum(n for _, n in done.values()))
 
-        return gate.check(
-            target,
-            profile,
-            (),
-            python=python,
-            timeout=timeout,
-            memory=memory,
-            progress=report,
-            jobs=max(jobs // 2, 1),
-            keep_facts=True,
-        )
+        return gate.judged(sessions, target, profile, (), report, {}, True, ())
 
-    with ThreadPoolExecutor(2) as both:
-        of_base, of_head = both.submit(judged, "base", base), both.submit(judged, "head", head)
-    return difference(of_base.result(), of_head.result())
+    share = max(jobs // 2, 1)
+    with (
+        gate.opened(base, python, timeout, memory, share) as of_base,
+        gate.opened(head, python, timeout, memory, share) as of_head,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        reports = [
+            threads.submit(judged, "base", of_base, base),
+            threads.submit(judged, "head", of_head, head),
+        ]
+        one, other = (each.result() for each in reports)
+        return difference(one, other, Both(of_base, of_head))
 
 
-def difference(base: Report, head: Report) -> Diff:
-    """Compare two reports that keep the facts."""
+def difference(base: Report, head: Report, both: Both | None = None) -> Diff:
+    """Compare two reports that keep the facts. ``both`` are asked for examples."""
     diff = Diff(base, head)
+    diff.histories = compared(base.played, head.played, both)
     _compare_findings(diff)
     _compare_obligations(diff)
     diff.policies = [

@@ -1,7 +1,7 @@
 """The gate: judges a target against the spec and says conforms, diverges or inconclusive."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import Entry, judge
@@ -36,26 +36,55 @@ def check(
     besides. ``progress`` is called with the checks done and their number. Raises the exceptions
     of `Workers` when the target cannot be imported or hitproof itself is wrong.
     """
-    applicable = [entry for entry in entries if entry.applies_to(target.version)]
-    chosen = dict(policies or {})
-    report = Report(target, profile)
-    todo = tasks(profile, applicable)
+    with opened(target, python, timeout, memory, jobs, policies) as sessions:
+        return judged(
+            sessions, target, profile, entries, progress, dict(policies or {}), keep_facts, also
+        )
+
+
+@contextmanager
+def opened(
+    target: Target,
+    python: str,
+    timeout: float,
+    memory: int,
+    jobs: int,
+    policies: Mapping[str, str] | None = None,
+) -> Iterator[Sessions]:
+    """Workers for ``target``; arguments and exceptions as for `check`."""
     with (
-        Workers(target, python, memory, chosen) as workers,
+        Workers(target, python, memory, dict(policies or {})) as workers,
         closing(Sessions(jobs, lambda: Session(workers.start, timeout))) as sessions,
     ):
-        actual, report.policies_detail = sessions.policies()
-        if not report.policies_detail:
-            report.policies = held_against(target, actual, chosen)
-        granularity = (actual | chosen).get("hit_granularity", "")
-        replays = list(dict.fromkeys([*also, *histories(profile, applicable, granularity)]))
-        settled, report.played = sessions.settle(todo, replays, progress, keep_facts)
-        for task, outcome in zip(todo, settled, strict=True):
-            report.obligations += outcome.obligations
-            if keep_facts:
-                report.facts[task] = outcome.facts
-        evidence = [each for outcome in settled for each in outcome.evidence]
-        findings = sessions.findings(evidence, report.played)
+        yield sessions
+
+
+def judged(
+    sessions: Sessions,
+    target: Target,
+    profile: Profile,
+    entries: Sequence[Entry],
+    progress: Callable[[int, int], None],
+    chosen: Mapping[str, str],
+    keep_facts: bool,
+    also: Sequence[Play],
+) -> Report:
+    """Judge ``target`` in the ``sessions`` that are open for it; arguments as for `check`."""
+    applicable = [entry for entry in entries if entry.applies_to(target.version)]
+    report = Report(target, profile)
+    todo = tasks(profile, applicable)
+    actual, report.policies_detail = sessions.policies()
+    if not report.policies_detail:
+        report.policies = held_against(target, actual, chosen)
+    granularity = {**actual, **chosen}.get("hit_granularity", "")
+    replays = list(dict.fromkeys([*also, *histories(profile, applicable, granularity)]))
+    settled, report.played = sessions.settle(todo, replays, progress, keep_facts)
+    for task, outcome in zip(todo, settled, strict=True):
+        report.obligations += outcome.obligations
+        if keep_facts:
+            report.facts[task] = outcome.facts
+    evidence = [each for outcome in settled for each in outcome.evidence]
+    findings = sessions.findings(evidence, report.played)
     unplayed = {each.play for each in report.unplayed}
     unsettled = {
         *((o.claim, o.configuration) for o in report.unsettled),

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hitproof.conformance.checks.registry import CHECKS, is_about
+from hitproof.conformance.comparison.histories import Run
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play, plays
 from hitproof.conformance.ledger.ledger import Entry
@@ -61,6 +62,7 @@ class Played:
         lookups: lookups among them.
         signatures: what was found.
         unsettled: why it could not be judged, "" when it could.
+        run: what was observed, if that was asked for.
     """
 
     play: Play
@@ -68,6 +70,7 @@ class Played:
     lookups: int = 0
     signatures: tuple[Signature, ...] = ()
     unsettled: str = ""
+    run: Run | None = None
 
 
 def tasks(profile: Profile, entries: Sequence[Entry]) -> list[Task]:

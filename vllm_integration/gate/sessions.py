@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from hitproof.conformance.comparison.behaviour import Fact
+from hitproof.conformance.comparison.histories import Run
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.evidence import Evidence, smallest
 from hitproof.conformance.findings.findings import Finding, finding
@@ -108,13 +109,16 @@ class Session:
         facts = [Fact.from_json(raw) for raw in answer.get("facts", ())]
         return Outcome(obligations, facts, evidence)
 
-    def play(self, play: Play) -> Played:
-        """Replay one history. Once one of an origin has ended a worker no other of it is."""
+    def play(self, play: Play, record: bool = False) -> Played:
+        """Replay one history; ``record`` asks for what was observed of it, too.
+
+        Once one of an origin has ended a worker no other of it is replayed.
+        """
         entry = "replay", str(play.origin)
         if (known_fatal := self._fatal.get(entry)) is not None:
             return Played(play, unsettled=f"not replayed, since {known_fatal}")
         try:
-            answer = self.ask(op="replay", play=play.as_json())
+            answer = self.ask(op="replay", play=play.as_json(), record=record)
         except WorkerGone as gone:
             self._fatal[entry] = f"{play.describe()} failed: {gone}"
             return Played(play, unsettled=self._fatal[entry])
@@ -122,7 +126,8 @@ class Session:
             return Played(play, unsettled=f"{play.describe()}: {answer['cannot']}")
         causes = answer["findings"][: answer["causes"]]
         signatures = tuple(Signature.from_json(found["signature"]) for found in causes)
-        return Played(play, len(answer["steps"]), len(answer["lookups"]), signatures)
+        run = Run.from_answer(answer) if record else None
+        return Played(play, len(answer["steps"]), len(answer["lookups"]), signatures, run=run)
 
     def finding(self, shown: Evidence | tuple[Signature, Play], name: str) -> Finding:
         """The finding that is shown, as small as it gets. ``name`` is its test's."""
@@ -215,6 +220,10 @@ class Sessions:
         """See `Session.policies`."""
         return self._all[0].policies()
 
+    def ask(self, **message: Any) -> dict[str, Any]:
+        """Ask one of them while none is at work; see `Session.ask`."""
+        return self._all[0].ask(**message)
+
     def settle(
         self,
         todo: Sequence[Task],
@@ -243,7 +252,7 @@ class Sessions:
                 if isinstance(each, Task):
                     outcomes[each] = session.settle(each, keep_facts)
                 else:
-                    played[each] = session.play(each)
+                    played[each] = session.play(each, keep_facts)
                 with counting:
                     progress(next(done), total)
 

@@ -6,9 +6,12 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from hitproof.conformance.comparison.changes import HARMFUL
-from hitproof.conformance.words import count
+from hitproof.conformance.comparison.changes import Change
+from hitproof.conformance.comparison.effects import HARMFUL, Effect
+from hitproof.conformance.playing.records import Observable
+from hitproof.conformance.words import count, in_tokens
 from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff
+from hitproof.vllm_integration.gate.side_by_side import Example, HistoryChange
 from hitproof.vllm_integration.reports.text import print_finding
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -40,6 +43,18 @@ def diff_json(diff: Diff) -> dict[str, Any]:
                 "configuration": group.smallest.judged.as_json(),
             }
             for group in diff.groups
+        ]
+        + [
+            {
+                "effect": str(change.effect),
+                "harmful": change.harmful,
+                "observable": str(change.observable),
+                "histories": change.histories,
+                "histories_first": change.first,
+                "tokens": change.tokens,
+                **_example_json(change.example),
+            }
+            for change in diff.histories.changes
         ],
         "findings_brought": [finding.as_json() for finding in diff.brought],
         "findings_gone": [finding.as_json() for finding in diff.gone],
@@ -47,27 +62,68 @@ def diff_json(diff: Diff) -> dict[str, Any]:
         "policies": [
             {"name": name, "base": base, "head": head} for name, base, head in diff.policies
         ],
-        "coverage": {"proved_on_both": diff.proved, "compared": diff.covered},
-        "unsettled": sorted({reason for _, reason in diff.unsettled}),
+        "coverage": {
+            "proved_on_both": diff.proved,
+            "compared": diff.covered,
+            "histories": diff.histories.histories,
+            "steps": diff.histories.steps,
+            "lookups_in_histories": diff.histories.lookups,
+            "histories_adapted_to_both": diff.histories.adapted,
+            "histories_of_which_the_end_is_not_compared": diff.histories.stopped,
+            "histories_not_compared": dict(diff.histories.uncompared),
+            "observables": [str(each) for each in Observable if each is not Observable.CALLS],
+        },
+        "unsettled": diff.open_questions,
+    }
+
+
+def _example_json(example: Example | None) -> dict[str, Any]:
+    if example is None:
+        return {"kinds": "", "configurations": 0, "models": [], "given": [], "base": "", "head": ""}
+    return {
+        "kinds": example.kinds,
+        "configurations": 0,
+        "models": [],
+        "given": list(example.given),
+        "base": example.base,
+        "head": example.head,
+        "configuration": example.play.as_json(),
     }
 
 
 def summary(diff: Diff) -> str:
     """One sentence."""
     base, head = diff.base.target.label, diff.head.target.label
-    whole = (
-        f"{count(diff.proved, 'obligation')} proved on both, so both behave alike there; "
-        f"{diff.covered} refuted on one or both, and compared run by run for requests of few blocks"
-    )
-    if diff.unsettled:
+    whole = covered(diff)
+    if diff.verdict is Verdict.INCONCLUSIVE:
         return (
-            f"{count(diff.unsettled, 'obligation')} could not be settled on {base} or {head}; of "
-            f"the others {whole}"
+            f"not everything could be compared between {base} and {head}: "
+            f"{count(diff.open_questions, 'open question')}; what could be: {whole}"
         )
     if not diff.changed:
         return f"no behavioural change from {base} to {head}: {whole}"
     harm = "the head is worse" if diff.verdict is Verdict.DIVERGES else "the head is not worse"
     return f"behaviour changes from {base} to {head}, and {harm}: {whole}"
+
+
+def covered(diff: Diff) -> str:
+    """What was compared, and in short what was not."""
+    histories = diff.histories
+    words = (
+        f"{count(diff.proved, 'obligation')} proved on both, so both behave alike there; "
+        f"{diff.covered} refuted on one or both, and compared run by run for requests of few "
+        f"blocks; {count(histories.histories, 'history', 'histories')} of "
+        f"{count(histories.steps, 'step')} with {count(histories.lookups, 'lookup')} compared in "
+        f"all that can be observed"
+    )
+    if histories.stopped:
+        words += (
+            f", the end of {histories.stopped} of them not, where the schedulers of the two "
+            f"releases ask for different things"
+        )
+    if left := sum(histories.uncompared.values()):
+        words += f"; {count(left, 'history', 'histories')} not compared"
+    return words
 
 
 def as_sentence(diff: Diff) -> str:
@@ -85,6 +141,15 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
             for line in witness(group):
                 console.print(f"  {escape(line)}", highlight=False)
             console.print()
+    for change in filter(lambda change: change.counts, diff.histories.changes):
+        style = "bold red" if change.harmful else "bold green"
+        console.print(f"[{style}]{change.effect}[/]: {escape(about_histories(change, diff))}")
+        if change.example:
+            for line in case(change.example):
+                console.print(f"  {escape(line)}", highlight=False)
+            console.print()
+    if line := consequences(diff):
+        console.print(escape(line), highlight=False)
     for number, finding in enumerate(diff.brought):
         if verbose or number == 0:
             console.print("[bold red]a fault that the head introduces[/]", highlight=False)
@@ -106,7 +171,7 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
             console.print(f"{title}: {len(findings)}{hint}", highlight=False)
         for finding in findings if verbose else ():
             print_finding(finding, console)
-    reasons = sorted({reason for _, reason in diff.unsettled})
+    reasons = diff.open_questions
     for reason in reasons if verbose else reasons[:_MOST_REASONS]:
         console.print(f"[bold yellow]inconclusive[/]: {escape(reason)}", highlight=False)
     console.print(f"{summary(diff)}; {diff.seconds:.1f} s", highlight=False, markup=False)
@@ -120,6 +185,12 @@ def markdown(diff: Diff) -> str:
         lines += ["| effect | where | models | smallest case | base | head |", "|" + "---|" * 6]
         lines += [_row(group) for group in diff.groups]
         lines.append("")
+    if any(change.counts for change in diff.histories.changes):
+        lines += ["| in histories | how many | smallest case | base | head |", "|" + "---|" * 5]
+        lines += [_history_row(each, diff) for each in diff.histories.changes if each.counts]
+        lines.append("")
+    if line := consequences(diff):
+        lines += [f"{line}.", ""]
     if diff.policies:
         lines += ["| policy | base | head |", "|---|---|---|"]
         lines += [f"| {name} | {one} | {other} |" for name, one, other in diff.policies]
@@ -136,7 +207,7 @@ def markdown(diff: Diff) -> str:
                 for f in findings
             ]
             lines += ["", "</details>", ""]
-    for reason in sorted({reason for _, reason in diff.unsettled}):
+    for reason in diff.open_questions:
         lines.append(f"- inconclusive: {reason}")
     return "\n".join(lines).rstrip() + "\n"
 
@@ -150,17 +221,53 @@ def about(group: ChangeGroup) -> str:
     return f"{where}; {', '.join(group.models)}" if group.models else where
 
 
+def about_histories(change: HistoryChange, diff: Diff) -> str:
+    """In how many histories a change shows."""
+    words = f"in {change.histories} of {count(diff.histories.histories, 'history', 'histories')}"
+    if change.effect in (Effect.ORDER_COSTS, Effect.ORDER_PAYS):
+        return f"{words}, {in_tokens(abs(change.tokens))} in all"
+    if change.first == change.histories:
+        return words
+    if not change.first:
+        return f"{words}, after other changes"
+    return f"{words}, in {change.first} of them before anything else"
+
+
+def consequences(diff: Diff) -> str:
+    """What changes in histories only after, or together with, something else; "" for nothing."""
+    changed = [
+        f"{change.effect} in {count(change.histories, 'history', 'histories')}"
+        for change in diff.histories.changes
+        if not change.counts
+    ]
+    return f"in consequence: {', '.join(changed)}" if changed else ""
+
+
+def case(example: Example | Change) -> Iterator[str]:
+    """An example, and what both targets do there."""
+    for number, fact in enumerate(example.given):
+        yield f"{'' if number else 'given :':<7} {fact}"
+    yield f"base  : {example.base}"
+    yield f"head  : {example.head}"
+
+
 def witness(group: ChangeGroup) -> Iterator[str]:
     """The smallest case of a change, and what both targets do there."""
-    for number, fact in enumerate(group.smallest.given):
-        yield f"{'' if number else 'given :':<7} {fact}"
-    yield f"base  : {group.smallest.base}"
-    yield f"head  : {group.smallest.head}"
+    return case(group.smallest)
+
+
+def _history_row(change: HistoryChange, diff: Diff) -> str:
+    example = change.example
+    shown = ("<br>".join(example.given), example.base, example.head) if example else ("", "", "")
+    return _cells(str(change.effect), about_histories(change, diff), *shown)
 
 
 def _row(group: ChangeGroup) -> str:
     smallest = group.smallest
     where, _, models = about(group).partition("; ")
     given = "<br>".join(smallest.given)
-    cells = (str(smallest.effect), where, models, given, smallest.base, smallest.head)
+    return _cells(str(smallest.effect), where, models, given, smallest.base, smallest.head)
+
+
+def _cells(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -27,7 +27,11 @@ answer (`driver.WorkerGone`): the gate starts another worker and goes on.
                           also those, what the target did.
 ``replay``                Play the history ``play`` and judge it. Gives ``policies``, ``steps``,
                           ``lookups``, ``findings``, and how many of them are ``causes``; or
-                          ``cannot``, the reason.
+                          ``cannot``, the reason. With ``record`` also that, digests of what was
+                          observed, and ``values``, all that was observed at the step
+                          ``values``. ``abilities`` adapts the history to these instead of to
+                          the target.
+``abilities``             What histories can ask of the target: ``abilities``; or ``cannot``.
 ``lockstep``              Play generated histories on target and reference, for ``seconds``
                           (`vllm_integration.worker.lockstep`).
 ``finding``               From a divergence to a finding: shrink it, show it on a whole

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hitproof.conformance.comparison.changes import Effect
+from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration import cli

@@ -6,7 +6,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from hitproof.conformance.comparison.changes import Change, Effect
+from hitproof.conformance.comparison.changes import Change
+from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.strips import LEGEND

@@ -254,6 +254,7 @@ _OPERATIONS: dict[str, _Operation] = {
     "policies": _policies,
     "check": _check,
     "replay": replay.judge_history,
+    "abilities": replay.abilities,
     "lockstep": lockstep.lockstep,
     "finding": _finding,
     "here": _here,

@@ -8,6 +8,7 @@ from hitproof.conformance.histories.plays import Abilities, Play
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.replay import ReplayOutcome, replay
+from hitproof.conformance.playing.recording import Recorder
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.retention import SPARSE_KINDS
@@ -24,19 +25,40 @@ def played(subject: VllmSubject, play: Play) -> ReplayOutcome:
 
 
 def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """Replay a history under the policies that the target shows, and say what became of it."""
+    """Replay a history under the policies that the target shows, and say what became of it.
+
+    With ``record`` say what was observed, too, and of the step ``values`` in full.
+    """
+    record, wanted = message.get("record", False), message.get("values")
     try:
-        outcome = played(subject, Play.from_json(message["play"]))
-        policies = _policies(subject)
+        play, policies = Play.from_json(message["play"]), _policies(subject)
+        history = _history(subject, play, message.get("abilities"))
+        recorder = Recorder(_managers(), history, wanted)
+        if record:
+            outcome = replay(history, recorder, policies, recorder.step_ends)
+        else:
+            outcome = _replay(subject, history)
     except Exception as error:
         return {"cannot": refusal_of(error)}
-    return {
+    answer = {
         "policies": {name: str(value) for name, value in vars(policies).items()},
         "steps": outcome.steps,
         "lookups": [vars(lookup) for lookup in outcome.lookups],
         "findings": [found.as_json() for found in outcome.findings],
         "causes": len(outcome.causes),
     }
+    if record:
+        answer |= {"record": recorder.record.as_json(), "values": recorder.values}
+    return answer
+
+
+def abilities(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """What histories can ask of the target."""
+    del message
+    try:
+        return {"abilities": _abilities(subject).as_json()}
+    except Exception as error:
+        return {"cannot": refusal_of(error)}
 
 
 def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
@@ -52,9 +74,15 @@ def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     return of_history(_history(subject, Play.from_json(message["play"])), shown, message)
 
 
-def _history(subject: VllmSubject, play: Play) -> History:
+def _history(subject: VllmSubject, play: Play, given: dict[str, Any] | None = None) -> History:
+    """The history as the target can play it, or as one of the ``given`` abilities can."""
+    return play.history(Abilities.from_json(given) if given else _abilities(subject))
+
+
+@cache
+def _abilities(subject: VllmSubject) -> Abilities:
     managers, policies = _managers(), _policies(subject)
-    abilities = Abilities(
+    return Abilities(
         registers_tails=managers.registers_tails,
         retained_kinds=[kind for kind in SPARSE_KINDS if policies.thins_out(kind)],
         fits_whole=managers.fits_whole,
@@ -63,7 +91,6 @@ def _history(subject: VllmSubject, play: Play) -> History:
         keeps_shared_states=managers.keeps_shared_states,
         hashes_look_ahead=managers.hashes_look_ahead,
     )
-    return play.history(abilities)
 
 
 def _replay(subject: VllmSubject, history: History) -> ReplayOutcome:

@@ -5,7 +5,7 @@ https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-comm
 
 from collections.abc import Iterator
 
-from hitproof.conformance.comparison.changes import HARMFUL
+from hitproof.conformance.comparison.effects import HARMFUL
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.ci.problems import (
@@ -16,7 +16,7 @@ from hitproof.vllm_integration.reports.ci.problems import (
     plain,
     readable,
 )
-from hitproof.vllm_integration.reports.diff import about, summary, witness
+from hitproof.vllm_integration.reports.diff import about, about_histories, case, summary, witness
 from hitproof.vllm_integration.reports.text import print_verdict
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -46,11 +46,16 @@ def diff_annotations(diff: Diff) -> str:
         title = readable(f"{effect}: {about(group)}")
         text = readable("\n".join(witness(group)))
         lines.append(command("error" if effect in HARMFUL else "notice", text, title=title))
+    for change in filter(lambda change: change.counts, diff.histories.changes):
+        title = readable(f"{change.effect}: {about_histories(change, diff)}")
+        text = readable("\n".join(case(change.example))) if change.example else title
+        kind = "error" if change.harmful else "notice"
+        lines.append(command(kind, text, title=title))
     lines += [
         command("notice", f"{base} -> {head}", title=f"policy {name}")
         for name, base, head in diff.policies
     ]
-    lines += _inconclusive([reason for _, reason in diff.unsettled])
+    lines += _inconclusive(diff.open_questions)
     lines.append(command("notice", readable(summary(diff)), title="hitproof"))
     return "".join(lines)
 

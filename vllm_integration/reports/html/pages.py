@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from hitproof.conformance.comparison.changes import HARMFUL
+from hitproof.conformance.comparison.effects import HARMFUL
 from hitproof.conformance.explain.story import Story, ToldFinding, tell
 from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.findings import Finding, figures
@@ -126,13 +126,15 @@ def diff_page(diff: Diff, command: str) -> str:
         diff=diff,
         summary=diff_rendering.as_sentence(diff),
         about=diff_rendering.about,
+        about_histories=diff_rendering.about_histories,
+        consequences=diff_rendering.consequences(diff),
         harmful=HARMFUL,
         faults=[(title, list(map(Shown.of, found)), open_) for title, found, open_ in lists],
         sides=[
             (side, report, coverage_in_words(report), _settled(report.obligations))
             for side, report in (("base", diff.base), ("head", diff.head))
         ],
-        unsettled=sorted({reason for _, reason in diff.unsettled}),
+        unsettled=diff.open_questions,
     )
 
 

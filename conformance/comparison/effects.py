@@ -1,0 +1,51 @@
+"""What a change means to users."""
+
+from enum import StrEnum
+
+
+class Effect(StrEnum):
+    """What a change means to users, worst first."""
+
+    UNSOUND = "hits made unsound"
+    CRASH = "newly crashing"
+    LOST = "hits lost"
+    REFUSED = "newly refused for lack of blocks"
+    HELD_MORE = "fewer blocks free"
+    WASTE = "waste grown"
+    ORDER_COSTS = "hits lost to another eviction order, on balance"
+    GAINED = "hits gained"
+    SOUND = "unsound hits gone"
+    FIXED = "crashes gone"
+    ADMITTED = "refused no more"
+    HELD_FEWER = "more blocks free"
+    WASTE_GONE = "waste gone"
+    ORDER_PAYS = "hits gained by another eviction order, on balance"
+    MORE = "blocks cached more"
+    FEWER = "blocks cached fewer"
+    OTHERS = "other blocks cached"
+    CRASHES = "crashes changed"
+    TABLES = "block tables changed"
+    SHARED = "shared prefixes changed"
+    COPIES = "block copies changed"
+    ORDER = "eviction order changed"
+    COUNTS = "block counts changed"
+    EVENTS = "events changed"
+    STATISTICS = "statistics changed"
+
+
+HARMFUL = frozenset(
+    {
+        Effect.UNSOUND,
+        Effect.CRASH,
+        Effect.LOST,
+        Effect.REFUSED,
+        Effect.HELD_MORE,
+        Effect.WASTE,
+        Effect.ORDER_COSTS,
+    }
+)
+"""Effects that count against the head.
+
+The others are gains, or differences that no request is worse off for. Another eviction order is no
+harm by itself: some request loses a hit by it and another one gains one, so those are summed up.
+"""

@@ -1,0 +1,176 @@
+"""Whole histories on two managers: where all that can be observed of them begins to differ."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hitproof.conformance.comparison.effects import Effect
+from hitproof.conformance.playing.records import Observable, Record
+from hitproof.spec.claims import Divergence
+
+
+@dataclass(frozen=True)
+class Run:
+    """One history on one manager.
+
+    Attributes:
+        record: what was observed.
+        hits: for each lookup its step, the hit that was due, and the one that was served.
+        waste: how often a block was found registered that no promised hit can use.
+    """
+
+    record: Record
+    hits: tuple[tuple[int, int, int], ...]
+    waste: int
+
+    @staticmethod
+    def from_answer(answer: Mapping[str, Any]) -> "Run":
+        """From what the worker answers to a replay."""
+        return Run(
+            Record.from_json(answer["record"]),
+            tuple((each["step"], each["due"], each["served"]) for each in answer["lookups"]),
+            sum(
+                found["times"]
+                for found in answer["findings"]
+                if found["signature"]["divergence"] == Divergence.WASTE
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The first step at which one observable differs in two runs of one history.
+
+    Attributes:
+        effect: what it means.
+        observable: what differs.
+        step: the step, an index.
+        cause: the observable that differs first. What differs later, or at the same step though
+            further from the cause, may be a consequence.
+        tokens: for a hit, by how much it is longer in the head.
+    """
+
+    effect: Effect
+    observable: Observable
+    step: int
+    cause: Observable
+    tokens: int = 0
+
+    @property
+    def first(self) -> bool:
+        """Whether nothing differs before it."""
+        return self.observable is self.cause
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs of one history, compared.
+
+    Attributes:
+        partings: where they part, for each observable; none if they are the same.
+        steps: how many steps were compared.
+        stopped: whether later steps could not be compared although nothing differs up to there:
+            the scheduler of one release asks for something else.
+    """
+
+    partings: tuple[Parting, ...]
+    steps: int
+    stopped: bool
+
+
+_LEADS_ELSEWHERE = frozenset(
+    {
+        Observable.CRASHES,
+        Observable.HITS,
+        Observable.SHARED,
+        Observable.ADMISSION,
+        Observable.RESETS,
+    }
+)
+"""Answers by which a scheduler decides what to ask for next."""
+
+
+def compare(base: Run, head: Run) -> Comparison:
+    """Where two runs of one history part.
+
+    They are compared up to the first step at which the scheduler asks for something else, since
+    then they have different pasts.
+    """
+    assert base.record.history == head.record.history
+    found: dict[Observable, Parting] = {}
+    pairs = list(zip(base.record.steps, head.record.steps, strict=False))
+    for step, (one, other) in enumerate(pairs):
+        differing = [o for o in Observable if one.get(o) != other.get(o)]
+        parts = Observable.CALLS in differing
+        if parts:
+            differing = [] if found.keys() & _LEADS_ELSEWHERE else _leading(differing)
+        for observable in differing:
+            if observable in found:
+                continue
+            effect, tokens = _effect(observable, step, base, head)
+            if effect is not None:
+                cause = next(iter(found), observable)
+                found[observable] = Parting(effect, observable, step, cause, tokens)
+        if parts:
+            return Comparison(tuple(found.values()), step, not found)
+    return Comparison(tuple(found.values()), len(pairs), False)
+
+
+def _leading(differing: Sequence[Observable]) -> list[Observable]:
+    """The answer that made the scheduler ask for something else in the same step."""
+    return [observable for observable in differing if observable in _LEADS_ELSEWHERE][:1]
+
+
+_NEUTRAL = {
+    Observable.HIT_TABLES: Effect.TABLES,
+    Observable.TABLES: Effect.TABLES,
+    Observable.SHARED: Effect.SHARED,
+    Observable.COPIES: Effect.COPIES,
+    Observable.POOL_ORDER: Effect.ORDER,
+    Observable.REF_COUNTS: Effect.COUNTS,
+    Observable.USAGE: Effect.COUNTS,
+    Observable.COMMON_PREFIX: Effect.COUNTS,
+    Observable.EVENTS: Effect.EVENTS,
+    Observable.STATISTICS: Effect.STATISTICS,
+}
+
+
+def _effect(observable: Observable, step: int, base: Run, head: Run) -> tuple[Effect | None, int]:
+    """What a difference means, and for hits how many tokens it is."""
+    before, after = base.record.amounts[step], head.record.amounts[step]
+    match observable:
+        case Observable.CRASHES:
+            crashed = [observable in run.record.steps[step] for run in (base, head)]
+            one = Effect.FIXED if crashed[0] else Effect.CRASH
+            return Effect.CRASHES if all(crashed) else one, 0
+        case Observable.HITS:
+            return _of_hits(step, base, head)
+        case Observable.ADMISSION | Observable.RESETS:
+            return Effect.REFUSED if after.refused > before.refused else Effect.ADMITTED, 0
+        case Observable.FREE_BLOCKS:
+            return _by_number(before.free - after.free, _OF_FREE), 0
+        case Observable.CACHED:
+            if base.waste != head.waste:
+                return Effect.WASTE if head.waste > base.waste else Effect.WASTE_GONE, 0
+            return _by_number(after.registered - before.registered, _OF_CACHED), 0
+        case _:
+            return _NEUTRAL[observable], 0
+
+
+_OF_FREE = (Effect.HELD_MORE, Effect.COUNTS, Effect.HELD_FEWER)
+_OF_CACHED = (Effect.MORE, Effect.OTHERS, Effect.FEWER)
+
+
+def _by_number(more: int, effects: Sequence[Effect]) -> Effect:
+    return effects[0] if more > 0 else effects[2] if more < 0 else effects[1]
+
+
+def _of_hits(step: int, base: Run, head: Run) -> tuple[Effect | None, int]:
+    """By the first hit of the step that differs; none does if one of them looks up more often."""
+    one, other = ([(d, h) for s, d, h in run.hits if s == step] for run in (base, head))
+    for (due, before), (due_now, after) in zip(one, other, strict=False):
+        if after > before:
+            return Effect.GAINED if after <= due_now else Effect.UNSOUND, after - before
+        if after < before:
+            return Effect.LOST if before <= due else Effect.SOUND, after - before
+    return None, 0

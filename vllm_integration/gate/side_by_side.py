@@ -1,0 +1,287 @@
+"""Histories side by side: the runs of two targets compared, and what differs made small."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hitproof.conformance.comparison.effects import HARMFUL, Effect
+from hitproof.conformance.comparison.histories import Parting, Run, compare
+from hitproof.conformance.comparison.words import shown
+from hitproof.conformance.findings.replayed import up_to
+from hitproof.conformance.histories.plays import Abilities, Play
+from hitproof.conformance.histories.schema import History
+from hitproof.conformance.playing.records import Observable
+from hitproof.conformance.playing.shrinking import shrink
+from hitproof.vllm_integration.gate.obligations import Played
+from hitproof.vllm_integration.gate.sessions import Sessions
+from hitproof.vllm_integration.sandbox.driver import WorkerGone
+
+_HISTORIES_TO_SHRINK = 120
+"""Histories that both targets play to shrink one example."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """The smallest history that was found to show a change.
+
+    Attributes:
+        play: the history, written out.
+        kinds: the kinds of its groups.
+        drops_block: whether lookups drop a block for EAGLE.
+        given: the history up to the step that shows it, one fact a line.
+        base: what the base does there.
+        head: what the head does there.
+    """
+
+    play: Play
+    kinds: str
+    drops_block: bool
+    given: tuple[str, ...]
+    base: str
+    head: str
+
+
+@dataclass(frozen=True)
+class HistoryChange:
+    """Histories that show the same effect.
+
+    Attributes:
+        effect: what it means.
+        observable: what differs.
+        histories: how many there are.
+        first: in how many of them nothing differs before it.
+        by_order: in how many of them another eviction order came first. What follows from that is
+            no harm by itself (`conformance.comparison.effects.HARMFUL`).
+        tokens: for hits, by how much they are longer in the head, over all of these histories.
+        example: the smallest; None where the targets cannot be asked any more.
+    """
+
+    effect: Effect
+    observable: Observable
+    histories: int
+    first: int
+    by_order: int
+    tokens: int
+    example: Example | None
+
+    @property
+    def harmful(self) -> bool:
+        """Whether it counts against the head."""
+        return self.effect in HARMFUL and self.histories > self.by_order
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a change of its own: harm, or no mere consequence of something else."""
+        return bool(self.first) or self.harmful
+
+
+@dataclass
+class HistoriesCompared:
+    """What comparing the histories has shown.
+
+    Attributes:
+        changes: the effects, the worst first.
+        histories: histories that were compared.
+        steps: steps of them that were compared.
+        lookups: lookups among them.
+        stopped: histories of which the end was not compared: the schedulers of the two releases
+            ask for different things, though nothing differs up to there.
+        adapted: histories that were compared as both releases can play them; each release also
+            played its own form.
+        uncompared: why histories were not compared, and how many.
+    """
+
+    changes: list[HistoryChange] = field(default_factory=list)
+    histories: int = 0
+    steps: int = 0
+    lookups: int = 0
+    stopped: int = 0
+    adapted: int = 0
+    uncompared: Counter[str] = field(default_factory=Counter)
+
+
+class Both:
+    """The sessions of base and head, to ask both the same."""
+
+    def __init__(self, base: Sessions, head: Sessions) -> None:
+        self._sides = base, head
+        self._abilities: Abilities | None = None
+
+    @property
+    def abilities(self) -> Abilities:
+        """What histories can ask of both. Raises `WorkerGone` if one does not say."""
+        if self._abilities is None:
+            one, other = (
+                Abilities.from_json(_answered(side.ask(op="abilities"))["abilities"])
+                for side in self._sides
+            )
+            self._abilities = one.common(other)
+        return self._abilities
+
+    def runs(self, play: Play) -> tuple[Run, Run]:
+        """One history, as both can play it. Raises `WorkerGone` if one does not."""
+        base, head = self._replayed(play, None)
+        return Run.from_answer(base), Run.from_answer(head)
+
+    def values(self, play: Play, step: int, observable: Observable) -> tuple[list[Any], list[Any]]:
+        """What both show of one observable at one step. Raises `WorkerGone` if one does not."""
+        base, head = (each["values"] for each in self._replayed(play, step))
+        return base.get(observable, []), head.get(observable, [])
+
+    def _replayed(self, play: Play, values: int | None) -> list[dict[str, Any]]:
+        asked = {"op": "replay", "play": play.as_json(), "abilities": self.abilities.as_json()}
+        return [_answered(side.ask(**asked, record=True, values=values)) for side in self._sides]
+
+
+def _answered(answer: dict[str, Any]) -> dict[str, Any]:
+    if "cannot" in answer:
+        raise WorkerGone(answer["cannot"])
+    return answer
+
+
+@dataclass
+class _Shown:
+    """The histories that show one effect, and the one that shows it first."""
+
+    parting: Parting
+    play: Play
+    histories: int = 0
+    first: int = 0
+    by_order: int = 0
+    tokens: int = 0
+
+    def add(self, parting: Parting, play: Play) -> None:
+        """Another of them."""
+        self.histories += 1
+        self.first += parting.first
+        self.by_order += _is_by_order(parting)
+        self.tokens += parting.tokens
+        if _place(parting) < _place(self.parting):
+            self.parting, self.play = parting, play
+
+
+def _place(parting: Parting) -> tuple[bool, bool, int]:
+    return not parting.first, _is_by_order(parting), parting.step
+
+
+def _is_by_order(parting: Parting) -> bool:
+    """Whether it may follow from another eviction order; it does not where reads are wrong."""
+    by_order = parting.cause is Observable.POOL_ORDER and not parting.first
+    return by_order and parting.effect not in (Effect.UNSOUND, Effect.CRASH)
+
+
+def compared(
+    base: Sequence[Played], head: Sequence[Played], both: Both | None
+) -> HistoriesCompared:
+    """Compare what the targets did in each history. ``both`` plays again what has to be."""
+    result = HistoriesCompared()
+    found: dict[Effect, _Shown] = {}
+    by_order: dict[Effect, _Shown] = {}
+    of_base, of_head = ({each.play: each for each in side} for side in (base, head))
+    for play in dict.fromkeys((*of_base, *of_head)):
+        runs = _runs(of_base.get(play), of_head.get(play), both, result)
+        if runs is None:
+            continue
+        comparison = compare(*runs)
+        result.histories += 1
+        result.steps += comparison.steps
+        result.lookups += sum(step < comparison.steps for step, _, _ in runs[0].hits)
+        result.stopped += comparison.stopped
+        for parting in {each.effect: each for each in reversed(comparison.partings)}.values():
+            other_hit = parting.observable is Observable.HITS and _is_by_order(parting)
+            shown_by = by_order if other_hit else found
+            shown_by.setdefault(parting.effect, _Shown(parting, play)).add(parting, play)
+    _balance(by_order, found)
+    for effect in sorted(found, key=list(Effect).index):
+        result.changes.append(_change(effect, found[effect], both))
+    return result
+
+
+def _balance(by_order: dict[Effect, _Shown], found: dict[Effect, _Shown]) -> None:
+    """Another eviction order costs some request a hit and another one not; their sum counts."""
+    if not by_order:
+        return
+    tokens = sum(each.tokens for each in by_order.values())
+    costs = tokens < 0
+    shows = by_order.get(Effect.LOST if costs else Effect.GAINED) or next(iter(by_order.values()))
+    found[Effect.ORDER_COSTS if costs else Effect.ORDER_PAYS] = _Shown(
+        shows.parting,
+        shows.play,
+        histories=sum(each.histories for each in by_order.values()),
+        tokens=tokens,
+    )
+
+
+def _runs(
+    base: Played | None, head: Played | None, both: Both | None, result: HistoriesCompared
+) -> tuple[Run, Run] | None:
+    """The runs of one history, if they can be compared; else ``result`` says why not."""
+    if base is None or head is None:
+        result.uncompared["only one of the two releases can play it"] += 1
+        return None
+    if base.run is None or head.run is None:
+        result.uncompared["it could not be judged on both"] += 1
+        return None
+    if base.run.record.history == head.run.record.history:
+        return base.run, head.run
+    if both is None:
+        result.uncompared["the releases play it differently"] += 1
+        return None
+    try:
+        runs = both.runs(base.play)
+    except WorkerGone as gone:
+        result.uncompared[f"as both releases can play it: {gone}"] += 1
+        return None
+    result.adapted += 1
+    return runs
+
+
+def _change(effect: Effect, shows: _Shown, both: Both | None) -> HistoryChange:
+    change = HistoryChange(
+        effect,
+        shows.parting.observable,
+        shows.histories,
+        shows.first,
+        shows.by_order,
+        shows.tokens,
+        None,
+    )
+    if both is None or not change.counts:
+        return change
+    return replace(change, example=_example(shows.parting, shows.play, both))
+
+
+def _example(parting: Parting, play: Play, both: Both) -> Example | None:
+    """The smallest history that shows it; None if it does not show again."""
+
+    def again(history: History) -> Parting | None:
+        try:
+            comparison = compare(*both.runs(Play.written(history, play.name)))
+        except WorkerGone:
+            return None
+        wanted = parting.effect, parting.observable, parting.cause
+        return next(
+            (p for p in comparison.partings if (p.effect, p.observable, p.cause) == wanted), None
+        )
+
+    try:
+        history = play.history(both.abilities)
+        first = replace(history, steps=history.steps[: parting.step + 1])
+        small = shrink(first, lambda h: again(h) is not None, _HISTORIES_TO_SHRINK)
+        shown_at = again(small)
+        if shown_at is None:
+            return None
+        written = Play.written(small, play.name)
+        base, head = both.values(written, shown_at.step, parting.observable)
+    except WorkerGone:
+        return None
+    groups = small.engine.groups
+    return Example(
+        written,
+        " + ".join(dict.fromkeys(group.kind for group in groups)),
+        small.engine.use_eagle_block_drop,
+        tuple(up_to(small, shown_at.step)),
+        shown(parting.observable, base, head),
+        shown(parting.observable, head, base),
+    )
