@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hitproof.conformance.comparison.effects import Effect
-from hitproof.conformance.playing.records import Observable, Record
+from hitproof.conformance.comparison.records import Observable, Record
 from hitproof.spec.claims import Divergence
 
 

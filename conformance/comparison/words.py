@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Any
 
-from hitproof.conformance.playing.records import NULL, Observable
+from hitproof.conformance.comparison.records import NULL, Observable
 from hitproof.conformance.words import count, in_blocks, in_tokens
 
 _MOST = 300
@@ -23,7 +23,10 @@ def shown(observable: Observable, values: Sequence[Any], others: Sequence[Any]) 
 
 def _of_crash(value: Any, other: Any) -> str:
     del other
-    return f"{value[0]} raises {value[1]}"
+    call, raised = value
+    message = f" ({raised['message']})" if "message" in raised else ""
+    site = f" in {raised['site']}" if "site" in raised else ""
+    return f"{call} raises {raised['error']}{message}{site}"
 
 
 def _of_hit(value: Any, other: Any) -> str:

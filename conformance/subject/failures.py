@@ -6,9 +6,6 @@ else is the subject's own: it crashes. Where hitproof runs beside a subject that
 drives, as in a shadow, nothing that its own code raises is the subject's.
 """
 
-import dis
-import re
-import traceback
 from enum import Enum, auto
 
 from hitproof.conformance.histories.schema import HistoryError
@@ -87,29 +84,3 @@ def refusal_of(error: Exception, *, asked: bool = True) -> str:
     if classify(error, asked=asked) not in (FailureKind.NOT_APPLICABLE, FailureKind.INCONCLUSIVE):
         raise error
     return str(error)
-
-
-_RUN_SPECIFIC = re.compile(r"0x[0-9a-f]+|b'[^']*'|b\"[^\"]*\"")
-_RAISE = dis.opmap["RAISE_VARARGS"]
-_OURS = __name__.partition(".")[0]
-
-
-def crash_site(error: Exception) -> str:
-    """The exception's type, the subject's function that raises it, and what that says.
-
-    The same in every run: without addresses and hashes, and without the words of an interpreter,
-    which change from one version of Python to the next.
-    """
-    frames = list(traceback.walk_tb(error.__traceback__))
-    if not frames:
-        return type(error).__name__
-    theirs = [f for f, _ in frames if f.f_globals.get("__name__", "").partition(".")[0] != _OURS]
-    frame = theirs[-1] if theirs else frames[-1][0]
-    # Comprehensions are functions of their own in Python 3.11 only.
-    function = frame.f_code.co_qualname.partition(".<locals>.<")[0]
-    last, said = error.__traceback__, ""
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    if last is not None and last.tb_frame.f_code.co_code[last.tb_lasti] == _RAISE:
-        said = ": " + _RUN_SPECIFIC.sub("...", str(error))[:200]
-    return f"{type(error).__name__} in {function}{said}"

@@ -9,12 +9,12 @@ import pytest
 
 from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.comparison.histories import Parting, Run, compare
+from hitproof.conformance.comparison.recording import Recorder
+from hitproof.conformance.comparison.records import Observable, Record
 from hitproof.conformance.comparison.words import shown
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.replay import replay
-from hitproof.conformance.playing.recording import Recorder
-from hitproof.conformance.playing.records import Observable, Record
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
 from hitproof.conformance.subject.managers import (
     Allocation,

@@ -7,11 +7,11 @@ from typing import Any
 
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
 from hitproof.conformance.comparison.histories import Parting, Run, compare
+from hitproof.conformance.comparison.records import Observable
 from hitproof.conformance.comparison.words import shown
 from hitproof.conformance.findings.replayed import up_to
 from hitproof.conformance.histories.plays import Abilities, Play
 from hitproof.conformance.histories.schema import History
-from hitproof.conformance.playing.records import Observable
 from hitproof.conformance.playing.shrinking import shrink
 from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.gate.sessions import Sessions

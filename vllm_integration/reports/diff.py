@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from hitproof.conformance.comparison.changes import Change
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
-from hitproof.conformance.playing.records import Observable
+from hitproof.conformance.comparison.records import Observable
 from hitproof.conformance.words import count, in_tokens
 from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff
 from hitproof.vllm_integration.gate.side_by_side import Example, HistoryChange

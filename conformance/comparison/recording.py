@@ -9,10 +9,7 @@ records are equal, and records are compared by a digest for each step.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from hitproof.conformance.histories.json_format import write
-from hitproof.conformance.histories.naming import Name, Names, Prefixes
-from hitproof.conformance.histories.schema import EngineConfiguration, History, RequestInput
-from hitproof.conformance.playing.records import (
+from hitproof.conformance.comparison.records import (
     NULL,
     Amounts,
     Label,
@@ -21,7 +18,11 @@ from hitproof.conformance.playing.records import (
     StepRecord,
     digest,
 )
-from hitproof.conformance.subject.failures import crash_of, crash_site
+from hitproof.conformance.findings.crashes import crash_defect
+from hitproof.conformance.histories.json_format import write
+from hitproof.conformance.histories.naming import Name, Names, Prefixes
+from hitproof.conformance.histories.schema import EngineConfiguration, History, RequestInput
+from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
     Cleared,
@@ -117,7 +118,8 @@ class Recorded:
         try:
             return ask()
         except Exception as error:
-            self._note(Observable.CRASHES, [call, crash_site(crash_of(error))])
+            defect = crash_defect(crash_of(error))
+            self._note(Observable.CRASHES, [call, dict(defect.parameters)])
             raise
 
     def add_request(self, name: str, request: RequestInput) -> None:
