@@ -72,7 +72,7 @@ class Mutant:
     name: str
     function: FunctionType
     code: CodeType
-    change: Change
+    change: StrEnum
     before: str
     after: str
     lines: tuple[int, int]
@@ -94,12 +94,12 @@ def mutants(module: ModuleType, wanted: Collection[str] | None = None) -> Iterat
     ``wanted`` limits them to functions with these qualified names. Signatures, docstrings, and
     what is raised or asserted are not mutated: they state no value.
     """
-    for path, node in _functions(ast.parse(inspect.getsource(module))):
+    for path, node in defined_functions(ast.parse(inspect.getsource(module))):
         names = [scope.name for scope in path] + [node.name]
         qualified = ".".join(names)
         if wanted is not None and qualified not in wanted:
             continue
-        function = _function(module, names)
+        function = function_of(module, names)
         seen: dict[str, int] = {}
         for place, changed, change in _changes(node):
             mutated = deepcopy(node)
@@ -110,15 +110,15 @@ def mutants(module: ModuleType, wanted: Collection[str] | None = None) -> Iterat
             yield Mutant(
                 name=f"{module.__name__.removeprefix(_OURS)}.{qualified}: {words}{again}",
                 function=function,
-                code=_compiled(mutated, path, module, function.__code__.co_qualname),
+                code=compiled(mutated, path, module, function.__code__.co_qualname),
                 change=change,
-                before=_head(_at(node, statement)),
-                after=_head(_at(mutated, statement)),
-                lines=_lines(_at(node, statement)),
+                before=head_of(_at(node, statement)),
+                after=head_of(_at(mutated, statement)),
+                lines=lines_of(_at(node, statement)),
             )
 
 
-def _function(module: ModuleType, path: Collection[str]) -> FunctionType:
+def function_of(module: ModuleType, path: Collection[str]) -> FunctionType:
     """The function of that name as it is defined, whatever binds it."""
     found: Any = module
     for name in path:
@@ -129,7 +129,7 @@ def _function(module: ModuleType, path: Collection[str]) -> FunctionType:
     return function
 
 
-def _compiled(
+def compiled(
     function: ast.FunctionDef, path: tuple[ast.ClassDef, ...], module: ModuleType, qualified: str
 ) -> CodeType:
     """The code of a function in the classes around it."""
@@ -148,13 +148,14 @@ _Place: TypeAlias = tuple[tuple[str, int | None], ...]
 """The path from a function's node to a node below it: fields, with an index in lists."""
 
 
-def _functions(
+def defined_functions(
     tree: ast.AST, path: tuple[ast.ClassDef, ...] = ()
 ) -> Iterator[tuple[tuple[ast.ClassDef, ...], ast.FunctionDef]]:
+    """The functions and methods of a module, each with the classes around it."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
             if not any(ast.unparse(base) == "Protocol" for base in node.bases):
-                yield from _functions(node, (*path, node))
+                yield from defined_functions(node, (*path, node))
         elif isinstance(node, ast.FunctionDef):
             yield path, node
 
@@ -162,7 +163,7 @@ def _functions(
 def _changes(function: ast.FunctionDef) -> Iterator[tuple[_Place, ast.AST, Change]]:
     for place, node in _nodes(function, ()):
         if place[0][0] == "body":
-            yield from ((place, changed, change) for changed, change in _changed(node))
+            yield from ((place, changed, change) for changed, change in single_points(node))
             # The negation of one comparison is among its changes.
             if isinstance(node, ast.If | ast.While) and not _is_negated(node.test):
                 yield (*place, ("test", None)), ast.UnaryOp(ast.Not(), node.test), Change.BRANCH
@@ -191,7 +192,7 @@ def _nodes(node: ast.AST, place: _Place) -> Iterator[tuple[_Place, ast.AST]]:
             yield from _nodes(child, here)
 
 
-def _changed(node: ast.AST) -> Iterator[tuple[ast.AST, Change]]:
+def single_points(node: ast.AST) -> Iterator[tuple[ast.AST, Change]]:
     """The node with one change, in every way."""
     match node:
         case ast.Compare(ops=operators):
@@ -293,7 +294,7 @@ def _at(function: ast.FunctionDef, place: _Place) -> ast.stmt:
 _BODIES = ("body", "orelse", "handlers", "finalbody", "cases")
 
 
-def _head(statement: ast.stmt) -> str:
+def head_of(statement: ast.stmt) -> str:
     """A statement on one line, without the statements in it."""
     head = copy(statement)
     for name in _BODIES:
@@ -302,7 +303,7 @@ def _head(statement: ast.stmt) -> str:
     return ast.unparse(head).strip()
 
 
-def _lines(statement: ast.stmt) -> tuple[int, int]:
+def lines_of(statement: ast.stmt) -> tuple[int, int]:
     """The first and the last line of a statement, without the statements in it."""
     bodies = [child for name in _BODIES for child in getattr(statement, name, [])]
     last = statement.end_lineno or statement.lineno

@@ -41,7 +41,9 @@ CHANGES = {
 @pytest.mark.parametrize("expression", CHANGES)
 def test_changes_to_an_expression(expression: str) -> None:
     node = ast.parse(expression, mode="eval").body
-    assert {ast.unparse(changed) for changed, _ in mutation._changed(node)} == CHANGES[expression]
+    assert {ast.unparse(changed) for changed, _ in mutation.single_points(node)} == CHANGES[
+        expression
+    ]
 
 
 STATEMENTS = {

@@ -25,8 +25,9 @@ from hitproof.vllm_integration.commands.options import (
     in_bytes,
 )
 from hitproof.vllm_integration.commands.running import announce, fail, failures, progress, show
+from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.gate import equivalents
-from hitproof.vllm_integration.gate.selftest import UnknownFunction, run
+from hitproof.vllm_integration.gate.selftest import Chosen, UnknownFunction, run
 from hitproof.vllm_integration.reports.selftest import print_selftest, selftest_json
 from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.resolving import resolve
@@ -41,11 +42,19 @@ def _unknown_is_usage(output: Format) -> Iterator[None]:
         fail(Verdict.USAGE, str(unknown), output)
 
 
-_AT_LEAST = {Profile.QUICK: 85.0, Profile.DEFAULT: 95.0}
+_AT_LEAST = {
+    (Family.SINGLE_POINT, Profile.QUICK): 85.0,
+    (Family.SINGLE_POINT, Profile.DEFAULT): 95.0,
+    (Family.STRUCTURED, Profile.QUICK): 0.0,
+    (Family.STRUCTURED, Profile.DEFAULT): 0.0,
+}
 
 
 def selftest(
     target: TargetName,
+    family: Annotated[
+        Family, typer.Option("--family", help="Which mutants to make.")
+    ] = Family.SINGLE_POINT,
     quick: Annotated[
         bool, typer.Option("--quick", help="Judge the mutants as `check --quick` does.")
     ] = False,
@@ -64,6 +73,13 @@ def selftest(
             "--function", help="Mutate only this function; repeatable.", show_default=False
         ),
     ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample", min=1, help="Judge only so many of the mutants.", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Chooses the sample.")] = 0,
     at_least: Annotated[
         float | None,
         typer.Option(
@@ -104,7 +120,7 @@ def selftest(
     """
     started = time.monotonic()
     profile = Profile.QUICK if quick else Profile.DEFAULT
-    wanted = _AT_LEAST[profile] if at_least is None else at_least
+    wanted = _AT_LEAST[family, profile] if at_least is None else at_least
     with failures(output):
         entries, known_same = load(ledger), equivalents.load(same)
         interpreter = find_python(python)
@@ -115,7 +131,7 @@ def selftest(
                 profile,
                 entries,
                 known_same,
-                functions=function or (),
+                chosen=Chosen(family, function or (), sample, seed),
                 jobs=jobs or os.cpu_count() or 1,
                 python=interpreter,
                 timeout=timeout,

@@ -10,6 +10,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from hitproof.conformance.ledger.ledger import read_entries, speaks_of
+from hitproof.vllm_integration.families import Family
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,13 @@ class Equivalent:
         change: the mutant.
         releases: the releases whose mutant it is, as a version specifier (PEP 440).
         reason: why no check can distinguish it from the target.
+        family: the family of mutants that it is of.
     """
 
     change: Change
     releases: SpecifierSet
     reason: str
+    family: Family = Family.SINGLE_POINT
 
     def applies_to(self, version: str | None) -> bool:
         """Whether the entry speaks of ``version``; None stands for newer than any release."""
@@ -55,4 +58,5 @@ def load(path: Path) -> tuple[Equivalent, ...]:
 
 def _entry(raw: dict[str, Any]) -> Equivalent:
     change = Change(raw["function"], raw["original"], raw["mutant"], int(raw.get("occurrence", 1)))
-    return Equivalent(change, SpecifierSet(raw["releases"]), raw["reason"])
+    family = Family(raw.get("family", Family.SINGLE_POINT))
+    return Equivalent(change, SpecifierSet(raw["releases"]), raw["reason"], family)

@@ -1,4 +1,4 @@
-"""The self-test: how many single-point mutants of a target the gate notices."""
+"""The self-test: how many mutants of a target the gate notices."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -7,6 +7,7 @@ from typing import Any
 
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.gate.equivalents import Change, Equivalent
 from hitproof.vllm_integration.gate.obligations import histories, tasks
 from hitproof.vllm_integration.sandbox.driver import Worker
@@ -33,6 +34,7 @@ class Judged:
             more", "inconclusive", "time-out" or "internal error"; "" when it does not.
         by: the claim whose check notices it, or "replay" for a history; "" when that is not known.
         detail: more about it.
+        beside_known: whether known divergences are about the function.
     """
 
     change: Change
@@ -42,6 +44,28 @@ class Judged:
     caught: str
     by: str
     detail: str
+    beside_known: bool = False
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which mutants are judged.
+
+    Attributes:
+        family: the family of mutants.
+        functions: the qualified names of the functions that are mutated, where it is not all.
+        sample: how many of the mutants are judged, where it is not all.
+        seed: the seed by which they are chosen.
+    """
+
+    family: Family = Family.SINGLE_POINT
+    functions: Collection[str] = ()
+    sample: int | None = None
+    seed: int = 0
+
+    def covers(self, function: str) -> bool:
+        """Whether all mutants of the function are among them."""
+        return not self.sample and (not self.functions or function in self.functions)
 
 
 @dataclass
@@ -51,6 +75,7 @@ class SelfTestReport:
     Attributes:
         target: the target.
         profile: how much the checks covered.
+        chosen: which mutants are judged.
         judged: every mutant, in the order of the target's text.
         equivalents: equivalent mutants, with the entry that gives the reason.
         stale: entries whose mutant is caught, or is not there.
@@ -60,6 +85,7 @@ class SelfTestReport:
 
     target: Target
     profile: Profile
+    chosen: Chosen = field(default_factory=Chosen)
     judged: list[Judged] = field(default_factory=list)
     equivalents: list[tuple[Judged, Equivalent]] = field(default_factory=list)
     stale: list[Equivalent] = field(default_factory=list)
@@ -101,23 +127,22 @@ def run(
     entries: Sequence[Entry],
     equivalents: Sequence[Equivalent],
     *,
-    functions: Collection[str] = (),
+    chosen: Chosen,
     jobs: int,
     python: str,
     timeout: float,
     memory: int,
     progress: Callable[[int, int], None],
 ) -> SelfTestReport:
-    """Judge every mutant of ``target`` by the checks and histories of ``profile``.
+    """Judge the chosen mutants of ``target`` by the checks and histories of ``profile``.
 
-    ``functions`` are the qualified names of those that are mutated, where it is not all.
     ``jobs`` is how many mutants are judged at once, ``timeout`` the seconds of processor time that
     a check may take on a mutant, ``memory`` (bytes) what the worker may map. ``progress`` is called
     with what is done and the total. Raises the exceptions of `Worker`, and `WorkerGone` when the
     worker ends before all is judged, and
     `UnknownFunction`.
     """
-    report = SelfTestReport(target, profile)
+    report = SelfTestReport(target, profile, chosen)
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
     with Worker(target, python, memory) as worker:
         patience = timeout + 12 * _BATCH_SECONDS
@@ -130,11 +155,14 @@ def run(
             jobs=jobs,
             limit=timeout,
             histories=[play.as_json() for play in replays],
-            functions=list(functions),
+            family=chosen.family,
+            functions=list(chosen.functions),
+            sample=chosen.sample,
+            seed=chosen.seed,
             tasks=[{"claim": t.claim, "configuration": t.configuration.as_json()} for t in todo],
             known=[entry.signature.as_json() for entry in applicable],
         )
-        if unknown := set(functions) - set(answer["functions"]):
+        if unknown := set(chosen.functions) - set(answer["functions"]):
             raise UnknownFunction(
                 f"no function called {' or '.join(sorted(unknown))} is mutated; name some of "
                 + ", ".join(answer["functions"])
@@ -151,7 +179,7 @@ def run(
             results = worker.ask(patience, op="selftest_judge", seconds=_BATCH_SECONDS)["results"]
             outcomes |= {result.pop("mutant"): result for result in results}
             progress(answer["total"] + len(outcomes), answer["total"] + len(described))
-    fill(report, described, outcomes, equivalents, functions)
+    fill(report, described, outcomes, equivalents)
     return report
 
 
@@ -160,12 +188,8 @@ def fill(
     described: list[dict[str, Any]],
     outcomes: dict[int, dict[str, Any]],
     equivalents: Sequence[Equivalent],
-    only: Collection[str] = (),
 ) -> None:
-    """Put what became of the mutants into the report, and hold it against the equivalents.
-
-    ``only`` has the functions that were mutated, where it is not all.
-    """
+    """Put what became of the mutants into the report, and hold it against the equivalents."""
     seen: Counter[tuple[str, str, str]] = Counter()
     for number, raw in enumerate(described):
         text = (raw["function"], raw["before"], raw["after"])
@@ -176,13 +200,17 @@ def fill(
                 raw["line"],
                 "vllm/" + raw["file"].rpartition("/vllm/")[2],
                 raw["change"],
+                beside_known=raw["beside_known"],
                 **outcomes[number],
             )
         )
-    survived = {mutant.change: mutant for mutant in report.judged if not mutant.caught}
+    judged = {mutant.change: mutant for mutant in report.judged}
+    chosen = report.chosen
     for entry in equivalents:
-        if entry.applies_to(report.target.version) and (not only or entry.change.function in only):
-            if (mutant := survived.get(entry.change)) is not None:
-                report.equivalents.append((mutant, entry))
-            else:
-                report.stale.append(entry)
+        if not entry.applies_to(report.target.version) or entry.family != chosen.family:
+            continue
+        mutant = judged.get(entry.change)
+        if mutant is not None and not mutant.caught:
+            report.equivalents.append((mutant, entry))
+        elif mutant is not None or chosen.covers(entry.change.function):
+            report.stale.append(entry)

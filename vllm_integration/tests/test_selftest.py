@@ -1,8 +1,10 @@
 """The self-test: what became of mutants, the file of equivalents, and work that dies alone."""
 
+import importlib
 import json
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +12,18 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from hitproof.conformance.ledger.ledger import LedgerError
+from hitproof.conformance.mutation import mutants
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.bundled import EQUIVALENTS
+from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.gate import equivalents
 from hitproof.vllm_integration.gate.equivalents import Change, Equivalent
-from hitproof.vllm_integration.gate.selftest import SelfTestReport, fill
+from hitproof.vllm_integration.gate.selftest import Chosen, SelfTestReport, fill
 from hitproof.vllm_integration.sandbox.forks import Forks, allow
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
 from hitproof.vllm_integration.verdict import Verdict
+from hitproof.vllm_integration.worker.mutants import sampled
 
 
 def described(mutant: str) -> dict[str, Any]:
@@ -27,6 +32,7 @@ def described(mutant: str) -> dict[str, Any]:
         "line": 7,
         "file": "/somewhere/vllm/v1/core/manager.py",
         "change": "compare",
+        "beside_known": False,
         "before": "if a < b:",
         "after": mutant,
     }
@@ -63,6 +69,22 @@ def test_stale_entries_fail() -> None:
     made = report(["lost hit", ""], [caught, gone, elsewhere, equivalent(1)])
     assert made.stale == [caught, gone]
     assert made.verdict(0.0) is Verdict.DIVERGES
+
+
+def test_entries_of_another_family_or_of_what_is_not_judged_are_not_stale() -> None:
+    gone = equivalent(9)
+    other = replace(gone, family=Family.STRUCTURED)
+    for chosen, stale in (
+        (Chosen(), [gone]),
+        (Chosen(sample=1), []),
+        (Chosen(functions=["Manager.free"]), []),
+        (Chosen(functions=["Manager.lookup"]), [gone]),
+        (Chosen(Family.STRUCTURED), [other]),
+    ):
+        made = SelfTestReport(Target("0.33.0", None, "0.33.0"), Profile.QUICK, chosen)
+        outcome = {"caught": "", "by": "", "detail": ""}
+        fill(made, [described("if 0:")], {0: outcome}, [gone, other])
+        assert made.stale == stale
 
 
 def test_what_could_not_be_run_is_inconclusive() -> None:
@@ -111,6 +133,15 @@ def test_a_bad_file_is_one_sentence(tmp_path: Path, text: str, sentence: str) ->
     result = hitproof("selftest", "0.33.0", "--equivalents", tmp_path / "same.toml")
     assert result.returncode == 2
     assert sentence in one_sentence(result)
+
+
+def test_a_sample_is_the_same_every_time_and_grows() -> None:
+    module = importlib.import_module("hitproof.spec.groups")
+    every = list(mutants(module))
+    few, more = sampled(every, 5, 1), sampled(every, 9, 1)
+    assert few == sampled(every, 5, 1) != sampled(every, 5, 2)
+    assert [mutant for mutant in more if mutant in few] == few
+    assert [mutant for mutant in every if mutant in more] == more
 
 
 def work(number: int) -> Any:
@@ -164,6 +195,20 @@ def test_the_checks_catch_most_mutants_of_a_real_release() -> None:
     assert found["share"] == 100.0
     assert found["equivalent"] == 1
     assert found["mutants"] == found["caught"] + 1
+
+
+@pytest.mark.long
+@pytest.mark.release
+def test_the_checks_catch_structured_faults_of_a_real_release() -> None:
+    result = hitproof(
+        "selftest", "0.33.0", "--quick", "--family", "structured", "--format", "json",
+        "--function", "KVCacheCoordinator.free", "--sample", "3",
+    )  # fmt: skip
+    found = json.loads(result.stdout)
+    assert (found["family"], found["sample"], found["mutants"]) == ("structured", 3, 3)
+    assert {m["function"] for m in found["judged"]} == {"KVCacheCoordinator.free"}
+    assert found["share"] == 100.0
+    assert found["unfinished_checks"] == 0
 
 
 @pytest.mark.release

@@ -1,16 +1,24 @@
-"""The code that the self-test mutates: lookups, masks, ``cache_blocks`` and the coordinators.
+"""The code that the self-test mutates, by family.
 
-The entry points are those that the gate judges; functions of vLLM's core that they call by name
-are mutated with them.
+Single points are changed in lookups, masks, ``cache_blocks`` and what they call by name. Structured
+faults are put in everything that the gate judges: what a scheduler calls of ``KVCacheManager``, the
+managers, coordinator and pool behind it, and the hashes of requests.
 """
 
+import hashlib
+import inspect
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from importlib import import_module
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from hitproof.conformance.mutation import Change, Mutant, mutants
+from hitproof.conformance.structured import Vocabulary, faults
 from hitproof.vllm_integration.adapter.groups import NAMES
+from hitproof.vllm_integration.families import Family
 
 ENTRIES = (
     "find_longest_cache_hit",
@@ -28,35 +36,222 @@ _CORE = "vllm.v1.core."
 _COORDINATORS = ("KVCacheCoordinator", "UnitaryKVCacheCoordinator", "HybridKVCacheCoordinator")
 
 
-def of_target(managers: ModuleType, coordinators: ModuleType) -> list[Mutant]:
-    """The mutants of the target with these modules, without duplicates."""
+_SCHEDULER_CALLS = (
+    "__init__",
+    "get_computed_blocks",
+    "get_computed_blocks_for_connector",
+    "allocate_slots",
+    "cache_blocks",
+    "free",
+    "evict_blocks",
+    "reset_prefix_cache",
+    "take_events",
+    "take_kv_cache_block_copies",
+    "record_prefix_cache_stats",
+    "get_num_common_prefix_blocks",
+    "new_step_starts",
+    "usage",
+)
+_HASHING = (
+    "get_request_block_hasher",
+    "generate_lookahead_block_hash_extra_keys",
+    "hash_block_tokens",
+)
+_WHOLE = ("KVCacheManager",)
+_POOL = ("BlockPool", "BlockHashToBlockMap")
+_BLOCKS = ("FreeKVCacheBlockQueue", "KVCacheBlock", "BlockHashListWithBlockSize")
+_REQUEST = ("append_output_token_ids", "update_block_hashes")
+
+_MOST = 1
+_MOST_BESIDE = 4
+"""Structured faults of one kind in one function: in general, and in those that known divergences
+are about."""
+
+_VOCABULARY = Vocabulary(
+    conditions=(
+        # For some requests.
+        "request.num_preemptions > 0",
+        "request.lora_request is not None",
+        "request.cache_salt is not None",
+        "len(request.mm_features) > 1",
+        "request.num_output_tokens > 1",
+        "request.num_prompt_tokens % 2 == 1",
+        # For some engines.
+        "self.use_eagle",
+        "use_eagle",
+        "drop_eagle_block",
+        "bool(self.eagle_group_ids)",
+        "self.kv_cache_group_id > 0",
+        "kv_cache_group_id > 0",
+        "len(self.single_type_managers) > 1",
+        "len(self.single_type_managers) > 2",
+        "len(self.coordinator.single_type_managers) > 1",
+        "self.retention_interval is not None",
+        "retention_interval is not None",
+        "self.block_size != self.scheduler_block_size",
+        # In some states.
+        "len(self.req_to_blocks) > 1",
+        "len(self.cached_block_hash_to_block) > 3",
+        "self.block_pool.get_num_free_blocks() < 4",
+        "self.get_num_free_blocks() < 4",
+        "self.num_free_blocks > 4",
+        "len(blocks) > 2",
+        "len(block_hashes) > 3",
+        "start_block > 0",
+        "num_tokens > 3 * self.block_size",
+        "max_length > 2 * alignment_tokens",
+        # From some call on, and at some calls.
+        "globals().setdefault('_fault_calls', []).append(0) or len(globals()['_fault_calls']) > 2",
+        "self.__dict__.setdefault('_fault_calls', []).append(0) or len(self._fault_calls) > 1",
+        "self.__dict__.setdefault('_fault_calls', []).append(0) or len(self._fault_calls) % 3 == 0",
+    ),
+    class_conditions=(
+        "isinstance(self.kv_cache_spec, SlidingWindowSpec)",
+        "isinstance(self.kv_cache_spec, MambaSpec)",
+        "isinstance(self.kv_cache_spec, ChunkedLocalAttentionSpec)",
+        "isinstance(self.kv_cache_spec, FullAttentionSpec)",
+    ),
+    sizes=(
+        "1",
+        "self.block_size",
+        "block_size",
+        "self.hash_block_size",
+        "hash_block_size",
+        "self.scheduler_block_size",
+        "alignment_tokens",
+        "kv_cache_spec.block_size",
+    ),
+    groups=(
+        "single_type_managers",
+        "attention_groups",
+        "kv_cache_groups",
+        "kv_cache_group_ids",
+        "group_ids",
+        "new_computed_blocks",
+        "hit_blocks_by_group",
+        "hit_length_by_group",
+        "per_group_hits",
+        "computed_blocks",
+    ),
+    group=("kv_cache_group_id", "group_id", "group_idx"),
+    # Context parallelism, cross-attention, blocks on the host, metrics and logs.
+    unjudged=re.compile(
+        r"[dp]cp_|CrossAttention|encoder|reuse|[hH]i[sS]parse|retains_longer|retained_hit|other_pools"
+        r"|metrics_collector|logger|log_stats|envs\.|watermark|zeroing|new_block_ids"
+    ),
+)
+
+
+def sampled(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+    """So many of the mutants, chosen by a hash of their text, in their order."""
+
+    def rank(number: int) -> str:
+        return hashlib.sha256(f"{seed} {found[number].name}".encode()).hexdigest()
+
+    return [found[number] for number in sorted(sorted(range(len(found)), key=rank)[:count])]
+
+
+def of_target(family: Family, beside: Collection[str] = ()) -> list[Mutant]:
+    """The mutants of the target, without duplicates.
+
+    ``beside`` are functions, by qualified name, that known divergences are about; they get more
+    structured faults.
+    """
     wanted: dict[str, set[str]] = {}
-    for function in functions(managers, coordinators):
+    for function in _FUNCTIONS[family]():
         wanted.setdefault(function.__module__, set()).add(function.__qualname__)
     found: list[Mutant] = []
     for module, names in wanted.items():
         codes: dict[FunctionType, list[CodeType]] = {}
-        for mutant in mutants(sys.modules[module], names):
+        for mutant in _made(family, module, names, beside):
             same = codes.setdefault(mutant.function, [mutant.function.__code__])
             fits = len(mutant.code.co_freevars) == len(mutant.function.__code__.co_freevars)
-            if mutant.change in CHANGES and fits and mutant.code not in same:
+            if fits and mutant.code not in same:
                 same.append(mutant.code)
                 found.append(mutant)
     return found
 
 
-def functions(managers: ModuleType, coordinators: ModuleType) -> list[FunctionType]:
-    """The entry points of the target, and what they call, transitively."""
-    kinds = [getattr(managers, name, None) for name, _ in NAMES.values()]
-    base = getattr(managers, "SingleTypeKVCacheManager", None)
-    owners = [base, *kinds, *(getattr(coordinators, name, None) for name in _COORDINATORS)]
-    classes = [owner for owner in owners if isinstance(owner, type)]
-    found = {f: None for owner in classes for name in ENTRIES for f in _defined(owner, name)}
-    pending = list(found)
+def _made(
+    family: Family, module: str, names: Collection[str], beside: Collection[str]
+) -> Iterator[Mutant]:
+    if family is Family.STRUCTURED:
+        sources = [inspect.getsource(_module(name)) for name in _MODULES]
+        vocabulary = replace(_VOCABULARY, sources=sources)
+        wanted = {name: _MOST_BESIDE if name in beside else _MOST for name in names}
+        yield from faults(sys.modules[module], wanted, vocabulary)
+        return
+    for mutant in mutants(sys.modules[module], names):
+        if mutant.change in CHANGES:
+            yield mutant
+
+
+_MODULES = (
+    "kv_cache_interface",
+    "request",
+    "core.kv_cache_utils",
+    "core.block_pool",
+    "core.single_type_kv_cache_manager",
+    "core.kv_cache_coordinator",
+    "core.kv_cache_manager",
+)
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"vllm.v1.{name}")
+
+
+def _named(module: str, names: Iterable[str]) -> list[type]:
+    """The classes of these names that the target has."""
+    found = (getattr(_module(module), name, None) for name in names)
+    return [each for each in found if isinstance(each, type)]
+
+
+def _owners() -> list[type]:
+    kinds = ["SingleTypeKVCacheManager", *(name for name, _ in NAMES.values())]
+    return [
+        *_named("core.single_type_kv_cache_manager", kinds),
+        *_named("core.kv_cache_coordinator", _COORDINATORS),
+    ]
+
+
+def _entry_points() -> list[FunctionType]:
+    """Lookups, masks and producers, and what they call, transitively."""
+    owners = _owners()
+    return _reached(
+        {f: None for owner in owners for name in ENTRIES for f in _defined(owner, name)}, owners
+    )
+
+
+def _judged() -> list[FunctionType]:
+    """All that the gate judges: what a scheduler calls and what that calls, transitively."""
+    behind = [
+        *_owners(),
+        *_named("core.block_pool", _POOL),
+        *_named("core.kv_cache_utils", _BLOCKS),
+    ]
+    whole, request = _named("core.kv_cache_manager", _WHOLE), _named("request", ["Request"])
+    first = {f: None for owner in whole for name in _SCHEDULER_CALLS for f in _defined(owner, name)}
+    first |= {f: None for owner in behind for f in _defined(owner, "__init__")}
+    first |= {f: None for owner in request for name in _REQUEST for f in _defined(owner, name)}
+    utils = _module("core.kv_cache_utils")
+    first |= {f: None for name in _HASHING if (f := getattr(utils, name, None)) is not None}
+    return _reached(first, [*behind, *whole])
+
+
+_FUNCTIONS: dict[Family, Callable[[], list[FunctionType]]] = {
+    Family.SINGLE_POINT: _entry_points,
+    Family.STRUCTURED: _judged,
+}
+
+
+def _reached(first: dict[FunctionType, None], owners: Sequence[type]) -> list[FunctionType]:
+    """The functions, and what they call by name of the owners and of vLLM's core."""
+    found, pending = dict(first), list(first)
     while pending:
         function = pending.pop()
         for name in _names(function.__code__):
-            called = [f for owner in classes for f in _defined(owner, name)]
+            called = [f for owner in owners for f in _defined(owner, name)]
             by_name = function.__globals__.get(name)
             if isinstance(by_name, FunctionType) and by_name.__module__.startswith(_CORE):
                 called.append(by_name)

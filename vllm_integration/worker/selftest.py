@@ -9,7 +9,7 @@ import gc
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType, FrameType
@@ -21,10 +21,11 @@ from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.mutation import Mutant
 from hitproof.conformance.scope.layouts import judged_from_json
 from hitproof.conformance.subject.failures import FailureKind, classify, refusal_of
-from hitproof.spec.claims import Status
+from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.sandbox.forks import Forks, allow
-from hitproof.vllm_integration.worker.mutants import of_target
+from hitproof.vllm_integration.worker.mutants import of_target, sampled
 from hitproof.vllm_integration.worker.replay import played
 
 _POLICIES = "policies"
@@ -65,9 +66,6 @@ class SelfTest:
     """The self-test of one subject."""
 
     def __init__(self, subject: VllmSubject, message: dict[str, Any]) -> None:
-        import vllm.v1.core.kv_cache_coordinator as coordinators
-        import vllm.v1.core.single_type_kv_cache_manager as managers
-
         self._subject = subject
         self._tasks: list[tuple[str, Any]] = [
             (_POLICIES, None),
@@ -77,9 +75,12 @@ class SelfTest:
         self._known = [Signature.from_json(raw) for raw in message["known"]]
         self._limit = float(message["limit"])
         self._jobs = int(message["jobs"])
-        every = of_target(managers, coordinators)
+        self._beside = _symbols(self._known)
+        every = of_target(Family(message["family"]), self._beside)
         wanted = message["functions"]
-        self.mutants = [m for m in every if not wanted or m.function.__qualname__ in wanted]
+        chosen = [m for m in every if not wanted or m.function.__qualname__ in wanted]
+        sample = message["sample"] or len(chosen)
+        self.mutants = sampled(chosen, sample, message["seed"])
         self.functions = list(dict.fromkeys(mutant.function.__qualname__ for mutant in every))
         self._functions = list(dict.fromkeys(mutant.function for mutant in self.mutants))
         self._normal: list[_Normal | None] = [None] * len(self._tasks)
@@ -97,6 +98,7 @@ class SelfTest:
                 "line": mutant.lines[0],
                 "file": mutant.code.co_filename,
                 "change": str(mutant.change),
+                "beside_known": mutant.function.__qualname__ in self._beside,
                 "before": mutant.before,
                 "after": mutant.after,
             }
@@ -231,6 +233,12 @@ class SelfTest:
         except Exception as error:
             return _Said(unsettled=frozenset({_REPLAY}), detail=refusal_of(error))
         return _Said(frozenset(finding.signature for finding in outcome.causes))
+
+
+def _symbols(known: Iterable[Signature]) -> frozenset[str]:
+    """The functions that known divergences are about, by qualified name."""
+    claims = {signature.claim for signature in known}
+    return frozenset(s for name in claims & CLAIMS.keys() for s in CLAIMS[name].symbols)
 
 
 def _death(number: int) -> dict[str, Any]:

@@ -1,0 +1,182 @@
+"""Structured faults: each kind is made, takes effect, and is the same every time."""
+
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from hitproof.conformance.mutation import Mutant
+from hitproof.conformance.structured import Fault, Vocabulary, faults
+
+SUBJECT = """
+class Full: pass
+class Window: pass
+
+
+class Base:
+    def __init__(self, block_size, spec):
+        self.block_size = block_size
+        self.hash_block_size = 1
+        self.spec = spec
+        self.group_id = 3
+        self.sizes = [4, 8]
+        self.log = []
+
+    def tokens(self, num_blocks: int, num_other_blocks: int) -> int:
+        end_tokens = num_blocks * self.block_size
+        return end_tokens
+
+    def groups(self, group_id: int):
+        found = []
+        for size in self.sizes:
+            found.append(size + self.sizes[group_id])
+        return found
+
+    def kind(self):
+        if isinstance(self.spec, Window):
+            return "window"
+        return "full"
+
+    def write(self, value: int):
+        self.log.append(value)
+        self.last = value
+
+    def hashes(self, block_hashes: list[int], i: int):
+        return block_hashes[i]
+
+
+class Child(Base):
+    def write(self, value: int):
+        super().write(value)
+"""
+VOCABULARY = Vocabulary(
+    conditions=("group_id > 0", "self.nothing", "unknown > 1"),
+    class_conditions=("isinstance(self.spec, Full)",),
+    sizes=("self.block_size",),
+    groups=("sizes",),
+    group=("group_id",),
+    sources=(SUBJECT,),
+)
+
+
+@pytest.fixture(scope="module")
+def module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    path: Path = tmp_path_factory.mktemp("subject") / "faulted.py"
+    path.write_text(SUBJECT)
+    spec = importlib.util.spec_from_file_location("faulted", path)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules["faulted"] = made
+    spec.loader.exec_module(made)
+    yield made
+    del sys.modules["faulted"]
+
+
+def of(module: ModuleType, function: str, most: int = 1000) -> list[Mutant]:
+    return list(faults(module, {function: most}, VOCABULARY))
+
+
+def afters(module: ModuleType, function: str, fault: Fault) -> set[str]:
+    return {mutant.after for mutant in of(module, function) if mutant.change is fault}
+
+
+@pytest.mark.parametrize(
+    ("function", "fault", "after"),
+    [
+        (
+            "Base.tokens",
+            Fault.BOUNDARY,
+            "end_tokens = num_blocks * self.block_size; end_tokens -= self.block_size",
+        ),
+        ("Base.tokens", Fault.SIBLING, "end_tokens = num_other_blocks * self.block_size"),
+        ("Base.tokens", Fault.SIBLING, "end_tokens = num_blocks * self.hash_block_size"),
+        (
+            "Base.tokens",
+            Fault.STATE,
+            "return self.__dict__.setdefault('_fault_memo', {}).setdefault(num_blocks, end_tokens)",
+        ),
+        ("Base.groups", Fault.DROPPED, "for size in list(self.sizes)[1:]:"),
+        ("Base.groups", Fault.ORDER, "found.insert(0, size + self.sizes[group_id])"),
+        ("Base.groups", Fault.OTHER_GROUP, "found.append(size + self.sizes[0])"),
+        (
+            "Base.groups",
+            Fault.SOMETIMES,
+            "if group_id > 0: found.append(size - self.sizes[group_id])",
+        ),
+        ("Base.kind", Fault.CLASS, "if False:"),
+        ("Base.kind", Fault.CLASS, "if isinstance(self.spec, Full): if False:"),
+        ("Base.write", Fault.OMITTED, "pass"),
+        ("Base.write", Fault.TWICE, "self.log.append(value); self.log.append(value)"),
+        ("Base.write", Fault.ORDER, "self.last = value; self.log.append(value)"),
+        ("Base.hashes", Fault.KEY, "return block_hashes[i - 1]"),
+    ],
+)
+def test_faults_of_each_kind(module: ModuleType, function: str, fault: Fault, after: str) -> None:
+    assert after in afters(module, function, fault)
+
+
+def test_conditions_are_those_in_reach(module: ModuleType) -> None:
+    found = " ".join(mutant.after for mutant in of(module, "Base.groups"))
+    assert "if group_id > 0: " in found
+    assert "nothing" not in found
+    assert "unknown" not in found
+    # Classes tell subclasses apart, so only methods of a base get them.
+    assert "Full" in " ".join(mutant.after for mutant in of(module, "Base.kind"))
+    assert "Full" not in " ".join(mutant.after for mutant in of(module, "Child.write"))
+
+
+def test_a_fault_takes_effect_on_its_condition_and_leaves_no_trace(module: ModuleType) -> None:
+    (mutant,) = (
+        mutant
+        for mutant in of(module, "Base.groups")
+        if mutant.after == "if group_id > 0: for size in list(self.sizes)[:-1]:"
+    )
+    base = module.Base(2, module.Full())
+    assert base.groups(1) == [12, 16]
+    with mutant.applied():
+        assert base.groups(0) == [8, 12]
+        assert base.groups(1) == [12]
+    assert base.groups(1) == [12, 16]
+
+
+def test_state_is_kept_with_the_object(module: ModuleType) -> None:
+    (mutant,) = (
+        mutant
+        for mutant in of(module, "Base.tokens")
+        if mutant.after.startswith("return self.") and "setdefault(num_other_blocks" in mutant.after
+    )
+    first, second = module.Base(2, None), module.Base(2, None)
+    with mutant.applied():
+        assert [first.tokens(1, 0), first.tokens(2, 0), second.tokens(2, 0)] == [2, 2, 4]
+
+
+def test_super_is_called_without_arguments(module: ModuleType) -> None:
+    child = module.Child(2, None)
+    (twice,) = (
+        m for m in of(module, "Child.write") if m.change is Fault.TWICE and "if" not in m.after
+    )
+    with twice.applied():
+        child.write(5)
+    assert child.log == [5, 5]
+
+
+def test_what_is_not_judged_stays(module: ModuleType) -> None:
+    vocabulary = Vocabulary(unjudged=re.compile("log"))
+    found = list(faults(module, {"Base.write": 1000}, vocabulary))
+    assert found
+    assert all("log" not in mutant.before for mutant in found)
+
+
+def test_few_are_chosen_and_always_the_same(module: ModuleType) -> None:
+    chosen = of(module, "Base.groups", 2)
+    assert [m.name for m in chosen] == [m.name for m in of(module, "Base.groups", 2)]
+    by_kind = [m.change for m in chosen]
+    assert {by_kind.count(fault) for fault in by_kind} <= {1, 2}
+    every = [mutant.name for mutant in of(module, "Base.groups")]
+    assert len(every) == len(set(every)) > len(chosen)
+    assert {mutant.name for mutant in chosen} <= set(every)

@@ -1,0 +1,12 @@
+"""The families of mutants that the self-test makes."""
+
+from enum import StrEnum
+
+
+class Family(StrEnum):
+    """A family of mutants."""
+
+    SINGLE_POINT = "single-point"
+    """One operator, operand, constant, condition or jump is changed."""
+    STRUCTURED = "structured"
+    """Statements are replaced; see `conformance.structured`."""
