@@ -91,6 +91,10 @@ class Code(StrEnum):
     UNCACHED_BLOCK_FOUND = "uncached-block-found"
     RESET_WHILE_IN_USE = "reset-while-in-use"
     RESET_REFUSED = "reset-refused"
+    EVENTS_WRONG = "events-wrong"
+    EVENT_DESCRIPTION_WRONG = "event-description-wrong"
+    STATISTICS_WRONG = "statistics-wrong"
+    EVICTION_ORDER_WRONG = "eviction-order-wrong"
 
 
 @dataclass(frozen=True)

@@ -254,4 +254,35 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_NAMES,),
         (Divergence.WASTE,),
     ),
+    Code.EVENTS_WRONG: Meaning(
+        "events do not lead to what is cached",
+        "The events of a call, applied to what was cached before it, do not give what is cached "
+        "after it: one is missing, or says what did not happen.",
+        "Routers and connectors that follow the events look for blocks where they are not.",
+        (_BOOKS,),
+        (Divergence.LOST_HIT,),
+    ),
+    Code.EVENT_DESCRIPTION_WRONG: Meaning(
+        "event describes other blocks than it names",
+        "The parent, the tokens, the adapter or the extra keys of a stored event are not those of "
+        "the blocks whose keys it has.",
+        "Routers and connectors that follow the events take blocks for others.",
+        (_BOOKS,),
+        (Divergence.LOST_HIT,),
+    ),
+    Code.STATISTICS_WRONG: Meaning(
+        "statistics do not count the lookup",
+        "The statistics do not have each lookup once, with its tokens and its hit.",
+        "The metric is wrong.",
+        (_BOOKS,),
+        (Divergence.WRONG_METRIC,),
+    ),
+    Code.EVICTION_ORDER_WRONG: Meaning(
+        "blocks are evicted in another order than least recently used first",
+        "The free queue does not keep its order, blocks are not taken from its front, or cached "
+        "blocks join it elsewhere than at its end, the last of a request first.",
+        "Outputs are right. Content that is used is evicted before content that is not.",
+        (_BOOKS,),
+        (Divergence.LOST_HIT,),
+    ),
 }

@@ -14,6 +14,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import History, RequestInput
+from hitproof.conformance.judge.books import Books
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
@@ -160,8 +161,10 @@ class _Judged:
         self._registrations = Registrations(
             engine, prefixes, self._judge, self._content, self._fine
         )
+        self._books = Books(engine, requests, prefixes, self._fine)
         self._num_tokens: dict[str, int] = {}
         self._progress: dict[str, int] = {}
+        self._preempted: set[str] = set()
         # The first token that a connector loads.
         self._loading: dict[str, int] = {}
         self.step = 0
@@ -183,6 +186,8 @@ class _Judged:
     def set_progress(self, name: str, progress: Progress) -> None:
         """See `conformance.subject.managers.Manager`."""
         self._progress[name] = progress.num_computed_tokens
+        if progress.num_preemptions:
+            self._preempted.add(name)
         self._content.settle(name, progress.num_computed_tokens)
         self._ask("set_progress", lambda manager: manager.set_progress(name, progress))
 
@@ -216,7 +221,8 @@ class _Judged:
         due = self._judge.due_hit(name, num_tokens, cached)
         self._outcome.lookups.append(LookupResult(self.step, name, due, hit.length))
         self._registrations.looked_up(name, self._judge.shared(name, num_tokens, hit, cached))
-        self._observe(call)
+        self._books.looked_up(name, num_tokens, hit.length, name in self._preempted)
+        self._observe(call, name)
         return hit
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
@@ -225,7 +231,8 @@ class _Judged:
         new = self._ask(call, lambda manager: manager.allocate_slots(name, allocation))
         for source, target in self._ask(call, lambda _: self._named.take_block_copies()):
             self._content.copy(source, target)
-        tables = self._tables(self._observe(call), name)
+        touched = () if allocation.hit is None else allocation.hit.tables
+        tables = self._tables(self._observe(call, name, touched), name)
         if new is None:
             return None
         start, external = self._progress.get(name, 0), allocation.num_external_computed_tokens
@@ -250,7 +257,7 @@ class _Judged:
         tables, known = self._tables(self._named.seen, name), self._num_tokens[name]
         self._content.load(name, tables, self._loading[name], num_computed_tokens, known)
         self._ask(call, lambda manager: manager.cache_blocks(name, num_computed_tokens))
-        self._observe(call)
+        self._observe(call, name)
         self._registrations.computed(name, num_computed_tokens)
 
     def free(self, name: str) -> None:
@@ -258,7 +265,7 @@ class _Judged:
         self._ask("free", lambda manager: manager.free(name))
         self._content.free(name)
         self._registrations.freed(name)
-        self._observe("free")
+        self._observe("free", name)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """See `conformance.subject.managers.Manager`."""
@@ -272,6 +279,8 @@ class _Judged:
         call, tables = "reset_prefix_cache", self._named.seen.tables
         held = sorted(name for name, of_all in tables.items() if any(map(any, of_all)))
         done = self._ask(call, lambda manager: manager.reset_prefix_cache())
+        if done:
+            self._books.reset()
         self._registrations.evicted()
         seen = self._observe(call)
         if done and held:
@@ -316,9 +325,12 @@ class _Judged:
             self._add(self._judge.crash(call, crash_of(error)), call)
             raise _Crashed from error
 
-    def _observe(self, call: str) -> Observation:
-        seen = self._named.observe()
+    def _observe(self, call: str, name: str = "", touched: Tables = ()) -> Observation:
+        before, seen = self._named.seen, self._named.observe()
         self._add(self._judge.pool(seen), call)
+        held = {block for table in touched for block in table}
+        for code, due, actual in self._books.wrong(before, seen, call, held, name):
+            self._add(self._judge.pool_claim("block_pool", Defect(code), due, actual), call)
         return seen
 
     def _learn(self, call: str, name: str) -> None:

@@ -6,7 +6,14 @@ from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
-from hitproof.conformance.subject.managers import Allocation, Hit, Manager, Observation, Tables
+from hitproof.conformance.subject.managers import (
+    Allocation,
+    Hit,
+    Manager,
+    Observation,
+    Stored,
+    Tables,
+)
 from hitproof.reference.manager import KVCacheManager
 from hitproof.reference.policies import Policies
 from hitproof.reference.request import Request
@@ -202,6 +209,50 @@ class MiscountsHits(Wrapped):
     def observe(self) -> Observation:
         seen = self.inner.observe()
         return replace(seen, stats={**seen.stats, "hits": 0})
+
+
+class Misdescribes(Wrapped):
+    """Says of stored blocks that they have no parent."""
+
+    def observe(self) -> Observation:
+        seen = self.inner.observe()
+        events = (replace(e, parent=None) if isinstance(e, Stored) else e for e in seen.events)
+        return replace(seen, events=tuple(events))
+
+
+class NamesNoAdapter(Wrapped):
+    """Leaves the extra keys out of events."""
+
+    def observe(self) -> Observation:
+        seen = self.inner.observe()
+        events = (
+            replace(e, extra_keys=(None,) * len(e.keys)) if isinstance(e, Stored) else e
+            for e in seen.events
+        )
+        return replace(seen, events=tuple(events))
+
+
+class FreesHeadFirst(Wrapped):
+    """Queues the first blocks of a request first."""
+
+    def free(self, name: str) -> None:
+        for manager in self.inner._manager.coordinator.single_type_managers:
+            if name in manager.req_to_blocks:
+                manager.req_to_blocks[name].reverse()
+        self.inner.free(name)
+
+
+class EvictsTheLatest(Wrapped):
+    """Puts what a request frees in front of what is free already."""
+
+    def free(self, name: str) -> None:
+        before = set(self.inner.observe().free_queue)
+        self.inner.free(name)
+        queue = self.pool.free_block_queue
+        for block in [b for b in self.pool.blocks if b.block_id in self.inner.observe().free_queue]:
+            if block.block_id not in before:
+                queue.remove(block)
+                queue.prepend_n([block])
 
 
 class ResetsInUse(Wrapped):

@@ -1,0 +1,218 @@
+"""What a manager reports and in which order it evicts, judged at each call.
+
+Events, applied to what was cached before the call, give what is cached after it, and each describes
+the blocks that it names. Statistics count each lookup. The free queue keeps its order, blocks are
+taken from its front, and freed ones that lookup can find join it at the end, the last of a request
+first.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.histories.naming import Name, Prefixes
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.subject.managers import Cleared, Observation, Removed, Stored
+
+Wrong = tuple[Code, str, str]
+"""What is wrong: its code, what must hold, and what is seen instead."""
+
+
+class Books:
+    """What a manager reports in the course of one history.
+
+    ``fine`` is whether entries may end inside blocks.
+    """
+
+    def __init__(
+        self,
+        engine: EngineConfiguration,
+        requests: Mapping[str, RequestInput],
+        prefixes: Prefixes,
+        fine: bool,
+    ) -> None:
+        self._engine = engine
+        self._requests = requests
+        self._prefixes = prefixes
+        self._fine = fine
+        self._stats: Counter[str] = Counter()
+
+    def looked_up(self, request: str, num_tokens: int, hit: int, preempted: bool) -> None:
+        """A lookup that counts."""
+        if not self._requests[request].skip_reading_prefix_cache:
+            which = "preempted_" if preempted else ""
+            self._stats += Counter(
+                {f"{which}requests": 1, f"{which}queries": num_tokens, f"{which}hits": hit}
+            )
+
+    def reset(self) -> None:
+        """The cache was reset."""
+        self._stats["reset"] = 1
+
+    def wrong(
+        self, before: Observation, seen: Observation, call: str, touched: Collection[int], name: str
+    ) -> Iterator[Wrong]:
+        """What is wrong after a call, given the observation before it.
+
+        ``touched`` are the blocks of the hit with which a request is admitted, ``name`` is the
+        request that the call is about.
+        """
+        yield from self._wrong_events(before, seen)
+        yield from self._wrong_statistics(seen)
+        found = _misplaced(before, seen, touched)
+        if found is None and call == "free":
+            found = _not_last_first(before, seen, name)
+        if found is not None:
+            yield Code.EVICTION_ORDER_WRONG, *found
+
+    def _wrong_statistics(self, seen: Observation) -> Iterator[Wrong]:
+        due, self._stats = self._stats, Counter()
+        shown = {field: due[field] for field in seen.stats}
+        if shown != dict(seen.stats):
+            yield (
+                Code.STATISTICS_WRONG,
+                f"statistics of this call: {_not_zero(shown)}",
+                f"{_not_zero(seen.stats)}",
+            )
+
+    def _wrong_events(self, before: Observation, seen: Observation) -> Iterator[Wrong]:
+        grouped = all(getattr(event, "group", 0) is not None for event in seen.events)
+        cached = _entries(before, grouped)
+        for event in seen.events:
+            match event:
+                case Cleared():
+                    cached.clear()
+                case Removed(group=group, keys=keys):
+                    cached.subtract((group, key) for key in keys)
+                case Stored(group=group, keys=keys):
+                    cached.update((group, key) for key in keys)
+                    yield from self._wrong_description(event)
+            if min(cached.values(), default=0) < 0:
+                break
+        if +cached != _entries(seen, grouped) or min(cached.values(), default=0) < 0:
+            yield (
+                Code.EVENTS_WRONG,
+                "the events lead from what was cached to what is cached",
+                f"events {seen.events} lead from {dict(before.cached)} to {dict(seen.cached)}",
+            )
+
+    def _wrong_description(self, event: Stored) -> Iterator[Wrong]:
+        """What a stored event says of its blocks that they are not."""
+        if not event.keys or (request := self._prefixes.request(event.keys[-1])) is None:
+            return
+        ends = [self._prefixes.end(key) or 0 for key in event.keys]
+        start = 0 if event.parent is None else self._prefixes.end(event.parent) or 0
+        tokens = self._requests[request].token_ids[start : ends[-1]]
+        parent = self._prefixes.name(request, start) if start else None
+        first = [end - event.block_size for end in ends]
+        due: dict[str, tuple[Any, Any]] = {
+            "parent": (parent, event.parent),
+            "token_ids": (tokens, event.token_ids[: len(tokens)]),
+            "lora_name": (self._requests[request].lora_name, event.lora_name),
+            "order": (sorted(set(ends)), ends),
+            "first block": (True, first[0] >= start),
+        }
+        if event.group is not None and not self._fine:
+            due["block_size"] = self._engine.groups[event.group].block_size, event.block_size
+        if event.extra_keys is not None:
+            extra = [self._extra(key, event.block_size) for key in event.keys]
+            due["extra_keys"] = extra, [sorted(_texts(each)) for each in event.extra_keys]
+        for field, (right, said) in due.items():
+            if right != said:
+                yield (
+                    Code.EVENT_DESCRIPTION_WRONG,
+                    f"the event that {', '.join(event.keys)} are stored has {field} {right}",
+                    f"it has {said}",
+                )
+                return
+
+    def _extra(self, key: Name, block_size: int) -> list[str]:
+        """The texts among what a block's hash covers beside tokens."""
+        name, end = self._prefixes.request(key), self._prefixes.end(key) or 0
+        request, start = self._requests[name or ""], end - block_size
+        until = end + self._engine.num_hash_lookahead_tokens
+        images = [
+            image.identifier
+            for image in request.images
+            if image.offset < until and start < image.offset + image.length
+        ]
+        others = [request.lora_name, request.cache_salt if start == 0 else None]
+        return sorted([*images, *(text for text in others if text)])
+
+
+def _entries(seen: Observation, grouped: bool) -> Counter[tuple[int | None, Name]]:
+    """How many blocks are cached under each key; of all groups where events do not say which."""
+    found: Counter[tuple[int | None, Name]] = Counter()
+    for (group, name), ids in seen.cached.items():
+        found[group if grouped else None, name] += len(ids)
+    return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Iterable) and not isinstance(value, bytes):
+        for each in value:
+            yield from _texts(each)
+
+
+def _not_zero(stats: Mapping[str, int]) -> str:
+    return ", ".join(f"{field} {n}" for field, n in stats.items() if n) or "nothing counted"
+
+
+def _misplaced(
+    before: Observation, seen: Observation, touched: Collection[int]
+) -> tuple[str, str] | None:
+    """How the queue is not that of before, less what was taken from its front, and more at its end.
+
+    Blocks that lookup cannot find may join it anywhere: in front, by the newer releases.
+    """
+    was, now = before.free_queue, seen.free_queue
+    # Where blocks are copied, some are held and freed again; one with a new key was registered.
+    left = set(was).difference(now) | _gained(before, seen) | set(touched)
+    stays = [block for block in was if block not in left]
+    staying = set(stays)
+    if [block for block in now if block in staying] != stays:
+        return "blocks that stay free keep their order", f"from {was} to {now}"
+    taken = left.intersection(was).difference(touched)
+    if stays and taken and max(map(was.index, taken)) > was.index(stays[0]):
+        passed = sorted(taken)
+        return f"blocks are taken from the front of the free queue {was}", f"blocks {passed}"
+    cached = {block for ids in seen.cached.values() for block in ids}
+    new = [place for place, block in enumerate(now) if block in cached and block not in staying]
+    if stays and new and new[0] < now.index(stays[-1]):
+        return (
+            f"freed blocks that are cached join the free queue {was} at its end",
+            f"it becomes {now}",
+        )
+    return None
+
+
+def _gained(before: Observation, seen: Observation) -> set[int]:
+    """The blocks with keys that they did not have."""
+    return {
+        block
+        for key, ids in seen.cached.items()
+        if ids != (had := before.cached.get(key, ()))
+        for block in ids
+        if block not in had
+    }
+
+
+def _not_last_first(before: Observation, seen: Observation, name: str) -> tuple[str, str] | None:
+    """How the blocks of a freed request are not queued in the reverse order of its tables."""
+    was = set(before.free_queue)
+    cached = {block for ids in seen.cached.values() for block in ids}
+    queued = [block for block in seen.free_queue if block not in was]
+    for table in before.tables.get(name, ()):
+        for registered in (True, False):
+            order = [b for b in queued if b in table and (b in cached) is registered]
+            due = [b for b in _reversed(table) if b in set(order)]
+            if order != due:
+                return f"blocks of table {table} are queued in the order {due}", f"{order}"
+    return None
+
+
+def _reversed(table: Sequence[int]) -> list[int]:
+    return list(dict.fromkeys(reversed(table)))
