@@ -52,6 +52,7 @@ class Vocabulary:
         groups: names of sequences with one entry a group.
         group: names of the number of a group.
         unjudged: a pattern of statements that are left as they are.
+        certain: a pattern of conditions that always hold.
         sources: the modules whose classes the code under test uses, as text.
     """
 
@@ -61,6 +62,7 @@ class Vocabulary:
     groups: Collection[str] = ()
     group: Collection[str] = ()
     unjudged: re.Pattern[str] = re.compile(r"(?!)")
+    certain: re.Pattern[str] = re.compile(r"(?!)")
     sources: Sequence[str] = ()
 
 
@@ -246,15 +248,13 @@ class _Replacement:
 
 
 def _replacements(function: ast.FunctionDef, scope: _Scope) -> Iterator[_Replacement]:
-    for place, statement, following, extra in _statements(function, ()):
+    for place, statement, following, extra in _statements(function, (), scope.vocabulary):
         here = replace(scope, parameters={**scope.parameters, **extra})
-        if scope.vocabulary.unjudged.search(mutation.head_of(statement)):
-            continue
         conditions = list(here.conditions())
         found: list[tuple[_Edit, tuple[ast.stmt, ...]]] = [
             (edit, (statement,)) for edit in _edits(statement, here)
         ]
-        if following is not None and _is_simple(statement) and _is_simple(following):
+        if following is not None and _depend(statement, following):
             pair = (statement, following)
             found.append((_Edit(Fault.ORDER, "swap", partial(_same, pair[::-1])), pair))
         for edit, old in found:
@@ -272,32 +272,55 @@ _BODIES = ("body", "orelse", "finalbody")
 
 
 def _statements(
-    owner: Any, place: _Place
+    owner: Any, place: _Place, vocabulary: Vocabulary
 ) -> Iterator[tuple[_Place, ast.stmt, ast.stmt | None, dict[str, str]]]:
     """Each statement with its place, the one after it, and the parameters of inner functions."""
     for name in _BODIES:
         body = getattr(owner, name, [])
+        if name == "orelse" and isinstance(owner, ast.If):
+            body = [] if vocabulary.certain.search(ast.unparse(owner.test)) else body
         for index, statement in enumerate(body):
             if isinstance(statement, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom):
                 continue
             if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
                 continue  # a docstring
+            if vocabulary.unjudged.search(mutation.head_of(statement)):
+                continue
             here = (*place, (name, index))
             following = body[index + 1] if index + 1 < len(body) else None
             if not isinstance(statement, ast.FunctionDef):
                 yield here, statement, following, {}
             inner = _parameters(statement) if isinstance(statement, ast.FunctionDef) else {}
-            for each, found, after, extra in _statements(statement, here):
+            for each, found, after, extra in _statements(statement, here, vocabulary):
                 yield each, found, after, {**inner, **extra}
 
 
-def _is_simple(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Expr(value=ast.Call()) | ast.AugAssign():
+def _depend(first: ast.stmt, second: ast.stmt) -> bool:
+    """Whether two simple statements may do something else in the other order."""
+    match first, second:
+        case ast.Expr(value=ast.Call()), ast.Expr(value=ast.Call()):
             return True
-        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
-            return True
+        case (ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Assign(), _) if isinstance(
+            second, ast.Expr | ast.AugAssign | ast.Assign
+        ):
+            return any(
+                text in ast.unparse(other)
+                for one, other in ((first, second), (second, first))
+                for text in _stored(one)
+            )
     return False
+
+
+def _stored(statement: ast.stmt) -> list[str]:
+    """The attributes and entries that a statement stores, or whose object it may change."""
+    match statement:
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript() as target]):
+            return [ast.unparse(target)]
+        case ast.AugAssign(target=target):
+            return [ast.unparse(target)]
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Attribute() as owner))):
+            return [ast.unparse(owner)]
+    return []
 
 
 def _edits(statement: ast.stmt, scope: _Scope) -> Iterator[_Edit]:
@@ -318,16 +341,17 @@ _BLOCKS = re.compile(r"(num_\w*blocks?|block_idx|_block|need|peek|_idx)$")
 def _of_statement(
     statement: ast.stmt, scope: _Scope
 ) -> Iterator[tuple[Fault, tuple[ast.stmt, ...]]]:
+    place = _kept_in(scope)
     match statement:
         case ast.Assign(targets=[ast.Name() | ast.Attribute() as target], value=value) if not (
             isinstance(value, ast.Constant)
         ):
             for off in _offsets(ast.unparse(target), scope):
                 yield Fault.BOUNDARY, (statement, *_parsed(f"{ast.unparse(target)} {off}"))
-            if (place := _kept_in(scope)) and isinstance(target, ast.Name):
+            if isinstance(target, ast.Name) and _varies(value):
                 kept = f"{place}.setdefault('_fault_{target.id}', {ast.unparse(value)})"
                 yield Fault.STATE, tuple(_parsed(f"{target.id} = {kept}"))
-        case ast.Return(value=ast.expr() as value) if place := _kept_in(scope):
+        case ast.Return(value=ast.expr() as value) if _varies(value):
             for key in _incomplete_keys(scope):
                 memo = f"{place}.setdefault('_fault_memo', {{}})"
                 text = f"return {memo}.setdefault({key}, {ast.unparse(value)})"
@@ -348,7 +372,8 @@ def _of_statement(
             text = ast.unparse(source)
             for part in (f"list({text})[:-1]", f"list({text})[1:]"):
                 yield Fault.DROPPED, (_loop(statement, part),)
-            yield Fault.ORDER, (_loop(statement, f"list({text})[::-1]"),)
+            if "block" in text and not any(name in text for name in scope.vocabulary.groups):
+                yield Fault.ORDER, (_loop(statement, f"list({text})[::-1]"),)
 
 
 def _loop(statement: ast.For, source: str) -> ast.For:
@@ -367,6 +392,12 @@ def _offsets(target: str, scope: _Scope) -> Iterator[str]:
     elif _BLOCKS.search(name):
         yield "-= 1"
         yield "+= 1"
+
+
+def _varies(value: ast.expr) -> bool:
+    """Whether the value may differ between calls: something but ``self`` and its parts is read."""
+    names = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
+    return bool(names - {"self", "cls"} - vars(builtins).keys())
 
 
 def _kept_in(scope: _Scope) -> str:

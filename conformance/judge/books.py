@@ -169,7 +169,8 @@ def _misplaced(
     Blocks that lookup cannot find may join it anywhere: in front, by the newer releases.
     """
     was, now = before.free_queue, seen.free_queue
-    # Where blocks are copied, some are held and freed again; one with a new key was registered.
+    # Blocks of a hit that leave the window stay free, and those that are copied are freed again.
+    # A block with a new key was taken and registered.
     left = set(was).difference(now) | _gained(before, seen) | set(touched)
     stays = [block for block in was if block not in left]
     staying = set(stays)
@@ -180,7 +181,8 @@ def _misplaced(
         passed = sorted(taken)
         return f"blocks are taken from the front of the free queue {was}", f"blocks {passed}"
     cached = {block for ids in seen.cached.values() for block in ids}
-    new = [place for place, block in enumerate(now) if block in cached and block not in staying]
+    stayed = staying.union(touched)
+    new = [place for place, block in enumerate(now) if block in cached and block not in stayed]
     if stays and new and new[0] < now.index(stays[-1]):
         return (
             f"freed blocks that are cached join the free queue {was} at its end",

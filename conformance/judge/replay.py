@@ -231,7 +231,7 @@ class _Judged:
         new = self._ask(call, lambda manager: manager.allocate_slots(name, allocation))
         for source, target in self._ask(call, lambda _: self._named.take_block_copies()):
             self._content.copy(source, target)
-        touched = () if allocation.hit is None else allocation.hit.tables
+        touched = () if allocation.hit is None or new is None else allocation.hit.tables
         tables = self._tables(self._observe(call, name, touched), name)
         if new is None:
             return None

@@ -138,7 +138,9 @@ _VOCABULARY = Vocabulary(
     unjudged=re.compile(
         r"[dp]cp_|CrossAttention|encoder|reuse|[hH]i[sS]parse|retains_longer|retained_hit|other_pools"
         r"|metrics_collector|logger|log_stats|envs\.|watermark|zeroing|new_block_ids"
+        r"|kv_cache_report_mode|boundary_state_offloads"
     ),
+    certain=re.compile(r"enable_caching$"),
 )
 
 
