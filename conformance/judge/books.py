@@ -77,6 +77,8 @@ class Books:
             )
 
     def _wrong_events(self, before: Observation, seen: Observation) -> Iterator[Wrong]:
+        if seen.events is None:
+            return
         grouped = all(getattr(event, "group", 0) is not None for event in seen.events)
         cached = _entries(before, grouped)
         for event in seen.events:

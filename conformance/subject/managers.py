@@ -129,7 +129,7 @@ class Observation:
     num_free_blocks: int
     usage: float
     common_prefix: Mapping[str, tuple[int, ...]] | None
-    events: tuple[Event, ...]
+    events: tuple[Event, ...] | None
     stats: Mapping[str, int]
 
 

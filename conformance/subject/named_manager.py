@@ -67,7 +67,7 @@ class NamedManager:
         self.seen = replace(
             seen,
             cached=cached,
-            events=tuple(self._named(event) for event in seen.events),
+            events=seen.events and tuple(self._named(event) for event in seen.events),
         )
         return self.seen
 

@@ -199,7 +199,7 @@ class SilentEviction(Wrapped):
 
     def observe(self) -> Observation:
         seen = self.inner.observe()
-        kept = tuple(event for event in seen.events if type(event).__name__ != "Removed")
+        kept = tuple(event for event in seen.events or () if type(event).__name__ != "Removed")
         return replace(seen, events=kept)
 
 
@@ -216,7 +216,9 @@ class Misdescribes(Wrapped):
 
     def observe(self) -> Observation:
         seen = self.inner.observe()
-        events = (replace(e, parent=None) if isinstance(e, Stored) else e for e in seen.events)
+        events = (
+            replace(e, parent=None) if isinstance(e, Stored) else e for e in seen.events or ()
+        )
         return replace(seen, events=tuple(events))
 
 
@@ -227,7 +229,7 @@ class NamesNoAdapter(Wrapped):
         seen = self.inner.observe()
         events = (
             replace(e, extra_keys=(None,) * len(e.keys)) if isinstance(e, Stored) else e
-            for e in seen.events
+            for e in seen.events or ()
         )
         return replace(seen, events=tuple(events))
 

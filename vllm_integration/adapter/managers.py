@@ -27,6 +27,7 @@ from hitproof.vllm_integration.adapter.inspection import arguments, attribute, c
 from hitproof.vllm_integration.adapter.overrides import check_taken_up
 from hitproof.vllm_integration.adapter.parts import put
 from hitproof.vllm_integration.adapter.variants import (
+    MANAGER_VALUES,
     REQUEST_STATE,
     REQUEST_VALUES,
     SAMPLING_VALUES,
@@ -152,6 +153,9 @@ class VllmManager:
         unit, ahead = engine.hash_block_size, engine.num_hash_lookahead_tokens
         self._hasher = block_hasher(vllm.utils, vllm.hash_function, unit, ahead)
         self._statuses = attribute(vllm.requests, "RequestStatus")
+        self._has_events: bool = varied(MANAGER_VALUES, "manager", engine.variant)[
+            "enable_kv_cache_events"
+        ]
         self._requests: dict[str, Any] = {}
         self._found: dict[str, tuple[Hit, Any]] = {}
         self._cache = VllmCache(
@@ -370,7 +374,7 @@ class VllmManager:
             num_free_blocks=self._pool.get_num_free_blocks(),
             usage=self._manager.usage,
             common_prefix=self._common_prefix(tables),
-            events=self._cache.events(self._manager.take_events()),
+            events=self._cache.events(self._manager.take_events()) if self._has_events else None,
             stats={}
             if stats is None
             else {"reset": int(stats.reset)}
