@@ -12,6 +12,7 @@ from hitproof.vllm_integration.commands.check import check
 from hitproof.vllm_integration.commands.configs import configs
 from hitproof.vllm_integration.commands.diff import diff
 from hitproof.vllm_integration.commands.explain import explain
+from hitproof.vllm_integration.commands.footprints import footprints
 from hitproof.vllm_integration.commands.init_ledger import init_ledger
 from hitproof.vllm_integration.commands.lockstep import lockstep
 from hitproof.vllm_integration.commands.options import EXIT_CODES
@@ -44,6 +45,7 @@ for command in (
     configs,
     selftest,
     init_ledger,
+    footprints,
 ):
     app.command(epilog=EXIT_CODES)(command)
 

@@ -1,17 +1,26 @@
 """The check of what lookup tells a KV connector that loads Mamba states (`spec.connector`)."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from hitproof.conformance.checks.block_tables import wrong_in_tables
-from hitproof.conformance.checks.lookup import confirmed, of_missing, space_of, worst_missing
+from hitproof.conformance.checks.counting import Judging, Need, diverging_states
+from hitproof.conformance.checks.lookup import (
+    confirmed,
+    of_missing,
+    read_by,
+    space_of,
+    worst_missing,
+)
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import Path, explore, replay
 from hitproof.conformance.exploration.symbolic import Candidate, Question, Space
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.evidence import ConnectorEvidence, smallest
+from hitproof.conformance.findings.footprints import Row
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.layouts import Layout
@@ -101,7 +110,30 @@ def _cases(subject: ConnectorSubject, layout: Layout) -> Iterator[Case]:
             for cached in _diverging_completions(request, path)
         )
         evidence = [_replayed(request, each) for each in diverging.values()]
-        yield Case(len(exploration.paths), 1 << space.questions, evidence)
+        counted: Counter[tuple[Code, Row]] = Counter()
+        if evidence:
+            needs = [Need(hit.length, request.needs(hit, True)) for hit in space.hits]
+            for path in exploration.paths:
+                if any(True for _ in _diverging_completions(request, path)):
+                    judging = _judging(request, path.answer)
+                    counted += diverging_states(path, space.questions, needs, judging, max_length)
+        states = 1 << space.questions
+        yield Case(len(exploration.paths), states, evidence, counted=counted)
+
+
+def _judging(request: _Request, answer: LookupAnswer | Exception) -> Judging:
+    """How the cache states of a path with that answer are judged, by `_classified`."""
+    malformed, needed = None, None
+    if isinstance(answer, Exception):
+        malformed = Code.RAISES_EXCEPTION, ""
+    elif (served := request.hit(answer)) is None:
+        malformed = Code.LOCAL_PREFIX_OFF_BOUNDARY, ""
+    else:
+        blocks = request.needs(served, answer.diverged)
+        needed = read_by(request.layout, served) & blocks, blocks
+        if wrong := wrong_in_tables(request.layout, answer):
+            malformed = wrong.defect.code, f"{wrong.spec}: {wrong.actual}"
+    return Judging(needed, malformed, Code.LOCAL_PREFIX_LACKS_BLOCK, Code.LOCAL_PREFIX_TOO_SHORT)
 
 
 def _diverging_completions(request: _Request, path: Path) -> Iterator[frozenset[Question]]:
@@ -112,11 +144,12 @@ def _diverging_completions(request: _Request, path: Path) -> Iterator[frozenset[
     if isinstance(answer, Exception) or (served := request.hit(answer)) is None:
         yield held
         return
-    if (
-        wrong_in_tables(request.layout, answer)
-        or not request.needs(served, answer.diverged) <= held
-    ):
+    needs = request.needs(served, answer.diverged)
+    malformed = wrong_in_tables(request.layout, answer)
+    if malformed or not needs <= held:
         yield held  # blocks that were not asked about are missing in this completion
+    if malformed and missing.isdisjoint(needs):
+        yield held | needs
     for hit in request.space.hits:
         needed = request.needs(hit, True)
         if hit.length > served.length and missing.isdisjoint(needed):

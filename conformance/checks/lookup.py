@@ -1,17 +1,21 @@
 """The check of lookups: of one group by its own manager, of several groups by the coordinator."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, combinations
 from typing import TypeVar
 
 from hitproof.conformance.checks.block_tables import wrong_in_tables
+from hitproof.conformance.checks.counting import Judging, Need, diverging_states
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import Exploration, Path, explore, replay
 from hitproof.conformance.exploration.symbolic import Candidate, Question, Space
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.evidence import LookupEvidence, smallest
+from hitproof.conformance.findings.footprints import Row
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import SMALL, Configuration
@@ -74,13 +78,7 @@ def judge_answer(
     """
     space = space_of(judged, lookup, max_length, policy)
     request = _Request(judged, lookup, max_length, policy, space)
-    if _malformed(request, answer) is None:
-        assert isinstance(answer, LookupAnswer)
-        hit = request.hit(answer.hit_length)
-        assert hit is not None
-        if hit.required <= cached and hit.length == request.expected(cached):
-            return None
-    return _evidence(request, cached, answer)
+    return _evidence(request, cached, answer) if _is_wrong(request, cached, answer) else None
 
 
 def space_of(
@@ -179,11 +177,13 @@ def _cases(subject: LookupSubject, judged: Configuration | Layout) -> Iterator[C
             break
         exploration = explore(space, lookup, max_length, merging=not request.sequential)
         evidence = _evidence_in(request, exploration)
+        counted = _counted(request, exploration.paths) if evidence else {}
         if exploration.merged and request.num_blocks <= SMALL:
             apart = explore(space, lookup, max_length, merging=False)
             if smallest(_evidence_in(request, apart)).keys() != smallest(evidence).keys():
                 raise CannotJudge("the lookup depends on something that merging forgets")
-        yield Case(len(exploration.paths), 1 << request.num_blocks, evidence, exploration.coarse)
+        states = 1 << request.num_blocks
+        yield Case(len(exploration.paths), states, evidence, exploration.coarse, counted)
 
 
 def _evidence_in(request: _Request, exploration: Exploration) -> list[LookupEvidence]:
@@ -196,16 +196,82 @@ def _evidence_in(request: _Request, exploration: Exploration) -> list[LookupEvid
     return [_replayed(request, evidence) for evidence in diverging.values()]
 
 
+def _counted(request: _Request, paths: Iterable[Path]) -> Counter[tuple[Code, Row]]:
+    """How many cache states diverge, by code and by what the lookup answers."""
+    counted: Counter[tuple[Code, Row]] = Counter()
+    needs = [Need(hit.length, hit.required) for hit in request.space.hits]
+    for path in paths:
+        if not any(True for _ in _diverging_completions(request, path)):
+            continue
+        if request.sequential:
+            counted.update(_one_by_one(request, path))
+        else:
+            judging = _judging(request, path.answer)
+            questions, most = request.space.questions, request.max_length
+            counted.update(diverging_states(path, questions, needs, judging, most))
+    return counted
+
+
+def _judging(request: _Request, answer: LookupAnswer | Exception) -> Judging:
+    """How the cache states of a path with that answer are judged, by `_classified`."""
+    judged, malformed = request.judged, _malformed(request, answer)
+    words, needed = str(malformed and malformed.defect), None
+    if isinstance(answer, LookupAnswer):
+        table = wrong_in_tables(judged, answer)
+        words = "" if table is None else f"{table.spec}: {table.actual}"
+        hit = request.hit(answer.hit_length)
+        needed = None if hit is None else (read_by(judged, hit), hit.required)
+    alone = isinstance(judged, Configuration)
+    return Judging(
+        needed,
+        None if malformed is None else (malformed.code, words),
+        Code.REQUIRED_BLOCK_UNCACHED if alone else Code.GROUP_LACKS_BLOCK,
+        Code.HIT_TOO_SHORT,
+    )
+
+
+def read_by(judged: Configuration | Layout, hit: Candidate) -> frozenset[Question]:
+    """The required blocks of a hit that attention reads: not the lookahead blocks."""
+    sizes = [looked_up.group.block_size for looked_up in judged.looked_up]
+    return frozenset((n, block) for n, block in hit.required if block < hit.length // sizes[n])
+
+
+def _one_by_one(request: _Request, path: Path) -> Iterator[tuple[Code, Row]]:
+    """The diverging cache states of a path where the hit that is due is no maximum."""
+    held = frozenset(question for question, cached in path.answers.items() if cached)
+    unasked = sorted(frozenset(request.space.keys.values()) - path.answers.keys())
+    for more in chain.from_iterable(combinations(unasked, n) for n in range(len(unasked) + 1)):
+        cached = held.union(more)
+        if _is_wrong(request, cached, path.answer):
+            found = _evidence(request, cached, path.answer)
+            defect = found.signature.defect
+            yield defect.code, (request.max_length, found.actual_hit, found.spec_hit, str(defect))
+
+
+def _is_wrong(
+    request: _Request, cached: frozenset[Question], answer: LookupAnswer | Exception
+) -> bool:
+    """Whether the answer is wrong when exactly ``cached`` is cached."""
+    if _malformed(request, answer) is not None:
+        return True
+    assert isinstance(answer, LookupAnswer)  # _malformed covers exceptions
+    hit = request.hit(answer.hit_length)
+    assert hit is not None
+    return not hit.required <= cached or hit.length != request.expected(cached)
+
+
 def _diverging_completions(request: _Request, path: Path) -> Iterator[frozenset[Question]]:
     """Cache states of the path at which the answer is wrong, one for each way to be wrong."""
     held = frozenset(question for question, cached in path.answers.items() if cached)
     missing = path.answers.keys() - held
-    if _malformed(request, path.answer):
+    served = None
+    if isinstance(path.answer, LookupAnswer):
+        served = request.hit(path.answer.hit_length)
+    if served is None or _malformed(request, path.answer):
         yield held
+        if served is not None and missing.isdisjoint(served.required):
+            yield held | served.required
         return
-    assert isinstance(path.answer, LookupAnswer)  # _malformed covers exceptions
-    served = request.hit(path.answer.hit_length)
-    assert served is not None
     if not served.required <= held:
         yield held  # blocks that were not asked about are missing in this completion
     if request.sequential:  # more blocks never shorten what is left, so all of them show a lost hit

@@ -1,11 +1,16 @@
 """What a check comes to: the cases it went through, and how each claim ended."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from hitproof.conformance.findings.evidence import Evidence, smallest
+from hitproof.conformance.findings.footprints import Footprint, Row
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.subject.failures import FailureKind, classify, refusal_of
-from hitproof.spec.claims import Status
+from hitproof.spec.claims import Divergence, Status
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,7 @@ class CheckResult:
         paths: runs of the subject that were compared with the spec.
         states: cache states (lookup) or registrations (mask) that they cover.
         detail: why a claim is inconclusive; empty otherwise.
+        footprints: how far each signature of the evidence reaches.
     """
 
     statuses: dict[str, Status]
@@ -25,16 +31,26 @@ class CheckResult:
     paths: int
     states: int
     detail: str = ""
+    footprints: Mapping[Signature, Footprint] = field(default_factory=dict)
 
 
 @dataclass
 class Case:
-    """A part of a check: how many runs and states it covers, and what diverged."""
+    """A part of a check: how many runs and states it covers, and what diverged.
+
+    Attributes:
+        paths: runs of the subject.
+        states: the states that they cover.
+        evidence: one for each diverging case or, where those are counted, some of each signature.
+        coarse: whether signatures are not told apart in all cases.
+        counted: how many cases of each code diverge, by what the subject answers.
+    """
 
     paths: int
     states: int
     evidence: Sequence[Evidence]
     coarse: bool = False
+    counted: Mapping[tuple[Code, Row], int] | None = None
 
 
 def finished(claims: tuple[str, ...], cases: Callable[[], Iterator[Case]]) -> CheckResult:
@@ -58,4 +74,42 @@ def finished(claims: tuple[str, ...], cases: Callable[[], Iterator[Case]]) -> Ch
         paths=sum(case.paths for case in done),
         states=sum(case.states for case in done),
         detail=detail or ("" if done else "the bound allows no case"),
+        footprints=_footprints(done, evidence),
     )
+
+
+def _footprints(
+    done: Sequence[Case], found: Mapping[Signature, Evidence]
+) -> dict[Signature, Footprint]:
+    """How far each signature reaches.
+
+    What is counted is told apart by code only, and where signatures are not told apart in all
+    cases they share one footprint.
+    """
+    if not found:
+        return {}
+    answers: dict[Signature | Code, Counter[Row]] = {}
+    for case in done:
+        if case.counted is None:
+            for each in case.evidence:
+                answers.setdefault(each.signature, Counter())[_answer(each)] += 1
+        else:
+            for (code, row), states in case.counted.items():
+                answers.setdefault(code, Counter())[row] += states
+    if any(case.coarse for case in done):
+        every = Footprint.of(sum(answers.values(), Counter()))
+        return dict.fromkeys(found, every)
+    return {
+        signature: Footprint.of(
+            answers.get(signature, Counter()) + answers.get(signature.code, Counter())
+        )
+        for signature in found
+    }
+
+
+def _answer(evidence: Evidence) -> Row:
+    told = evidence.as_json()
+    del told["signature"]
+    if evidence.signature.divergence == Divergence.CRASH:
+        del told["actual"]  # an exception's text may hold what differs from run to run
+    return str(evidence.signature.defect), json.dumps(told, sort_keys=True)

@@ -10,6 +10,7 @@ Merging cannot see a fault in what a pool does not show; the long sequences can.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from functools import partial
 
@@ -17,7 +18,10 @@ from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.checks.pool_faults import COUNT, IN_USE, NAMES, NULL
 from hitproof.conformance.checks.pool_model import Operation, World
 from hitproof.conformance.findings.evidence import PoolEvidence, smallest
+from hitproof.conformance.findings.footprints import Row
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.pools import PoolSubject
@@ -60,6 +64,7 @@ def _exhaustive(start: _Start, configuration: Configuration) -> Case:
     """Every sequence of up to `_DEPTH` operations, the shortest first."""
     known: set[Hashable] = {start().canonical()}
     evidence: dict[Signature, PoolEvidence] = {}
+    counted: Counter[tuple[Code, Row]] = Counter()
     frontier: list[tuple[Operation, ...]] = [()]
     tried = 0
     for _ in range(_DEPTH):
@@ -70,6 +75,8 @@ def _exhaustive(start: _Start, configuration: Configuration) -> Case:
                 violations = world.do(operation)
                 tried += 1
                 if violations:
+                    for violation in violations:
+                        counted[violation.signature.code, _row(world, violation)] += 1
                     new = {v.signature for v in violations} - evidence.keys()
                     if new:
                         found = _evidence(start, configuration, (*done, operation))
@@ -78,7 +85,12 @@ def _exhaustive(start: _Start, configuration: Configuration) -> Case:
                     known.add(state)
                     reached.append((*done, operation))
         frontier = reached
-    return Case(tried, len(known), list(evidence.values()))
+    return Case(tried, len(known), list(evidence.values()), counted=counted)
+
+
+def _row(world: World, violation: Violation) -> Row:
+    """What was done, and what the pool is like after it."""
+    return *world.steps, *violation.answer
 
 
 def _long(
@@ -89,13 +101,16 @@ def _long(
     done: list[Operation] = []
     while len(done) < _MANY_STEPS:
         done.append(choose.choice(list(world.possible())))
-        broken = [violation.signature for violation in world.do(done[-1])]
-        new = [signature for signature in broken if signature not in known]
-        if new:
-            short = _shortened(start, done, new[0])
-            return Case(len(done), 1, list(_evidence(start, configuration, short).values()))
+        broken = world.do(done[-1])
+        new = [v.signature for v in broken if v.signature not in known]
         if broken:
-            break
+            where = seed, len(done)
+            counted = Counter((v.signature.code, (*where, *v.answer)) for v in broken)
+            evidence: list[PoolEvidence] = []
+            if new:
+                short = _shortened(start, done, new[0])
+                evidence += _evidence(start, configuration, short).values()
+            return Case(len(done), 1, evidence, counted=counted)
     return Case(len(done), 1, [])
 
 

@@ -12,7 +12,7 @@ from itertools import product
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.checks.pool import is_judged_once
 from hitproof.conformance.findings.codes import Defect
-from hitproof.conformance.findings.evidence import HashEvidence, smallest
+from hitproof.conformance.findings.evidence import HashEvidence
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
@@ -61,7 +61,7 @@ def _cases(subject: HashSubject, configuration: Configuration) -> Iterator[Case]
                     if [hashes(p) == hashes(p) for p in pair] != [True, True]:
                         raise CannotJudge("a prompt does not have the same hashes when asked again")
                     evidence.append(_evidence(configuration, pair, block, agreed, lookahead))
-        yield Case(len(prompts), len(prompts), list(smallest(evidence).values()))
+        yield Case(len(prompts), len(prompts), evidence)
 
 
 def _hashes(subject: HashSubject, prompt: Prompt, block_size: int, lookahead: int) -> list[bytes]:

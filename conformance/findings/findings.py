@@ -30,6 +30,19 @@ from hitproof.spec.claims import CLAIMS
 
 
 @dataclass(frozen=True)
+class Grown:
+    """Where a known divergence is found outside its footprint.
+
+    Attributes:
+        of: its signature.
+        places: the names of the places, that of the finding first.
+    """
+
+    of: Signature
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Finding:
     """A divergence with its smallest evidence, ready to show.
 
@@ -44,6 +57,7 @@ class Finding:
         configuration: the configuration as JSON, ready for a ledger entry.
         demonstration: the finding on a whole manager.
         evidence: what it was made of, as JSON, so that `hitproof explain` can tell it again.
+        grown: where a known divergence has grown; None for any other finding.
     """
 
     signature: Signature
@@ -56,6 +70,7 @@ class Finding:
     configuration: dict[str, Any]
     demonstration: Demonstration = field(default_factory=Demonstration)
     evidence: dict[str, Any] = field(default_factory=dict)
+    grown: Grown | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON, as `hitproof check --format json` prints it."""

@@ -75,6 +75,28 @@ MEANINGS: Mapping[Code, Meaning] = {
             METHOD,
         ),
     ),
+    Code.KNOWN_DIVERGENCE_GROWN: Meaning(
+        "a known divergence has grown, {extent}: {of}",
+        "The ledger has the divergence, but not as far as it reaches now. The footprint on record "
+        "says for each configuration and history exactly how many cases diverge, with a digest of "
+        "what the target answers in them. The finding shows the smallest case outside of it.",
+        "That of the divergence that has grown. What is new may have another cause than what the "
+        "ledger says.",
+        (),
+        tuple(Divergence),
+        (
+            Parameter(
+                "extent",
+                "how it has grown",
+                {
+                    "more": "to more cases",
+                    "elsewhere": "to a place where it was not",
+                    "otherwise": "to other answers",
+                },
+            ),
+            Parameter("of", "the divergence: its code and parameters", "{}"),
+        ),
+    ),
     Code.HIT_OFF_BOUNDARY: Meaning(
         "hit does not end on a boundary within reach",
         "The length of the hit is not a multiple of the alignment, or it is more than the lookup "

@@ -12,6 +12,7 @@ class Code(StrEnum):
 
     RAISES_EXCEPTION = "raises-exception"
     LOCKSTEP_DIFFERENCE = "lockstep-difference"
+    KNOWN_DIVERGENCE_GROWN = "known-divergence-grown"
 
     HIT_OFF_BOUNDARY = "hit-off-boundary"
     HIT_UNALIGNED = "hit-unaligned"

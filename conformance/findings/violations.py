@@ -1,10 +1,12 @@
 """Violations: what a judge sees at one call of a subject, and what became of it in a history."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
+from hitproof.conformance.findings.footprints import Footprint, Row
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.playing.expectations import Expected
+from hitproof.spec.claims import Divergence
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,13 @@ class Violation:
     actual: str
     expected: Expected | None = None
 
+    @property
+    def answer(self) -> tuple[str, ...]:
+        """What the subject did, in words that are the same in every run."""
+        if self.signature.divergence == Divergence.CRASH:
+            return str(self.signature.defect), self.spec
+        return str(self.signature.defect), self.spec, self.actual
+
 
 @dataclass
 class Occurrence:
@@ -33,12 +42,27 @@ class Occurrence:
         step: the step of the first time, an index.
         call: the manager's method, or "step" where a whole step is judged.
         times: how often a violation of the same signature was seen.
+        rows: what the subject did each time.
     """
 
     violation: Violation
     step: int
     call: str
     times: int = 1
+    rows: list[Row] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rows.append((self.step, self.call, *self.violation.answer))
+
+    def again(self, violation: Violation, step: int, call: str) -> None:
+        """It was seen once more."""
+        self.times += 1
+        self.rows.append((step, call, *violation.answer))
+
+    @property
+    def footprint(self) -> Footprint:
+        """How far it reaches in the history."""
+        return Footprint.of(self.rows)
 
     @property
     def signature(self) -> Signature:
@@ -46,7 +70,7 @@ class Occurrence:
         return self.violation.signature
 
     def as_json(self) -> dict[str, Any]:
-        """The occurrence as JSON, without what is expected; `from_json` reads it."""
+        """The occurrence as JSON, without what is expected and its rows; `from_json` reads it."""
         return {
             "signature": self.signature.as_json(),
             "spec": self.violation.spec,

@@ -90,7 +90,7 @@ class ReplayOutcome:
         """Record a violation."""
         for known in self.findings:
             if known.signature == violation.signature:
-                known.times += 1
+                known.again(violation, step, call)
                 return
         self.findings.append(Occurrence(violation, step, call))
 

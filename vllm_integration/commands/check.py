@@ -12,6 +12,7 @@ from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.ledger.ledger import Judgement, load
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.files import wanted_files, write_files
+from hitproof.vllm_integration.commands.footprints import baseline_of, remedy_for
 from hitproof.vllm_integration.commands.options import (
     JOBS,
     MEMORY,
@@ -91,6 +92,17 @@ def check(
     policy: Policy = None,
     manager: Managers = None,
     coordinator: Coordinators = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            metavar="TARGET",
+            help="Hold known divergences against the footprints of this release or path@ref, which "
+            "is judged first if they are not on record. [default: the target's release, or the "
+            "newest on record]",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Judge vLLM's real prefix-cache code against the spec, for every cache state up to a bound."""
     started = time.monotonic()
@@ -105,6 +117,18 @@ def check(
         entries = load(ledger)
         interpreter = find_python(python)
         resolved = with_classes(resolve(target, announce=announce), manager, coordinator)
+        record = baseline_of(
+            resolved,
+            baseline,
+            ledger,
+            entries,
+            profile,
+            python=interpreter,
+            timeout=timeout,
+            memory=in_bytes(memory),
+            jobs=jobs,
+            policies=policies,
+        )
         with progress(f"judging vLLM {resolved.name}") as done:
             report = gate.check(
                 resolved,
@@ -116,6 +140,8 @@ def check(
                 progress=done,
                 jobs=jobs,
                 policies=policies,
+                record=record,
+                remedy=remedy_for(resolved, ledger),
             )
         if pytest is not None:
             report.judgement = _tested(pytest, report, interpreter, timeout, verbose)

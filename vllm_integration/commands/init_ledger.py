@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 from hitproof.conformance.ledger.ledger import Entry, Judgement, load
+from hitproof.conformance.ledger.records import Record
 from hitproof.conformance.ledger.writing import adopted, to_toml
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.commands.footprints import name_of, recorded, write
 from hitproof.vllm_integration.commands.options import (
     JOBS,
     MEMORY,
@@ -70,7 +72,8 @@ def init_ledger(
     It has an entry for each new divergence, whose reason you fill in, and the entries of --ledger
     that the target still has. The target is checked until nothing new is found, usually twice. A
     ledger cannot adopt policy changes or inconclusive checks; with them the exit code is that of
-    `hitproof check`.
+    `hitproof check`. How far the divergences reach is recorded beside it, as by `hitproof
+    footprints`.
     """
     with failures(Format.TEXT):
         try:
@@ -99,8 +102,23 @@ def init_ledger(
             entries = _kept(entries, report)
             if not report.judgement.new:
                 break
-    _write(output, to_toml(entries, _comment(resolved)))
-    remaining = replace(report, judgement=Judgement(report.judgement.new, (), ()))
+        record = Record.of(name_of(resolved), report.profile, report.reached)
+        if not quick:  # whose configurations are not all among those of the default profile
+            smaller, _ = recorded(
+                resolved,
+                [Profile.QUICK],
+                entries,
+                python=interpreter,
+                timeout=timeout,
+                memory=in_bytes(memory),
+                jobs=jobs,
+                policies=policies,
+            )
+            record = record.and_also(smaller)
+        _write(output, to_toml(entries, _comment(resolved)))
+        write(output, resolved, record)
+    judgement = Judgement(report.judgement.new, (), ())
+    remaining = replace(report, judgement=judgement, unrecorded="")
     line = f"{output} has {count(entries, 'entry', 'entries')}"
     if report.judgement.new:
         line += "; the last check still found new divergences"

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import Entry, judge
+from hitproof.conformance.ledger.records import Record
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.vllm_integration.gate.growth import hold, reached
 from hitproof.vllm_integration.gate.obligations import histories, tasks
 from hitproof.vllm_integration.gate.policies import held_against
 from hitproof.vllm_integration.gate.report import Report
@@ -27,18 +30,31 @@ def check(
     policies: Mapping[str, str] | None = None,
     keep_facts: bool = False,
     also: Sequence[Play] = (),
+    record: Record | None = None,
+    remedy: str = "",
 ) -> Report:
     """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) each worker.
 
     ``jobs`` workers share the checks; the report is the same for any number of them.
     ``policies`` are values of policies to judge by, by name; the others are those that the target
     shows. ``keep_facts`` asks for what the target did, too; ``also`` has histories to be replayed
-    besides. ``progress`` is called with the checks done and their number. Raises the exceptions
-    of `Workers` when the target cannot be imported or hitproof itself is wrong.
+    besides. ``record`` has the footprints that known divergences are held against, and ``remedy``
+    says how to make one where there is none. ``progress`` is called with the checks done and their
+    number. Raises the exceptions of `Workers` when the target cannot be imported or hitproof itself
+    is wrong.
     """
     with opened(target, python, timeout, memory, jobs, policies) as sessions:
         return judged(
-            sessions, target, profile, entries, progress, dict(policies or {}), keep_facts, also
+            sessions,
+            target,
+            profile,
+            entries,
+            progress,
+            dict(policies or {}),
+            keep_facts,
+            also,
+            record,
+            remedy,
         )
 
 
@@ -68,6 +84,8 @@ def judged(
     chosen: Mapping[str, str],
     keep_facts: bool,
     also: Sequence[Play],
+    record: Record | None = None,
+    remedy: str = "",
 ) -> Report:
     """Judge ``target`` in the ``sessions`` that are open for it; arguments as for `check`."""
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
@@ -84,11 +102,45 @@ def judged(
         if keep_facts:
             report.facts[task] = outcome.facts
     evidence = [each for outcome in settled for each in outcome.evidence]
+    report.reached = reached(todo, settled, report.played)
     findings = sessions.findings(evidence, report.played)
+    grown = hold(report, record, applicable, evidence, sessions, remedy)
     unplayed = {each.play for each in report.unplayed}
     unsettled = {
         *((o.claim, o.configuration) for o in report.unsettled),
         *((e.signature.claim, e.configuration) for e in applicable if e.configuration in unplayed),
     }
-    report.judgement = judge(findings, applicable, unsettled)
+    judgement = judge(findings, applicable, unsettled)
+    new = sorted((*judgement.new, *grown), key=lambda found: found.signature.severity)
+    report.judgement = replace(judgement, new=tuple(new))
     return report
+
+
+def recorded(
+    target: Target,
+    profile: Profile,
+    entries: Sequence[Entry],
+    *,
+    name: str,
+    python: str,
+    timeout: float,
+    memory: int,
+    progress: Callable[[int, int], None],
+    jobs: int = 1,
+    policies: Mapping[str, str] | None = None,
+) -> tuple[Record, list[str]]:
+    """The footprints of ``target``, by the checks and histories of `check`; arguments as there.
+
+    ``name`` is that of the record. ``entries`` are judged whatever releases they speak of. Why
+    something could not be judged, so that it is not in the record, comes with it.
+    """
+    todo = tasks(profile, entries)
+    with opened(target, python, timeout, memory, jobs, policies) as sessions:
+        actual, detail = sessions.policies()
+        granularity = {**actual, **(policies or {})}.get("hit_granularity", "")
+        replays = histories(profile, entries, granularity)
+        settled, played = sessions.settle(todo, replays, progress)
+    obligations = [each for outcome in settled for each in outcome.obligations]
+    report = Report(target, profile, obligations, played=played, policies_detail=detail)
+    found = Record.of(name, profile, reached(todo, settled, played))
+    return found, report.open_questions

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from hitproof.conformance.checks.registry import CHECKS, is_about
 from hitproof.conformance.comparison.histories import Run
+from hitproof.conformance.findings.footprints import Footprint
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play, plays
 from hitproof.conformance.ledger.ledger import Entry
@@ -61,6 +62,7 @@ class Played:
         steps: its steps that were played, each judged.
         lookups: lookups among them.
         signatures: what was found.
+        footprints: how far each of these reaches.
         unsettled: why it could not be judged, "" when it could.
         run: what was observed, if that was asked for.
     """
@@ -69,6 +71,7 @@ class Played:
     steps: int = 0
     lookups: int = 0
     signatures: tuple[Signature, ...] = ()
+    footprints: tuple[Footprint, ...] = ()
     unsettled: str = ""
     run: Run | None = None
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.comparison.behaviour import Fact
+from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.ledger.ledger import Judgement
+from hitproof.conformance.ledger.records import Reach, Record, Shrunk
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task
@@ -27,6 +29,10 @@ class Report:
         policies_detail: why the policies are not known.
         facts: what the target did in each check, if that was asked for.
         played: every history that was replayed on whole managers.
+        reached: how far each signature reaches in each place.
+        record: the footprints that known divergences were held against; None without any.
+        shrunk: known divergences that do not reach as far as the record says.
+        unrecorded: why known divergences could not be held against a record; empty if they were.
         seconds: wall clock, filled in by the caller.
     """
 
@@ -38,16 +44,21 @@ class Report:
     policies_detail: str = ""
     facts: dict[Task, list[Fact]] = field(default_factory=dict)
     played: list[Played] = field(default_factory=list)
+    reached: list[Reach] = field(default_factory=list)
+    record: Record | None = None
+    shrunk: tuple[Shrunk, ...] = ()
+    unrecorded: str = ""
     seconds: float = 0.0
 
     @property
     def verdict(self) -> Verdict:
         """The verdict: a divergence counts before what could not be judged."""
-        if self.judgement.new or self.judgement.stale or self.policy_changes:
+        if self.judgement.new or self.judgement.stale or self.shrunk or self.policy_changes:
             return Verdict.DIVERGES
         judged = {o.claim for o in self.obligations if o.status is not Status.INCONCLUSIVE}
         replayed = bool(self.played) and not self.unplayed
-        if self.unsettled or judged != CLAIMS.keys() or self.policies_detail or not replayed:
+        settled = not (self.unsettled or self.policies_detail or self.unrecorded)
+        if not settled or judged != CLAIMS.keys() or not replayed:
             return Verdict.INCONCLUSIVE
         return Verdict.CONFORMS
 
@@ -59,6 +70,16 @@ class Report:
         else show that it does not behave as was asked for where no check depends on the policy.
         """
         return [each for each in self.policies if each.asked_for not in (None, each.actual)]
+
+    @property
+    def baseline(self) -> str:
+        """What the findings are held against, if that is not the target's own release."""
+        record = self.record
+        return "" if record is None or record.name == self.target.version else record.name
+
+    def is_new(self, finding: Finding) -> bool:
+        """Whether a finding is new against the baseline, too."""
+        return self.record is None or not self.record.has(finding.signature)
 
     @property
     def unsettled(self) -> list[Obligation]:
@@ -75,7 +96,11 @@ class Report:
         """Why not everything could be judged, each reason once."""
         unsettled = [obligation.detail for obligation in self.unsettled]
         unplayed = [each.unsettled for each in self.unplayed]
-        return list(dict.fromkeys(filter(None, [self.policies_detail, *unsettled, *unplayed])))
+        return list(
+            dict.fromkeys(
+                filter(None, [self.policies_detail, self.unrecorded, *unsettled, *unplayed])
+            )
+        )
 
     @property
     def num_configurations(self) -> int:

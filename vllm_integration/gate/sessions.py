@@ -4,7 +4,7 @@ import itertools
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from hitproof.conformance.comparison.histories import Run
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.evidence import Evidence, smallest
 from hitproof.conformance.findings.findings import Finding, finding
+from hitproof.conformance.findings.footprints import Footprint
 from hitproof.conformance.findings.replayed import replayed
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Origin, Play
@@ -38,11 +39,13 @@ class Outcome:
         obligations: those that it settles, or fails to.
         facts: what the target did, if that was asked for.
         evidence: where it diverges.
+        footprints: how far each signature of the evidence reaches.
     """
 
     obligations: list[Obligation]
     facts: list[Fact] = field(default_factory=list)
     evidence: Sequence[Evidence] = ()
+    footprints: Mapping[Signature, Footprint] = field(default_factory=dict)
 
 
 class Session:
@@ -107,7 +110,9 @@ class Session:
             for claim, status in answer["statuses"].items()
         ]
         facts = [Fact.from_json(raw) for raw in answer.get("facts", ())]
-        return Outcome(obligations, facts, evidence)
+        reach = map(Footprint.from_json, answer["footprints"])
+        footprints = dict(zip((e.signature for e in evidence), reach, strict=True))
+        return Outcome(obligations, facts, evidence, footprints)
 
     def play(self, play: Play, record: bool = False) -> Played:
         """Replay one history; ``record`` asks for what was observed of it, too.
@@ -126,25 +131,29 @@ class Session:
             return Played(play, unsettled=f"{play.describe()}: {answer['cannot']}")
         causes = answer["findings"][: answer["causes"]]
         signatures = tuple(Signature.from_json(found["signature"]) for found in causes)
+        footprints = tuple(map(Footprint.from_json, answer["footprints"]))
         run = Run.from_answer(answer) if record else None
-        return Played(play, len(answer["steps"]), len(answer["lookups"]), signatures, run=run)
+        steps, lookups = len(answer["steps"]), len(answer["lookups"])
+        return Played(play, steps, lookups, signatures, footprints, run=run)
 
-    def finding(self, shown: Evidence | tuple[Signature, Play], name: str) -> Finding:
-        """The finding that is shown, as small as it gets. ``name`` is its test's."""
+    def finding(
+        self, shown: Evidence | tuple[Signature, Play], name: str, small: bool = True
+    ) -> Finding:
+        """The finding that is shown, as small as it gets if ``small``. ``name`` is its test's."""
         if isinstance(shown, Evidence):
-            return self._found_by_check(shown, name)
-        return self._found_by_replay(*shown, name)
-
-    def _found_by_check(self, evidence: Evidence, name: str) -> Finding:
-        found, shown = self.demonstrated(
-            "check", name, _CHECKS_TO_SHRINK, evidence=evidence.as_json()
+            return self._found_by_check(shown, name, _CHECKS_TO_SHRINK if small else 0)
+        written = shown[1].origin is Origin.WRITTEN
+        return self._found_by_replay(
+            *shown, name, _HISTORIES_TO_SHRINK if small and not written else 0
         )
+
+    def _found_by_check(self, evidence: Evidence, name: str, budget: int) -> Finding:
+        found, shown = self.demonstrated("check", name, budget, evidence=evidence.as_json())
         if found is None:  # shown as it was found, larger than need be
             return finding(evidence, "", shown)
         return finding(Evidence.from_json(found["evidence"]), str(found["source"]), shown)
 
-    def _found_by_replay(self, signature: Signature, play: Play, name: str) -> Finding:
-        budget = 0 if play.origin is Origin.WRITTEN else _HISTORIES_TO_SHRINK
+    def _found_by_replay(self, signature: Signature, play: Play, name: str, budget: int) -> Finding:
         found, shown = self.demonstrated(
             "replay", name, budget, play=play.as_json(), signature=signature.as_json()
         )
@@ -273,6 +282,12 @@ class Sessions:
         names = _names(signature for signature, _ in found)
         named = [(each, name) for (_, each), name in zip(found, names, strict=True)]
         return self._each(lambda session, about: session.finding(*about), named)
+
+    def as_found(self, shown: Sequence[Evidence | tuple[Signature, Play]]) -> list[Finding]:
+        """The findings that these show, as they are: a smaller case may be a known one."""
+        claims = [each.signature if isinstance(each, Evidence) else each[0] for each in shown]
+        named = [(each, f"grown_{name}") for each, name in zip(shown, _names(claims), strict=True)]
+        return self._each(lambda session, about: session.finding(*about, small=False), named)
 
     def _each(
         self, work: Callable[[Session, _Item], _Result], items: Sequence[_Item]

@@ -11,8 +11,10 @@ from rich.table import Table
 
 from hitproof.conformance.findings.demonstration import CaseOutcome, Demonstration
 from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.footprints import in_words
 from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.conformance.ledger.ledger import Entry
+from hitproof.conformance.ledger.records import Shrunk
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.words import count
 from hitproof.spec.claims import Status
@@ -21,6 +23,7 @@ from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_INCONCLUSIVE = 5
+_MOST_PLACES = 3
 
 
 def report_json(report: Report) -> dict[str, Any]:
@@ -68,12 +71,30 @@ def report_json(report: Report) -> dict[str, Any]:
         "unsettled_histories": [
             each.play.as_json() | {"detail": each.unsettled} for each in report.unplayed
         ],
-        "findings": [finding.as_json() for finding in report.judgement.new],
+        "findings": [
+            finding.as_json() | {"new_against_baseline": report.is_new(finding)}
+            for finding in report.judgement.new
+        ],
         "known_divergences": known,
         "stale_ledger_entries": [
             {"signature": entry.signature.as_json(), "reason": entry.reason}
             for entry in report.judgement.stale
         ],
+        "shrunk_divergences": [
+            {
+                "signature": each.entry.signature.as_json(),
+                "reason": each.entry.reason,
+                "places": [
+                    {"place": place, "recorded": before.size, "now": now.size if now else 0}
+                    for place, before, now in each.places
+                ],
+            }
+            for each in report.shrunk
+        ],
+        "footprints": None
+        if report.record is None
+        else {"of": report.record.name, "profiles": sorted(report.record.profiles)},
+        "footprints_detail": report.unrecorded,
     }
 
 
@@ -87,6 +108,8 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
         print_policy_change(standing, console)
     for entry in report.judgement.stale:
         print_stale(entry, console)
+    for each in report.shrunk:
+        print_shrunk(each, console)
     causes = by_cause(report)
     for known in causes.values() if verbose else ():
         _print_known(known, console)
@@ -95,6 +118,7 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
         _print_obligations(report, console)
     _print_policies(report, console)
     _print_coverage(report, console)
+    _print_baseline(report, console)
     print_verdict(report, console)
 
 
@@ -170,6 +194,24 @@ def print_stale(entry: Entry, console: Console) -> None:
     console.print()
 
 
+def print_shrunk(shrunk: Shrunk, console: Console) -> None:
+    """A known divergence that does not reach as far as its record says."""
+    signature = shrunk.entry.signature
+    console.print(
+        f"[bold red]footprint too large[/]: {escape(signature.headline)}: fewer cases diverge "
+        f"in {count(shrunk.places, 'place')}; record the footprints anew with hitproof footprints",
+        highlight=False,
+    )
+    _print_fact("code", str(signature.defect), console)
+    _print_fact("claim", signature.claim, console)
+    for number, (place, before, now) in enumerate(shrunk.places[:_MOST_PLACES]):
+        fact = f"{place}: {in_words(before, now)}"
+        _print_fact("" if number else "fixed", fact, console)
+    if len(shrunk.places) > _MOST_PLACES:
+        _print_fact("", f"and in {len(shrunk.places) - _MOST_PLACES} more", console)
+    console.print()
+
+
 def print_policy_change(standing: Standing, console: Console) -> None:
     """A policy of the target that is not its release's."""
     policy = standing.policy
@@ -233,6 +275,8 @@ def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
         console.print(
             f"... and {count(len(reasons) - len(shown), 'more reason')}; --verbose shows them"
         )
+    if report.unrecorded:
+        console.print(f"[bold yellow]inconclusive[/]: {escape(report.unrecorded)}", highlight=False)
     if unplayed := report.unplayed:
         console.print(
             f"[bold yellow]inconclusive[/] ({len(unplayed)} of "
@@ -270,6 +314,18 @@ def _print_coverage(report: Report, console: Console) -> None:
     console.print(f"{coverage_in_words(report)}; {report.seconds:.1f} s", highlight=False)
 
 
+def _print_baseline(report: Report, console: Console) -> None:
+    """What the target was held against, if that is another, and what is new against it."""
+    if not report.baseline:
+        return
+    new = report.judgement.new
+    line = f"baseline {report.baseline}: its footprints bound the known divergences"
+    if new:
+        against = sum(map(report.is_new, new))
+        line += f"; {against} of {count(new, 'new finding')} are not in it"
+    console.print(escape(line), highlight=False)
+
+
 def coverage_in_words(report: Report) -> str:
     """How much was judged, and how it ended."""
     states = report.tasks_total(lambda o: o.states)
@@ -297,14 +353,16 @@ def print_verdict(report: Report, console: Console) -> None:
         ),
         Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.judgement.new, 'new finding')}, "
         + (f"{count(changes, 'policy change')}, " if changes else "")
-        + f"{count(report.judgement.stale, 'stale ledger entry', 'stale ledger entries')}",
+        + f"{count(report.judgement.stale, 'stale ledger entry', 'stale ledger entries')}"
+        + (f", {count(report.shrunk, 'footprint')} too large" if report.shrunk else ""),
         Verdict.INCONCLUSIVE: "[bold yellow]inconclusive[/], "
         f"{count(report.unsettled, 'obligation')} not settled"
         + (
             f", {count(report.unplayed, 'history', 'histories')} not judged"
             if report.unplayed
             else ""
-        ),
+        )
+        + (", known divergences without footprints" if report.unrecorded else ""),
     }
     console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
 

@@ -23,14 +23,14 @@ answer (`driver.WorkerGone`): the gate starts another worker and goes on.
 ``policies``              How the target behaves where releases differ: ``policies``, or a
                           ``detail`` that says why that cannot be found out.
 ``check``                 Run the check of ``claim`` on ``configuration``. Gives ``statuses``,
-                          ``paths``, ``states``, ``detail`` and ``evidence``; with ``facts``
-                          also those, what the target did.
+                          ``paths``, ``states``, ``detail``, ``evidence`` and the ``footprints``
+                          of its signatures; with ``facts`` also those, what the target did.
 ``replay``                Play the history ``play`` and judge it. Gives ``policies``, ``steps``,
-                          ``lookups``, ``findings``, and how many of them are ``causes``; or
-                          ``cannot``, the reason. With ``record`` also that, digests of what was
-                          observed, and ``values``, all that was observed at the step
-                          ``values``. ``abilities`` adapts the history to these instead of to
-                          the target.
+                          ``lookups``, ``findings``, how many of them are ``causes``, and the
+                          ``footprints`` of these; or ``cannot``, the reason. With ``record`` also
+                          that, digests of what was observed, and ``values``, all that was
+                          observed at the step ``values``. ``abilities`` adapts the history to
+                          these instead of to the target.
 ``abilities``             What histories can ask of the target: ``abilities``; or ``cannot``.
 ``lockstep``              Play generated histories on target and reference, for ``seconds``
                           (`vllm_integration.worker.lockstep`).

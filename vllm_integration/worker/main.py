@@ -212,6 +212,7 @@ def _as_json(result: CheckResult) -> dict[str, Any]:
         "paths": result.paths,
         "states": result.states,
         "detail": result.detail,
+        "footprints": [result.footprints[each.signature].as_json() for each in result.evidence],
     }
 
 

@@ -46,6 +46,7 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
         "lookups": [vars(lookup) for lookup in outcome.lookups],
         "findings": [found.as_json() for found in outcome.findings],
         "causes": len(outcome.causes),
+        "footprints": [cause.footprint.as_json() for cause in outcome.causes],
     }
     if record:
         answer |= {"record": recorder.record.as_json(), "values": recorder.values}

@@ -1,9 +1,10 @@
 """JUnit XML, which test reporters read: a test suite a claim, a test case an obligation."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
+from hitproof.conformance.findings.footprints import Judged, place_of
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played
@@ -12,10 +13,12 @@ from hitproof.vllm_integration.reports.ci.problems import (
     POLICY_CHANGE,
     REPLAYED,
     RULES,
+    SHRUNK,
     STALE_ENTRY,
     Problem,
     of_finding,
     of_policy,
+    of_shrunk,
     of_stale,
     readable,
 )
@@ -42,16 +45,37 @@ def junit(report: Report) -> str:
     """
     new = {f.signature: of_finding(f) for f in report.judgement.new}
     known = {f.signature: of_finding(f, entry) for f, entry in report.judgement.known}
+    grown = {
+        (f.grown.of, place): f.signature
+        for f in report.judgement.new
+        if f.grown is not None
+        for place in f.grown.places
+    }
+
+    def in_place(signatures: Sequence[Signature], judged: Judged) -> tuple[Signature, ...]:
+        """What was found, with what has grown there in the place of what is known."""
+        place = place_of(judged) if grown else ""
+        return tuple(grown.get((signature, place), signature) for signature in signatures)
+
+    obligations = [
+        replace(o, signatures=in_place(o.signatures, o.configuration)) for o in report.obligations
+    ]
+    histories = [
+        replace(each, signatures=in_place(each.signatures, each.play)) for each in report.played
+    ]
     suites = {
-        claim: [_of_obligation(o, new, known) for o in report.obligations if o.claim == claim]
+        claim: [_of_obligation(o, new, known) for o in obligations if o.claim == claim]
         or [_Case("judged", "error", "no check of this claim was run")]
         for claim in CLAIMS
     }
-    suites[REPLAYED] = [_of_history(each, new, known) for each in report.played] or [
+    suites[REPLAYED] = [_of_history(each, new, known) for each in histories] or [
         _Case("replayed", "error", "no history was replayed")
     ]
     suites[POLICY_CHANGE] = list(_of_policies(report))
     suites[STALE_ENTRY] = [_failure(p.title, [p]) for p in map(of_stale, report.judgement.stale)]
+    suites[SHRUNK] = [_failure(p.title, [p]) for p in map(of_shrunk, report.shrunk)]
+    if report.unrecorded:
+        suites[SHRUNK].append(_Case("on record", "error", readable(report.unrecorded)))
     return _document(suites, report.seconds)
 
 

@@ -13,17 +13,25 @@ from rich.console import Console
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import Entry
+from hitproof.conformance.ledger.records import Shrunk
 from hitproof.spec.claims import CLAIMS, Divergence
 from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.reports.text import print_finding, print_policy_change, print_stale
+from hitproof.vllm_integration.reports.text import (
+    print_finding,
+    print_policy_change,
+    print_shrunk,
+    print_stale,
+)
 
 POLICY_CHANGE = "policy_change"
 STALE_ENTRY = "stale_ledger_entry"
+SHRUNK = "footprint_too_large"
 REPLAYED = "replayed_history"
 RULES = {
     POLICY_CHANGE: "The target behaves as its release does where releases differ.",
     STALE_ENTRY: "Every entry of the ledger that speaks of the target reproduces.",
+    SHRUNK: "Every known divergence reaches as far as its footprint on record.",
     REPLAYED: "Every step of a history is as the claims have it on a whole manager.",
 }
 """What is judged beside the claims, by the name of its rule."""
@@ -37,7 +45,7 @@ class Problem:
 
     Attributes:
         rule: the claim that is broken, or one of `RULES`.
-        divergence: the class; None for a stale entry.
+        divergence: the class; None for a stale entry and a footprint that is too large.
         title: one line.
         text: all that the text report says of it below that line.
         path: the file of the judged code, relative to the target's root unless it lies elsewhere;
@@ -66,6 +74,7 @@ def new_problems(report: Report) -> Iterator[Problem]:
     yield from map(of_finding, report.judgement.new)
     yield from map(of_policy, report.policy_changes)
     yield from map(of_stale, report.judgement.stale)
+    yield from map(of_shrunk, report.shrunk)
 
 
 def known_problems(report: Report) -> Iterator[Problem]:
@@ -107,6 +116,16 @@ def of_stale(entry: Entry) -> Problem:
         None,
         *_title_and_text(lambda console: print_stale(entry, console)),
         identity=_canonical({"stale": _identity(entry.signature)}),
+    )
+
+
+def of_shrunk(shrunk: Shrunk) -> Problem:
+    """A known divergence that does not reach as far as its record says."""
+    return Problem(
+        SHRUNK,
+        None,
+        *_title_and_text(lambda console: print_shrunk(shrunk, console)),
+        identity=_canonical({"shrunk": _identity(shrunk.entry.signature)}),
     )
 
 

@@ -1,0 +1,362 @@
+"""Footprints: counts are exact, and a known divergence that grows is noticed."""
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.specifiers import SpecifierSet
+
+from hitproof.conformance.checks.lookup import (
+    check_common_hit,
+    check_lookup,
+    judge_answer,
+    space_of,
+)
+from hitproof.conformance.checks.mask import check_mask
+from hitproof.conformance.checks.outcomes import CheckResult
+from hitproof.conformance.exploration.explorer import replay
+from hitproof.conformance.findings.footprints import (
+    Footprint,
+    Growth,
+    growth,
+    in_words,
+    name_of,
+    place_of,
+)
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.histories.generator import history
+from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.judge.replay import replay as play
+from hitproof.conformance.ledger.ledger import Entry, LedgerError
+from hitproof.conformance.ledger.records import (
+    Reach,
+    Record,
+    choose,
+    outside,
+    path_of,
+    read,
+    shrunk,
+    to_json,
+)
+from hitproof.conformance.scope.configurations import Configuration, single_group
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.lookups import LookupAnswer
+from hitproof.conformance.tests import broken_managers as broken
+from hitproof.conformance.tests.subjects_for_tests import (
+    Answer,
+    BrokenSubject,
+    Shape,
+    longer_tail,
+    no_lookahead,
+    shorter_tail,
+    unchanged,
+)
+from hitproof.conformance.tests.test_common_hit_check import COMMON_BROKEN, small_layouts
+from hitproof.spec.claims import Status
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases.horizons import LookaheadHorizon
+
+FULL, SLIDING = GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW
+WINDOW = single_group(SLIDING, 1, 2, 4, True, 9)
+OTHER = single_group(SLIDING, 1, 2, 4, True, 11)
+
+
+def nothing_beyond(most: int) -> Answer:
+    """Serves nothing where it could serve more than ``most`` tokens."""
+
+    def answer(found: LookupAnswer, pool: Any, configuration: Configuration) -> LookupAnswer:
+        del pool
+        tables = [[] for _ in range(configuration.members)]
+        return LookupAnswer(0, tables) if found.hit_length > most else found
+
+    return answer
+
+
+def one_boundary_less(found: LookupAnswer, pool: Any, configuration: Configuration) -> LookupAnswer:
+    """Serves what is surely wrong or lost, and is no state of the pool."""
+    del pool
+    length = max(found.hit_length - configuration.alignment, 0)
+    blocks = length // configuration.group.block_size
+    return LookupAnswer(length, [table[:blocks] for table in found.tables])
+
+
+def raises(found: LookupAnswer, pool: Any, configuration: Configuration) -> LookupAnswer:
+    del pool, configuration
+    if found.hit_length:
+        raise ValueError("it is long")
+    return found
+
+
+def by_brute_force(subject: Any, judged: Configuration | Layout) -> Counter[str]:
+    """How many cache states diverge in all, by code, each state run on its own."""
+    lookup, wrong = subject.lookup(judged), Counter[str]()
+    several = isinstance(judged, Layout) and len(judged.groups) > 1
+    policy = subject.lookahead_horizon if several else LookaheadHorizon.CAPPED
+    for max_length in judged.max_lengths:
+        space = space_of(judged, lookup, max_length, policy)
+        questions = sorted(set(space.keys.values()))
+        for size in range(len(questions) + 1):
+            for cached in map(frozenset, itertools.combinations(questions, size)):
+                answer = replay(space, lookup, max_length, cached)
+                found = judge_answer(judged, lookup, max_length, policy, cached, answer)
+                if found is not None:
+                    wrong[found.signature.code] += 1
+    return wrong
+
+
+def by_code(result: CheckResult) -> dict[str, int]:
+    """How many cache states diverge, by code; signatures of one code share them."""
+    return {signature.code: each.size for signature, each in result.footprints.items()}
+
+
+@pytest.mark.parametrize(
+    ("shape", "answer"),
+    [
+        (no_lookahead, None),
+        (shorter_tail, None),
+        (longer_tail, None),
+        (unchanged, nothing_beyond(2)),
+        (unchanged, one_boundary_less),
+        (unchanged, raises),
+    ],
+)
+def test_the_states_of_a_group_are_counted_exactly(shape: Shape, answer: Answer | None) -> None:
+    for segment, window, eagle in itertools.product((1, 2), (2, 4), (False, True)):
+        configuration = single_group(SLIDING, 2, segment, window, eagle, 7)
+        subject = BrokenSubject(shape, answer)
+        found = check_lookup(subject, configuration)
+        assert by_code(found) == by_brute_force(subject, configuration)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMON_BROKEN)
+def test_the_states_of_layouts_are_counted_exactly(name: str) -> None:
+    subject, _ = COMMON_BROKEN[name]
+    refuted = 0
+    for layout in small_layouts():
+        result = check_common_hit(subject, layout)
+        if Status.REFUTED in result.statuses.values():
+            assert by_code(result) == by_brute_force(subject, layout)
+            refuted += 1
+        if refuted == 3:
+            return
+    pytest.fail("not refuted")
+
+
+def test_a_footprint_is_of_what_is_answered_not_of_how_it_came_up() -> None:
+    rows = {(1, "a"): 3, (2, "b"): 1 << 90}
+    assert Footprint.of(rows) == Footprint.of(dict(reversed(rows.items())))
+    assert Footprint.of(rows).size == 3 + (1 << 90)
+    assert Footprint.of([(1, "a"), (1, "a")]) == Footprint.of({(1, "a"): 2})
+    assert Footprint.of({(1, "a"): 2}) != Footprint.of({(1, "b"): 2})
+    assert Footprint.from_json(json.loads(json.dumps(Footprint.of(rows).as_json()))) == (
+        Footprint.of(rows)
+    )
+
+
+def test_how_footprints_differ() -> None:
+    few, many, others = Footprint(1, "a"), Footprint(2, "b"), Footprint(1, "c")
+    assert growth(few, few) is None
+    assert growth(few, many) is Growth.MORE
+    assert growth(None, few) is Growth.ELSEWHERE
+    assert growth(few, others) is Growth.OTHERWISE
+    assert growth(many, few) is Growth.LESS
+    assert growth(few, None) is Growth.LESS
+    assert "1 diverging case here on record, now 2" in in_words(few, many)
+    assert "some answers differ" in in_words(few, others)
+
+
+# --- a subject with a known divergence, and what becomes of it --------------------------------
+
+
+def reach(subject: BrokenSubject, *judged: Configuration) -> list[Reach]:
+    return [
+        Reach(signature, each, footprint)
+        for each in judged
+        for check in (check_lookup, check_mask)
+        for signature, footprint in check(subject, each).footprints.items()
+    ]
+
+
+def entries(reached: list[Reach]) -> list[Entry]:
+    anything = SpecifierSet("")
+    return [Entry(each.signature, each.judged, anything, "why", "", "why") for each in reached]
+
+
+def held(
+    before: list[Reach], after: list[Reach], judged: list[Configuration]
+) -> tuple[set[Growth], bool]:
+    """How known divergences have grown, and whether some have shrunk."""
+    record = read_again(Record.of("0.33.0", "quick", before))
+    found = outside(after, record, {each.signature for each in before})
+    settled = {(each.signature.claim, place_of(one)) for each in before for one in judged}
+    return {each.growth for each in found}, bool(shrunk(after, record, entries(before), settled))
+
+
+def read_again(record: Record) -> Record:
+    return replace(record, footprints=json_footprints(record))
+
+
+def json_footprints(record: Record) -> dict[str, dict[str, Footprint]]:
+    told = json.loads(to_json(record))["footprints"]
+    return {
+        name: {
+            place: Footprint(int(text.split()[0]), text.split()[1])
+            for place, text in places.items()
+        }
+        for name, places in told.items()
+    }
+
+
+KNOWN = BrokenSubject(unchanged, nothing_beyond(4))
+
+
+@pytest.mark.parametrize(
+    ("subject", "judged", "grown", "less"),
+    [
+        (KNOWN, [WINDOW], set(), False),
+        (BrokenSubject(unchanged, nothing_beyond(2)), [WINDOW], {Growth.MORE}, False),
+        (BrokenSubject(unchanged, nothing_beyond(6)), [WINDOW], set(), True),
+        (KNOWN, [WINDOW, OTHER], {Growth.ELSEWHERE}, False),
+    ],
+)
+def test_what_grows_and_what_shrinks_is_noticed(
+    subject: BrokenSubject, judged: list[Configuration], grown: set[Growth], less: bool
+) -> None:
+    assert held(reach(KNOWN, WINDOW), reach(subject, *judged), judged) == (grown, less)
+
+
+def two_or_nothing(instead: int) -> Answer:
+    """Serves ``instead`` tokens where six are due."""
+
+    def answer(found: LookupAnswer, pool: Any, configuration: Configuration) -> LookupAnswer:
+        del pool, configuration
+        if found.hit_length != 6:
+            return found
+        return LookupAnswer(instead, [table[:instead] for table in found.tables])
+
+    return answer
+
+
+def test_other_answers_in_as_many_states_are_noticed() -> None:
+    full = single_group(FULL, 1, 1, None, False, 7)
+    before = reach(BrokenSubject(unchanged, two_or_nothing(2)), full)
+    after = reach(BrokenSubject(unchanged, two_or_nothing(3)), full)
+    assert {each.signature for each in before} == {each.signature for each in after}
+    assert held(before, after, [full]) == ({Growth.OTHERWISE}, False)
+
+
+def every_block_but(block: int) -> Callable[[int], bool]:
+    return lambda other: other != block
+
+
+@pytest.mark.parametrize(("left_out", "growths"), [(3, {Growth.OTHERWISE}), (2, set())])
+def test_masks_say_which_block(left_out: int, growths: set[Growth]) -> None:
+    full = single_group(FULL, 1, 1, None, False, 5)
+    before = reach(BrokenSubject(registers=every_block_but(2)), full)
+    after = reach(BrokenSubject(registers=every_block_but(left_out)), full)
+    assert held(before, after, [full]) == (growths, False)
+
+
+def test_what_was_not_judged_is_not_missed() -> None:
+    before = reach(KNOWN, WINDOW, OTHER)
+    record = Record.of("0.33.0", "quick", before)
+    found = reach(KNOWN, WINDOW)
+    claims = {each.signature.claim for each in before}
+    judged = {(claim, place_of(WINDOW)) for claim in claims}
+    assert not shrunk(found, record, entries(before), judged)
+    (less,) = shrunk(
+        found, record, entries(before), judged | {(c, place_of(OTHER)) for c in claims}
+    )
+    assert [place for place, _, _ in less.places] == [place_of(OTHER)]
+
+
+def test_histories_have_footprints_of_steps_and_answers() -> None:
+    played = next(
+        each
+        for each in (history(f"replay:{number}") for number in range(60))
+        if play(each, broken.Broken(broken.ShorterHit)).findings
+    )
+
+    def found() -> dict[Signature, Footprint]:
+        outcome = play(played, broken.Broken(broken.ShorterHit))
+        return {each.signature: each.footprint for each in outcome.findings}
+
+    assert found() == found()
+    outcome = play(played, broken.Broken(broken.ShorterHit))
+    for each in outcome.findings:
+        assert each.footprint.size == each.times
+        assert Footprint.of([(each.step + 1, *each.rows[0][1:]), *each.rows[1:]]) != each.footprint
+
+
+# --- records -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    path = tmp_path / "own.toml"
+    path.touch()
+    (tmp_path / "own.footprints").mkdir()
+    return path
+
+
+def put(ledger: Path, *versions: str | None) -> None:
+    for version in versions:
+        record = Record.of(version or "fork", "quick", reach(KNOWN, WINDOW))
+        path_of(ledger, version).write_text(to_json(record))
+
+
+@pytest.mark.parametrize(
+    ("on_record", "version", "chosen"),
+    [
+        (["0.32.0", "0.33.0"], "0.32.0", "0.32.0"),
+        (["0.32.0", "0.33.0"], None, "0.33.0"),
+        (["0.9.0", "0.33.0"], "0.34.0.dev1", "0.33.0"),
+        (["0.32.0", "0.33.0"], "0.31.0", None),
+        (["0.33.0", None], None, "fork"),
+        ([None], "0.33.0", None),
+        ([], None, None),
+    ],
+)
+def test_a_target_is_held_against_its_release_or_the_newest(
+    ledger: Path, on_record: list[str | None], version: str | None, chosen: str | None
+) -> None:
+    put(ledger, *on_record)
+    record = choose(ledger, version)
+    assert (None if record is None else record.name) == chosen
+
+
+def test_a_record_is_read_back_and_has_a_line_for_each_place(ledger: Path) -> None:
+    record = Record.of("0.33.0", "quick", reach(KNOWN, WINDOW)).and_also(
+        Record.of("0.33.0", "default", reach(KNOWN, OTHER))
+    )
+    path = path_of(ledger, "0.33.0")
+    path.write_text(to_json(record))
+    assert read(path) == record
+    footprint = reach(KNOWN, OTHER)[0]
+    line = f'"{place_of(OTHER)}": "{footprint.footprint.size} {footprint.footprint.digest}"'
+    assert line in path.read_text()
+    assert record.has(footprint.signature)
+    assert name_of(footprint.signature) in path.read_text()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"name": 1, "profiles": [], "footprints": []}'])
+def test_a_bad_record_is_refused_in_a_sentence(ledger: Path, text: str) -> None:
+    path = path_of(ledger, "0.33.0")
+    path.write_text(text)
+    with pytest.raises(LedgerError, match="is no record of footprints"):
+        choose(ledger, "0.33.0")
+
+
+def test_places_have_names_of_their_own() -> None:
+    other_unit = replace(WINDOW, hash_block_size=7)
+    of_model = replace(WINDOW, model="some model")
+    written = [Play(Origin.WRITTEN, "x", text) for text in ("{}", "{ }")]
+    generated = Play(Origin.GENERATED, "1:0")
+    every = [WINDOW, OTHER, other_unit, of_model, *written, generated]
+    assert len({place_of(each) for each in every}) == len(every)

@@ -1,0 +1,187 @@
+"""``hitproof footprints``, and the footprints that other commands hold a target against."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hitproof.conformance.ledger.ledger import Entry, LedgerError, load
+from hitproof.conformance.ledger.records import (
+    UNRELEASED,
+    Record,
+    choose,
+    path_of,
+    read,
+    to_json,
+)
+from hitproof.conformance.scope.profiles import Profile
+from hitproof.conformance.words import count
+from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.commands.options import (
+    JOBS,
+    MEMORY,
+    PYTHON,
+    Format,
+    Jobs,
+    Ledger,
+    Memory,
+    Python,
+    Timeout,
+    in_bytes,
+)
+from hitproof.vllm_integration.commands.running import announce, failures, progress
+from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.verdict import Verdict
+
+_USUAL = (Profile.QUICK, Profile.DEFAULT)
+
+
+def footprints(
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TARGET...", help="What to record: releases, or others as in `hitproof check`."
+        ),
+    ],
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Record the thorough profile, too.")
+    ] = False,
+    python: Python = PYTHON,
+    ledger: Ledger = LEDGER,
+    timeout: Timeout = 60.0,
+    memory: Memory = MEMORY,
+    jobs: Jobs = JOBS,
+) -> None:
+    """Record how far the divergences of a target reach, for `hitproof check` to hold it to.
+
+    For each configuration and history that diverges the record has how many cases do, and a digest
+    of what the target answers in them, under the default profile and --quick. It is written beside
+    the ledger, in place of the one of the same release. Read the difference before you commit it.
+    """
+    incomplete = False
+    with failures(Format.TEXT):
+        entries, interpreter = load(ledger), find_python(python)
+        for name in targets:
+            target = resolve(name, announce=announce)
+            speaking = [entry for entry in entries if entry.applies_to(target.version)]
+            record, unsettled = recorded(
+                target,
+                [*_USUAL, *([Profile.THOROUGH] if thorough else [])],
+                speaking,
+                python=interpreter,
+                timeout=timeout,
+                memory=in_bytes(memory),
+                jobs=jobs,
+            )
+            path = write(ledger, target, record)
+            places = count(
+                {place for each in record.footprints.values() for place in each}, "place"
+            )
+            typer.echo(f"{path} has {count(record.footprints, 'signature')} in {places}")
+            for reason in unsettled:
+                typer.echo(f"hitproof: not in the record: {reason}", err=True)
+            incomplete = incomplete or bool(unsettled)
+    raise typer.Exit(int(Verdict.INCONCLUSIVE if incomplete else Verdict.CONFORMS))
+
+
+def recorded(
+    target: Target,
+    profiles: Sequence[Profile],
+    entries: Sequence[Entry],
+    *,
+    python: str,
+    timeout: float,
+    memory: int,
+    jobs: int,
+    policies: Mapping[str, str] | None = None,
+) -> tuple[Record, list[str]]:
+    """The footprints of a target under some profiles; the rest as `gate.recorded`."""
+    found: list[Record] = []
+    unsettled: list[str] = []
+    for profile in profiles:
+        with progress(f"footprints of vLLM {target.name}, {profile} profile") as done:
+            record, reasons = gate.recorded(
+                target,
+                profile,
+                entries,
+                name=name_of(target),
+                python=python,
+                timeout=timeout,
+                memory=memory,
+                progress=done,
+                jobs=jobs,
+                policies=policies,
+            )
+        found.append(record if not found else found.pop().and_also(record))
+        unsettled += reasons
+    return found[0], list(dict.fromkeys(unsettled))
+
+
+def name_of(target: Target) -> str:
+    """What its record is called: its release, or as the user named it."""
+    return target.version or target.name
+
+
+def write(ledger: Path, target: Target, record: Record) -> Path:
+    """Write a record beside a ledger. Raises `LedgerError`."""
+    path = path_of(ledger, target.version)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(to_json(record), encoding="utf-8")
+    except OSError as error:
+        sentence = f"{path} cannot be written ({error.strerror}); copy the ledger elsewhere and "
+        raise LedgerError(f"{sentence}name the copy with --ledger") from error
+    return path
+
+
+def baseline_of(
+    target: Target,
+    baseline: str | None,
+    ledger: Path,
+    entries: Sequence[Entry],
+    profile: Profile,
+    *,
+    python: str,
+    timeout: float,
+    memory: int,
+    jobs: int,
+    policies: Mapping[str, str] | None,
+) -> Record | None:
+    """The footprints that a target is held against; None where there are none on record.
+
+    Those of ``baseline``, which is judged now where they are not on record, or of the target's
+    release, or, where it is newer, of the newest. Raises `LedgerError`, `TargetError` and what
+    `gate.recorded` raises.
+    """
+    if baseline is None:
+        return choose(ledger, target.version)
+    path = path_of(ledger, baseline)
+    if baseline == UNRELEASED or path.is_file():
+        on_record = read(path)
+        if profile in on_record.profiles and not policies:
+            return on_record
+    speaking = [entry for entry in entries if entry.applies_to(target.version)]
+    record, _ = recorded(
+        resolve(baseline, announce=announce),
+        [profile],
+        speaking,
+        python=python,
+        timeout=timeout,
+        memory=memory,
+        jobs=jobs,
+        policies=policies,
+    )
+    return record
+
+
+def remedy_for(target: Target, ledger: Path) -> str:
+    """How to get footprints where there are none on record."""
+    where = "" if ledger == LEDGER else f" --ledger {ledger}"
+    return (
+        f"record them with `hitproof footprints {target.name}{where}`, or name a target to compare "
+        "with by --baseline"
+    )
