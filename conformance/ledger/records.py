@@ -1,16 +1,18 @@
 """Records of footprints: how far the known divergences of a release reach, beside its ledger.
 
-One file for each release, made by ``hitproof footprints`` and read as a diff, is in a directory
-named after the ledger: ``ledger.footprints/0.33.0.json`` for ``ledger.toml``.
+They are in one file, ``ledger.footprints.json`` for ``ledger.toml``, made by ``hitproof
+footprints`` and read as a diff. It has a line for each place of a signature, which says from which
+release on how many cases diverge there, and with which digest: ``0.30.0 8 f3564c003c1a; 0.33.0
+none``.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from hitproof.conformance.findings.footprints import (
     Footprint,
@@ -25,6 +27,7 @@ from hitproof.conformance.ledger.ledger import Entry, LedgerError
 
 UNRELEASED = "checkout"
 """The name of the record of a target whose release is not known: it is newer than any."""
+_NONE = "none"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Record:
     """What is on record of one target.
 
     Attributes:
-        name: its release, `UNRELEASED`, or as the user named it.
+        name: its release or `UNRELEASED`; for one that is judged now, as the user named it.
         profiles: the profiles that it was judged with.
         footprints: by the names of the signature and of the place.
     """
@@ -146,72 +149,88 @@ def shrunk(
     return tuple(found)
 
 
-def directory_of(ledger: Path) -> Path:
+def path_of(ledger: Path) -> Path:
     """Where the records of a ledger are."""
-    return ledger.with_suffix(".footprints")
+    return ledger.with_suffix(".footprints.json")
 
 
-def path_of(ledger: Path, version: str | None) -> Path:
-    """The file of a release's record; None stands for a release that is not known."""
-    return directory_of(ledger) / f"{version or UNRELEASED}.json"
-
-
-def choose(ledger: Path, version: str | None) -> Record | None:
+def choose(records: Mapping[str, Record], version: str | None) -> Record | None:
     """The record that a target of that version is held against, if there is one.
 
-    That of its release; for one newer than any on record, the newest. Raises `LedgerError`.
+    That of its release; for one newer than any on record, the newest.
     """
-    paths = {path.stem: path for path in directory_of(ledger).glob("*.json")}
     name = version or UNRELEASED
-    if name not in paths and paths:
-        newest = max(paths, key=_age)
-        if _age(name) > _age(newest):
-            name = newest
-    return read(paths[name]) if name in paths else None
+    if name in records or not records:
+        return records.get(name)
+    newest = max(records, key=_age)
+    return records[newest] if _age(name) > _age(newest) else None
 
 
 def _age(name: str) -> tuple[bool, Version]:
-    if name == UNRELEASED:
-        return True, Version("0")
-    try:
-        return False, Version(name)
-    except InvalidVersion:
-        raise LedgerError(f"a record is called {name}; name it after its release") from None
+    return (True, Version("0")) if name == UNRELEASED else (False, Version(name))
 
 
-def read(path: Path) -> Record:
-    """The record in a file. Raises `LedgerError`."""
+def read(ledger: Path) -> dict[str, Record]:
+    """The records of a ledger, by release; none where there is no file. Raises `LedgerError`."""
+    path = path_of(ledger)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return Record(
-            str(data["name"]),
-            frozenset(data["profiles"]),
-            {
-                name: {place: _read(told) for place, told in places.items()}
-                for name, places in data["footprints"].items()
-            },
-        )
+        releases = sorted(data["releases"], key=_age)
+        found: dict[str, dict[str, dict[str, Footprint]]] = {each: {} for each in releases}
+        for name, places in data["footprints"].items():
+            for place, told in places.items():
+                for release, footprint in _since(told, releases):
+                    found[release].setdefault(name, {})[place] = footprint
+        return {
+            each: Record(each, frozenset(data["releases"][each]), found[each]) for each in releases
+        }
+    except FileNotFoundError:
+        return {}
     except OSError as error:
-        raise LedgerError(f"{path} cannot be read ({error.strerror})") from error
+        sentence = f"{path} cannot be read ({error.strerror}); name another ledger with --ledger"
+        raise LedgerError(sentence) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LedgerError(
-            f"{path} is no record of footprints ({error}); remove it and run hitproof footprints"
+            f"{path} has no footprints ({error!r}); remove it and run hitproof footprints"
         ) from error
 
 
-def _read(told: str) -> Footprint:
-    size, digest = told.split()
-    return Footprint(int(size), digest)
+def _since(told: str, releases: Sequence[str]) -> Iterator[tuple[str, Footprint]]:
+    """The footprint of each release, where there is one, from what `_told` writes."""
+    changes = dict(change.split(" ", 1) for change in told.split("; "))
+    now = _NONE
+    for release in releases:
+        now = changes.get(release, now)
+        if now != _NONE:
+            size, digest = now.split(" ")
+            yield release, Footprint(int(size), digest)
 
 
-def to_json(record: Record) -> str:
-    """The record as the text of its file: a line for each place, in an order of its own."""
+def _told(of_releases: Mapping[str, Footprint], releases: Sequence[str]) -> str:
+    """The footprints of one place: from which release on which, so that a new one adds little."""
+    changes, now = [], _NONE
+    for release in releases:
+        each = of_releases.get(release)
+        then = _NONE if each is None else f"{each.size} {each.digest}"
+        if then != now:
+            changes.append(f"{release} {then}")
+        now = then
+    return "; ".join(changes)
+
+
+def to_json(records: Mapping[str, Record]) -> str:
+    """The records as the text of their file: a line for each place, in an order of its own."""
+    releases = sorted(records, key=_age)
+    together: dict[str, dict[str, dict[str, Footprint]]] = {}
+    for release in releases:
+        for name, places in records[release].footprints.items():
+            for place, footprint in places.items():
+                together.setdefault(name, {}).setdefault(place, {})[release] = footprint
     data: dict[str, Any] = {
-        "name": record.name,
-        "profiles": sorted(record.profiles),
+        "releases": {each: sorted(records[each].profiles) for each in releases},
         "footprints": {
-            name: {place: f"{each.size} {each.digest}" for place, each in sorted(places.items())}
-            for name, places in sorted(record.footprints.items())
+            name: {place: _told(each, releases) for place, each in sorted(places.items())}
+            for name, places in sorted(together.items())
         },
     }
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"

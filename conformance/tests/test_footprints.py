@@ -23,6 +23,7 @@ from hitproof.conformance.exploration.explorer import replay
 from hitproof.conformance.findings.footprints import (
     Footprint,
     Growth,
+    Judged,
     growth,
     in_words,
     name_of,
@@ -34,6 +35,7 @@ from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.judge.replay import replay as play
 from hitproof.conformance.ledger.ledger import Entry, LedgerError
 from hitproof.conformance.ledger.records import (
+    UNRELEASED,
     Reach,
     Record,
     choose,
@@ -71,7 +73,7 @@ def nothing_beyond(most: int) -> Answer:
 
     def answer(found: LookupAnswer, pool: Any, configuration: Configuration) -> LookupAnswer:
         del pool
-        tables = [[] for _ in range(configuration.members)]
+        tables: list[list[Any]] = [[] for _ in range(configuration.members)]
         return LookupAnswer(0, tables) if found.hit_length > most else found
 
     return answer
@@ -192,25 +194,10 @@ def held(
     before: list[Reach], after: list[Reach], judged: list[Configuration]
 ) -> tuple[set[Growth], bool]:
     """How known divergences have grown, and whether some have shrunk."""
-    record = read_again(Record.of("0.33.0", "quick", before))
+    record = Record.of("0.33.0", "quick", before)
     found = outside(after, record, {each.signature for each in before})
     settled = {(each.signature.claim, place_of(one)) for each in before for one in judged}
     return {each.growth for each in found}, bool(shrunk(after, record, entries(before), settled))
-
-
-def read_again(record: Record) -> Record:
-    return replace(record, footprints=json_footprints(record))
-
-
-def json_footprints(record: Record) -> dict[str, dict[str, Footprint]]:
-    told = json.loads(to_json(record))["footprints"]
-    return {
-        name: {
-            place: Footprint(int(text.split()[0]), text.split()[1])
-            for place, text in places.items()
-        }
-        for name, places in told.items()
-    }
 
 
 KNOWN = BrokenSubject(unchanged, nothing_beyond(4))
@@ -299,16 +286,14 @@ def test_histories_have_footprints_of_steps_and_answers() -> None:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
-    path = tmp_path / "own.toml"
-    path.touch()
-    (tmp_path / "own.footprints").mkdir()
-    return path
+    return tmp_path / "own.toml"
 
 
-def put(ledger: Path, *versions: str | None) -> None:
-    for version in versions:
-        record = Record.of(version or "fork", "quick", reach(KNOWN, WINDOW))
-        path_of(ledger, version).write_text(to_json(record))
+def some(name: str, footprint: Footprint | None = None) -> Record:
+    found = reach(KNOWN, WINDOW)
+    if footprint is not None:
+        found = [replace(each, footprint=footprint) for each in found]
+    return Record.of(name, "quick", found)
 
 
 @pytest.mark.parametrize(
@@ -318,39 +303,58 @@ def put(ledger: Path, *versions: str | None) -> None:
         (["0.32.0", "0.33.0"], None, "0.33.0"),
         (["0.9.0", "0.33.0"], "0.34.0.dev1", "0.33.0"),
         (["0.32.0", "0.33.0"], "0.31.0", None),
-        (["0.33.0", None], None, "fork"),
-        ([None], "0.33.0", None),
+        (["0.33.0", UNRELEASED], None, UNRELEASED),
+        ([UNRELEASED], "0.33.0", None),
         ([], None, None),
     ],
 )
 def test_a_target_is_held_against_its_release_or_the_newest(
-    ledger: Path, on_record: list[str | None], version: str | None, chosen: str | None
+    on_record: list[str], version: str | None, chosen: str | None
 ) -> None:
-    put(ledger, *on_record)
-    record = choose(ledger, version)
+    record = choose({name: some(name) for name in on_record}, version)
     assert (None if record is None else record.name) == chosen
 
 
-def test_a_record_is_read_back_and_has_a_line_for_each_place(ledger: Path) -> None:
-    record = Record.of("0.33.0", "quick", reach(KNOWN, WINDOW)).and_also(
-        Record.of("0.33.0", "default", reach(KNOWN, OTHER))
-    )
-    path = path_of(ledger, "0.33.0")
-    path.write_text(to_json(record))
-    assert read(path) == record
-    footprint = reach(KNOWN, OTHER)[0]
-    line = f'"{place_of(OTHER)}": "{footprint.footprint.size} {footprint.footprint.digest}"'
-    assert line in path.read_text()
-    assert record.has(footprint.signature)
-    assert name_of(footprint.signature) in path.read_text()
+def test_records_are_read_back_and_a_release_alike_adds_no_line(ledger: Path) -> None:
+    both = some("0.33.0").and_also(Record.of("0.33.0", "default", reach(KNOWN, OTHER)))
+    small = Footprint(1, "a")
+    records = {
+        "0.9.0": Record("0.9.0", frozenset({"quick"}), {}),
+        "0.31.0": some("0.31.0", small),
+        "0.32.0": some("0.32.0", small),
+        "0.33.0": both,
+        UNRELEASED: Record(UNRELEASED, frozenset({"quick"}), {}),
+    }
+    path_of(ledger).write_text(to_json(records))
+    assert read(ledger) == records
+    (found,) = reach(KNOWN, OTHER)
+    told = path_of(ledger).read_text()
+    size, digest = found.footprint.size, found.footprint.digest
+    assert f'"{place_of(OTHER)}": "0.33.0 {size} {digest}; {UNRELEASED} none"' in told
+    assert f'"{place_of(WINDOW)}": "0.31.0 1 a; 0.33.0 ' in told
+    assert name_of(found.signature) in told
+    assert both.has(found.signature)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"name": 1, "profiles": [], "footprints": []}'])
-def test_a_bad_record_is_refused_in_a_sentence(ledger: Path, text: str) -> None:
-    path = path_of(ledger, "0.33.0")
-    path.write_text(text)
-    with pytest.raises(LedgerError, match="is no record of footprints"):
-        choose(ledger, "0.33.0")
+def test_a_ledger_without_records_is_read(ledger: Path) -> None:
+    assert read(ledger) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"releases": {"x": []}, "footprints": {}}',
+        '{"releases": {"0.33.0": []}, "footprints": []}',
+        '{"releases": {"0.33.0": []}, "footprints": {"a": {"b": "0.33.0 1"}}}',
+    ],
+)
+def test_bad_records_are_refused_in_a_sentence(ledger: Path, text: str) -> None:
+    path_of(ledger).write_text(text)
+    with pytest.raises(LedgerError, match="has no footprints"):
+        read(ledger)
 
 
 def test_places_have_names_of_their_own() -> None:
@@ -358,5 +362,5 @@ def test_places_have_names_of_their_own() -> None:
     of_model = replace(WINDOW, model="some model")
     written = [Play(Origin.WRITTEN, "x", text) for text in ("{}", "{ }")]
     generated = Play(Origin.GENERATED, "1:0")
-    every = [WINDOW, OTHER, other_unit, of_model, *written, generated]
+    every: list[Judged] = [WINDOW, OTHER, other_unit, of_model, *written, generated]
     assert len({place_of(each) for each in every}) == len(every)

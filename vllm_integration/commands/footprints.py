@@ -1,6 +1,7 @@
 """``hitproof footprints``, and the footprints that other commands hold a target against."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -59,8 +60,9 @@ def footprints(
     """Record how far the divergences of a target reach, for `hitproof check` to hold it to.
 
     For each configuration and history that diverges the record has how many cases do, and a digest
-    of what the target answers in them, under the default profile and --quick. It is written beside
-    the ledger, in place of the one of the same release. Read the difference before you commit it.
+    of what the target answers in them, under the default profile and --quick. It is written to a
+    file beside the ledger, in place of that of the same release. Read the difference before you
+    commit it.
     """
     incomplete = False
     with failures(Format.TEXT):
@@ -77,11 +79,12 @@ def footprints(
                 memory=in_bytes(memory),
                 jobs=jobs,
             )
-            path = write(ledger, target, record)
+            path = write(ledger, record)
             places = count(
                 {place for each in record.footprints.values() for place in each}, "place"
             )
-            typer.echo(f"{path} has {count(record.footprints, 'signature')} in {places}")
+            signatures = count(record.footprints, "signature")
+            typer.echo(f"{path} has {signatures} of {record.name} in {places}")
             for reason in unsettled:
                 typer.echo(f"hitproof: not in the record: {reason}", err=True)
             incomplete = incomplete or bool(unsettled)
@@ -122,16 +125,18 @@ def recorded(
 
 
 def name_of(target: Target) -> str:
-    """What its record is called: its release, or as the user named it."""
-    return target.version or target.name
+    """What its record is called."""
+    return target.version or UNRELEASED
 
 
-def write(ledger: Path, target: Target, record: Record) -> Path:
-    """Write a record beside a ledger. Raises `LedgerError`."""
-    path = path_of(ledger, target.version)
+def write(ledger: Path, record: Record) -> Path:
+    """Write a record beside a ledger, in place of that of the same release.
+
+    Raises `LedgerError`.
+    """
+    path, records = path_of(ledger), read(ledger)
     try:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(to_json(record), encoding="utf-8")
+        path.write_text(to_json(records | {record.name: record}), encoding="utf-8")
     except OSError as error:
         sentence = f"{path} cannot be written ({error.strerror}); copy the ledger elsewhere and "
         raise LedgerError(f"{sentence}name the copy with --ledger") from error
@@ -157,13 +162,11 @@ def baseline_of(
     release, or, where it is newer, of the newest. Raises `LedgerError`, `TargetError` and what
     `gate.recorded` raises.
     """
+    records = read(ledger)
     if baseline is None:
-        return choose(ledger, target.version)
-    path = path_of(ledger, baseline)
-    if baseline == UNRELEASED or path.is_file():
-        on_record = read(path)
-        if profile in on_record.profiles and not policies:
-            return on_record
+        return choose(records, target.version)
+    if baseline in records and profile in records[baseline].profiles and not policies:
+        return records[baseline]
     speaking = [entry for entry in entries if entry.applies_to(target.version)]
     record, _ = recorded(
         resolve(baseline, announce=announce),
@@ -175,7 +178,7 @@ def baseline_of(
         jobs=jobs,
         policies=policies,
     )
-    return record
+    return replace(record, name=baseline)
 
 
 def remedy_for(target: Target, ledger: Path) -> str:

@@ -116,7 +116,7 @@ def init_ledger(
             )
             record = record.and_also(smaller)
         _write(output, to_toml(entries, _comment(resolved)))
-        write(output, resolved, record)
+        write(output, record)
     judgement = Judgement(report.judgement.new, (), ())
     remaining = replace(report, judgement=judgement, unrecorded="")
     line = f"{output} has {count(entries, 'entry', 'entries')}"

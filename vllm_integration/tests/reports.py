@@ -1,7 +1,9 @@
 """Reports of every sort, made without any target."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from packaging.specifiers import SpecifierSet
 
@@ -10,12 +12,15 @@ from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.demonstration import Demonstration
+from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.findings import Finding, finding
+from hitproof.conformance.findings.footprints import Footprint
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.replayed import replayed
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Abilities, Origin, Play
 from hitproof.conformance.ledger.ledger import Entry, Judgement
+from hitproof.conformance.ledger.records import Reach, Record
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.layouts import judged_from_json
 from hitproof.conformance.scope.profiles import Profile
@@ -23,9 +28,11 @@ from hitproof.conformance.tests.subjects_for_tests import BrokenSubject, no_look
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.policies import POLICIES
+from hitproof.vllm_integration.gate.growth import hold
 from hitproof.vllm_integration.gate.obligations import Obligation, Played
 from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.sessions import Sessions
 from hitproof.vllm_integration.targets.target import Target
 
 CONFIGURATION = single_group(GroupKind.SLIDING_WINDOW, 1, 2, 2, True, 3)
@@ -126,6 +133,48 @@ def not_replayed() -> Report:
     return replace(conforming(), played=[])
 
 
+class AsFound:
+    """Sessions that show evidence as it is."""
+
+    def as_found(self, shown: Sequence[Evidence]) -> list[Finding]:
+        return [finding(each, SOURCE) for each in shown]
+
+
+def held(recorded: Callable[[Footprint], Footprint | None], profile: str = "quick") -> Report:
+    """A report on a known divergence of a mask, whose footprint on record is another."""
+    report = known()
+    result = check_mask(BrokenSubject(mask=no_lookahead), CONFIGURATION)
+    report.reached = [Reach(s, CONFIGURATION, each) for s, each in result.footprints.items()]
+    entries = [entry for _, entry in report.judgement.known]
+    before = [(each, recorded(each.footprint)) for each in report.reached]
+    record = Record.of(
+        "0.33.0", profile, [replace(each, footprint=was) for each, was in before if was]
+    )
+    sessions = cast("Sessions", AsFound())
+    grown = hold(report, record, entries, result.evidence, sessions, "record it")
+    report.judgement = replace(report.judgement, new=tuple(grown))
+    return report
+
+
+def grown() -> Report:
+    return held(lambda now: Footprint(now.size - 1, now.digest))
+
+
+def grown_elsewhere() -> Report:
+    return held(lambda _: None)
+
+
+def shrunk() -> Report:
+    return held(lambda now: Footprint(now.size + 1, now.digest))
+
+
+def unrecorded() -> Report:
+    report = held(lambda now: now)
+    entries = [entry for _, entry in report.judgement.known]
+    hold(report, None, entries, (), cast("Sessions", AsFound()), "record it")
+    return report
+
+
 REPORTS = {
     make.__name__: make
     for make in (
@@ -140,5 +189,9 @@ REPORTS = {
         replayed_history,
         unplayed,
         not_replayed,
+        grown,
+        grown_elsewhere,
+        shrunk,
+        unrecorded,
     )
 }

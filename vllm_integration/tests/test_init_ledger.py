@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.ledger.ledger import Entry, judge, load
+from hitproof.conformance.ledger.records import UNRELEASED, Record, read
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import GroupKind
@@ -49,7 +50,12 @@ def behaves(monkeypatch: pytest.MonkeyPatch) -> Any:
                 f"hitproof.vllm_integration.commands.{command}.resolve",
                 lambda *_, **__: report.target,
             )
+
+        def recorded(*_: object, **__: object) -> tuple[Record, list[str]]:
+            return Record.of(UNRELEASED, Profile.QUICK, []), []
+
         monkeypatch.setattr("hitproof.vllm_integration.gate.gate.check", check)
+        monkeypatch.setattr("hitproof.vllm_integration.gate.gate.recorded", recorded)
         return made
 
     return make
@@ -77,6 +83,7 @@ def test_the_target_then_conforms(behaves: Any, empty: Path, tmp_path: Path) -> 
     assert run("check", "fork", "--ledger", new)[0] == 0
     (entry,) = load(new)
     assert "in vLLM fork" in entry.reason
+    assert read(new)[UNRELEASED].profiles == {Profile.QUICK}
     behaves(conforming())
     assert run("check", "fork", "--ledger", new)[0] == 1  # the entry is stale
 

@@ -41,12 +41,18 @@ class FakeWorker:
         if op == "replay":
             if message["play"]["history"] == "1:7":
                 raise WorkerGone("it ended")
-            return {"steps": ["", ""], "lookups": [{}], "findings": [], "causes": 0}
+            return {
+                "steps": ["", ""],
+                "lookups": [{}],
+                "findings": [],
+                "causes": 0,
+                "footprints": [],
+            }
         claim, configuration = message["claim"], message["configuration"]
         if Task(claim, BY_JSON[str(configuration)]).entry == ENDS:
             raise WorkerGone("it ended")
         answer = {"paths": 1, "states": len(str(configuration)), "detail": op, "evidence": []}
-        return {**answer, "statuses": {claim: "proved"}}
+        return {**answer, "footprints": [], "statuses": {claim: "proved"}}
 
     def finding(self, name: str, budget: int, by: str, **_: Any) -> Any:
         """Fails in ways that the test asks for by the name of what has the divergence."""

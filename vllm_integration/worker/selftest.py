@@ -2,7 +2,8 @@
 
 First every check and every history runs on the unmodified target, and its findings and the lines of
 the mutated functions that it executes are recorded. A mutant is then judged by those that execute
-its line, quickest first, until one reports what it does not report for the target.
+its line, quickest first, until one reports what it does not report for the target: a new finding,
+or a known divergence that has grown or shrunk.
 """
 
 import gc
@@ -10,13 +11,14 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
 
 from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.findings.footprints import Footprint, Growth, growth
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.mutation import Mutant
@@ -40,18 +42,23 @@ class _Said:
     """The result of one check: the findings, what is inconclusive, and why.
 
     Attributes:
-        signatures: of the findings.
+        footprints: of the findings' signatures.
         unsettled: claims that are inconclusive; "" where the check itself fails.
         detail: why they are.
         policies: for the probes of policies, what they show.
         internal: whether the fault is hitproof's own.
     """
 
-    signatures: frozenset[Signature] = frozenset()
+    footprints: Mapping[Signature, Footprint] = field(default_factory=dict)
     unsettled: frozenset[str] = frozenset()
     detail: str = ""
     policies: tuple[tuple[str, str], ...] = ()
     internal: bool = False
+
+    @property
+    def signatures(self) -> frozenset[Signature]:
+        """What was found."""
+        return frozenset(self.footprints)
 
 
 @dataclass
@@ -165,7 +172,6 @@ class SelfTest:
         mutant = self.mutants[number]
         relevant = self._reaching(mutant)
         mutant.function.__code__ = mutant.code
-        still: set[Signature] = set()
         for index in relevant:
             claim, judged = self._tasks[index]
             allow(self._limit)
@@ -175,15 +181,6 @@ class SelfTest:
             where = "the policies" if judged is None else judged.describe()
             if caught := self._difference(normal.said, said):
                 return {"caught": caught[0], "by": claim, "detail": f"{caught[1]} ({where})"}
-            still |= said.signatures
-        for signature in self._known:
-            showing = {
-                index
-                for index, normal in enumerate(self._normal)
-                if normal is not None and signature in normal.said.signatures
-            }
-            if showing and signature not in still and showing <= set(relevant):
-                return {"caught": "known no more", "by": signature.claim, "detail": "in the ledger"}
         run = f"{len(relevant)} checks and histories run this line"
         return {"caught": "", "by": "", "detail": run if relevant else "nothing runs this line"}
 
@@ -215,8 +212,18 @@ class SelfTest:
         new = sorted(said.signatures - self._shown, key=lambda signature: signature.severity)
         if new:
             return new[0].divergence, new[0].pattern
+        changed = {
+            signature: how
+            for signature in self._known
+            if (how := growth(normal.footprints.get(signature), said.footprints.get(signature)))
+        }
+        for signature, how in changed.items():
+            if how is not Growth.LESS:
+                return signature.divergence, f"grown ({how}): {signature.pattern}"
         if said.unsettled - normal.unsettled:
             return "inconclusive", said.detail
+        for signature in changed:
+            return "known no more", f"fewer cases: {signature.pattern}"
         return None
 
     def _ask(self, claim: str, judged: Any) -> _Said:
@@ -231,7 +238,7 @@ class SelfTest:
                 return _Said(detail=str(error)[:500], internal=True)
             return _Said(unsettled=frozenset({""}), detail=f"{error!r:.200}")
         return _Said(
-            frozenset(evidence.signature for evidence in result.evidence),
+            result.footprints,
             frozenset(c for c, s in result.statuses.items() if s is Status.INCONCLUSIVE),
             result.detail,
         )
@@ -241,7 +248,7 @@ class SelfTest:
             outcome = played(self._subject, play)
         except Exception as error:
             return _Said(unsettled=frozenset({_REPLAY}), detail=refusal_of(error))
-        return _Said(frozenset(finding.signature for finding in outcome.causes))
+        return _Said({cause.signature: cause.footprint for cause in outcome.causes})
 
 
 def _symbols(known: Iterable[Signature]) -> frozenset[str]:
@@ -285,7 +292,10 @@ def _lines_run(numbers: dict[int, int]) -> Iterator[set[tuple[int, int]]]:
 
 def _said_json(said: _Said) -> dict[str, Any]:
     return {
-        "signatures": [signature.as_json() for signature in said.signatures],
+        "footprints": [
+            [signature.as_json(), footprint.as_json()]
+            for signature, footprint in said.footprints.items()
+        ],
         "unsettled": sorted(said.unsettled),
         "detail": said.detail,
         "policies": said.policies,
@@ -295,7 +305,10 @@ def _said_json(said: _Said) -> dict[str, Any]:
 
 def _said_from_json(data: dict[str, Any]) -> _Said:
     return _Said(
-        frozenset(Signature.from_json(raw) for raw in data["signatures"]),
+        {
+            Signature.from_json(signature): Footprint.from_json(footprint)
+            for signature, footprint in data["footprints"]
+        },
         frozenset(data["unsettled"]),
         data["detail"],
         tuple((name, value) for name, value in data["policies"]),

@@ -1,0 +1,139 @@
+"""What the gate says of a known divergence that grows, moves, shrinks or has no footprint."""
+
+import json
+from io import StringIO
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from hitproof.conformance.findings.footprints import Footprint, place_of
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.ledger.records import path_of
+from hitproof.vllm_integration.commands import footprints
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.ci import github, junit, sarif
+from hitproof.vllm_integration.reports.html.pages import check_page
+from hitproof.vllm_integration.reports.text import print_report, report_json
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
+from hitproof.vllm_integration.tests.reports import (
+    CONFIGURATION,
+    grown,
+    grown_elsewhere,
+    held,
+    known,
+    shrunk,
+    unrecorded,
+)
+from hitproof.vllm_integration.verdict import Verdict
+
+
+def text(report: Report) -> str:
+    file = StringIO()
+    print_report(report, Console(file=file, width=300), verbose=False)
+    return file.getvalue()
+
+
+def test_a_known_divergence_within_its_footprint_conforms() -> None:
+    report = held(lambda now: now)
+    assert report.verdict is Verdict.CONFORMS
+    assert report.record is not None
+    assert not report.judgement.new
+    assert not report.shrunk
+
+
+@pytest.mark.parametrize("make", [grown, grown_elsewhere])
+def test_what_has_grown_is_a_new_finding_in_every_format(make: object) -> None:
+    assert callable(make)
+    report: Report = make()
+    extent = "elsewhere" if make is grown_elsewhere else "more"
+    assert report.verdict is Verdict.DIVERGES
+    assert {f.signature.code for f in report.judgement.new} == {Code.KNOWN_DIVERGENCE_GROWN}
+    first = report.judgement.new[0]
+    assert dict(first.signature.defect.parameters)["extent"] == extent
+    assert first.grown is not None
+    assert first.grown.places == (place_of(CONFIGURATION),)
+    told = first.signature.pattern
+    for shown in (text(report), check_page(report, ""), github.annotations(report, False)):
+        assert "a known divergence has grown" in shown
+    assert f"known-divergence-grown(extent={extent}" in text(report)
+    assert "on record, now" in text(report)
+    (result, *_) = [r for r in sarif.sarif(report)["runs"][0]["results"] if "level" in r]
+    assert told in result["message"]["text"]
+    assert "suppressions" not in result
+    suites = ElementTree.fromstring(junit.junit(report))
+    failed = [case for case in suites.iter("testcase") if case.find("failure") is not None]
+    assert [case.get("name", "").startswith(CONFIGURATION.describe()) for case in failed]
+    assert json.dumps(report_json(report)["findings"]).count("known-divergence-grown")
+
+
+def test_other_answers_in_as_many_cases_are_a_finding() -> None:
+    report = held(lambda now: Footprint(now.size, "other"))
+    assert report.verdict is Verdict.DIVERGES
+    assert "to other answers" in text(report)
+
+
+def test_less_asks_to_record_anew_and_says_what_is_fixed() -> None:
+    report = shrunk()
+    assert report.verdict is Verdict.DIVERGES
+    assert not report.judgement.new
+    assert "footprint too large" in text(report)
+    assert "record the footprints anew with hitproof footprints" in text(report)
+    assert place_of(CONFIGURATION) in text(report)
+    assert report_json(report)["shrunk_divergences"]
+    assert "footprint too large" in check_page(report, "")
+    assert "footprint_too_large" in junit.junit(report)
+    assert any(
+        result["ruleId"] == "footprint_too_large"
+        for result in sarif.sarif(report)["runs"][0]["results"]
+    )
+
+
+def test_a_known_divergence_without_a_record_is_inconclusive() -> None:
+    report = unrecorded()
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "no footprints of fork on record" in text(report)
+    assert "record it" in text(report)
+    assert report_json(report)["footprints_detail"] in report.open_questions
+    assert known().verdict is Verdict.CONFORMS  # nothing was held against anything
+
+
+def test_a_profile_that_was_not_recorded_is_inconclusive_where_it_shows_more() -> None:
+    report = held(lambda _: None, profile="default")
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "are not of the profile quick" in text(report)
+    more = held(lambda now: Footprint(now.size - 1, ""), profile="default")
+    assert more.verdict is Verdict.DIVERGES  # its configuration is on record all the same
+
+
+def test_a_baseline_is_named_and_findings_are_held_against_it() -> None:
+    report = grown()
+    assert report.baseline == "0.33.0"
+    assert "baseline 0.33.0: its footprints bound the known divergences" in text(report)
+    assert "of 2 new findings are not in it" in text(report) or "new finding" in text(report)
+    told = report_json(report)
+    assert told["footprints"] == {"of": "0.33.0", "profiles": ["quick"]}
+    assert all(each["new_against_baseline"] for each in told["findings"])
+    report.target = Target("0.33.0", Path("/x"), "0.33.0")
+    assert not report.baseline
+
+
+def test_bad_baselines_and_records_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    ledger = tmp_path / "own.toml"
+    ledger.touch()
+    result = hitproof("check", "0.33.0", "--ledger", ledger, "--baseline", "no such thing")
+    assert result.returncode == 2
+    assert "is no target" in one_sentence(result)
+    path_of(ledger).write_text("{}")
+    result = hitproof("check", "0.33.0", "--ledger", ledger)
+    assert result.returncode == 2
+    assert "has no footprints" in one_sentence(result)
+
+
+def test_the_remedy_names_the_command_and_the_ledger(tmp_path: Path) -> None:
+    target = Target("0.33.0", None, "0.33.0")
+    said = footprints.remedy_for(target, tmp_path / "own.toml")
+    assert f"hitproof footprints 0.33.0 --ledger {tmp_path / 'own.toml'}" in said
+    assert "--baseline" in said
