@@ -220,7 +220,9 @@ def _judging(request: _Request, answer: LookupAnswer | Exception) -> Judging:
         table = wrong_in_tables(judged, answer)
         words = "" if table is None else f"{table.spec}: {table.actual}"
         hit = request.hit(answer.hit_length)
-        needed = None if hit is None else (read_by(judged, hit), hit.required)
+        if hit is not None:
+            read = read_by(judged, hit)
+            needed = read, read if malformed else hit.required
     alone = isinstance(judged, Configuration)
     return Judging(
         needed,
@@ -269,8 +271,8 @@ def _diverging_completions(request: _Request, path: Path) -> Iterator[frozenset[
         served = request.hit(path.answer.hit_length)
     if served is None or _malformed(request, path.answer):
         yield held
-        if served is not None and missing.isdisjoint(served.required):
-            yield held | served.required
+        if served is not None and missing.isdisjoint(read_by(request.judged, served)):
+            yield held | (served.required - missing)
         return
     if not served.required <= held:
         yield held  # blocks that were not asked about are missing in this completion
