@@ -125,13 +125,15 @@ def _judging(request: _Request, answer: LookupAnswer | Exception) -> Judging:
     """How the cache states of a path with that answer are judged, by `_classified`."""
     malformed, needed = None, None
     if isinstance(answer, Exception):
-        malformed = Code.RAISES_EXCEPTION, ""
+        malformed = Code.RAISES_EXCEPTION, str(crash_defect(answer))
     elif (served := request.hit(answer)) is None:
         malformed = Code.LOCAL_PREFIX_OFF_BOUNDARY, ""
     else:
         blocks = request.needs(served, answer.diverged)
-        needed = read_by(request.layout, served) & blocks, blocks
-        if wrong := wrong_in_tables(request.layout, answer):
+        read = read_by(request.layout, served) & blocks
+        wrong = wrong_in_tables(request.layout, answer)
+        needed = read, read if wrong else blocks
+        if wrong is not None:
             malformed = wrong.defect.code, f"{wrong.spec}: {wrong.actual}"
     return Judging(needed, malformed, Code.LOCAL_PREFIX_LACKS_BLOCK, Code.LOCAL_PREFIX_TOO_SHORT)
 
@@ -148,8 +150,8 @@ def _diverging_completions(request: _Request, path: Path) -> Iterator[frozenset[
     malformed = wrong_in_tables(request.layout, answer)
     if malformed or not needs <= held:
         yield held  # blocks that were not asked about are missing in this completion
-    if malformed and missing.isdisjoint(needs):
-        yield held | needs
+    if malformed and missing.isdisjoint(read_by(request.layout, served) & needs):
+        yield held | (needs - missing)
     for hit in request.space.hits:
         needed = request.needs(hit, True)
         if hit.length > served.length and missing.isdisjoint(needed):

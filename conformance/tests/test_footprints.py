@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from hitproof.conformance.checks import connector
+from hitproof.conformance.checks.block_tables import wrong_in_tables
 from hitproof.conformance.checks.lookup import (
     check_common_hit,
     check_lookup,
@@ -20,6 +22,7 @@ from hitproof.conformance.checks.lookup import (
 from hitproof.conformance.checks.mask import check_mask
 from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.exploration.explorer import replay
+from hitproof.conformance.exploration.symbolic import Question
 from hitproof.conformance.findings.footprints import (
     Footprint,
     Growth,
@@ -59,6 +62,7 @@ from hitproof.conformance.tests.subjects_for_tests import (
     unchanged,
 )
 from hitproof.conformance.tests.test_common_hit_check import COMMON_BROKEN, small_layouts
+from hitproof.conformance.tests.test_connector_check import CONNECTOR_BROKEN
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -101,14 +105,19 @@ def by_brute_force(subject: Any, judged: Configuration | Layout) -> Counter[str]
     policy = subject.lookahead_horizon if several else LookaheadHorizon.CAPPED
     for max_length in judged.max_lengths:
         space = space_of(judged, lookup, max_length, policy)
-        questions = sorted(set(space.keys.values()))
-        for size in range(len(questions) + 1):
-            for cached in map(frozenset, itertools.combinations(questions, size)):
-                answer = replay(space, lookup, max_length, cached)
-                found = judge_answer(judged, lookup, max_length, policy, cached, answer)
-                if found is not None:
-                    wrong[found.signature.code] += 1
+        for cached in states(space.keys.values()):
+            answer = replay(space, lookup, max_length, cached)
+            found = judge_answer(judged, lookup, max_length, policy, cached, answer)
+            if found is not None:
+                wrong[found.signature.code] += 1
     return wrong
+
+
+def states(questions: Iterable[Question]) -> Iterator[frozenset[Question]]:
+    """Every cache state."""
+    every = sorted(set(questions))
+    for size in range(len(every) + 1):
+        yield from map(frozenset, itertools.combinations(every, size))
 
 
 def by_code(result: CheckResult) -> dict[str, int]:
@@ -145,6 +154,44 @@ def test_the_states_of_layouts_are_counted_exactly(name: str) -> None:
         if Status.REFUTED in result.statuses.values():
             assert by_code(result) == by_brute_force(subject, layout)
             refuted += 1
+        if refuted == 3:
+            break
+    assert refuted
+
+
+def right_prefix(
+    request: connector._Request, cached: frozenset[Question], answer: LookupAnswer | Exception
+) -> bool:
+    if isinstance(answer, Exception) or (served := request.hit(answer)) is None:
+        return False
+    return (
+        wrong_in_tables(request.layout, answer) is None
+        and request.needs(served, answer.diverged) <= cached
+        and served.length == request.expected(cached).length
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONNECTOR_BROKEN)
+def test_the_states_of_local_prefixes_are_counted_exactly(name: str) -> None:
+    subject, *_ = CONNECTOR_BROKEN[name]
+    refuted = 0
+    for layout in filter(connector.is_judged, small_layouts()):
+        result = connector.check_local_prefix(subject, layout)
+        if Status.REFUTED not in result.statuses.values():
+            continue
+        lookup, wrong = subject.connector_lookup(layout), Counter[str]()
+        for max_length in layout.max_lengths:
+            space = space_of(layout, lookup, max_length, subject.lookahead_horizon)
+            request = connector._Request(
+                layout, lookup, max_length, subject.lookahead_horizon, space
+            )
+            for cached in states(space.keys.values()):
+                answer = replay(space, lookup, max_length, cached)
+                if not right_prefix(request, cached, answer):
+                    wrong[connector._evidence(request, cached, answer).signature.code] += 1
+        assert by_code(result) == wrong
+        refuted += 1
         if refuted == 3:
             break
     assert refuted
