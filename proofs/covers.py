@@ -27,12 +27,19 @@ COVERS: dict[str, str] = {
     "in what a connector stores, or due.",
     "retention_keeps_resends_and_extensions": "For one group of any kind: the boundary of a resend "
     "and of an extension is their longest hit, on whole blocks and on hash blocks, and its run is "
-    "kept; evictions and later requests take away no more than they must.",
+    "kept.",
     "retention_keeps_siblings": "For one group of any kind: the boundaries on the interval are "
     "what siblings hit, and their runs are kept.",
     "retention_keeps_junctions": "For one group of any kind: the junction is the longest hit of "
     "the next sibling, and its run is kept. Not how a junction is noticed, which is checked on "
     "real code.",
+    "lookup_agrees_under_dense_retention": "For any number of groups of any kind and any history "
+    "of requests, chunks and evictions, by induction over its steps. Hits end on block edges.",
+    "lookup_agrees_under_interval_retention": "The same; dense caching is of what was computed. "
+    "What a request promises beside the interval is covered as under latest retention.",
+    "lookup_agrees_under_latest_retention": "The same, for each boundary that a request promises, "
+    "until another request computes evicted blocks of its run anew without keeping them. Between "
+    "promised boundaries dense caching may hit more.",
     "fine_grained_hit_is_vouched_for": "For one group, full attention or Mamba: a hit is served "
     "only with its entry, an entry holds just the hash units that it vouches for, and on block "
     "edges such hits are the aligned ones. That lookup returns the longest is the theorem on "

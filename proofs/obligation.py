@@ -66,6 +66,8 @@ class Obligation:
         state: the statement.
         mutants: errors that the statement must be strong enough to exclude.
         interpretation: the one to prove it in.
+        rests_on: the obligations before it in its theorem whose conclusions it takes for granted;
+            it is proved only if they are.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Obligation:
     state: State
     mutants: tuple[Mutant, ...]
     interpretation: Callable[[], Z3Interpretation] = Abstract
+    rests_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -133,9 +133,9 @@ def _sibling_is_the_first(at: Interpretation, slip: int = 0, strictly: bool = Fa
     )
 
 
-def replays() -> Iterable[Obligation]:
-    """That the replay boundary is the longest hit of a resend or an extension."""
-    yield Obligation(
+def no_replay_hits_more() -> Obligation:
+    """That the replay boundary is as much as can be promised."""
+    return Obligation(
         "no_replay_hits_more",
         "No resend or extension hits more than the replay boundary, whatever is cached.",
         _no_hit_is_longer,
@@ -147,6 +147,26 @@ def replays() -> Iterable[Obligation]:
             ),
         ),
     )
+
+
+def intervals_fall_on_boundaries() -> Obligation:
+    """That what falls on a retention interval is a boundary."""
+    return Obligation(
+        "intervals_fall_on_boundaries",
+        "A multiple of a multiple of the alignment is a multiple of the alignment.",
+        _intervals_fall_on_boundaries,
+        (
+            Mutant(
+                "one_more", "It is the next one.", partial(_intervals_fall_on_boundaries, slip=1)
+            ),
+        ),
+        interpretation=Products,
+    )
+
+
+def replays() -> Iterable[Obligation]:
+    """That the replay boundary is the longest hit of a resend or an extension."""
+    yield no_replay_hits_more()
     yield Obligation(
         "replay_boundary_can_be_served",
         "The replay boundary is a boundary within cap and horizon.",
@@ -183,17 +203,7 @@ def siblings() -> Iterable[Obligation]:
             ),
         ),
     )
-    yield Obligation(
-        "intervals_fall_on_boundaries",
-        "A multiple of a multiple of the alignment is a multiple of the alignment.",
-        _intervals_fall_on_boundaries,
-        (
-            Mutant(
-                "one_more", "It is the next one.", partial(_intervals_fall_on_boundaries, slip=1)
-            ),
-        ),
-        interpretation=Products,
-    )
+    yield intervals_fall_on_boundaries()
     yield Obligation(
         "interval_on_boundaries_is_accepted",
         "Each multiple of the alignment that is not negative is a retention interval.",

@@ -335,13 +335,18 @@ def chosen(names: Iterable[str] | None) -> list[Theorem]:
 
 
 def _results(theorems: list[Theorem], settings: Settings) -> Iterator[ProofResult]:
-    missing: list[str] = []
+    lemmas: list[str] = []
     for theorem in theorems:
+        proved: set[str] = set()
         for obligation in theorem.obligations:
             result = prove_obligation(theorem.name, obligation, settings)
+            missing = [name for name in obligation.rests_on if name not in proved]
             if theorem is LEMMAS and result.status is not Status.PROVED:
-                missing.append(result.obligation)
-            elif missing and result.status is Status.PROVED:
-                detail = f"rests on lemmas that are not proved: {', '.join(missing)}"
+                lemmas.append(result.obligation)
+            elif (lemmas or missing) and result.status is Status.PROVED:
+                what = "lemmas" if lemmas else "obligations"
+                detail = f"rests on {what} that are not proved: {', '.join(lemmas or missing)}"
                 result = replace(result, status=Status.INCONCLUSIVE, detail=detail)
+            if result.status is Status.PROVED:
+                proved.add(obligation.name)
             yield result

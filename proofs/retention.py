@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 
-from hitproof.proofs import fine, histories, promises
+from hitproof.proofs import fine, promises
 from hitproof.proofs.cases import CASES, any_group, case_name
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
@@ -167,7 +167,6 @@ def _retention_keeps_resends_and_extensions() -> Iterable[Obligation]:
             ),
         )
     yield from fine.tails()
-    yield from histories.obligations()
 
 
 def _retention_keeps_siblings() -> Iterable[Obligation]:

@@ -19,6 +19,7 @@ from hitproof.proofs import (
     retention,
     sharing,
 )
+from hitproof.proofs.agreement import theorems as agreement
 from hitproof.proofs.covers import COVERS
 from hitproof.proofs.obligation import Theorem
 
@@ -31,6 +32,7 @@ _MODULES = (
     masks,
     retention,
     policies,
+    agreement,
     fine,
     sharing,
     pool,

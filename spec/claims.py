@@ -319,6 +319,33 @@ CLAIMS: dict[str, Claim] = {
             ),
         ),
         Claim(
+            name="lookup_agrees_under_dense_retention",
+            sentence="Whatever requests were computed and registered by the mask, in any chunks, "
+            "and whatever was evicted since, lookup gives each later request the hit that it would "
+            "if every computed block had been registered.",
+            divergence=Divergence.LOST_HIT,
+            clauses=(in_mask, next_boundary, in_required_run, valid_boundary, within_reach),
+            symbols=(*_LOOKUPS, *_COORDINATORS, *_MASKS),
+        ),
+        Claim(
+            name="lookup_agrees_under_interval_retention",
+            sentence="With a retention interval, lookup gives each later request no more than that "
+            "hit, and no less than any hit on the interval that was possible with every computed "
+            "block registered.",
+            divergence=Divergence.LOST_HIT,
+            clauses=(in_retained_mask, sibling_boundary, in_required_run, replay_boundary),
+            symbols=(*_LOOKUPS, *_COORDINATORS, *_RETENTION),
+        ),
+        Claim(
+            name="lookup_agrees_under_latest_retention",
+            sentence="With the latest boundary only, lookup gives a resend and an extension their "
+            "promised hit just when it would with every computed block registered, until another "
+            "request computes evicted blocks of it anew, and never more.",
+            divergence=Divergence.LOST_HIT,
+            clauses=(in_retained_mask, in_required_run, replay_boundary),
+            symbols=(*_LOOKUPS, *_COORDINATORS, *_RETENTION),
+        ),
+        Claim(
             name="fine_grained_hit_is_vouched_for",
             sentence="Where hits may end inside a block, a hit needs a cached entry of that block "
             "at or past the end of the hit or, for Mamba, the state as of exactly its last token; "

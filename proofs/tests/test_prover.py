@@ -170,6 +170,22 @@ def test_theorems_fall_with_a_lemma(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all("shaky" in result.detail for result in others)
 
 
+def test_obligations_fall_with_what_they_rest_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = (
+        Obligation("shaky", "s", FALSE, (MUTANT,)),
+        Obligation("above", "s", TRUE, (MUTANT,), rests_on=("shaky",)),
+        Obligation("on_top", "s", TRUE, (MUTANT,), rests_on=("above",)),
+        Obligation("beside", "s", TRUE, (MUTANT,)),
+    )
+    monkeypatch.setitem(THEOREMS, CLAIM, Theorem(CLAIM, parts))
+    monkeypatch.setattr(prover, "LEMMAS", Theorem("none", ()))
+    _, above, on_top, beside = prove([CLAIM])
+    assert (above.status, on_top.status) == (Status.INCONCLUSIVE, Status.INCONCLUSIVE)
+    assert "shaky" in above.detail
+    assert "above" in on_top.detail
+    assert beside.status is Status.PROVED
+
+
 def test_unknown_claim_is_named() -> None:
     with pytest.raises(ValueError, match="no_such_claim"):
         prove([CLAIM, "no_such_claim"])

@@ -1,0 +1,157 @@
+"""Statements on the keys that are cached, and how the steps of a history change them."""
+
+from collections.abc import Callable
+
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses, Statement
+from hitproof.spec.terms import Formula, Term
+
+Keys = Callable[[Term], Formula]
+"""A set of keys, or of boundaries, as its membership test."""
+
+DENSE, INTERVAL, LATEST = "dense", "interval", "latest"
+MODES = (DENSE, INTERVAL, LATEST)
+"""Dense retention, one boundary every so many tokens beside the latest, and the latest alone."""
+
+
+def every(at: Interpretation, holds: Keys) -> Formula:
+    """Whether it holds of every key."""
+    return at.for_all(0, at.integer("keys"), holds)
+
+
+def within(at: Interpretation, inner: Keys, outer: Keys) -> Formula:
+    """Whether every key of one set is in the other."""
+    return every(at, lambda key: at.implies(inner(key), outer(key)))
+
+
+def is_cached(at: Interpretation, required: Keys, cached: Keys) -> Formula:
+    """Whether a hit is valid, as far as what is cached decides it."""
+    return within(at, required, cached)
+
+
+def agree(at: Interpretation, cached: Keys, dense: Keys, owed: Keys) -> Formula:
+    """The invariant: nothing else is cached, and all that is owed is."""
+    return every(
+        at,
+        lambda key: (
+            at.implies(cached(key), dense(key)) & at.implies(dense(key) & owed(key), cached(key))
+        ),
+    )
+
+
+def _owed(at: Interpretation, mode: str) -> Keys:
+    """What every producer of that mode registers, whatever else it promises."""
+    if mode == LATEST:
+        return lambda key: key < 0
+    return at.block_set("owed")
+
+
+def start_agrees(at: Interpretation, mode: str, empty: bool = True) -> Statement:
+    """Caches that are empty agree."""
+    cached, dense = at.block_set("cached"), at.block_set("dense")
+    hypotheses: Hypotheses = (("a cache starts empty", within(at, cached, lambda key: key < 0)),)
+    if empty:
+        nothing = within(at, dense, lambda key: key < 0)
+        hypotheses += (("so does that of dense caching", nothing),)
+    elif mode == LATEST:
+        hypotheses = ()
+    return Statement(hypotheses, agree(at, cached, dense, _owed(at, mode)))
+
+
+def chunk_agrees(
+    at: Interpretation, mode: str, keeps: bool = True, computes: bool = True
+) -> Statement:
+    """Caches that agree do so after what a chunk computed is registered."""
+    cached, dense, owed = at.block_set("cached"), at.block_set("dense"), _owed(at, mode)
+    computed, kept = at.block_set("computed"), at.block_set("kept")
+
+    def registered(key: Term) -> Formula:
+        return (computed(key) & kept(key)) if computes else kept(key)
+
+    hypotheses: Hypotheses = (("the caches agreed before", agree(at, cached, dense, owed)),)
+    if keeps and mode != LATEST:
+        hypotheses += (("the producer keeps what is owed", within(at, owed, kept)),)
+    return Statement(
+        hypotheses,
+        agree(
+            at,
+            lambda key: cached(key) | registered(key),
+            lambda key: dense(key) | computed(key),
+            owed,
+        ),
+    )
+
+
+def eviction_agrees(at: Interpretation, mode: str, from_both: bool = True) -> Statement:
+    """Caches that agree do so after an eviction."""
+    cached, dense, owed = at.block_set("cached"), at.block_set("dense"), _owed(at, mode)
+    evicted = at.block_set("evicted")
+
+    def left_of(keys: Keys) -> Keys:
+        return lambda key: keys(key) & at.negation(evicted(key))
+
+    return Statement(
+        (("the caches agreed before", agree(at, cached, dense, owed)),),
+        agree(at, left_of(cached) if from_both else cached, left_of(dense), owed),
+    )
+
+
+def hit_agrees(at: Interpretation, mode: str, is_owed: bool = True) -> Statement:
+    """A hit whose required runs are owed is valid in both caches or in neither."""
+    cached, dense, owed = at.block_set("cached"), at.block_set("dense"), _owed(at, mode)
+    required = at.block_set("required")
+    hypotheses: Hypotheses = (("the caches agree", agree(at, cached, dense, owed)),)
+    if is_owed:
+        hypotheses += (("its required runs are owed", within(at, required, owed)),)
+    valid = is_cached(at, required, cached)
+    return Statement(hypotheses, valid == is_cached(at, required, dense))
+
+
+def no_hit_is_added(at: Interpretation, registered_only: bool = True) -> Statement:
+    """A valid hit is valid with dense caching."""
+    cached, dense, owed = at.block_set("cached"), at.block_set("dense"), _owed(at, LATEST)
+    required = at.block_set("required")
+    hypotheses: Hypotheses = (("the hit is valid", is_cached(at, required, cached)),)
+    if registered_only:
+        hypotheses += (("the caches agree", agree(at, cached, dense, owed)),)
+    return Statement(hypotheses, is_cached(at, required, dense))
+
+
+def none_is_first(at: Interpretation, kept: bool = True) -> Statement:
+    """No step is the first after which the invariant fails."""
+    step, fine = at.integer("step"), at.block_set("agreeing")
+    hypotheses: Hypotheses = (
+        ("it holds at the start", fine(0)),
+        ("steps are counted from the start", 0 <= step),
+        ("it holds after each earlier step", at.for_all(0, step, fine)),
+    )
+    if kept:
+        next_step = at.implies((1 <= step) & fine(step - 1), fine(step))
+        hypotheses += (("a step of either kind keeps it", next_step),)
+    return Statement(hypotheses, fine(step))
+
+
+def prefix_suffices(at: Interpretation, spared: bool = True) -> Statement:
+    """Dense caching can serve the rounded hit while the longer one is whole."""
+    dense, prefix, required = (at.block_set(name) for name in ("dense", "prefix", "required"))
+    hypotheses: Hypotheses = (
+        (
+            "the rounded hit requires blocks of what the longer one spans",
+            within(at, required, prefix),
+        ),
+    )
+    if spared:
+        hypotheses += (("none of them was evicted", within(at, prefix, dense)),)
+    return Statement(hypotheses, is_cached(at, required, dense))
+
+
+def served_by_all(at: Interpretation, each: bool = True) -> Statement:
+    """A hit that all groups serve is within reach and whole in each."""
+    groups = at.integer("groups")
+    serves, reaches, has = (at.block_set(name) for name in ("serves", "reaches", "has"))
+    hypotheses: Hypotheses = ()
+    if each:
+        one = at.for_all(0, groups, lambda group: serves(group) == (reaches(group) & has(group)))
+        hypotheses = (("each group serves what it may and has", one),)
+    every = at.for_all(0, groups, reaches) & at.for_all(0, groups, has)
+    return Statement(hypotheses, at.for_all(0, groups, serves) == every)
