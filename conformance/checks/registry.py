@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from hitproof.conformance.checks.agreement import check_agreement, is_in_grid
 from hitproof.conformance.checks.connector import check_local_prefix, is_judged
 from hitproof.conformance.checks.fine_hits import check_fine
 from hitproof.conformance.checks.junctions import check_junctions
@@ -29,6 +30,9 @@ CHECKS: dict[str, Callable[[Subject, Any], CheckResult]] = {
     "retention_keeps_resends_and_extensions": check_retention,
     "retention_keeps_siblings": check_retention,
     "retention_keeps_junctions": check_junctions,
+    "lookup_agrees_under_dense_retention": check_agreement,
+    "lookup_agrees_under_interval_retention": check_agreement,
+    "lookup_agrees_under_latest_retention": check_agreement,
     "fine_grained_hit_is_vouched_for": check_fine,
     "retention_keeps_only_promised_blocks": check_retention,
     "reused_content_is_determined_by_the_hit": check_sharing,
@@ -46,8 +50,10 @@ def is_about(claim: str, judged: Configuration | Layout) -> bool:
     Groups whose blocks several ranks share are looked up and registered like others.
     """
     if isinstance(judged, Layout):
+        if CHECKS[claim] is check_agreement:
+            return is_in_grid(judged)
         for_connector = CHECKS[claim] is check_local_prefix and is_judged(judged)
         return for_connector or CHECKS[claim] is check_common_hit
     if judged.ranks != (1, 1):
         return CHECKS[claim] in (check_lookup, check_mask)
-    return CHECKS[claim] not in (check_common_hit, check_local_prefix)
+    return CHECKS[claim] not in (check_agreement, check_common_hit, check_local_prefix)

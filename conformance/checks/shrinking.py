@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hitproof.conformance.checks.registry import CHECKS
-from hitproof.conformance.findings.evidence import Evidence, StepsEvidence
+from hitproof.conformance.findings.evidence import AgreementEvidence, Evidence, StepsEvidence
 from hitproof.conformance.scope import layouts
 from hitproof.conformance.scope.configurations import (
     Configuration,
@@ -25,10 +25,10 @@ def shrink(subject: Subject, evidence: Evidence, budget: int = 2_000) -> Evidenc
     Of one group every smaller configuration is checked, in order of size, for the first that
     diverges in the same way; a layout of several is made smaller step by step, until no step
     is left that still shows it. After ``budget`` checks the smallest evidence so far is returned.
-    Steps are as few as it takes and do not depend on the configuration: they stay as they are.
-    What the plainest variant shows is shown in it.
+    Steps are as few as it takes and do not depend on the configuration: they stay as they are, and
+    so do histories, whose layouts are small. What the plainest variant shows is shown in it.
     """
-    if isinstance(evidence, StepsEvidence):
+    if isinstance(evidence, StepsEvidence | AgreementEvidence):
         return evidence
     judged = evidence.configuration
     if judged.variant:

@@ -4,12 +4,16 @@ All evidence has been replayed on the subject. As JSON each kind has the same ke
 does not need with the values of `_UNUSED`, and ``type`` says which kind it is.
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.histories.json_format import as_json as history_as_json
+from hitproof.conformance.histories.json_format import read as read_history
+from hitproof.conformance.histories.schema import History
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout, judged_from_json
 from hitproof.conformance.subject.hashing import Prompt
@@ -62,13 +66,15 @@ class Evidence(ABC):
             "actual": data["actual"],
         }
         values = {**_UNUSED, **data}
-        if unknown := values.keys() - _UNUSED.keys() - fields.keys() - {"type"}:
-            raise TypeError(f"evidence has no {', '.join(sorted(unknown))}")
         of = _BY_NAME[data["type"]] if "type" in data else _kind_without_type(values)
+        own = {key.key for key in _JSON[of].keys.values()}
+        if unknown := values.keys() - _UNUSED.keys() - fields.keys() - own - {"type"}:
+            raise TypeError(f"evidence has no {', '.join(sorted(unknown))}")
         if isinstance(fields["configuration"], Layout) and not issubclass(of, LookupEvidence):
             raise TypeError(f"{_JSON[of].name} evidence is of one group")
-        own = {name: key.read(values[key.key]) for name, key in _JSON[of].keys.items()}
-        return of(**fields, **own)
+        return of(
+            **fields, **{name: key.read(values[key.key]) for name, key in _JSON[of].keys.items()}
+        )
 
     @property
     def size(self) -> tuple[Any, ...]:
@@ -121,6 +127,30 @@ class ConnectorEvidence(LookupEvidence):
     def entry(self) -> str:
         """The lookup for connectors."""
         return "lookup connector"
+
+
+LATER = "b"
+"""The name of the later request in the history of an `AgreementEvidence`."""
+
+
+@dataclass(frozen=True)
+class AgreementEvidence(LookupEvidence):
+    """A later request that hits other than what an earlier one registered allows.
+
+    ``cached`` is what dense caching would have of it, as far as that decides on the hit.
+
+    Attributes:
+        history: what was computed and evicted, and the lookup of the request `LATER`.
+        or_more: whether a longer hit would do.
+    """
+
+    history: History
+    or_more: bool
+
+    @property
+    def _size(self) -> tuple[Any, ...]:
+        steps = self.history.steps
+        return len(steps), sum(len(r.token_ids) for r in self.history.requests.values()), str(steps)
 
 
 @dataclass(frozen=True)
@@ -306,6 +336,10 @@ def _prompts(data: Sequence[Mapping[str, Any]]) -> tuple[Prompt, ...]:
     return tuple(Prompt(tuple(p["tokens"]), p["salt"], tuple(p["adapter"])) for p in data)
 
 
+def _history(data: Any) -> History:
+    return read_history(json.dumps(data))
+
+
 _MAX_LENGTH, _SPEC_HIT, _ACTUAL_HIT = _Key("max_length"), _Key("spec_hit"), _Key("actual_hit")
 _BLOCK, _RETENTION, _SHARED = _Key("block"), _Key("retention"), _Key("shared")
 _SETS = _Key("cached", lambda sets: [*map(sorted, sets)], lambda sets: (*map(frozenset, sets),))
@@ -319,6 +353,15 @@ _JSON: Mapping[type[Evidence], _Kind] = {
     LookupEvidence: _Kind("lookup", {"cached": _SETS, **_HITS}),
     ConnectorEvidence: _Kind(
         "connector lookup", {"cached": _SETS, **_HITS}, {"for_connector": True}
+    ),
+    AgreementEvidence: _Kind(
+        "agreement",
+        {
+            "cached": _SETS,
+            **_HITS,
+            "history": _Key("history", history_as_json, _history),
+            "or_more": _Key("or_more"),
+        },
     ),
     FineLookupEvidence: _Kind("fine-grained lookup", {"entered": _BLOCKS, **_HITS}, {"fine": True}),
     MaskEvidence: _Kind("mask", {"chunks": _CHUNKS, "registered": _BLOCKS, "block": _BLOCK}),

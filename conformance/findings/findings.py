@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.evidence import (
+    LATER,
+    AgreementEvidence,
     ConnectorEvidence,
     Evidence,
     FineLookupEvidence,
@@ -24,6 +27,7 @@ from hitproof.conformance.findings.figures import (
 )
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import Figure, draw
+from hitproof.conformance.histories.schema import Evict, Schedule
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.words import in_blocks, in_tokens
 from hitproof.spec.claims import CLAIMS
@@ -114,6 +118,8 @@ def given(evidence: Evidence) -> Iterator[str]:
     judged = evidence.configuration
     yield judged.describe()
     match evidence:
+        case AgreementEvidence():
+            yield from _given_agreement(evidence)
         case LookupEvidence(configuration=Layout() as layout):
             yield from _given_layout(evidence, layout)
         case LookupEvidence(cached=(blocks,), max_length=most):
@@ -148,6 +154,25 @@ def _given_layout(evidence: LookupEvidence, layout: Layout) -> Iterator[str]:
         yield f"cached blocks of {whose}: {_listed(blocks)}"
     if isinstance(evidence, ConnectorEvidence):
         yield "a KV connector loads what follows the local prefix, and Mamba states"
+
+
+def _given_agreement(evidence: AgreementEvidence) -> Iterator[str]:
+    history = evidence.history
+    every = history.engine.retention_interval
+    policy = "dense" if every is None else f"interval {every}" if every else "latest boundary only"
+    computed, later = next(iter(history.requests.values())), history.requests.get(LATER)
+    chunks = [step.tokens for step in history.steps if isinstance(step, Schedule)]
+    yield (
+        f"a request of {in_tokens(len(computed.token_ids))}, {len(computed.prompt)} of them its "
+        f"prompt, computed {chunks[0]} at a time, retention {policy}"
+    )
+    for step in history.steps:
+        if isinstance(step, Evict):
+            yield f"evicted blocks of group {step.group}: {_listed(step.blocks)}"
+    if later is not None:
+        both = zip(computed.token_ids, later.prompt, strict=False)
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
+        yield f"then a request of {in_tokens(len(later.prompt))} that shares the first {shared}"
 
 
 def figures(evidence: Evidence) -> tuple[Figure, ...]:

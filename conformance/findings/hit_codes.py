@@ -29,6 +29,11 @@ _SLOW = (
     "Outputs are right. Tokens that are cached are computed again, so time to first token grows."
 )
 
+_AGREEMENT = (
+    "lookup_agrees_under_dense_retention",
+    "lookup_agrees_under_interval_retention",
+    "lookup_agrees_under_latest_retention",
+)
 _RUN = Parameter(
     "run",
     "whether the required run of the hit that is due fits into the request",
@@ -111,6 +116,22 @@ MEANINGS: Mapping[Code, Meaning] = {
         "a full block.",
         _WRONG,
         (_READ, _EAGLE, _FINE),
+        _UNSOUND,
+    ),
+    Code.AGREED_HIT_TOO_SHORT: Meaning(
+        "later request hits less than what was computed and kept before allows",
+        "A request is computed and registered, blocks are evicted, and a later request hits less "
+        "than it would if every computed block had been registered; or, under sparse retention, "
+        "less than was promised.",
+        _SLOW,
+        _AGREEMENT,
+        _LOST,
+    ),
+    Code.AGREED_HIT_TOO_LONG: Meaning(
+        "later request hits more than what was computed before allows",
+        "A later request hits blocks that nobody computed, or that were evicted.",
+        _WRONG,
+        _AGREEMENT,
         _UNSOUND,
     ),
     Code.HIT_TOO_SHORT: Meaning(

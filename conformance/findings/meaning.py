@@ -17,6 +17,8 @@ class Code(StrEnum):
     HIT_OFF_BOUNDARY = "hit-off-boundary"
     HIT_UNALIGNED = "hit-unaligned"
     HIT_TOO_SHORT = "hit-too-short"
+    AGREED_HIT_TOO_SHORT = "agreed-hit-too-short"
+    AGREED_HIT_TOO_LONG = "agreed-hit-too-long"
     HIT_TOO_LONG = "hit-too-long"
     HIT_FOR_SKIPPING_REQUEST = "hit-for-skipping-request"
     REQUIRED_BLOCK_UNCACHED = "required-block-uncached"

@@ -98,6 +98,10 @@ class Player:
         """Let a request arrive, unless it has arrived already."""
         self._request(name)
 
+    def num_computed_tokens(self, name: str) -> int:
+        """The computed tokens of a request that has arrived."""
+        return self._requests[name].num_computed_tokens
+
     def _request(self, name: str) -> _Request:
         """The request's state; the request arrives at the first call."""
         if name not in self._requests:

@@ -4,16 +4,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.reference.history import ReferenceHistory
+from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.reference.pool import ReferencePool
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.hashing import Prompt
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+from hitproof.conformance.subject.managers import Manager
 from hitproof.reference.connector import find_local_prefix
 from hitproof.reference.fine import find_longest_fine_hit
 from hitproof.reference.hashing import block_hashes_of_size
 from hitproof.reference.lookup import Lookup as GroupLookup
+from hitproof.reference.policies import Policies
 from hitproof.reference.scan import Scan
 from hitproof.reference.spec_groups import SpecGroup, find_hit, spec_groups
 from hitproof.spec.mask import in_mask, in_stored_mask, is_due
@@ -186,6 +190,12 @@ class ReferenceSubject:
         """By the spec: the longest valid hit on what each prompt leaves in the cache."""
         history = ReferenceHistory(configuration, self.lookahead_horizon, interval)
         return [history.serve(prompt) for prompt in prompts]
+
+    keeps_every_state = False
+
+    def manager(self, engine: EngineConfiguration) -> Manager:
+        """The reference's whole manager."""
+        return ReferenceManagers(Policies()).start(engine)
 
     def source(self, entry: str) -> str:
         """The name of the entry point in the reference, which has no file and line."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from hitproof.conformance.findings.evidence import (
+    LATER,
+    AgreementEvidence,
     ConnectorEvidence,
     Evidence,
     FineLookupEvidence,
@@ -93,6 +95,9 @@ def _attempts(evidence: Evidence, rules: Rules) -> Iterator[Attempt]:
             raise OutOfReach(refusal("demonstration-pool"))
         case FineLookupEvidence():
             raise OutOfReach(refusal("demonstration-fine-lookup"))
+        case AgreementEvidence(history=history, spec_hit=due, or_more=or_more):
+            crash = evidence.signature.divergence == Divergence.CRASH
+            yield Attempt(history, Returns() if crash else Served(LATER, due, or_more))
         case LookupEvidence(configuration=Configuration() as one):
             for engine in _engines(one, rules):
                 own = dict.fromkeys(range(-one.members, 0), evidence.cached[0])

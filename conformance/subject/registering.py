@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.lookups import HorizonSubject
+from hitproof.conformance.subject.managers import Manager
+from hitproof.spec.releases.policies import EagleGroups
 
 
 class MaskSubject(Protocol):
@@ -44,7 +47,7 @@ class RetentionSubject(HorizonSubject, Protocol):
         """
 
 
-class ServingSubject(Protocol):
+class ServingSubject(HorizonSubject, Protocol):
     """Serves prompts one after another, from what it has registered of those before."""
 
     def hits(
@@ -59,3 +62,17 @@ class ServingSubject(Protocol):
         The groups are the configuration's `layout`; ``interval`` as in `retained`, or None for
         dense retention.
         """
+
+    @property
+    def keeps_every_state(self) -> bool:
+        """Whether a Mamba group keeps the state of every block that a step fills.
+
+        Otherwise it keeps that of the step's end. vLLM: before it had a ``mamba_cache_mode``.
+        """
+
+    @property
+    def eagle_groups(self) -> EagleGroups:
+        """Which groups drop a lookahead block."""
+
+    def manager(self, engine: EngineConfiguration) -> Manager:
+        """A whole manager with an empty cache."""

@@ -43,7 +43,7 @@ from hitproof.vllm_integration.adapter.inspection import (
     probed,
 )
 from hitproof.vllm_integration.adapter.lookups import VllmCommonLookup, VllmLookup, group_lookup
-from hitproof.vllm_integration.adapter.managers import VllmManagers
+from hitproof.vllm_integration.adapter.managers import VllmManager, VllmManagers
 from hitproof.vllm_integration.adapter.parts import MASK, Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.producer import Producer
 
@@ -189,7 +189,7 @@ class VllmSubject:
         engine = EngineConfiguration(groups, 10, 2, 8)
 
         def entered(length: int) -> bool:
-            manager = VllmManagers().start(engine)
+            manager = self._managers.start(engine)
             manager.add_request("a", RequestInput(tuple(range(length))))
             manager.allocate_slots("a", Allocation(length, manager.get_computed_blocks("a")))
             return (0, manager.unit_keys("a")[-1]) in manager.observe().cached
@@ -273,6 +273,23 @@ class VllmSubject:
             self._lacks("junctions", "junctions")
         self._parts.vary(configuration)
         return self._history.hits(configuration, prompts, interval)
+
+    @property
+    def keeps_every_state(self) -> bool:
+        """See `VllmManagers`."""
+        return self._managers.keeps_every_state
+
+    def manager(self, engine: EngineConfiguration) -> VllmManager:
+        """A real ``KVCacheManager``."""
+        if engine.retention_interval is not None:
+            sparse = [group.kind for group in engine.groups if group.kind in SPARSE_KINDS]
+            for kind in sparse:
+                self._must_thin_out(kind)
+        return self._managers.start(engine)
+
+    @cached_property
+    def _managers(self) -> VllmManagers:
+        return VllmManagers()
 
     def _must_thin_out(self, kind: GroupKind) -> None:
         """Reject a check of a retention interval where groups of the kind stay dense."""
