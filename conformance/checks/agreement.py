@@ -89,8 +89,10 @@ def is_in_grid(layout: Layout) -> bool:
     """Whether the check is about the layout: some with one group of each kind, and some pairs."""
     plain = without_flags(layout).groups
     again = len(plain) == 1 and plain != layout.groups  # a flag says nothing about one group
-    drops_chunk = layout.use_eagle and any(g.kind is GroupKind.CHUNKED_LOCAL for g in plain)
-    return plain in _GRID and not (layout.model or drops_chunk or again)
+    kinds = {group.kind for group in plain}
+    # vLLM refuses EAGLE beside chunks, and draft layers are no Mamba layers.
+    refused = layout.use_eagle and (GroupKind.CHUNKED_LOCAL in kinds or kinds == {GroupKind.MAMBA})
+    return plain in _GRID and not (layout.model or refused or again)
 
 
 def check_agreement(subject: ServingSubject, layout: Layout) -> CheckResult:

@@ -81,7 +81,9 @@ class Thrifty(ReferenceSubject):
         return ReferenceManagers(VLLM_0_32).start(engine)
 
 
-@pytest.mark.parametrize("profile", [Profile.QUICK, Profile.DEFAULT])
+@pytest.mark.parametrize(
+    "profile", [Profile.QUICK, pytest.param(Profile.DEFAULT, marks=pytest.mark.slow)]
+)
 def test_the_reference_conforms(profile: Profile) -> None:
     judged = [layout for layout in layouts(profile) if is_in_grid(layout)]
     for layout in judged:
