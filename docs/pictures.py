@@ -11,7 +11,7 @@ from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.connector import longest_local_prefix
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.spec.hits import longest_valid_hit
+from hitproof.spec.hits import longest_valid_hit, required_run
 from hitproof.spec.mask import in_mask
 from hitproof.spec.releases.fine import block_of, is_held, longest_fine_hit
 from hitproof.spec.retention import in_retained_mask, junction_boundary, sibling_boundary
@@ -221,6 +221,62 @@ def _only_promised() -> Picture:
     )
 
 
+def _agreement(caption: str, replays: tuple[int, ...], interval: int | None) -> Picture:
+    """All of a prompt of 32 tokens is computed; the run of a hit of 32 is evicted, then."""
+    judged = single_group(GroupKind.SLIDING_WINDOW, 2, 4, 6, False, WIDE)
+    (looked_up,) = judged.looked_up
+    shape, blocks = looked_up.shape, range(16)
+    ends = [end // 2 for end in replays]
+
+    def keeps(block: int) -> bool:
+        if interval is None:
+            return bool(in_mask(shape, block))
+        return bool(in_retained_mask(shape, block, ends, interval // 2 or None))
+
+    kept = set(filter(keeps, blocks))
+    gone = set(required_run(shape, 16))
+
+    def hit(left: set[int]) -> int:
+        return longest_valid_hit([looked_up.group], 8, 32, 32, lambda _, block: block in left)
+
+    hits = hit(set(blocks) - gone), hit(kept - gone)
+    rows = (
+        Row("block", numbers(blocks)),
+        Row("registered", marks(blocks, kept)),
+        Row("evicted", marks(blocks, gone)),
+        Row("dense hit", roles(looked_up, blocks, hits[0] // 2), hits[0] // 2),
+        Row("hit", roles(looked_up, blocks, hits[1] // 2), hits[1] // 2),
+    )
+    return Picture(caption.format(*hits), (Figure("", Strip(rows, blocks, shape.segment)),))
+
+
+def _agree_densely() -> Picture:
+    return _agreement(
+        "All of 32 tokens is computed, and the run of a hit of 32 evicted. A later request hits "
+        "{0} tokens if every computed block was registered, and {1} if those of the mask were.",
+        (),
+        None,
+    )
+
+
+def _agree_on_the_interval() -> Picture:
+    return _agreement(
+        "The same with an interval of 16 tokens: {0} tokens if every block was registered, and {1} "
+        "with those of the interval, the longest of its hits that is left.",
+        (32,),
+        16,
+    )
+
+
+def _agree_on_the_latest() -> Picture:
+    return _agreement(
+        "The same with the latest boundaries only, 24 tokens for a resend and 32 for an "
+        "extension: {0} tokens if every block was registered, {1} with theirs.",
+        (24, 32),
+        0,
+    )
+
+
 def _fine() -> Picture:
     unit, tokens = 2, 24
     full, state = Group(GroupKind.FULL_ATTENTION, 8), Group(GroupKind.MAMBA, 8)
@@ -286,6 +342,9 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "retention_keeps_siblings": _siblings,
     "retention_keeps_junctions": _junctions,
     "retention_keeps_only_promised_blocks": _only_promised,
+    "lookup_agrees_under_dense_retention": _agree_densely,
+    "lookup_agrees_under_interval_retention": _agree_on_the_interval,
+    "lookup_agrees_under_latest_retention": _agree_on_the_latest,
     "fine_grained_hit_is_vouched_for": _fine,
     "reused_content_is_determined_by_the_hit": _determined,
     "block_in_use_is_never_evicted": pool_pictures.in_use,

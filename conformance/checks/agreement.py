@@ -187,6 +187,7 @@ class _Scene:
             max_model_len=num_tokens,
             use_eagle=self.layout.use_eagle,
             retention_interval=self.interval,
+            variant=self.layout.variant,
         )
 
 

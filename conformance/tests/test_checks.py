@@ -26,6 +26,7 @@ from hitproof.conformance.scope.profiles import LONGEST_TAIL, Profile
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.conformance.tests import (
+    test_agreement_check,
     test_fine_check,
     test_junction_check,
     test_pool_check,
@@ -165,6 +166,7 @@ def test_every_claim_has_a_fault_that_its_check_refutes() -> None:
     refuted |= {claim for _, claim in COMMON_BROKEN.values()}
     refuted |= {claim for _, claim in CONNECTOR_BROKEN.values()}
     refuted |= {test_fine_check.CLAIM, test_junction_check.CLAIM}
+    refuted |= set(test_agreement_check.REFUTED)
     assert refuted == CLAIMS.keys() == CHECKS.keys()
 
 
