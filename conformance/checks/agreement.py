@@ -16,6 +16,7 @@ from itertools import combinations
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.evidence import LATER, AgreementEvidence
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
@@ -417,7 +418,7 @@ class _Run:
     def crash(self, error: Exception) -> AgreementEvidence:
         """Evidence of an exception at the last step."""
         scene = self._computed.scene
-        raised = Defect.of(Code.RAISES_EXCEPTION, error=type(error).__name__, retention=scene.mode)
+        raised = crash_defect(error)
         return AgreementEvidence(
             signature=self._signature(Divergence.CRASH, raised),
             configuration=scene.layout,
