@@ -66,6 +66,17 @@ def check_local_prefix(subject: ConnectorSubject, layout: Layout) -> CheckResult
     return finished((_STATES_ONLY, _LONGEST), partial(_cases, subject, layout))
 
 
+def needed(layout: Layout, required: frozenset[Question], flagged: bool) -> frozenset[Question]:
+    """Of what a hit requires, what a local prefix of that length does, flagged or not."""
+    if not flagged or not may_diverge(layout.shared):
+        return required
+    return frozenset(question for question in required if not _is_state(layout, question))
+
+
+def _is_state(layout: Layout, question: Question) -> bool:
+    return is_fully_loaded(layout.looked_up[question[0]].group.kind)
+
+
 @dataclass(frozen=True)
 class _Request:
     """One lookup with all that judging it takes."""
@@ -78,13 +89,11 @@ class _Request:
 
     def is_state(self, question: Question) -> bool:
         """Whether a question is about what a connector loads anyway."""
-        return is_fully_loaded(self.layout.looked_up[question[0]].group.kind)
+        return _is_state(self.layout, question)
 
     def needs(self, hit: Candidate, flagged: bool) -> frozenset[Question]:
         """What must be cached for a local prefix of that length, flagged or not."""
-        if not flagged or not may_diverge(self.layout.shared):
-            return hit.required
-        return frozenset(question for question in hit.required if not self.is_state(question))
+        return needed(self.layout, hit.required, flagged)
 
     def expected(self, cached: frozenset[Question]) -> Candidate:
         """The local prefix that is due when exactly ``cached`` is cached."""

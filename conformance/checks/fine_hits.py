@@ -5,7 +5,7 @@ all sets of its hash blocks. Few are enough here, since full attention looks int
 and Mamba at one entry; each state is run on its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -24,7 +24,7 @@ from hitproof.conformance.subject.failures import CannotJudge, InternalError
 from hitproof.conformance.subject.lookups import FineLookupSubject, Lookup, LookupAnswer
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
-from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.groups import GroupKind
 from hitproof.spec.hits import longest_valid_hit, valid_hit
 from hitproof.spec.releases.fine import FINE_KINDS, at_hash_units, is_held
 
@@ -41,16 +41,23 @@ def check_fine(subject: FineLookupSubject, configuration: Configuration) -> Chec
     blocks, since fine-grained hits have none. Real models add nothing to the grid: only the hash
     blocks in a block matter.
     """
-    group, size = configuration.group, configuration.group.block_size
-    scales = [(units, blocks) for units, blocks in _SCALES if size % units == 0]
-    aligned_hits_only = group.kind not in FINE_KINDS or configuration.alignment != size
-    if aligned_hits_only or configuration.model or not scales:
+    size, scales = configuration.group.block_size, scales_of(configuration)
+    if not scales:
         return CheckResult({}, (), 0, 0)
     subjects = [
         replace(configuration, hash_block_size=size // units, num_blocks=blocks, members=1)
         for units, blocks in scales
     ]
     return finished((_CLAIM,), partial(_cases, subject, subjects))
+
+
+def scales_of(configuration: Configuration) -> list[tuple[int, int]]:
+    """Hash blocks in a block, and blocks in the longest request; none where nothing is judged."""
+    group, size = configuration.group, configuration.group.block_size
+    aligned_hits_only = group.kind not in FINE_KINDS or configuration.alignment != size
+    if aligned_hits_only or configuration.model:
+        return []
+    return [(units, blocks) for units, blocks in _SCALES if size % units == 0]
 
 
 def _cases(subject: FineLookupSubject, configurations: list[Configuration]) -> Iterator[Case]:
@@ -60,11 +67,45 @@ def _cases(subject: FineLookupSubject, configurations: list[Configuration]) -> I
         count = configuration.num_blocks * configuration.group.block_size // unit
         if [len(keys) for keys in lookup.keys] != [count]:
             raise CannotJudge(f"fine-grained lookup has no key for each of {count} hash blocks")
-        states = [frozenset(s) for n in range(count + 1) for s in combinations(range(count), n)]
+        states = entered_states(count)
         for max_length in (*range(0, (count + 1) * unit, unit), count * unit - 1):
             found = [_judged(configuration, lookup, max_length, cached) for cached in states]
             evidence = [_replayed(lookup, item) for item in found if item is not None]
             yield Case(len(states), len(states), evidence)
+
+
+def entered_states(count: int) -> list[frozenset[int]]:
+    """All sets of ``count`` entries, small ones first: what is judged, in that order."""
+    return [frozenset(s) for n in range(count + 1) for s in combinations(range(count), n)]
+
+
+def is_vouched_for(
+    configuration: Configuration,
+    max_length: int,
+    cached: frozenset[int],
+    length: int,
+    drops_block: bool,
+) -> bool:
+    """Whether entries vouch for a hit of that many tokens, lookahead block included if any."""
+    group, unit = configuration.group, configuration.hash_block_size
+    alone = at_hash_units(group, unit)
+    if not drops_block:
+        alone = replace(alone, eagle=False)
+    return valid_hit(
+        [alone], unit, length, max_length, max_length, _held(configuration, max_length, cached)
+    )
+
+
+def _held(
+    configuration: Configuration, max_length: int, cached: frozenset[int]
+) -> Callable[[int, int], bool]:
+    group, unit = configuration.group, configuration.hash_block_size
+
+    def held(_: int, number: int) -> bool:
+        units, reach = group.block_size // unit, max_length // unit
+        return bool(is_held(group.kind, number, units, reach, cached.__contains__))
+
+    return held
 
 
 def _judged(
@@ -75,21 +116,14 @@ def _judged(
     keys = {(0, key): (0, block) for block, key in enumerate(lookup.keys[0])}
     held_blocks = frozenset((0, block) for block in cached)
     answer = replay(Space(keys, unit, ()), lookup, max_length, held_blocks)
-    in_units = at_hash_units(group, unit)
-
-    def held(_: int, number: int) -> bool:
-        units, reach = group.block_size // unit, max_length // unit
-        return bool(is_held(group.kind, number, units, reach, cached.__contains__))
-
-    def valid(alone: Group, length: int) -> bool:
-        return valid_hit([alone], unit, length, max_length, max_length, held)
-
+    in_units, held = at_hash_units(group, unit), _held(configuration, max_length, cached)
+    valid = partial(is_vouched_for, configuration, max_length, cached)
     expected = longest_valid_hit([in_units], unit, max_length, max_length, held)
     served = None if isinstance(answer, Exception) else answer.hit_length
     if isinstance(answer, Exception):
         divergence, defect = Divergence.CRASH, crash_defect(answer)
-    elif not valid(in_units, answer.hit_length):
-        alone = valid(replace(in_units, eagle=False), answer.hit_length)
+    elif not valid(answer.hit_length, True):
+        alone = valid(answer.hit_length, False)
         missing = "lookahead" if alone and _table_holds(configuration, answer) else None
         divergence, defect = of_missing(missing), Defect.of(Code.FINE_HIT_UNVOUCHED, block=missing)
     elif not _table_holds(configuration, answer):

@@ -2,12 +2,15 @@
 
 from enum import StrEnum
 
+from hitproof.spec.claims import Divergence
+
 
 class Effect(StrEnum):
     """What a change means to users, worst first."""
 
     UNSOUND = "hits made unsound"
     CRASH = "newly crashing"
+    DRAFTS = "drafts made wrong"
     LOST = "hits lost"
     REFUSED = "newly refused for lack of blocks"
     HELD_MORE = "fewer blocks free"
@@ -16,6 +19,7 @@ class Effect(StrEnum):
     GAINED = "hits gained"
     SOUND = "unsound hits gone"
     FIXED = "crashes gone"
+    DRAFTS_GONE = "wrong drafts gone"
     ADMITTED = "refused no more"
     HELD_FEWER = "more blocks free"
     WASTE_GONE = "waste gone"
@@ -24,6 +28,7 @@ class Effect(StrEnum):
     FEWER = "blocks cached fewer"
     OTHERS = "other blocks cached"
     CRASHES = "crashes changed"
+    CONNECTOR = "flags for connectors changed"
     TABLES = "block tables changed"
     SHARED = "shared prefixes changed"
     COPIES = "block copies changed"
@@ -37,6 +42,7 @@ HARMFUL = frozenset(
     {
         Effect.UNSOUND,
         Effect.CRASH,
+        Effect.DRAFTS,
         Effect.LOST,
         Effect.REFUSED,
         Effect.HELD_MORE,
@@ -49,3 +55,15 @@ HARMFUL = frozenset(
 The others are gains, or differences that no request is worse off for. Another eviction order is no
 harm by itself: some request loses a hit by it and another one gains one, so those are summed up.
 """
+
+
+def of_hits(before: int, after: int, was: str, now: str) -> Effect:
+    """What it means that a hit is longer or shorter; ``was`` and ``now`` are what is wrong with it.
+
+    Those are divergences, or "" for a hit that may be served.
+    """
+    if after > before:
+        made = {Divergence.UNSOUND: Effect.UNSOUND, Divergence.WRONG_DRAFTS: Effect.DRAFTS}
+        return made.get(Divergence(now), Effect.GAINED) if now else Effect.GAINED
+    gone = {Divergence.UNSOUND: Effect.SOUND, Divergence.WRONG_DRAFTS: Effect.DRAFTS_GONE}
+    return gone.get(Divergence(was), Effect.LOST) if was else Effect.LOST

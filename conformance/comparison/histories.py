@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hitproof.conformance.comparison.effects import Effect
+from hitproof.conformance.comparison.effects import Effect, of_hits
 from hitproof.conformance.comparison.records import Observable, Record
 from hitproof.spec.claims import Divergence
 
@@ -15,12 +15,12 @@ class Run:
 
     Attributes:
         record: what was observed.
-        hits: for each lookup its step, the hit that was due, and the one that was served.
+        hits: for each lookup its step, the hit that was served, and how that is wrong, if it is.
         waste: how often a block was found registered that no promised hit can use.
     """
 
     record: Record
-    hits: tuple[tuple[int, int, int], ...]
+    hits: tuple[tuple[int, int, str], ...]
     waste: int
 
     @staticmethod
@@ -28,7 +28,7 @@ class Run:
         """From what the worker answers to a replay."""
         return Run(
             Record.from_json(answer["record"]),
-            tuple((each["step"], each["due"], each["served"]) for each in answer["lookups"]),
+            tuple((each["step"], each["served"], each["divergence"]) for each in answer["lookups"]),
             sum(
                 found["times"]
                 for found in answer["findings"]
@@ -167,10 +167,8 @@ def _by_number(more: int, effects: Sequence[Effect]) -> Effect:
 
 def _of_hits(step: int, base: Run, head: Run) -> tuple[Effect | None, int]:
     """By the first hit of the step that differs; none does if one of them looks up more often."""
-    one, other = ([(d, h) for s, d, h in run.hits if s == step] for run in (base, head))
-    for (due, before), (due_now, after) in zip(one, other, strict=False):
-        if after > before:
-            return Effect.GAINED if after <= due_now else Effect.UNSOUND, after - before
-        if after < before:
-            return Effect.LOST if before <= due else Effect.SOUND, after - before
+    one, other = ([each[1:] for each in run.hits if each[0] == step] for run in (base, head))
+    for (before, was), (after, now) in zip(one, other, strict=False):
+        if before != after:
+            return of_hits(before, after, was, now), after - before
     return None, 0

@@ -9,6 +9,7 @@ records are equal, and records are compared by a digest for each step.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from hitproof.conformance.comparison.facts import raised
 from hitproof.conformance.comparison.records import (
     NULL,
     Amounts,
@@ -18,7 +19,6 @@ from hitproof.conformance.comparison.records import (
     StepRecord,
     digest,
 )
-from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.histories.json_format import write
 from hitproof.conformance.histories.naming import Name, Names, Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, History, RequestInput
@@ -118,8 +118,7 @@ class Recorded:
         try:
             return ask()
         except Exception as error:
-            defect = crash_defect(crash_of(error))
-            self._note(Observable.CRASHES, [call, dict(defect.parameters)])
+            self._note(Observable.CRASHES, [call, raised(crash_of(error))])
             raise
 
     def add_request(self, name: str, request: RequestInput) -> None:

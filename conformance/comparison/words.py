@@ -23,10 +23,7 @@ def shown(observable: Observable, values: Sequence[Any], others: Sequence[Any]) 
 
 def _of_crash(value: Any, other: Any) -> str:
     del other
-    call, raised = value
-    message = f" ({raised['message']})" if "message" in raised else ""
-    site = f" in {raised['site']}" if "site" in raised else ""
-    return f"{call} raises {raised['error']}{message}{site}"
+    return f"{value[0]} raises {value[1]}"
 
 
 def _of_hit(value: Any, other: Any) -> str:

@@ -51,12 +51,14 @@ class LookupResult:
         request: the request.
         due: the hit that the spec requires.
         served: the hit that the manager served.
+        divergence: how that is wrong, "" if it is not.
     """
 
     step: int
     request: str
     due: int
     served: int
+    divergence: str = ""
 
 
 @dataclass
@@ -216,10 +218,14 @@ class _Judged:
         call, cached = "get_computed_blocks", self._named.seen.cached
         hit = self._ask(call, lambda manager: manager.get_computed_blocks(name))
         num_tokens = self._num_tokens[name]
-        self._add(self._judge.hit(name, num_tokens, hit, cached), call)
+        wrong = self._judge.hit(name, num_tokens, hit, cached)
+        self._add(wrong, call)
         self._add(self._judge.shared_boundary(name, num_tokens, hit, cached), call)
         due = self._judge.due_hit(name, num_tokens, cached)
-        self._outcome.lookups.append(LookupResult(self.step, name, due, hit.length))
+        divergence = "" if wrong is None else wrong.signature.divergence
+        self._outcome.lookups.append(
+            LookupResult(self.step, name, due, hit.length, str(divergence))
+        )
         self._registrations.looked_up(name, self._judge.shared(name, num_tokens, hit, cached))
         self._books.looked_up(name, num_tokens, hit.length, name in self._preempted)
         self._observe(call, name)

@@ -1,13 +1,16 @@
 """What changes between two subjects: each effect has a pair that shows it; equal ones show none."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
-from hitproof.conformance.comparison.behaviour import FEW, Fact, behaviour, questions_of
-from hitproof.conformance.comparison.changes import Change, changes
+from hitproof.conformance.comparison import lookups
+from hitproof.conformance.comparison.behaviour import behaviour
+from hitproof.conformance.comparison.changes import Change, changes, unmatched
 from hitproof.conformance.comparison.effects import Effect
+from hitproof.conformance.comparison.facts import Fact
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout
@@ -17,6 +20,10 @@ from hitproof.spec.groups import Group, GroupKind
 SLIDING = GroupKind.SLIDING_WINDOW
 WINDOW = single_group(SLIDING, 2, 2, 3, True, 6)
 PAIR = Layout((Group(GroupKind.FULL_ATTENTION, 2), Group(SLIDING, 1, 3)), 5, False, 1)
+LARGE = single_group(SLIDING, 2, 2, 3, False, 12)
+UNITS = single_group(GroupKind.FULL_ATTENTION, 4, 1, None, False, 6)
+WITH_MAMBA = Layout((Group(GroupKind.FULL_ATTENTION, 2), Group(GroupKind.MAMBA, 2)), 6, False, 2)
+LOCAL, FINE = "local_prefix_is_the_longest", "fine_grained_hit_is_vouched_for"
 LOOKUP, COMMON = "lookup_returns_longest_valid_hit", "common_hit_is_the_longest"
 MASK, RETENTION = "mask_keeps_every_reachable_block", "retention_keeps_siblings"
 JUNCTIONS = "retention_keeps_junctions"
@@ -25,13 +32,15 @@ JUNCTIONS = "retention_keeps_junctions"
 class Answering:
     """A lookup whose answers are changed."""
 
-    def __init__(self, lookup: Lookup, change: Any) -> None:
-        self._lookup, self._change = lookup, change
+    def __init__(self, lookup: Lookup, change: Any, whole: Any = None) -> None:
+        self._lookup, self._change, self._whole = lookup, change, whole
         self.keys, self.inputs = lookup.keys, lookup.inputs
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         answer = self._lookup(pool, max_length)
-        return LookupAnswer(self._change(answer.hit_length), answer.tables)
+        if self._whole is not None:
+            return cast(LookupAnswer, self._whole(pool, answer))
+        return replace(answer, hit_length=self._change(answer.hit_length))
 
 
 def crashes(hit: int) -> int:
@@ -112,6 +121,99 @@ def test_lookups_that_answer_otherwise(
     assert found[0].base != found[0].head
 
 
+def nulls(pool: Any, answer: LookupAnswer) -> LookupAnswer:
+    """The first block of a table is the null block: a window further on does not read it."""
+    return replace(answer, tables=[[pool.null_block, *table[1:]] for table in answer.tables])
+
+
+def flags(pool: Any, answer: LookupAnswer) -> LookupAnswer:
+    del pool
+    return replace(answer, diverged=not answer.diverged)
+
+
+def shorter(pool: Any, answer: LookupAnswer) -> LookupAnswer:
+    del pool
+    return replace(answer, hit_length=0, tables=[[] for _ in answer.tables])
+
+
+class Changing(ReferenceSubject):
+    """The reference, whose lookups of one kind answer something else in whole."""
+
+    def __init__(self, method: str, whole: Any) -> None:
+        super().__init__()
+        inner = getattr(super(), method)
+        setattr(self, method, lambda judged: Answering(inner(judged), None, whole))
+
+
+@pytest.mark.parametrize(
+    ("claim", "judged", "method", "whole", "effect"),
+    [
+        (LOOKUP, LARGE, "lookup", nulls, Effect.TABLES),
+        (LOOKUP, WINDOW, "lookup", nulls, Effect.TABLES),
+        (COMMON, PAIR, "lookup", nulls, Effect.TABLES),
+        (LOCAL, WITH_MAMBA, "connector_lookup", nulls, Effect.TABLES),
+        (LOCAL, WITH_MAMBA, "connector_lookup", flags, Effect.CONNECTOR),
+        (LOCAL, WITH_MAMBA, "connector_lookup", shorter, Effect.LOST),
+        (FINE, UNITS, "fine_lookup", shorter, Effect.LOST),
+        (FINE, UNITS, "fine_lookup", nulls, Effect.TABLES),
+    ],
+)
+def test_tables_and_answers_for_connectors(
+    claim: str, judged: Configuration | Layout, method: str, whole: Any, effect: Effect
+) -> None:
+    right, changed = ReferenceSubject(), Changing(method, whole)
+    assert {change.effect for change in between(right, changed, claim, judged)} == {effect}
+    back = {Effect.LOST: Effect.GAINED}.get(effect, effect)
+    assert {change.effect for change in between(changed, right, claim, judged)} == {back}
+
+
+class Serving(ReferenceSubject):
+    """The reference without lookahead blocks: what it serves makes drafts wrong."""
+
+    def lookup(self, judged: Configuration | Layout) -> Lookup:
+        assert isinstance(judged, Configuration)
+        plain = replace(judged, group=replace(judged.group, eagle=False))
+        return super().lookup(plain)
+
+
+def test_a_lookahead_block_that_is_not_asked_for_makes_drafts_wrong() -> None:
+    right, changed = ReferenceSubject(), Serving()
+    assert Effect.DRAFTS in {c.effect for c in between(right, changed, LOOKUP, WINDOW)}
+    gone = {c.effect for c in between(changed, right, LOOKUP, WINDOW)}
+    assert Effect.DRAFTS_GONE in gone
+    assert Effect.UNSOUND not in gone
+
+
+class Registering(ReferenceSubject):
+    """The reference, which registers, stores or does not wait for something else."""
+
+    def __init__(self, method: str, change: Any) -> None:
+        super().__init__()
+        inner = getattr(super(), method)
+        setattr(self, method, lambda *given: change(inner(*given)))
+
+
+@pytest.mark.parametrize(
+    ("method", "change", "there", "back"),
+    [
+        ("registered", lambda held: [True] * len(held), Effect.WASTE, Effect.WASTE_GONE),
+        ("stored", lambda held: [True] * len(held), Effect.WASTE, Effect.WASTE_GONE),
+        ("stored", lambda held: [False] * len(held), Effect.LOST, Effect.GAINED),
+        ("registered_when_final", lambda h: [True] * len(h), Effect.UNSOUND, Effect.SOUND),
+    ],
+)
+def test_registrations(method: str, change: Any, there: Effect, back: Effect) -> None:
+    right, changed = ReferenceSubject(), Registering(method, change)
+    assert there in {c.effect for c in between(right, changed, MASK, WINDOW)}
+    assert back in {c.effect for c in between(changed, right, MASK, WINDOW)}
+
+
+def test_what_one_subject_was_not_asked_is_counted() -> None:
+    _, facts = behaviour(ReferenceSubject(), MASK, WINDOW)
+    assert unmatched(facts, facts) == 0
+    assert unmatched(facts, facts[1:]) == unmatched(facts[1:], facts) == 1
+
+
 def test_a_block_that_a_hit_needs_is_not_registered_any_more() -> None:
     right, changed = ReferenceSubject(), Changed(leaves_out=2)
     lost = {change.effect: change for change in between(right, changed, MASK, WINDOW)}
@@ -130,8 +232,10 @@ def test_prompts_that_hit_less_and_runs_that_crash() -> None:
     assert {c.effect for c in between(changed, right, RETENTION, WINDOW)} == {Effect.FIXED}
 
 
-def test_hits_are_told_for_every_cache_state_of_few_blocks() -> None:
+def test_hits_are_recorded_for_every_cache_state_of_few_blocks() -> None:
     _, facts = behaviour(ReferenceSubject(), COMMON, PAIR)
-    sizes = {len(fact.outcome): questions_of(PAIR, *fact.given) for fact in facts}
-    assert all(size == 1 << len(questions) for size, questions in sizes.items())
-    assert 1 << FEW - 1 <= max(sizes) <= 1 << FEW
+    counts = {fact.given: len(fact.outcome) for fact in facts}
+    assert all(
+        len(set(lookups.states_of(lookups.LOOKUP, PAIR, given))) == n for given, n in counts.items()
+    )
+    assert 1 << (lookups.FEW - 1) in counts.values()

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from hitproof.conformance.comparison.changes import Change, changes
+from hitproof.conformance.comparison.behaviour import REGISTRATIONS
+from hitproof.conformance.comparison.changes import Change, changes, unmatched
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
+from hitproof.conformance.comparison.lookups import LOOKUPS
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
@@ -46,6 +48,10 @@ class Diff:
         policies: name, value in the base and value in the head of each policy that differs.
         histories: what comparing the histories has shown.
         unsettled: obligations that could not be settled on one of the two, with the reason.
+        one_sided: obligations on what only one of the two has, with the reason of the other.
+        answers: answers of lookups that were compared, one for each cache state.
+        registrations: runs of the producer that were compared.
+        unmatched: runs and lookups that only one of the two was asked for, or answered.
         proved: obligations that are proved on both.
         covered: obligations that are refuted on one of the two or both; what the two do was
             compared for the runs and the cache states of few blocks that the checks go through.
@@ -61,6 +67,10 @@ class Diff:
     policies: list[tuple[str, str, str]] = field(default_factory=list)
     histories: HistoriesCompared = field(default_factory=HistoriesCompared)
     unsettled: list[tuple[Obligation, str]] = field(default_factory=list)
+    one_sided: list[tuple[Obligation, str]] = field(default_factory=list)
+    answers: int = 0
+    registrations: int = 0
+    unmatched: int = 0
     proved: int = 0
     covered: int = 0
     seconds: float = 0.0
@@ -81,13 +91,16 @@ class Diff:
         unplayed = (each for side in (self.base, self.head) for each in side.unplayed)
         reasons = {reason for _, reason in self.unsettled}
         reasons |= {each.unsettled for each in unplayed} | set(self.histories.uncompared)
+        if self.unmatched:
+            reasons.add(f"{self.unmatched} runs and lookups were made on one of the two only")
         return sorted(reasons)
 
     @property
     def changed(self) -> bool:
         """Whether anything changes."""
         in_histories = any(change.counts for change in self.histories.changes)
-        return bool(self.groups or in_histories or self.brought or self.gone or self.policies)
+        differs = self.groups or in_histories or self.policies or self.one_sided
+        return bool(differs or self.brought or self.gone)
 
 
 def compare(
@@ -139,11 +152,15 @@ def difference(base: Report, head: Report, both: Both | None = None) -> Diff:
         for one, other in zip(diff.base.policies, diff.head.policies, strict=False)
         if one.actual != other.actual
     ]
-    found = [
-        change
-        for task, facts in diff.base.facts.items()
-        for change in changes(task.configuration, facts, diff.head.facts.get(task, ()))
-    ]
+    found: list[Change] = []
+    one_sided = {(o.claim, o.configuration) for o, _ in diff.one_sided}
+    for task in dict.fromkeys((*base.facts, *head.facts)):
+        before, after = base.facts.get(task, ()), head.facts.get(task, ())
+        found += changes(task.configuration, before, after)
+        diff.answers += sum(len(f.outcome) for f in before if f.what in LOOKUPS)
+        diff.registrations += sum(f.what in REGISTRATIONS for f in before)
+        if (task.claim, task.configuration) not in one_sided:
+            diff.unmatched += unmatched(before, after)
     diff.groups = _grouped(found)
     return diff
 
@@ -165,6 +182,12 @@ def _compare_obligations(diff: Diff) -> None:
         if Status.INCONCLUSIVE in statuses:
             obligation = next(o for o in pair if o.status is Status.INCONCLUSIVE)
             diff.unsettled.append((obligation, obligation.detail))
+        elif Status.NOT_APPLICABLE in statuses and len(statuses) > 1:
+            lacks = next(o for o in pair if o.status is Status.NOT_APPLICABLE)
+            other = next(o for o in pair if o.status is not Status.NOT_APPLICABLE)
+            diff.one_sided.append((other, lacks.detail))
+        elif len(pair) == 1:
+            diff.unsettled.append((pair[0], "only one of the two was asked"))
         elif statuses == {Status.PROVED}:
             diff.proved += 1
         elif Status.REFUTED in statuses:

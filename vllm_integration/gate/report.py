@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hitproof.conformance.checks.registry import CHECKS
-from hitproof.conformance.comparison.behaviour import Fact
+from hitproof.conformance.comparison.facts import Fact
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.ledger.ledger import Judgement
 from hitproof.conformance.ledger.records import Reach, Record, Shrunk

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from hitproof.conformance.comparison.behaviour import Fact
+from hitproof.conformance.comparison.facts import Fact
 from hitproof.conformance.comparison.histories import Run
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.evidence import Evidence, smallest

@@ -1,5 +1,6 @@
 """What `hitproof diff` says, as people, as programs and as pull requests read it."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,6 +66,10 @@ def diff_json(diff: Diff) -> dict[str, Any]:
         "coverage": {
             "proved_on_both": diff.proved,
             "compared": diff.covered,
+            "lookup_answers": diff.answers,
+            "registrations": diff.registrations,
+            "not_answered_by_both": diff.unmatched,
+            "on_one_only": len(diff.one_sided),
             "histories": diff.histories.histories,
             "steps": diff.histories.steps,
             "lookups_in_histories": diff.histories.lookups,
@@ -109,13 +114,17 @@ def summary(diff: Diff) -> str:
 def covered(diff: Diff) -> str:
     """What was compared, and in short what was not."""
     histories = diff.histories
+    alike = "each by its own policies" if diff.policies else "so both behave alike there"
     words = (
-        f"{count(diff.proved, 'obligation')} proved on both, so both behave alike there; "
-        f"{diff.covered} refuted on one or both, and compared run by run for requests of few "
-        f"blocks; {count(histories.histories, 'history', 'histories')} of "
+        f"{count(diff.proved, 'obligation')} proved on both, {alike}; {diff.covered} refuted on "
+        f"one or both; {count(diff.answers, 'answer')} of lookups and "
+        f"{count(diff.registrations, 'registration')} compared, those of larger requests in a "
+        f"sample of cache states; {count(histories.histories, 'history', 'histories')} of "
         f"{count(histories.steps, 'step')} with {count(histories.lookups, 'lookup')} compared in "
         f"all that can be observed"
     )
+    if histories.adapted:
+        words += f", {histories.adapted} of them in a form that both releases can play"
     if histories.stopped:
         words += (
             f", the end of {histories.stopped} of them not, where the schedulers of the two "
@@ -162,6 +171,8 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
             )
     for name, base, head in diff.policies:
         console.print(f"policy {name}: {base} -> {head}", highlight=False, markup=False)
+    for line in one_sided(diff):
+        console.print(line, highlight=False, markup=False)
     for title, findings in (
         ("faults of the base that are fixed", diff.gone),
         ("faults of both", diff.shared),
@@ -195,6 +206,7 @@ def markdown(diff: Diff) -> str:
         lines += ["| policy | base | head |", "|---|---|---|"]
         lines += [f"| {name} | {one} | {other} |" for name, one, other in diff.policies]
         lines.append("")
+    lines += [f"- {line}" for line in one_sided(diff)]
     for title, findings in (
         ("Faults that the head introduces", diff.brought),
         ("Faults of the base that are fixed", diff.gone),
@@ -231,6 +243,15 @@ def about_histories(change: HistoryChange, diff: Diff) -> str:
     if not change.first:
         return f"{words}, after other changes"
     return f"{words}, in {change.first} of them before anything else"
+
+
+def one_sided(diff: Diff) -> list[str]:
+    """What only one of the two has, and how many obligations are about it."""
+    reasons = Counter(reason for _, reason in diff.one_sided)
+    return [
+        f"{count(number, 'obligation')} on what only one of the two has: {reason}"
+        for reason, number in reasons.items()
+    ]
 
 
 def consequences(diff: Diff) -> str:

@@ -1,0 +1,53 @@
+"""Facts: what a subject did when it was asked something, as data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from hitproof.conformance.findings.crashes import crash_defect
+
+Answer: TypeAlias = int | str
+"""A number of tokens, whether a block is registered (0 or 1), block tables, or what was raised."""
+
+Outcome: TypeAlias = str | Sequence[Answer]
+"""What was raised, or an answer for each of the blocks, prompts or cache states."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One recorded behaviour of a subject.
+
+    Attributes:
+        what: the name of a method of `conformance.subject.subjects.Subject` that says what is
+            registered or hit, or a lookup (`conformance.comparison.lookups`).
+        given: what it was given: chunks; the prompt's tokens and the retention interval; the
+            prompts' lengths, the tokens that they share, and the interval; the tokens that the
+            lookup may serve.
+        outcome: the result. For a lookup one answer for each of its `states_of`.
+    """
+
+    what: str
+    given: tuple[Any, ...]
+    outcome: Outcome
+
+    def as_json(self) -> list[Any]:
+        """The fact as JSON; `from_json` reads it."""
+        return [self.what, self.given, self.outcome]
+
+    @staticmethod
+    def from_json(data: list[Any]) -> "Fact":
+        """Inverse of `as_json`."""
+        what, given, outcome = data
+        return Fact(what, _frozen(given), outcome)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def raised(error: Exception) -> str:
+    """What was raised, by type, class of message and place."""
+    parameters = dict(crash_defect(error).parameters)
+    message = f" ({parameters['message']})" if "message" in parameters else ""
+    site = f" in {parameters['site']}" if "site" in parameters else ""
+    return f"{parameters['error']}{message}{site}"
