@@ -81,7 +81,7 @@ class Diff:
         harmful = any(group.smallest.effect in HARMFUL for group in self.groups)
         if self.brought or harmful or any(change.harmful for change in self.histories.changes):
             return Verdict.DIVERGES
-        if self.open_questions or not self.proved or not self.histories.histories:
+        if self.open_questions:
             return Verdict.INCONCLUSIVE
         return Verdict.CONFORMS
 
@@ -93,6 +93,10 @@ class Diff:
         reasons |= {each.unsettled for each in unplayed} | set(self.histories.uncompared)
         if self.unmatched:
             reasons.add(f"{self.unmatched} runs and lookups were made on one of the two only")
+        if not self.proved:
+            reasons.add("no obligation is proved on both")
+        if not self.histories.histories:
+            reasons.add("no history was compared")
         return sorted(reasons)
 
     @property
