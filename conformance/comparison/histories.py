@@ -17,11 +17,13 @@ class Run:
         record: what was observed.
         hits: for each lookup its step, the hit that was served, and how that is wrong, if it is.
         waste: how often a block was found registered that no promised hit can use.
+        lost: how often a hit was found to be lost, or a block of a promised one not registered.
     """
 
     record: Record
     hits: tuple[tuple[int, int, str], ...]
     waste: int
+    lost: int
 
     @staticmethod
     def from_answer(answer: Mapping[str, Any]) -> "Run":
@@ -29,12 +31,14 @@ class Run:
         return Run(
             Record.from_json(answer["record"]),
             tuple((each["step"], each["served"], each["divergence"]) for each in answer["lookups"]),
-            sum(
-                found["times"]
-                for found in answer["findings"]
-                if found["signature"]["divergence"] == Divergence.WASTE
-            ),
+            _times(answer, Divergence.WASTE),
+            _times(answer, Divergence.LOST_HIT),
         )
+
+
+def _times(answer: Mapping[str, Any], divergence: Divergence) -> int:
+    found = (f for f in answer["findings"] if f["signature"]["divergence"] == divergence)
+    return sum(each["times"] for each in found)
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,8 @@ def _effect(observable: Observable, step: int, base: Run, head: Run) -> tuple[Ef
         case Observable.FREE_BLOCKS:
             return _by_number(before.free - after.free, _OF_FREE), 0
         case Observable.CACHED:
+            if head.lost > base.lost:
+                return Effect.LOST, 0
             if base.waste != head.waste:
                 return Effect.WASTE if head.waste > base.waste else Effect.WASTE_GONE, 0
             return _by_number(after.registered - before.registered, _OF_CACHED), 0

@@ -152,7 +152,7 @@ def test_recording_does_not_change_what_is_judged() -> None:
         (Broken(Refuses), Effect.REFUSED, Effect.ADMITTED, Observable.ADMISSION),
         (Broken(RefusesResets), Effect.REFUSED, Effect.ADMITTED, Observable.RESETS),
         (Broken(broken.Crashes), Effect.CRASH, Effect.FIXED, Observable.CRASHES),
-        (Broken(broken.Forgets), Effect.FEWER, Effect.MORE, Observable.CACHED),
+        (Broken(broken.Forgets), Effect.LOST, Effect.MORE, Observable.CACHED),
         (Broken(broken.WrongUsage), Effect.COUNTS, Effect.COUNTS, Observable.USAGE),
         (Broken(broken.SilentEviction), Effect.EVENTS, Effect.EVENTS, Observable.EVENTS),
         (
@@ -204,10 +204,15 @@ def test_each_observable_shows_where_it_changes(
 def test_waste_is_told_from_blocks_that_serve_hits() -> None:
     fewer = Broken(broken.Forgets)
     pairs = [(played(fewer, h)[0], of_reference(number)) for number, h in enumerate(HISTORIES)]
+    assert any(
+        p.effect is Effect.LOST for p in partings(fewer) if p.observable is Observable.CACHED
+    )
     serving = {p.effect for one, other in pairs for p in compare(one, other).partings}
     assert Effect.MORE in serving
     assert Effect.WASTE not in serving
-    wasting = [(one, replace(other, waste=one.waste + 1)) for one, other in pairs]
+    wasting = [
+        (replace(one, lost=0), replace(other, lost=0, waste=one.waste + 1)) for one, other in pairs
+    ]
     assert Effect.WASTE in {p.effect for pair in wasting for p in compare(*pair).partings}
     gone = [(other, one) for one, other in wasting]
     assert Effect.WASTE_GONE in {p.effect for pair in gone for p in compare(*pair).partings}

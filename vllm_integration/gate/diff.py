@@ -1,6 +1,7 @@
 """Two targets side by side: what changes for users from the base to the head."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -9,6 +10,11 @@ from hitproof.conformance.comparison.changes import Change, changes, unmatched
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
 from hitproof.conformance.comparison.lookups import LOOKUPS
 from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.footprints import Footprint, Growth, growth
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.histories.plays import Play
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate import gate
@@ -35,6 +41,28 @@ class ChangeGroup:
     models: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class ReachChange:
+    """A fault of both that does not reach as far in the one as in the other.
+
+    Attributes:
+        signature: the fault.
+        grown: configurations and layouts in which more diverges in the head.
+        shrunk: those in which less does.
+        otherwise: those in which as much does, and the answers differ.
+        judged: the smallest of them, of those that have grown if there are any.
+        base, head: how many cases diverge there.
+    """
+
+    signature: Signature
+    grown: int
+    shrunk: int
+    otherwise: int
+    judged: Configuration | Layout
+    base: int
+    head: int
+
+
 @dataclass
 class Diff:
     """What `compare` found.
@@ -45,6 +73,8 @@ class Diff:
         brought: faults of the head that the base does not have.
         gone: faults of the base that the head does not have.
         shared: faults of both.
+        reaches: those of them that reach further, less far or elsewhere in the head. What changes
+            of them in histories is in what is observed there.
         policies: name, value in the base and value in the head of each policy that differs.
         histories: what comparing the histories has shown.
         unsettled: obligations that could not be settled on one of the two, with the reason.
@@ -64,6 +94,7 @@ class Diff:
     brought: list[Finding] = field(default_factory=list)
     gone: list[Finding] = field(default_factory=list)
     shared: list[Finding] = field(default_factory=list)
+    reaches: list[ReachChange] = field(default_factory=list)
     policies: list[tuple[str, str, str]] = field(default_factory=list)
     histories: HistoriesCompared = field(default_factory=HistoriesCompared)
     unsettled: list[tuple[Obligation, str]] = field(default_factory=list)
@@ -79,6 +110,7 @@ class Diff:
     def verdict(self) -> Verdict:
         """Diverges if the head does harm; policies that change are reported and do not count."""
         harmful = any(group.smallest.effect in HARMFUL for group in self.groups)
+        harmful |= any(each.grown for each in self.reaches)
         if self.brought or harmful or any(change.harmful for change in self.histories.changes):
             return Verdict.DIVERGES
         if self.open_questions:
@@ -104,7 +136,7 @@ class Diff:
         """Whether anything changes."""
         in_histories = any(change.counts for change in self.histories.changes)
         differs = self.groups or in_histories or self.policies or self.one_sided
-        return bool(differs or self.brought or self.gone)
+        return bool(differs or self.brought or self.gone or self.reaches)
 
 
 def compare(
@@ -151,6 +183,7 @@ def difference(base: Report, head: Report, both: Both | None = None) -> Diff:
     diff.histories = compared(base.played, head.played, both)
     _compare_findings(diff)
     _compare_obligations(diff)
+    diff.reaches = list(_reaches(base, head))
     diff.policies = [
         (one.policy.name, str(one.actual), str(other.actual))
         for one, other in zip(diff.base.policies, diff.head.policies, strict=False)
@@ -175,6 +208,37 @@ def _compare_findings(diff: Diff) -> None:
     diff.brought = [finding for finding in after if finding.signature not in old]
     diff.gone = [finding for finding in before if finding.signature not in new]
     diff.shared = [finding for finding in after if finding.signature in old]
+
+
+def _reaches(base: Report, head: Report) -> Iterator[ReachChange]:
+    """The faults of both whose footprints differ, on configurations and layouts."""
+    before, after = _footprints(base), _footprints(head)
+    asked = {side: {o.configuration for o in side.obligations} for side in (base, head)}
+    for signature in sorted(before.keys() & after.keys(), key=lambda each: each.severity):
+        one, other = before[signature], after[signature]
+        places = {}
+        for judged in (*one, *other):
+            how = growth(one.get(judged), other.get(judged))
+            if how is not None and judged in asked[base] & asked[head]:
+                places[judged] = how
+        if not places:
+            continue
+        numbers = Counter(places.values())
+        grown = [j for j, how in places.items() if how in (Growth.MORE, Growth.ELSEWHERE)]
+        smallest = min(grown or places, key=lambda judged: (isinstance(judged, Layout), judged))
+        sizes = (fp.size if (fp := side.get(smallest)) else 0 for side in (one, other))
+        less, otherwise = numbers[Growth.LESS], numbers[Growth.OTHERWISE]
+        yield ReachChange(signature, len(grown), less, otherwise, smallest, *sizes)
+
+
+def _footprints(
+    report: Report,
+) -> dict[Signature, dict[Configuration | Layout, Footprint]]:
+    found: dict[Signature, dict[Configuration | Layout, Footprint]] = {}
+    for each in report.reached:
+        if not isinstance(each.judged, Play):
+            found.setdefault(each.signature, {})[each.judged] = each.footprint
+    return found
 
 
 def _compare_obligations(diff: Diff) -> None:

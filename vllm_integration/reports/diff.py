@@ -11,7 +11,7 @@ from hitproof.conformance.comparison.changes import Change
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
 from hitproof.conformance.comparison.records import Observable
 from hitproof.conformance.words import count, in_tokens
-from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff
+from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff, ReachChange
 from hitproof.vllm_integration.gate.side_by_side import Example, HistoryChange
 from hitproof.vllm_integration.reports.text import print_finding
 from hitproof.vllm_integration.verdict import Verdict
@@ -56,6 +56,19 @@ def diff_json(diff: Diff) -> dict[str, Any]:
                 **_example_json(change.example),
             }
             for change in diff.histories.changes
+        ],
+        "footprints": [
+            {
+                "signature": each.signature.as_json(),
+                "harmful": bool(each.grown),
+                "grown": each.grown,
+                "shrunk": each.shrunk,
+                "otherwise": each.otherwise,
+                "configuration": each.judged.as_json(),
+                "base": each.base,
+                "head": each.head,
+            }
+            for each in diff.reaches
         ],
         "findings_brought": [finding.as_json() for finding in diff.brought],
         "findings_gone": [finding.as_json() for finding in diff.gone],
@@ -169,6 +182,10 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
                 highlight=False,
                 markup=False,
             )
+    for each in diff.reaches:
+        style = "bold red" if each.grown else "bold green"
+        console.print(f"[{style}]{reach(each)}[/]: {escape(each.signature.headline)}")
+        console.print(f"  {escape(_where(each))}", highlight=False)
     for name, base, head in diff.policies:
         console.print(f"policy {name}: {base} -> {head}", highlight=False, markup=False)
     for line in one_sided(diff):
@@ -206,6 +223,9 @@ def markdown(diff: Diff) -> str:
         lines += ["| policy | base | head |", "|---|---|---|"]
         lines += [f"| {name} | {one} | {other} |" for name, one, other in diff.policies]
         lines.append("")
+    lines += [
+        f"- {reach(each)}: {each.signature.headline}; {_where(each)}" for each in diff.reaches
+    ]
     lines += [f"- {line}" for line in one_sided(diff)]
     for title, findings in (
         ("Faults that the head introduces", diff.brought),
@@ -243,6 +263,24 @@ def about_histories(change: HistoryChange, diff: Diff) -> str:
     if not change.first:
         return f"{words}, after other changes"
     return f"{words}, in {change.first} of them before anything else"
+
+
+def reach(change: ReachChange) -> str:
+    """How far a fault of both reaches in the head."""
+    numbers = {
+        "more diverges": change.grown,
+        "less diverges": change.shrunk,
+        "answers differ": change.otherwise,
+    }
+    ways = (f"{way} in {count(n, 'configuration')}" for way, n in numbers.items() if n)
+    return f"{change.signature.divergence} of both, {', '.join(ways)}"
+
+
+def _where(change: ReachChange) -> str:
+    return (
+        f"{change.judged.describe()}: {count(change.base, 'diverging case')} in the base, "
+        f"{change.head} in the head"
+    )
 
 
 def one_sided(diff: Diff) -> list[str]:

@@ -104,6 +104,7 @@ def test_known_findings_are_told_with_verbose_only() -> None:
 def test_annotations_of_a_comparison() -> None:
     before, after = conforming(), diverging()
     diff = Diff(before, after, brought=list(after.judgement.new), policies=[("p", "a", "b")])
+    diff.proved, diff.histories.histories = 1, 1
     (kind, properties, _), policy, verdict = commands(github.diff_annotations(diff))
     assert (kind, properties["line"]) == ("error", "641")
     assert policy == ("notice", {"title": "policy p"}, "a -> b")

@@ -16,7 +16,14 @@ from hitproof.vllm_integration.reports.ci.problems import (
     plain,
     readable,
 )
-from hitproof.vllm_integration.reports.diff import about, about_histories, case, summary, witness
+from hitproof.vllm_integration.reports.diff import (
+    about,
+    about_histories,
+    case,
+    reach,
+    summary,
+    witness,
+)
 from hitproof.vllm_integration.reports.text import print_verdict
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -51,6 +58,9 @@ def diff_annotations(diff: Diff) -> str:
         text = readable("\n".join(case(change.example))) if change.example else title
         kind = "error" if change.harmful else "notice"
         lines.append(command(kind, text, title=title))
+    for each in diff.reaches:
+        kind = "error" if each.grown else "notice"
+        lines.append(command(kind, readable(each.signature.headline), title=readable(reach(each))))
     lines += [
         command("notice", f"{base} -> {head}", title=f"policy {name}")
         for name, base, head in diff.policies

@@ -128,6 +128,8 @@ def diff_page(diff: Diff, command: str) -> str:
         about=diff_rendering.about,
         about_histories=diff_rendering.about_histories,
         consequences=diff_rendering.consequences(diff),
+        reach=diff_rendering.reach,
+        one_sided=diff_rendering.one_sided(diff),
         harmful=HARMFUL,
         faults=[(title, list(map(Shown.of, found)), open_) for title, found, open_ in lists],
         sides=[
