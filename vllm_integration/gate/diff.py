@@ -213,14 +213,15 @@ def _compare_findings(diff: Diff) -> None:
 def _reaches(base: Report, head: Report) -> Iterator[ReachChange]:
     """The faults of both whose footprints differ, on configurations and layouts."""
     before, after = _footprints(base), _footprints(head)
-    asked_of = [{o.configuration for o in side.obligations} for side in (base, head)]
-    asked = set[object].intersection(*asked_of)
+    asked_of_base, asked_of_head = (
+        {o.configuration for o in side.obligations} for side in (base, head)
+    )
     for signature in sorted(before.keys() & after.keys(), key=lambda each: each.severity):
         one, other = before[signature], after[signature]
         places = {}
         for judged in (*one, *other):
             how = growth(one.get(judged), other.get(judged))
-            if how is not None and judged in asked:
+            if how is not None and judged in asked_of_base & asked_of_head:
                 places[judged] = how
         if not places:
             continue
