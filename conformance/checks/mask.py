@@ -26,27 +26,65 @@ _ONLY = "mask_keeps_only_reachable_blocks"
 
 
 def check_mask(subject: MaskSubject, configuration: Configuration) -> CheckResult:
-    """Judge what the producer registers, for a request in one chunk and in many.
+    """Judge what the producer registers of prompts of several lengths, in one chunk and in many.
 
-    Judged as well, where the release has it: what a KV connector has to store of requests that
-    end at each block, and what is registered while a draft model computes the last tokens anew.
+    Where its block size is the alignment the group is judged alone, too. Judged as well, where the
+    release has it: what a KV connector has to store of requests that end at each block, and what is
+    registered while a draft model computes the last tokens anew.
     """
     return finished((_KEPT, _ONLY), partial(_mask_cases, subject, configuration))
 
 
 def _mask_cases(subject: MaskSubject, configuration: Configuration) -> Iterator[Case]:
-    size, bound = configuration.group.block_size, configuration.num_blocks
-    shape = configuration.shape
-    whole = (bound * size,)
-    one_by_one = tuple(blocks * size for blocks in range(1, bound + 1))
-    uneven = tuple(sorted({*range(size // 2 + size, bound * size, 2 * size + 1), bound * size}))
-    wanted = [bool(in_mask(shape, block)) for block in range(bound)]
-    for chunks in dict.fromkeys((whole, one_by_one, uneven)):
-        registered = partial(subject.registered, configuration, chunks)
-        yield _judged(configuration, chunks, registered, wanted)
+    size, shape = configuration.group.block_size, configuration.shape
+    for alone in _settings(configuration):
+        for chunks in _chunkings(configuration, alone):
+            full = chunks[-1] // size
+            due = [
+                bool(is_due(shape, block, full)) and _is_kept(configuration, block, chunks)
+                for block in range(full)
+            ]
+            # The blocks of a hit that only a longer request can have may be there already.
+            early = {block for block in range(full) if in_mask(shape, block)}
+            registered = partial(subject.registered, configuration, chunks, alone)
+            yield _judged(configuration, chunks, registered, due, optional=early)
     for cases in (_stored_cases, _draft_cases):
         with suppress(Predates):
             yield from cases(subject, configuration)
+
+
+def _settings(configuration: Configuration) -> list[bool]:
+    """Whether the group is judged alone: not, also, or, where both would be looked up as one, only.
+
+    Beside full attention of the same block size a group of full attention is looked up with it. On
+    several ranks only full attention alone is possible in every release.
+    """
+    if configuration.ranks != (1, 1):
+        return [True]
+    if configuration.shape.segment > 1:
+        return [False]
+    return [True] if configuration.group.kind is GroupKind.FULL_ATTENTION else [False, True]
+
+
+def _chunkings(configuration: Configuration, alone: bool) -> Iterator[tuple[int, ...]]:
+    """Where the chunks of each prompt end, in tokens."""
+    size, bound = configuration.group.block_size, configuration.num_blocks
+    segment = configuration.shape.segment
+    yield tuple(blocks * size for blocks in range(1, bound + 1))
+    if alone and configuration.group.kind is not GroupKind.FULL_ATTENTION:
+        return
+    more = range(1 + configuration.drops_block)
+    near = {k * segment + blocks for k in (1, 2) for blocks in more}
+    for blocks in sorted({*(n for n in near if n < bound), bound}):
+        yield (blocks * size,)
+    if configuration.group.kind is not GroupKind.MAMBA:  # whose chunks end on blocks
+        yield tuple(sorted({*range(size // 2 + size, bound * size, 2 * size + 1), bound * size}))
+
+
+def _is_kept(configuration: Configuration, block: int, chunks: tuple[int, ...]) -> bool:
+    """Whether a block is there to be registered: a Mamba block keeps a state where a chunk ends."""
+    ends = (block + 1) * configuration.group.block_size
+    return configuration.group.kind is not GroupKind.MAMBA or ends in chunks
 
 
 def _stored_cases(subject: MaskSubject, configuration: Configuration) -> Iterator[Case]:
@@ -66,13 +104,13 @@ def _draft_cases(subject: MaskSubject, configuration: Configuration) -> Iterator
     size, shape = configuration.group.block_size, configuration.shape
     if not shape.lookahead or configuration.model or configuration.ranks != (1, 1):
         return
-    # Beside full attention of the same block size a group of full attention is looked up with it.
-    same = shape.segment == 1 and configuration.group.kind is GroupKind.FULL_ATTENTION
-    beside = [True] if same else [False, True] if shape.segment == 1 else [False]
     last = (2 * shape.segment + shape.lookahead + 1) * size
-    for alone in beside:
+    for alone in _settings(configuration):
         ahead = {1, configuration.alignment - 1} & {*range(1, configuration.alignment)}
-        for num_tokens, not_final in product(range(1, last + 1), sorted(ahead)):
+        # Elsewhere inside a block no block more or less is full or final.
+        near = {0, 1, size // 2, size - 1}
+        lengths = [length for length in range(1, last + 1) if length % size in near]
+        for num_tokens, not_final in product(lengths, sorted(ahead)):
             full, final = num_tokens // size, (num_tokens - not_final) // size
             held = partial(
                 subject.registered_when_final, configuration, num_tokens, not_final, alone

@@ -46,10 +46,12 @@ class _Recorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._subject, name)
 
-    def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
-        given = (tuple(chunks),)
+    def registered(
+        self, configuration: Configuration, chunks: Sequence[int], alone: bool = False
+    ) -> list[bool]:
+        given = (tuple(chunks), alone)
         run = self._subject.registered
-        found: list[bool] = self._kept("registered", given, lambda: run(configuration, chunks))
+        found: list[bool] = self._kept("registered", given, lambda: run(configuration, *given))
         return found
 
     def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:

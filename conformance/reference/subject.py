@@ -131,11 +131,13 @@ class ReferenceSubject:
         """The reference's lookup for connectors."""
         return ReferenceConnectorLookup(layout, self.lookahead_horizon)
 
-    def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
+    def registered(
+        self, configuration: Configuration, chunks: Sequence[int], alone: bool = False
+    ) -> list[bool]:
         """The spec's mask, which does not depend on chunks."""
-        full = min(chunks[-1] // configuration.group.block_size, configuration.num_blocks)
-        held = [bool(in_mask(configuration.shape, block)) for block in range(full)]
-        return held + [False] * (configuration.num_blocks - full)
+        del alone
+        full = chunks[-1] // configuration.group.block_size
+        return [bool(in_mask(configuration.shape, block)) for block in range(full)]
 
     def stored(self, configuration: Configuration, end: int) -> list[bool]:
         """The spec's mask of what is stored."""

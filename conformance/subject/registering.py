@@ -13,11 +13,13 @@ from hitproof.spec.releases.policies import EagleGroups
 class MaskSubject(Protocol):
     """Registers blocks under dense retention."""
 
-    def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
-        """Which blocks the producer registers for one request of ``num_blocks`` blocks.
+    def registered(
+        self, configuration: Configuration, chunks: Sequence[int], alone: bool = False
+    ) -> list[bool]:
+        """Which full blocks the producer registers for a prompt of ``chunks[-1]`` tokens.
 
-        The request is computed in ``chunks``: token counts at which blocks are registered,
-        ascending. The result has one entry a block.
+        It is computed in chunks that end at ``chunks``, ascending. The group stands beside full
+        attention, as in `retained`, or ``alone``.
         """
 
     def stored(self, configuration: Configuration, end: int) -> list[bool]:

@@ -57,12 +57,14 @@ class BrokenSubject(ReferenceSubject):
         assert isinstance(judged, Configuration)
         return BrokenLookup(judged, self._shape, self._answer)
 
-    def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
-        del chunks
+    def registered(
+        self, configuration: Configuration, chunks: Sequence[int], alone: bool = False
+    ) -> list[bool]:
+        del alone
         shape = self._mask(configuration.shape)
         return [
             self._registers(block) if self._registers else bool(in_mask(shape, block))
-            for block in range(configuration.num_blocks)
+            for block in range(chunks[-1] // configuration.group.block_size)
         ]
 
 

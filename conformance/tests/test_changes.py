@@ -60,8 +60,10 @@ class Changed(ReferenceSubject):
         lookup = super().lookup(judged)
         return lookup if self._change is None else Answering(lookup, self._change)
 
-    def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
-        found = super().registered(configuration, chunks)
+    def registered(
+        self, configuration: Configuration, chunks: Sequence[int], alone: bool = False
+    ) -> list[bool]:
+        found = super().registered(configuration, chunks, alone)
         return [held and block != self._leaves_out for block, held in enumerate(found)]
 
     def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:

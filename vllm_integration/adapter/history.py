@@ -1,7 +1,7 @@
 """The real ``KVCacheManager``, serving prompts one after another."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hitproof.conformance.scope.configurations import Configuration
@@ -66,12 +66,20 @@ class History:
         return whole_manager(self._parts, layout, 1 + blocks, interval)
 
 
-def whole_manager(parts: Parts, layout: Layout, num_blocks: int, interval: int | None) -> Any:
+def whole_manager(
+    parts: Parts,
+    layout: Layout,
+    num_blocks: int,
+    interval: int | None,
+    retained: int = 0,
+    more: Mapping[str, Any] | None = None,
+) -> Any:
     """A real ``KVCacheManager`` of the layout, with a pool of at least ``num_blocks`` blocks.
 
-    ``interval`` is the retention interval.
+    ``interval`` is the retention interval; windows keep ``retained`` tokens more than they attend
+    to. ``more`` are further arguments, or others than the layout gives.
     """
-    with parts.configured(layout.groups, num_blocks, interval) as config:
+    with parts.configured(layout.groups, num_blocks, interval, retained) as config:
         manager = call(
             attribute(parts.whole, "KVCacheManager"),
             {
@@ -82,6 +90,7 @@ def whole_manager(parts: Parts, layout: Layout, num_blocks: int, interval: int |
                 "hash_block_size": layout.hash_block_size,
                 "enable_caching": True,
                 "use_eagle": layout.use_eagle,
+                **(more or {}),
             },
             "KVCacheManager",
         )

@@ -131,10 +131,13 @@ class Parts:
         return kv_cache_spec(self.interface, group, chosen=chosen)
 
     def configured(
-        self, groups: Sequence[Group], num_blocks: int, interval: int | None
+        self, groups: Sequence[Group], num_blocks: int, interval: int | None, retained: int = 0
     ) -> AbstractContextManager[Any]:
-        """A real ``KVCacheConfig``; see `vllm_integration.adapter.groups.kv_cache_config`."""
-        laid_out = [(group, self.spec(group, alone=False)) for group in groups]
+        """A real ``KVCacheConfig``; see `vllm_integration.adapter.groups.kv_cache_config`.
+
+        Windows keep ``retained`` tokens more than they attend to. vLLM: ``extra_retained_tokens``.
+        """
+        laid_out = [(group, _keeping(self.spec(group, alone=False), retained)) for group in groups]
         more = choice("pool blocks", self.variant, _MORE_BLOCKS)
         return kv_cache_config(self.interface, laid_out, num_blocks + more, interval)
 
@@ -237,6 +240,13 @@ def put(request: Any, state: dict[str, Any]) -> None:
     for name, value in state.items():
         if hasattr(request, name):
             setattr(request, name, value)
+
+
+def _keeping(spec: Any, retained: int) -> Any:
+    """The spec of a window that keeps so many tokens more, where it can."""
+    if not retained or not hasattr(spec, "extra_retained_tokens"):
+        return spec
+    return replace(spec, extra_retained_tokens=retained)
 
 
 def stand_in_hashes(count: int) -> list[bytes]:

@@ -35,6 +35,7 @@ from hitproof.spec.releases.policies import (
 )
 from hitproof.spec.retention import SPARSE_KINDS
 from hitproof.vllm_integration.adapter.blocks import BlockHashes, VllmPool, VllmPools
+from hitproof.vllm_integration.adapter.computing import Computing, ends_of
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS, VllmConnectorLookup
 from hitproof.vllm_integration.adapter.history import History
 from hitproof.vllm_integration.adapter.inspection import (
@@ -58,8 +59,9 @@ class VllmSubject:
         self._parts = parts = Parts(predates)
         self._new_pool = VllmPools(parts.pools, parts.utils, parts.new_request)
         self._block_hashes = BlockHashes(parts.utils, parts.new_request)
-        self._producer = Producer(parts)
+        self._computing = Computing(parts)
         self._history = History(parts)
+        self._producer = Producer(parts, self._history)
         self._chosen: frozenset[str] = frozenset()
 
     def lookup(self, judged: Configuration | Layout) -> Lookup:
@@ -87,9 +89,7 @@ class VllmSubject:
         return VllmConnectorLookup(self._parts, layout, *self._hashes_and_keys(layout))
 
     def _common_lookup(self, layout: Layout) -> VllmCommonLookup:
-        return VllmCommonLookup(
-            self._producer.coordinator(layout, None), *self._hashes_and_keys(layout)
-        )
+        return VllmCommonLookup(self._producer.coordinator(layout), *self._hashes_and_keys(layout))
 
     def _hashes_and_keys(self, layout: Layout) -> tuple[list[bytes], list[list[bytes]]]:
         hashes = stand_in_hashes(layout.num_tokens // layout.hash_block_size)
@@ -108,29 +108,11 @@ class VllmSubject:
         num_tokens = configuration.num_blocks * configuration.group.block_size
         return stand_in_hashes(num_tokens // configuration.hash_block_size)
 
-    def registered(self, configuration: Configuration, chunks: Sequence[int]) -> list[bool]:
-        """Run the real ``cache_blocks`` on a real pool and read what it registered there."""
-        self._parts.vary(configuration)
-        manager_class = self._parts.varied_manager_class(configuration.group)
-        self._parts.find_mask(manager_class)
-        pool = self._parts.pool(configuration)
-        manager = self._parts.manager(manager_class, configuration, pool)
-        num_tokens = configuration.num_blocks * configuration.group.block_size
-        request = self._parts.request(num_tokens, configuration.hash_block_size)
-        blocks = pool.get_new_blocks(configuration.num_blocks)
-        manager.req_to_blocks[request.request_id] = list(blocks)
-        for num_tokens in chunks:
-            values = {
-                "request": request,
-                "num_tokens": num_tokens,
-                "alignment_tokens": configuration.alignment,
-                "retention_interval": None,
-                "replay_boundaries": (),
-            }
-            cache_blocks = attribute(manager, "cache_blocks")
-            where = f"{manager_class.__name__}.cache_blocks"
-            cache_blocks(**arguments(cache_blocks, values, where))
-        return [block.block_hash is not None for block in blocks]
+    def registered(
+        self, configuration: Configuration, chunks: Sequence[int], alone: bool = False
+    ) -> list[bool]:
+        """Compute the prompt with a real ``KVCacheManager``, and see what other requests find."""
+        return self._computing.registered(configuration, chunks, alone=alone)
 
     def stored(self, configuration: Configuration, end: int) -> list[bool]:
         """Call the real ``reachable_block_mask`` like an offloading connector.
@@ -161,11 +143,12 @@ class VllmSubject:
     def registered_when_final(
         self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
     ) -> list[bool]:
-        """Run the real coordinator's ``cache_blocks`` with draft models that look ahead."""
+        """The same as `registered`, with draft models that look ahead."""
         if not self._producer.looks_ahead:
             self._parts.lacks("drafts that are computed anew")
-        self._parts.vary(configuration)
-        return self._producer.registered_when_final(configuration, num_tokens, not_final, alone)
+        # One token ahead is what the drafts themselves are, and is never computed anew.
+        ends, ahead = ends_of(configuration, num_tokens), not_final + 1
+        return self._computing.registered(configuration, ends, alone=alone, prefill_lookahead=ahead)
 
     @cached_property
     def lookahead_horizon(self) -> LookaheadHorizon:
@@ -256,10 +239,10 @@ class VllmSubject:
         return behaving
 
     def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:
-        """Run the real coordinator's ``cache_blocks`` under a retention interval."""
+        """The same as `registered`, under a retention interval."""
         self._must_thin_out(configuration.group.kind)
-        self._parts.vary(configuration)
-        return self._producer.registered(configuration, num_tokens, interval)
+        ends = ends_of(configuration, num_tokens)
+        return self._computing.registered(configuration, ends, interval)
 
     def hits(
         self,
