@@ -82,7 +82,7 @@ def diff_json(diff: Diff) -> dict[str, Any]:
             "lookup_answers": diff.answers,
             "registrations": diff.registrations,
             "not_answered_by_both": diff.unmatched,
-            "on_one_only": len(diff.one_sided),
+            "on_one_only": one_sided(diff),
             "histories": diff.histories.histories,
             "steps": diff.histories.steps,
             "lookups_in_histories": diff.histories.lookups,

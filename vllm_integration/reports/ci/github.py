@@ -20,6 +20,7 @@ from hitproof.vllm_integration.reports.diff import (
     about,
     about_histories,
     case,
+    one_sided,
     reach,
     summary,
     witness,
@@ -65,6 +66,7 @@ def diff_annotations(diff: Diff) -> str:
         command("notice", f"{base} -> {head}", title=f"policy {name}")
         for name, base, head in diff.policies
     ]
+    lines += [command("notice", readable(line), title="on one only") for line in one_sided(diff)]
     lines += _inconclusive(diff.open_questions)
     lines.append(command("notice", readable(summary(diff)), title="hitproof"))
     return "".join(lines)
