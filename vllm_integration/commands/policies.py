@@ -16,7 +16,7 @@ from hitproof.vllm_integration.commands.options import (
 )
 from hitproof.vllm_integration.commands.running import announce, failures, show
 from hitproof.vllm_integration.gate.policies import standings
-from hitproof.vllm_integration.reports import text as rendering
+from hitproof.vllm_integration.reports import policies as rendering
 from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.verdict import Verdict

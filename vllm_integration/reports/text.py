@@ -18,8 +18,8 @@ from hitproof.conformance.ledger.records import Shrunk
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.words import count
 from hitproof.spec.claims import Status
-from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.policies import print_policy_change
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_INCONCLUSIVE = 5
@@ -212,25 +212,6 @@ def print_shrunk(shrunk: Shrunk, console: Console) -> None:
     console.print()
 
 
-def print_policy_change(standing: Standing, console: Console) -> None:
-    """A policy of the target that is not its release's."""
-    policy = standing.policy
-    console.print(f"[bold red]policy change[/]: {policy.name}", highlight=False)
-    console.print(f"          {policy.sentence}", highlight=False)
-    whose = "as the release has it" if standing.chosen is None else "as was asked for"
-    console.print(f"  spec  : {standing.asked_for}, {whose}", highlight=False)
-    console.print(f"  vllm  : {standing.actual}", highlight=False)
-    console.print(f"  {', '.join(policy.symbols)}", highlight=False)
-    if standing.chosen is None:
-        console.print(
-            f"  Judged by the target's own policy; --policy '{policy.name}={standing.expected}' "
-            f"judges by the release's, --policy '{policy.name}={standing.actual}' accepts the "
-            "change.",
-            highlight=False,
-        )
-    console.print()
-
-
 def _print_policies(report: Report, console: Console) -> None:
     """The policies in force, on one line."""
     if report.policies:
@@ -381,37 +362,3 @@ def _scientific(number: int) -> str:
     if len(digits) <= 6:
         return digits
     return f"{digits[0]}.{digits[1]}e{len(digits) - 1}"
-
-
-def policies_json(standings: list[Standing]) -> list[dict[str, Any]]:
-    """What `hitproof policies --format json` prints."""
-    return [
-        {
-            "policy": standing.policy.name,
-            "sentence": standing.policy.sentence,
-            "symbols": list(standing.policy.symbols),
-            "values": [
-                {"value": era.value, "releases": era.releases} for era in standing.policy.eras
-            ],
-            **(
-                {}
-                if standing.actual is None
-                else {"expected": standing.expected, "actual": standing.actual}
-            ),
-        }
-        for standing in standings
-    ]
-
-
-def print_policies(standings: list[Standing], console: Console) -> None:
-    """What `hitproof policies` prints: a line for each value of each policy."""
-    probed = any(standing.actual is not None for standing in standings)
-    table = Table("policy", "value", "releases", *(["the target"] if probed else []))
-    for standing in standings:
-        name = standing.policy.name
-        for era in standing.policy.eras:
-            here = "as expected" if standing.agrees else "[red]not expected[/red]"
-            shown = here if era.value == standing.actual else ""
-            table.add_row(name, era.value, era.releases, *([shown] if probed else []))
-            name = ""
-    console.print(table)

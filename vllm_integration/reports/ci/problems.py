@@ -17,9 +17,9 @@ from hitproof.conformance.ledger.records import Shrunk
 from hitproof.spec.claims import CLAIMS, Divergence
 from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.policies import print_policy_change
 from hitproof.vllm_integration.reports.text import (
     print_finding,
-    print_policy_change,
     print_shrunk,
     print_stale,
 )
