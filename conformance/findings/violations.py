@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from hitproof.conformance.findings.footprints import Footprint, Row
+from hitproof.conformance.findings.parts import Evidence, Part
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.playing.expectations import Expected
 from hitproof.spec.claims import Divergence
@@ -18,12 +19,17 @@ class Violation:
         spec: what the spec says.
         actual: what the subject did.
         expected: what the spec demands, where that can be asked of the manager's public methods.
+        evidence: what it is seen in. It is inherited when an earlier violation explains all of
+            it; with none, it never is.
+        damages: the parts of the state that it leaves wrong.
     """
 
     signature: Signature
     spec: str
     actual: str
     expected: Expected | None = None
+    evidence: Evidence = ()
+    damages: tuple[Part, ...] = ()
 
     @property
     def answer(self) -> tuple[str, ...]:
@@ -42,13 +48,15 @@ class Occurrence:
         step: the step of the first time, an index.
         call: the manager's method, or "step" where a whole step is judged.
         times: how often a violation of the same signature was seen.
-        rows: what the subject did each time.
+        cause: the finding that it is only a consequence of; None where the step itself is wrong.
+        rows: what the subject did each time; of its consequences nothing.
     """
 
     violation: Violation
     step: int
     call: str
     times: int = 1
+    cause: Signature | None = None
     rows: list[Row] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -78,6 +86,7 @@ class Occurrence:
             "step": self.step,
             "call": self.call,
             "times": self.times,
+            "cause": None if self.cause is None else self.cause.as_json(),
         }
 
     @classmethod
@@ -85,4 +94,5 @@ class Occurrence:
         """Inverse of `as_json`."""
         signature = Signature.from_json(data["signature"])
         violation = Violation(signature, data["spec"], data["actual"])
-        return cls(violation, data["step"], data["call"], data["times"])
+        cause = None if data["cause"] is None else Signature.from_json(data["cause"])
+        return cls(violation, data["step"], data["call"], data["times"], cause)

@@ -92,6 +92,8 @@ class Names:
         self._of_key: dict[Any, Name] = {}
         self._key_of: dict[tuple[int, Name], Any] = {}
         self._known: dict[tuple[str, int], int] = {}
+        self.ambiguous: set[Name] = set()
+        """Prefixes whose key other content has, too, or that have several keys."""
 
     def learn(
         self, request: str, block_size: int, keys: Sequence[Any]
@@ -109,8 +111,10 @@ class Names:
             other = self._of_key.setdefault(keys[index], name)
             if other != name:
                 self._prefixes.confuse(other, name)
+                self.ambiguous.add(other)
                 wrong = wrong or (Divergence.UNSOUND, other, name)
             elif self._key_of.setdefault((block_size, name), keys[index]) != keys[index]:
+                self.ambiguous.add(name)
                 wrong = wrong or (Divergence.LOST_HIT, name, name)
         return wrong
 

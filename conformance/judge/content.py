@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.parts import Block, Key, Table
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
@@ -196,9 +197,7 @@ class ContentModel:
         """Whether the block holds the group's content of the named prefix."""
         return self._difference(group, block_id, name) is None
 
-    def wrong_keys(
-        self, cached: Mapping[tuple[int, Name], tuple[int, ...]]
-    ) -> Iterator[tuple[Name, Violation]]:
+    def wrong_keys(self, cached: Mapping[tuple[int, Name], tuple[int, ...]]) -> Iterator[Violation]:
         """The registered keys that do not name the content of their block.
 
         Each is checked when it is new, and when its block was written again.
@@ -214,13 +213,12 @@ class ContentModel:
                 drafts = "draft" if divergence == Divergence.WRONG_DRAFTS else None
                 states = self._exports(group)
                 other = Defect.of(Code.KEY_NAMES_OTHER_CONTENT, layers=drafts, states=states)
-                yield (
-                    name,
-                    Violation(
-                        self._sign(group, _NAMED, other, divergence),
-                        f"group {group}: a block registered as {name} holds its content",
-                        f"block {block}: {what}",
-                    ),
+                yield Violation(
+                    self._sign(group, _NAMED, other, divergence),
+                    f"group {group}: a block registered as {name} holds its content",
+                    f"block {block}: {what}",
+                    evidence=(frozenset([Block(block), Key(name)]),),
+                    damages=(Block(block),),
                 )
         self._checked = now
         self._store.written.clear()
@@ -261,15 +259,23 @@ class ContentModel:
                 continue
             wanted = self._entry(request, index, token)
             block, slot = divmod(token, group.block_size)
-            found = self._store.read(index, _at(table, block), slot)
+            block_id = _at(table, block)
+            found = self._store.read(index, block_id, slot)
             claim = _SHARED if isinstance(found, Entry) and found.target == wanted.target else _READ
             if found == wanted or claim in reported:
                 continue
             reported.add(claim)
-            yield self._misread(request, index, token, claim, wanted, found)
+            yield self._misread(request, index, token, claim, wanted, found, block_id)
 
     def _misread(
-        self, request: str, group: int, token: int, claim: str, wanted: Entry, found: Entry | str
+        self,
+        request: str,
+        group: int,
+        token: int,
+        claim: str,
+        wanted: Entry,
+        found: Entry | str,
+        block_id: int,
     ) -> Violation:
         size, expected = self._engine.groups[group].block_size, None
         divergence = Divergence.WRONG_DRAFTS if claim == _SHARED else Divergence.UNSOUND
@@ -289,6 +295,7 @@ class ContentModel:
             f"request {request}, group {group}: token {token} is read, the entry as of {needed}",
             f"block {token // size} of its table: {actual}",
             expected,
+            (frozenset([Block(block_id), Table(request, group, token + 1)]),),
         )
 
     # --- Mamba states ------------------------------------------------------------------------
@@ -344,7 +351,7 @@ class ContentModel:
         if found == Entry(ANYTHING):
             return
         if found != wanted:
-            yield self._misread(request, index, token, _READ, wanted, found)
+            yield self._misread(request, index, token, _READ, wanted, found, block_id)
             return
         writer = self._store.computed_now_by(block_id)
         if writer not in (None, request):

@@ -5,12 +5,13 @@ not again in its consequences.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from hitproof.conformance.checks.mask import UNREGISTERED, unreachable
 from hitproof.conformance.findings.codes import Defect, worst_class
 from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.parts import Block, Books, Key, Part, Table
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import block_role
 from hitproof.conformance.findings.violations import Violation
@@ -36,6 +37,7 @@ from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.mask import next_boundary
 
 _TABLE = "hit_has_every_block_attention_reads"
+_OF_THE_BOOKS = (Code.FREE_QUEUE_WRONG, Code.FREE_COUNT_WRONG, Code.USAGE_WRONG)
 
 
 class Judge(LookupJudge):
@@ -54,12 +56,27 @@ class Judge(LookupJudge):
         super().__init__(engine, requests, prefixes, policies)
         self.loaded: set[str] = set()
 
-    def crash(self, call: str, error: Exception) -> Violation:
-        """The manager raised at a call that the history allows."""
+    def crash(
+        self, call: str, error: Exception, request: str = "", held: Iterable[int] = ()
+    ) -> Violation:
+        """The manager raised at a call that the history allows, for a request if there is one.
+
+        That may follow from wrong tables of the request, from the blocks that it ``held``, or from
+        wrong books.
+        """
         kinds, eagle = self._kinds()
         signature = Signature(call, Divergence.CRASH, kinds, eagle, crash_defect(error))
         raised = f"{call} raises {error!r:.200}"
-        return Violation(signature, f"{call} returns", raised, Returns())
+        tables: list[Part] = [Table(request, index, 0) for index in range(len(self._groups))]
+        tables += map(Block, held)
+        return Violation(
+            signature,
+            f"{call} returns",
+            raised,
+            Returns(),
+            (frozenset([*tables, Books()]),),
+            tuple(Table(request, index) for index in range(len(self._groups)) if request),
+        )
 
     def keys(self, wrong: tuple[Divergence, Name, Name]) -> Violation:
         """Two blocks have wrong keys, as `conformance.histories.naming.Names.learn` tells."""
@@ -71,6 +88,7 @@ class Judge(LookupJudge):
             Signature("block_hashes", divergence, kinds, eagle, defect),
             "a key stands for one content, and a content has one key",
             f"{first} and {second}" if shared else first,
+            damages=(Key(first),),
         )
 
     def registered(
@@ -118,7 +136,12 @@ class Judge(LookupJudge):
             f"group {group_index}: {spec}",
             f"group {group_index}: {actual}",
             Registered(request, group_index, block, not is_registered),
+            (frozenset([Table(request, group_index), self._key(request, group_index, block)]),),
         )
+
+    def _key(self, request: str, group_index: int, block: int) -> Part:
+        size = self._groups[group_index].block_size
+        return Key(self._prefixes.name(request, (block + 1) * size))
 
     def left_out_inside(
         self, request: str, group_index: int, who: str, ends: Sequence[int], given_up: bool
@@ -195,15 +218,30 @@ class Judge(LookupJudge):
         first = next(token for token in range(query + 1) if _attends(group, query, token))
         return first // group.block_size
 
-    def pool(self, seen: Observation) -> Violation | None:
+    def pool(self, seen: Observation) -> Iterator[Violation]:
         """Judge the pool's invariants: no block leaks, and none is both free and in use."""
-        wrong = next(violated_invariants(self._engine, self._requests, self._prefixes, seen), None)
-        if wrong is None:
-            return None
-        code, spec, actual = wrong
         kinds, eagle = self._kinds()
-        signature = Signature("block_pool", worst_class(code), kinds, eagle, Defect(code))
-        return Violation(signature, spec, actual, self._held_twice(seen))
+        found = violated_invariants(self._engine, self._requests, self._prefixes, seen)
+        for code, spec, actual, blocks in found:
+            signature = Signature("block_pool", worst_class(code), kinds, eagle, Defect(code))
+            evidence = tuple(self._may_explain(block, seen) for block in sorted(blocks))
+            wrong: tuple[Part, ...] = tuple(map(Block, sorted(blocks)))
+            if code in _OF_THE_BOOKS:
+                evidence, wrong = (*evidence, frozenset([Books()])), (*wrong, Books())
+            expected = self._held_twice(seen)
+            yield Violation(signature, spec, actual, expected, evidence, wrong)
+
+    def _may_explain(self, block: int, seen: Observation) -> frozenset[Part]:
+        """The parts that can be why a block is wrong: itself, its keys, and who holds it where."""
+        tables = (
+            Table(request, number, position * group.block_size + 1)
+            for request, of_all in seen.tables.items()
+            for number, (group, table) in enumerate(zip(self._groups, of_all, strict=True))
+            for position, held in enumerate(table)
+            if held == block
+        )
+        names = (Key(name) for (_, name), ids in seen.cached.items() if block in ids)
+        return frozenset([Block(block), *tables, *names])
 
     @staticmethod
     def _held_twice(seen: Observation) -> Expected | None:

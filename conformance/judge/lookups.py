@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.parts import Block, Evidence, Key, Part, Table
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Name, Naming
@@ -93,24 +94,29 @@ class LookupJudge:
         expected = self._due_hit(request, num_tokens, entries)
         kinds, eagle = self._kinds()
 
-        def violation(claim: str, divergence: Divergence, defect: Defect) -> Violation:
+        def violation(
+            claim: str, divergence: Divergence, defect: Defect, damages: Iterable[Part] = ()
+        ) -> Violation:
             return Violation(
                 Signature(claim, divergence, kinds, eagle, defect),
                 f"hit of {in_tokens(expected)}",
                 f"hit of {in_tokens(hit.length)}, tables {hit.tables}",
                 Served(request, expected),
+                self._keys_to(request, expected) if divergence == Divergence.LOST_HIT else (),
+                tuple(damages),
             )
 
         # In sequential lookup a valid hit may be longer than the one that is due.
         skips = self._requests[request].skip_reading_prefix_cache and hit.length
         if skips or not self._is_valid(self._groups, hit.length, num_tokens, entries):
-            holds = self._wrong_table(request, num_tokens, hit, cached) is None
+            holds = self.wrong_table(request, num_tokens, hit, cached) is None
             defect = self._cannot_serve(hit.length, num_tokens, entries, holds)
             drafts = ("block", "lookahead") in defect.parameters
             return violation(
                 _FINE if self._fine else _EAGLE if eagle else _TABLE,
                 Divergence.WRONG_DRAFTS if drafts else Divergence.UNSOUND,
                 defect,
+                self._damaged(request, hit, num_tokens, entries),
             )
         if hit.length < expected:
             short = (expected - hit.length) // self._alignment
@@ -127,9 +133,28 @@ class LookupJudge:
                 sizes="several" if self._fine and len(sizes) > 1 else None,
             )
             return violation(claim, Divergence.LOST_HIT, lost)
-        return self._wrong_table(request, num_tokens, hit, cached)
+        return self.wrong_table(request, num_tokens, hit, cached)
 
-    def _wrong_table(
+    def _keys_to(self, request: str, end: int) -> Evidence:
+        """The keys of a request's prefixes up to the token ``end``: with a wrong one hits end."""
+        unit = self._engine.hash_block_size
+        ends = range(unit, end + 1, unit)
+        return (frozenset(Key(self._prefixes.name(request, each)) for each in ends),)
+
+    def _damaged(self, request: str, hit: Hit, num_tokens: int, entries: Entries) -> Iterator[Part]:
+        """What a hit that cannot be served leaves wrong.
+
+        The tables of the groups that cannot serve it are, up to its end; a block that reaches
+        beyond will be written.
+        """
+        aligned = hit.length % self._alignment == 0
+        for index, group in enumerate(self._groups):
+            alone = self._asked_alone(group)
+            if not aligned or not self._is_valid(alone, hit.length, num_tokens, entries):
+                yield Table(request, index, hit.length if aligned else None)
+            yield from map(Block, hit.tables[index][hit.length // group.block_size :])
+
+    def wrong_table(
         self, request: str, num_tokens: int, hit: Hit, cached: Cached
     ) -> Violation | None:
         """What is wrong with the block tables of a valid hit."""
@@ -146,6 +171,7 @@ class LookupJudge:
                     f"{lengths[index]}",
                     f"block table of length {len(table)}: {table}",
                     TableLengths(request, tuple(lengths)),
+                    damages=(Table(request, index), *map(Block, table[lengths[index] :])),
                 )
             for place, blocks in self._blocks_read(request, index, hit.length, num_tokens, cached):
                 if table[place] not in blocks:
@@ -155,6 +181,7 @@ class LookupJudge:
                         f"hit of {in_tokens(hit.length)}: block {due} at position {place} of the "
                         f"block table of group {index}",
                         f"block {table[place]}" if table[place] else "the null block",
+                        damages=(Table(request, index, hit.length),),
                     )
         return None
 

@@ -16,8 +16,11 @@ def violated_invariants(
     requests: Mapping[str, RequestInput],
     prefixes: Naming,
     seen: Observation,
-) -> Iterator[tuple[Code, str, str]]:
-    """What is wrong with the pool, each with what must hold and what is seen instead."""
+) -> Iterator[tuple[Code, str, str, frozenset[int]]]:
+    """What is wrong with the pool: what must hold, what is seen instead, and of which blocks.
+
+    No blocks are named where the count of free blocks is wrong, and no one block.
+    """
     blocks, free = set(range(1, engine.num_gpu_blocks)), set(seen.free_queue)
     held = Counter(
         block for tables in seen.tables.values() for table in tables for block in table if block
@@ -27,12 +30,14 @@ def violated_invariants(
             Code.FREE_QUEUE_WRONG,
             "the free queue holds each free block once",
             f"free queue {seen.free_queue}",
+            frozenset(Counter(seen.free_queue) - Counter(blocks)),
         )
     if seen.num_free_blocks != len(seen.free_queue):
         yield (
             Code.FREE_COUNT_WRONG,
             "the count of free blocks is the length of the free queue",
             f"{seen.num_free_blocks}, but {len(seen.free_queue)} in the queue",
+            frozenset(),
         )
     if dict(held) != dict(seen.ref_counts):
         wrong = {
@@ -44,12 +49,14 @@ def violated_invariants(
             Code.REFERENCE_COUNT_WRONG,
             "a reference count is the number of table entries",
             f"it is not of blocks {sorted(wrong)}",
+            frozenset(wrong),
         )
     if free & held.keys():
         yield (
             Code.BLOCK_FREE_AND_IN_USE,
             "no block is free and in use",
             f"blocks {sorted(free & held.keys())} are",
+            frozenset(free & held.keys()),
         )
     contents: dict[int, tuple[int, Name]] = {}
     for group, block, name in _contents(engine, requests, prefixes, seen):
@@ -60,6 +67,7 @@ def violated_invariants(
                 "a block in use holds one content",
                 f"block {block} holds {first_name} for group {first_group} and {name} for "
                 f"group {group}",
+                frozenset({block}),
             )
     if blocks - free - held.keys():
         leaked = sorted(blocks - free - held.keys())
@@ -67,6 +75,7 @@ def violated_invariants(
             Code.BLOCK_LEAKED,
             "each block is free or in use",
             f"blocks {leaked} are neither",
+            frozenset(leaked),
         )
     registered = Counter(block for ids in seen.cached.values() for block in ids)
     # A block may be registered under several prefixes that end inside it.
@@ -77,9 +86,11 @@ def violated_invariants(
             Code.BLOCK_UNDER_TWO_KEYS,
             "a block is registered under one key at most",
             f"registered {registered}",
+            frozenset(b for b, times in registered.items() if times > 1 or b not in blocks),
         )
     if abs(seen.usage - (1 - len(free) / len(blocks))) > 1e-9:
-        yield Code.USAGE_WRONG, "usage is the share of blocks in use", f"usage {seen.usage}"
+        shown = f"usage {seen.usage}"
+        yield Code.USAGE_WRONG, "usage is the share of blocks in use", shown, frozenset()
 
 
 def _contents(

@@ -2,20 +2,27 @@
 
 The judge is the spec, applied to the manager's own cache. There is no second manager to compare
 with, so any release that has the entry points can be judged. The content model runs beside the
-manager (`conformance.judge.content`). A violation does not end the history, a crash does.
+manager (`conformance.judge.content`).
+
+A violation does not end the history. What follows from it is told apart from what later steps break
+by themselves (`conformance.judge.damage`). After an exception the history goes on without the
+request that the call was for, unless the exception leaves the pool in a wrong state.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.parts import Block, Key, Part, Table
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import History, RequestInput
 from hitproof.conformance.judge.books import Books
 from hitproof.conformance.judge.content import ContentModel
+from hitproof.conformance.judge.damage import Damage
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.registrations import Registrations
@@ -37,9 +44,6 @@ from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.releases.policies import SparseRetention
 
 _T = TypeVar("_T")
-
-_HARMLESS = (Divergence.LOST_HIT, Divergence.WASTE)
-"""Divergences that leave a manager in a legal state."""
 
 
 @dataclass(frozen=True)
@@ -68,33 +72,35 @@ class ReplayOutcome:
     Attributes:
         steps: how each step that was played deviated; "" when it was done as asked.
         lookups: every lookup, in order.
-        findings: one for each signature, in the order of their first occurrence.
+        findings: one for each signature, in the order of their first occurrence; those with a
+            cause are consequences of earlier ones.
+        ended: why the history ended early; "" when it did not.
     """
 
     steps: list[str] = field(default_factory=list)
     lookups: list[LookupResult] = field(default_factory=list)
     findings: list[Occurrence] = field(default_factory=list)
+    ended: str = ""
 
     @property
     def causes(self) -> list[Occurrence]:
-        """The findings up to the first that leaves the manager in a wrong state.
+        """The findings that are no consequences of others."""
+        return [finding for finding in self.findings if finding.cause is None]
 
-        Later findings may only be its consequences.
-        """
-        causes = []
-        for finding in self.findings:
-            causes.append(finding)
-            if finding.signature.divergence not in _HARMLESS:
-                break
-        return causes
-
-    def add(self, violation: Violation, step: int, call: str) -> None:
-        """Record a violation."""
-        for known in self.findings:
+    def add(
+        self, violation: Violation, step: int, call: str, cause: Signature | None = None
+    ) -> None:
+        """Record a violation, which may be a consequence of an earlier finding, its ``cause``."""
+        for number, known in enumerate(self.findings):
             if known.signature == violation.signature:
-                known.again(violation, step, call)
+                if known.cause is not None and cause is None:  # now a step is wrong by itself
+                    self.findings[number] = Occurrence(violation, step, call, known.times + 1)
+                elif known.cause is None and cause is not None:
+                    known.times += 1
+                else:
+                    known.again(violation, step, call)
                 return
-        self.findings.append(Occurrence(violation, step, call))
+        self.findings.append(Occurrence(violation, step, call, cause=cause))
 
 
 def replay(
@@ -126,17 +132,24 @@ def replay(
         manager.step = number
         try:
             deviation = player.play(step)
-            manager.step_ends()
-        except _Crashed:
-            break
+        except _Crashed as crash:
+            player.abandon(crash.request)
+            if outcome.ended:
+                break
+            deviation = f"raises {crash}"
         finally:
             step_ends()
+        manager.step_ends()
         outcome.steps.append(deviation)
     return outcome
 
 
 class _Crashed(Exception):
-    """The manager raised; the history ends here."""
+    """The manager raised, in a call for ``request``, "" for none."""
+
+    def __init__(self, error: Exception, request: str) -> None:
+        super().__init__(type(error).__name__)
+        self.request = request
 
 
 class _Judged:
@@ -169,19 +182,20 @@ class _Judged:
         self._preempted: set[str] = set()
         # The first token that a connector loads.
         self._loading: dict[str, int] = {}
+        self._damage = Damage()
         self.step = 0
 
     # --- requests ------------------------------------------------------------------------------
 
     def add_request(self, name: str, request: RequestInput) -> None:
         """See `conformance.subject.managers.Manager`."""
-        self._ask("add_request", lambda manager: manager.add_request(name, request))
+        self._ask("add_request", lambda manager: manager.add_request(name, request), name)
         self._num_tokens[name] = len(request.prompt)
         self._learn("add_request", name)
 
     def append_output(self, name: str, token_ids: Sequence[int]) -> None:
         """See `conformance.subject.managers.Manager`."""
-        self._ask("append_output", lambda manager: manager.append_output(name, token_ids))
+        self._ask("append_output", lambda manager: manager.append_output(name, token_ids), name)
         self._num_tokens[name] += len(token_ids)
         self._learn("append_output", name)
 
@@ -191,7 +205,7 @@ class _Judged:
         if progress.num_preemptions:
             self._preempted.add(name)
         self._content.settle(name, progress.num_computed_tokens)
-        self._ask("set_progress", lambda manager: manager.set_progress(name, progress))
+        self._ask("set_progress", lambda manager: manager.set_progress(name, progress), name)
 
     def block_keys(self, name: str, group: int) -> Sequence[tuple[Name, ...]]:
         """See `conformance.subject.managers.Manager`."""
@@ -216,10 +230,12 @@ class _Judged:
     def get_computed_blocks(self, name: str) -> Hit:
         """See `conformance.subject.managers.Manager`."""
         call, cached = "get_computed_blocks", self._named.seen.cached
-        hit = self._ask(call, lambda manager: manager.get_computed_blocks(name))
+        hit = self._ask(call, lambda manager: manager.get_computed_blocks(name), name)
         num_tokens = self._num_tokens[name]
         wrong = self._judge.hit(name, num_tokens, hit, cached)
         self._add(wrong, call)
+        if wrong is not None and wrong.signature.divergence == Divergence.LOST_HIT:
+            self._add(self._judge.wrong_table(name, num_tokens, hit, cached), call)
         self._add(self._judge.shared_boundary(name, num_tokens, hit, cached), call)
         due = self._judge.due_hit(name, num_tokens, cached)
         divergence = "" if wrong is None else wrong.signature.divergence
@@ -234,8 +250,8 @@ class _Judged:
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
         """See `conformance.subject.managers.Manager`."""
         call = "allocate_slots"
-        new = self._ask(call, lambda manager: manager.allocate_slots(name, allocation))
-        for source, target in self._ask(call, lambda _: self._named.take_block_copies()):
+        new = self._ask(call, lambda manager: manager.allocate_slots(name, allocation), name)
+        for source, target in self._ask(call, lambda _: self._named.take_block_copies(), name):
             self._content.copy(source, target)
         touched = () if allocation.hit is None or new is None else allocation.hit.tables
         tables = self._tables(self._observe(call, name, touched), name)
@@ -253,7 +269,7 @@ class _Judged:
             self._content.load(name, tables, start, start + external, known)
         start, num_new = start + external, allocation.num_new_tokens
         for wrong in self._content.compute(name, tables, start, num_new, known):
-            self._add(wrong, call)
+            self._add(self._seen_under_key(name, wrong), call)
         self._registrations.computed(name, min(start + num_new, known))
         return new
 
@@ -262,15 +278,16 @@ class _Judged:
         call = "cache_blocks"
         tables, known = self._tables(self._named.seen, name), self._num_tokens[name]
         self._content.load(name, tables, self._loading[name], num_computed_tokens, known)
-        self._ask(call, lambda manager: manager.cache_blocks(name, num_computed_tokens))
+        self._ask(call, lambda manager: manager.cache_blocks(name, num_computed_tokens), name)
         self._observe(call, name)
         self._registrations.computed(name, num_computed_tokens)
 
     def free(self, name: str) -> None:
         """See `conformance.subject.managers.Manager`."""
-        self._ask("free", lambda manager: manager.free(name))
+        self._ask("free", lambda manager: manager.free(name), name)
         self._content.free(name)
         self._registrations.freed(name)
+        self._damage.freed(name)
         self._observe("free", name)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
@@ -315,38 +332,96 @@ class _Judged:
     def step_ends(self) -> None:
         """Judge the result of the whole step: registered blocks, and their content."""
         seen = self._named.seen
-        for _, wrong in self._content.wrong_keys(seen.cached):
-            self._add(wrong, "step")
+        for wrong in self._content.wrong_keys(seen.cached):
+            self._add(self._seen_by_holders(wrong, seen), "step")
         for violation in self._registrations.step_ends(seen):
             self._add(violation, "step")
 
     # --- helpers -------------------------------------------------------------------------------
 
-    def _ask(self, call: str, ask: Callable[[Manager], _T]) -> _T:
+    def _ask(self, call: str, ask: Callable[[Manager], _T], request: str = "") -> _T:
         try:
             return ask(self._named.manager)
         except Exception as error:
             if isinstance(error, REFUSALS) and not self._judge.is_possible:
                 raise Refuses.of(error) from error
-            self._add(self._judge.crash(call, crash_of(error)), call)
-            raise _Crashed from error
+            self._crashed(call, crash_of(error), request)
+            raise _Crashed(error, request) from error
+
+    def _crashed(self, call: str, error: Exception, request: str) -> None:
+        """Record a crash. What the pool has wrong after it comes from it, and ends the history."""
+        before = self._named.seen
+        held = [block for table in self._tables(before, request) for block in table]
+        crash = self._judge.crash(call, error, request, held)
+        cause = self._add(crash, call) or crash.signature
+        try:
+            after = self._named.observe()
+        except Exception as unseen:
+            self._outcome.ended = f"{crash.actual}; then the pool cannot be read: {unseen!r:.200}"
+            return
+        self._damage.add(map(Block, _touched(before, after)), cause)
+        for wrong in self._judge.pool(after):
+            self._outcome.add(wrong, self.step, call, cause)
+            self._outcome.ended = f"{crash.actual}; that leaves the pool wrong: {wrong.actual}"
 
     def _observe(self, call: str, name: str = "", touched: Tables = ()) -> Observation:
-        before, seen = self._named.seen, self._named.observe()
-        self._add(self._judge.pool(seen), call)
+        before, seen, wrong = self._named.seen, self._named.observe(), list[Part]()
+        for violation in self._judge.pool(seen):
+            self._add(violation, call)
+            wrong += violation.damages
         held = {block for table in touched for block in table}
+        # What is reported of a wrong pool, or under a key for two contents, is wrong, too.
+        known = frozenset([*wrong, *map(Key, self._named.names.ambiguous)])
         for code, due, actual in self._books.wrong(before, seen, call, held, name):
-            self._add(self._judge.pool_claim("block_pool", Defect(code), due, actual), call)
+            violation = self._judge.pool_claim("block_pool", Defect(code), due, actual)
+            self._add(replace(violation, evidence=(known,)), call)
+        self._damage.observed(seen, wrong)
         return seen
 
     def _learn(self, call: str, name: str) -> None:
         wrong = self._named.learn(name)
         if wrong is not None:
-            self._add(self._judge.keys(wrong), call)
+            violation = self._judge.keys(wrong)
+            self._add(violation, call)
+            self._damage.add(map(Key, self._named.names.ambiguous), violation.signature)
 
-    def _add(self, violation: Violation | None, call: str) -> None:
-        if violation is not None:
-            self._outcome.add(violation, self.step, call)
+    def _add(self, violation: Violation | None, call: str) -> Signature | None:
+        """Record a violation, if there is one; returns what it is a consequence of."""
+        if violation is None:
+            return None
+        cause = self._damage.cause(violation)
+        # What stays wrong is seen again after every call.
+        cause = None if cause == violation.signature else cause
+        self._damage.add(violation.damages, cause or violation.signature)
+        self._outcome.add(violation, self.step, call, cause)
+        return cause
+
+    def _seen_under_key(self, request: str, wrong: Violation) -> Violation:
+        """A violation of what a request reads, which the key of the block explains, too."""
+        known = self._num_tokens[request]
+        sizes = [group.block_size for group in self._engine.groups]
+        keys = [
+            Key(self._prefixes.name(request, end))
+            for parts in wrong.evidence
+            for part in parts
+            if isinstance(part, Table) and part.until
+            for end in [-(-part.until // sizes[part.group]) * sizes[part.group]]
+            if end <= known
+        ]
+        return replace(wrong, evidence=tuple(parts.union(keys) for parts in wrong.evidence))
+
+    @staticmethod
+    def _seen_by_holders(wrong: Violation, seen: Observation) -> Violation:
+        """A violation of blocks, which wrong tables of those who hold the blocks explain, too."""
+        blocks = {part.block_id for part in wrong.damages if isinstance(part, Block)}
+        tables = (
+            Table(request, group)
+            for request, of_all in seen.tables.items()
+            for group, table in enumerate(of_all)
+            if blocks & {*table}
+        )
+        (parts,) = wrong.evidence
+        return replace(wrong, evidence=(parts.union(tables),))
 
     def _tables(self, seen: Observation, name: str) -> Tables:
         return seen.tables.get(name, ((),) * len(self._engine.groups))
@@ -366,3 +441,10 @@ class _Judged:
 
 def _registered(seen: Observation) -> set[int]:
     return {block for ids in seen.cached.values() for block in ids}
+
+
+def _touched(before: Observation, after: Observation) -> set[int]:
+    """The blocks that are held, or registered, in another way than before."""
+    held = before.ref_counts.items() ^ after.ref_counts.items()
+    registered = before.cached.items() ^ after.cached.items()
+    return {block for block, _ in held} | {block for _, ids in registered for block in ids}

@@ -204,7 +204,8 @@ class Pair:
             raise Stop
 
     def _judge_pool(self, seen: Observation) -> Violation | None:
-        return self._judge.pool(seen) or self._judge.tables(seen, self._computed)
+        wrong = next(self._judge.pool(seen), None)
+        return wrong or self._judge.tables(seen, self._computed)
 
     def _learn(self, call: str, request: str) -> None:
         real, reference = self._real.learn(request), self._reference.learn(request)
@@ -278,7 +279,7 @@ class Pair:
                 difference = Difference(self.step, call, name, _shown(mine), _shown(other))
                 self._blame(self._judge_pool(reference), difference)
                 self._settle(self._judge_pool(real), difference)
-        wrong = self._judge.pool(real)
+        wrong = next(self._judge.pool(real), None)
         if wrong is not None:
             self._outcome.findings.append(Departure(wrong, None, self.step, False))
             raise Stop

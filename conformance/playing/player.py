@@ -94,6 +94,17 @@ class Player:
                 self._new_step()
                 return ""
 
+    def abandon(self, name: str) -> None:
+        """Go on without a request for which the manager raised; "" for none.
+
+        Its blocks stay where they are: no call can be made for it any more.
+        """
+        if name:
+            request = self._requests.setdefault(name, _Request(0, 0, []))
+            request.state = _State.FINISHED
+            if name in self._running:
+                self._running.remove(name)
+
     def arrive(self, name: str) -> None:
         """Let a request arrive, unless it has arrived already."""
         self._request(name)

@@ -335,3 +335,19 @@ class RefusesToStart(Wrapped):
     def __init__(self, manager: ReferenceManager) -> None:
         super().__init__(manager)
         raise ValueError("no such thing")
+
+
+class CrashesHalfway(Wrapped):
+    """Raises when a request is freed, with one block given up."""
+
+    def free(self, name: str) -> None:
+        blocks = self.inner._manager.coordinator.single_type_managers[0].req_to_blocks[name]
+        self.pool.free_blocks([blocks[-1]], scratch_first=False)
+        raise AssertionError(f"cannot free {name}")
+
+
+class OtherBlockAndEvictsNothing(OtherBlock):
+    """Two faults at once."""
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        pass

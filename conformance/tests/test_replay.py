@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.schema import History
@@ -194,15 +198,52 @@ def test_what_is_registered_without_need_is_waste() -> None:
     )
 
 
-def test_a_crash_ends_the_history() -> None:
-    for played in histories():
-        outcome = replay(played, broken.Broken(broken.Crashes))
-        if outcome.findings:
-            crash = outcome.findings[-1]
-            assert (crash.signature.divergence, crash.call) == (Divergence.CRASH, "free")
-            assert len(outcome.steps) == crash.step
-            return
-    raise AssertionError
+SHARED = """{{"engine": {{"groups": [{{"kind": "full_attention", "block_size": 2}}],
+                          "num_gpu_blocks": 30, "hash_block_size": 2, "max_model_len": 16}},
+              "requests": {{"a": {{"prompt": [[1, 6]]}}, "b": {{"prompt": [[1, 8]]}},
+                            "c": {{"prompt": [[1, 9]]}}}},
+              "steps": [{{"do": "schedule", "request": "a"}},
+                        {{"do": "schedule", "request": "b"}}, {}]}}"""
+FINISHES = read(SHARED.format('{"do": "finish", "request": "b"}, {"do": "lookup", "request": "c"}'))
+EVICTS = read(SHARED.format('{"do": "evict", "request": "a", "group": 0, "blocks": [1]}'))
+
+
+def test_after_a_crash_the_history_goes_on_without_the_request() -> None:
+    outcome = replay(FINISHES, broken.Broken(broken.Crashes))
+    (crash,) = outcome.findings
+    assert (crash.signature.divergence, crash.call, crash.step) == (Divergence.CRASH, "free", 2)
+    assert outcome.steps == ["", "", "raises AssertionError", ""]
+    assert [lookup.served for lookup in outcome.lookups] == [0, 6, 8]
+    assert not outcome.ended
+
+
+def test_a_crash_that_leaves_the_pool_wrong_ends_the_history() -> None:
+    outcome = replay(FINISHES, broken.Broken(broken.CrashesHalfway))
+    assert [found.cause is None for found in outcome.findings] == [True, *[False] * 2]
+    assert outcome.causes[0].signature.divergence == Divergence.CRASH
+    assert len(outcome.steps) == 2
+    assert "cannot free b; that leaves the pool wrong" in outcome.ended.replace("')", "")
+
+
+def test_what_a_step_inherits_is_told_apart_from_what_it_breaks() -> None:
+    outcome = replay(EVICTS, broken.Broken(broken.OtherBlockAndEvictsNothing))
+    own = [str(found.signature.code) for found in outcome.causes]
+    assert own == ["table-block-wrong", "key-not-removed"]
+    inherited = {str(f.signature.code): f.cause for f in outcome.findings if f.cause}
+    assert set(inherited) == {"other-content-read"}
+    assert set(inherited.values()) == {outcome.causes[0].signature}
+
+
+def test_what_was_inherited_first_can_be_broken_anew() -> None:
+    def violation(code: Code) -> Violation:
+        return Violation(Signature("block_pool", "unsound", "mamba", False, Defect(code)), "", "")
+
+    outcome, first = ReplayOutcome(), violation(Code.REFERENCE_COUNT_WRONG)
+    outcome.add(first, 0, "free")
+    outcome.add(violation(Code.TWO_CONTENTS_IN_BLOCK), 1, "free", first.signature)
+    assert len(outcome.causes) == 1
+    outcome.add(violation(Code.TWO_CONTENTS_IN_BLOCK), 2, "touch")
+    assert [(found.step, found.times) for found in outcome.causes] == [(0, 1), (2, 2)]
 
 
 def test_equal_violations_are_told_once_and_counted() -> None:

@@ -24,7 +24,8 @@ class ReplayReport:
         policies: the policies that the target shows, by name; it was judged under them.
         steps: how each step that was played deviated; "" when it was done as asked.
         lookups: every lookup: the step, the request, the hit that is due, the hit served.
-        findings: in the order of their first time; what comes later may follow from it.
+        findings: in the order of their first time; those with a cause follow from others.
+        ended: why the history ended early, "" when it did not.
         unsettled: why the history could not be judged, "" when it could.
         seconds: wall clock, filled in by the caller.
     """
@@ -35,6 +36,7 @@ class ReplayReport:
     steps: list[str] = field(default_factory=list)
     lookups: list[dict[str, Any]] = field(default_factory=list)
     findings: list[Occurrence] = field(default_factory=list)
+    ended: str = ""
     unsettled: str = ""
     seconds: float = 0.0
 
@@ -76,7 +78,7 @@ def _judged(session: Session, target: Target, history: History) -> ReplayReport:
         report.unsettled = answer["cannot"]
         return report
     report.policies, report.steps = answer["policies"], answer["steps"]
-    report.lookups = answer["lookups"]
+    report.lookups, report.ended = answer["lookups"], answer["ended"]
     report.findings = [Occurrence.from_json(found) for found in answer["findings"]]
     return report
 

@@ -129,7 +129,7 @@ class Session:
             return Played(play, unsettled=self._fatal[entry])
         if "cannot" in answer:
             return Played(play, unsettled=f"{play.describe()}: {answer['cannot']}")
-        causes = answer["findings"][: answer["causes"]]
+        causes = [found for found in answer["findings"] if found["cause"] is None]
         signatures = tuple(Signature.from_json(found["signature"]) for found in causes)
         footprints = tuple(map(Footprint.from_json, answer["footprints"]))
         run = Run.from_answer(answer) if record else None

@@ -37,9 +37,11 @@ def replay_json(report: ReplayReport) -> dict[str, Any]:
                 "step": found.step,
                 "call": found.call,
                 "times": found.times,
+                "cause": None if found.cause is None else found.cause.as_json(),
             }
             for found in report.findings
         ],
+        "ended": report.ended,
         "unsettled": report.unsettled,
         "seconds": round(report.seconds, 1),
     }
@@ -49,6 +51,8 @@ def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
     """What `hitproof replay` prints."""
     for found in report.findings:
         _print_finding(report, found, console)
+    if report.ended:
+        console.print(f"the history ends early: {escape(report.ended)}", highlight=False)
     for number, deviation in enumerate(report.steps) if verbose else ():
         console.print(f"{_step(report, number)}: {escape(deviation or 'done')}", highlight=False)
     for lookup in report.lookups if verbose else ():
@@ -122,6 +126,8 @@ def _print_finding(report: ReplayReport, found: Occurrence, console: Console) ->
     sentence = _sentence(found)
     if sentence:
         console.print(f"          {sentence}", highlight=False)
+    if found.cause is not None:
+        console.print(f"  follows from: {escape(found.cause.headline)}", highlight=False)
     for number, fact in enumerate(_given(report, found)):
         console.print(f"  {'' if number else 'given :':<7} {escape(fact)}", highlight=False)
     console.print(f"  spec  : {escape(found.violation.spec)}", highlight=False)

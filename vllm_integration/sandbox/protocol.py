@@ -26,8 +26,9 @@ answer (`driver.WorkerGone`): the gate starts another worker and goes on.
                           ``paths``, ``states``, ``detail``, ``evidence`` and the ``footprints``
                           of its signatures; with ``facts`` also those, what the target did.
 ``replay``                Play the history ``play`` and judge it. Gives ``policies``, ``steps``,
-                          ``lookups``, ``findings``, how many of them are ``causes``, and the
-                          ``footprints`` of these; or ``cannot``, the reason. With ``record`` also
+                          ``lookups``, ``findings``, each with the ``cause`` that it is a
+                          consequence of, the ``footprints`` of those without one, and why the
+                          history ``ended`` early; or ``cannot``, the reason. With ``record`` also
                           that, digests of what was observed, and ``values``, all that was
                           observed at the step ``values``. ``abilities`` adapts the history to
                           these instead of to the target.

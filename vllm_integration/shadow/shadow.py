@@ -357,7 +357,7 @@ class Shadow:
             name: Sized(max(1, len(self._judged.real[name].block_hashes) * engine.hash_block_size))
             for name in seen.tables
         }
-        self._judged.add(self._judged.judge_of(hashed).pool(seen), call)
+        self._judged.add(next(self._judged.judge_of(hashed).pool(seen), None), call)
         if not self._edited:
             self._judge_keys(call, state)
         self._audited += perf_counter() - began

@@ -45,8 +45,8 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
         "steps": outcome.steps,
         "lookups": [vars(lookup) for lookup in outcome.lookups],
         "findings": [found.as_json() for found in outcome.findings],
-        "causes": len(outcome.causes),
         "footprints": [cause.footprint.as_json() for cause in outcome.causes],
+        "ended": outcome.ended,
     }
     if record:
         answer |= {"record": recorder.record.as_json(), "values": recorder.values}

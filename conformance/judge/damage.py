@@ -1,0 +1,84 @@
+"""Damage: which parts of a manager's state earlier violations left wrong, and what they explain.
+
+Every step is judged on the manager's own state, so a step's own error shows as a violation of that
+step. What is wrong already can make a later step look wrong, too. A violation is *inherited* when
+the damage of earlier ones explains all of its evidence. In doubt it is not.
+"""
+
+from collections.abc import Collection, Iterable
+
+from hitproof.conformance.findings.parts import Block, Books, Key, Part, Table
+from hitproof.conformance.findings.signatures import SEVERITY, Signature
+from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.subject.managers import Observation
+from hitproof.spec.claims import Divergence
+
+
+class Damage:
+    """The wrong parts of one manager's state, each with the finding that left it wrong."""
+
+    def __init__(self) -> None:
+        self._parts: dict[Part, Signature] = {}
+
+    def cause(self, violation: Violation) -> Signature | None:
+        """The earlier finding that a violation is a consequence of; None if it is its own."""
+        causes = [
+            next((c for part in parts if (c := self._cause(part, violation.signature))), None)
+            for parts in violation.evidence
+        ]
+        return causes[0] if causes and all(causes) else None
+
+    def _cause(self, part: Part, signature: Signature) -> Signature | None:
+        for wrong in self._candidates(part):
+            found = self._parts.get(wrong)
+            if found is not None and _can_explain(found, signature):
+                return found
+        return None
+
+    def _candidates(self, part: Part) -> Iterable[Part]:
+        """The parts that contain ``part``, as they are kept."""
+        if not isinstance(part, Table):
+            return (part,)
+        return (
+            wrong
+            for wrong in self._parts
+            if isinstance(wrong, Table)
+            and (wrong.request, wrong.group) == (part.request, part.group)
+            and (wrong.until is None or (part.until is not None and part.until <= wrong.until))
+        )
+
+    def add(self, parts: Iterable[Part], cause: Signature) -> None:
+        """Those parts are wrong from now on. The most severe finding stays the cause."""
+        for part in parts:
+            known = self._parts.get(part)
+            if known is None or _rank(cause) < _rank(known):
+                self._parts[part] = cause
+
+    def freed(self, request: str) -> None:
+        """A request gave up its block tables."""
+        for part in [*self._parts]:
+            if isinstance(part, Table) and part.request == request:
+                del self._parts[part]
+
+    def observed(self, seen: Observation, wrong: Collection[Part]) -> None:
+        """Forget blocks that nobody can read any more; ``wrong`` parts are wrong right now."""
+        used = {block for tables in seen.tables.values() for table in tables for block in table}
+        used.update(block for ids in seen.cached.values() for block in ids)
+        for part in [*self._parts]:
+            unused = isinstance(part, Block) and part.block_id not in used
+            if part not in wrong and (unused or isinstance(part, Books)):
+                del self._parts[part]
+
+
+def _rank(signature: Signature) -> int:
+    return SEVERITY.index(Divergence(signature.divergence))
+
+
+def _can_explain(cause: Signature, signature: Signature) -> bool:
+    """Whether one finding can lead to another: wrong drafts, say, never to wrong outputs."""
+    return cause.divergence == Divergence.CRASH or _rank(cause) <= _rank(signature)
+
+
+def key_parts(names: Iterable[str]) -> frozenset[Part]:
+    """The keys of prefixes, as parts."""
+    return frozenset(map(Key, names))
