@@ -21,6 +21,12 @@ class WrongTable:
     actual: str
 
 
+def wrong_length(actual: int, expected: int) -> Defect:
+    """The defect of a block table of another length."""
+    longer = "longer" if actual > expected else "shorter"
+    return Defect.of(Code.TABLE_LENGTH_WRONG, table=longer)
+
+
 def wrong_in_tables(judged: Configuration | Layout, answer: LookupAnswer) -> WrongTable | None:
     """What is wrong with the block tables of an answer, whatever is cached.
 
@@ -51,7 +57,7 @@ def wrong_in_tables(judged: Configuration | Layout, answer: LookupAnswer) -> Wro
         lags = answer.diverged and is_fully_loaded(looked_up.group.kind)
         if len(table) > boundary or (len(table) < boundary and not lags):
             return WrongTable(
-                Defect(Code.TABLE_LENGTH_WRONG),
+                wrong_length(len(table), boundary),
                 f"hit of {answer.hit_length} tokens: block table of group {group_id} of length "
                 f"{boundary}",
                 f"block table of length {len(table)}",

@@ -233,12 +233,20 @@ MEANINGS: Mapping[Code, Meaning] = {
         _UNSOUND,
     ),
     Code.TABLE_LENGTH_WRONG: Meaning(
-        "block table is not as long as the hit",
+        "block table is not as long as the hit{table}",
         "The block table of each group has one entry for each block of the hit. The finding shows "
         "the expected and the actual length, in blocks.",
         "Tokens are computed into blocks of other tokens, or blocks are counted twice.",
         (_READ, _COMMON_VALID, _LOCAL_VALID),
         _UNSOUND,
+        (
+            Parameter(
+                "table",
+                "which of the two is longer",
+                {"longer": ", it is longer", "shorter": ", it is shorter"},
+                optional=True,
+            ),
+        ),
     ),
     Code.TABLE_ENTRY_NOT_A_BLOCK: Meaning(
         "block table has an entry that is not a block",

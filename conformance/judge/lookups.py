@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from hitproof.conformance.checks.block_tables import wrong_length
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.parts import Block, Evidence, Key, Part, Table
@@ -165,8 +166,9 @@ class LookupJudge:
             if not group.prefix_cacheable:
                 continue
             if len(table) != lengths[index]:
+                other = wrong_length(len(table), lengths[index])
                 return Violation(
-                    Signature(_TABLE, unsound, kinds, eagle, Defect(Code.TABLE_LENGTH_WRONG)),
+                    Signature(_TABLE, unsound, kinds, eagle, other),
                     f"hit of {in_tokens(hit.length)}: block table of group {index} of length "
                     f"{lengths[index]}",
                     f"block table of length {len(table)}: {table}",
