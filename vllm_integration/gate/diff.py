@@ -21,7 +21,12 @@ from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.obligations import Obligation
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.sessions import Sessions
-from hitproof.vllm_integration.gate.side_by_side import Both, HistoriesCompared, compared
+from hitproof.vllm_integration.gate.side_by_side import (
+    ON_ONE_ONLY,
+    Both,
+    HistoriesCompared,
+    compared,
+)
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -122,7 +127,10 @@ class Diff:
         """Why not everything could be compared, each reason once."""
         unplayed = (each for side in (self.base, self.head) for each in side.unplayed)
         reasons = {reason for _, reason in self.unsettled}
-        reasons |= {each.unsettled for each in unplayed} | set(self.histories.uncompared)
+        uncompared = set(self.histories.uncompared)
+        if any(name == "hit_granularity" for name, *_ in self.policies):
+            uncompared.discard(ON_ONE_ONLY)  # a change that is reported
+        reasons |= {each.unsettled for each in unplayed} | uncompared
         if self.unmatched:
             reasons.add(f"{self.unmatched} runs and lookups were made on one of the two only")
         if not self.proved:

@@ -17,6 +17,8 @@ from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.gate.sessions import Sessions
 from hitproof.vllm_integration.sandbox.driver import WorkerGone
 
+ON_ONE_ONLY = "histories that only one of the two was asked to play"
+"""Hits inside blocks are played where they may end there, a policy."""
 _HISTORIES_TO_SHRINK = 120
 """Histories that both targets play to shrink one example."""
 
@@ -218,20 +220,20 @@ def _runs(
 ) -> tuple[Run, Run] | None:
     """The runs of one history, if they can be compared; else ``result`` says why not."""
     if base is None or head is None:
-        result.uncompared["only one of the two releases can play it"] += 1
+        result.uncompared[ON_ONE_ONLY] += 1
         return None
     if base.run is None or head.run is None:
-        result.uncompared["it could not be judged on both"] += 1
+        result.uncompared["histories that could not be judged on both"] += 1
         return None
     if base.run.record.history == head.run.record.history:
         return base.run, head.run
     if both is None:
-        result.uncompared["the releases play it differently"] += 1
+        result.uncompared["histories that the two releases play in different forms"] += 1
         return None
     try:
         runs = both.runs(base.play)
     except WorkerGone as gone:
-        result.uncompared[f"as both releases can play it: {gone}"] += 1
+        result.uncompared[f"histories in a form that both can play: {gone}"] += 1
         return None
     result.adapted += 1
     return runs

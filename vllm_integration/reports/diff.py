@@ -140,11 +140,12 @@ def covered(diff: Diff) -> str:
         words += f", {histories.adapted} of them in a form that both releases can play"
     if histories.stopped:
         words += (
-            f", the end of {histories.stopped} of them not, where the schedulers of the two "
-            f"releases ask for different things"
+            f", {histories.stopped} of them up to where the schedulers of the two releases ask for "
+            f"different things"
         )
+    words += "; not compared: what is beyond these bounds, the values of block hashes, running time"
     if left := sum(histories.uncompared.values()):
-        words += f"; {count(left, 'history', 'histories')} not compared"
+        words += f", and {count(left, 'history', 'histories')}"
     return words
 
 
