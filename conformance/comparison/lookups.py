@@ -106,7 +106,10 @@ def _near_edges(
     last = max_length // judged.alignment * judged.alignment
     for length in range(last, max(last - 3 * judged.alignment, 0), -judged.alignment):
         required = _required(judged, length) & every
-        found += [required, *(every - {block} for block in sorted(required)[:: len(required) - 1 or 1])]
+        found += [
+            required,
+            *(every - {block} for block in sorted(required)[:: len(required) - 1 or 1]),
+        ]
     random = Random(f"{judged.describe()}: {max_length}")
     for share in range(1, _RANDOM + 1):
         found.append(frozenset(q for q in questions if random.random() < share / (_RANDOM + 1)))
