@@ -114,6 +114,11 @@ def check_agreement(subject: ServingSubject, layout: Layout) -> CheckResult:
         paths=sum(result.paths for result in results),
         states=sum(result.states for result in results),
         detail=next((result.detail for result in results if result.detail), ""),
+        footprints={
+            signature: footprint
+            for result in results
+            for signature, footprint in result.footprints.items()
+        },
     )
 
 

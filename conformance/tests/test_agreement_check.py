@@ -124,6 +124,7 @@ def test_each_fault_is_found_and_shown(
         if (e.signature.divergence, e.signature.code) == (divergence, code)
     ]
     assert {evidence.signature.claim for evidence in found} == set(CLAIMS.values())
+    assert result.footprints.keys() == {evidence.signature for evidence in result.evidence}
     for evidence in found:
         assert isinstance(evidence, AgreementEvidence)
         assert shrink(subject, evidence) is evidence
