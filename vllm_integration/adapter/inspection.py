@@ -21,6 +21,7 @@ class Made:
 
 
 _MADE: ContextVar[dict[int, Made] | None] = ContextVar("made", default=None)
+_LEFT_OUT: ContextVar[dict[str, set[str]] | None] = ContextVar("left_out", default=None)
 T = TypeVar("T")
 _signature = lru_cache(maxsize=None)(inspect.signature)
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -89,6 +90,10 @@ def arguments(
         raise CannotJudge(
             f"{where} requires {', '.join(unknown)}, which hitproof does not know how to fill"
         )
+    left_out = _LEFT_OUT.get()
+    if left_out is not None:
+        rest = {n for n, p in parameters.items() if p.kind not in _ANY and n not in values}
+        left_out[where] = left_out.get(where, rest) & rest - set(given)
     any_keyword = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     return {name: v for name, v in values.items() if any_keyword or name in parameters}
 
@@ -114,6 +119,17 @@ def call(function: Callable[..., Any], values: dict[str, Any], where: str) -> An
     if made is not None:
         made[id(result)] = Made(result, function, keywords)
     return result
+
+
+@contextmanager
+def noting_defaults() -> Iterator[dict[str, set[str]]]:
+    """The parameters that `arguments` never fills inside the context, of each function."""
+    left_out: dict[str, set[str]] = {}
+    token = _LEFT_OUT.set(left_out)
+    try:
+        yield left_out
+    finally:
+        _LEFT_OUT.reset(token)
 
 
 @contextmanager

@@ -47,6 +47,7 @@ from hitproof.vllm_integration.adapter.lookups import VllmCommonLookup, VllmLook
 from hitproof.vllm_integration.adapter.managers import VllmManager, VllmManagers
 from hitproof.vllm_integration.adapter.parts import MASK, Parts, stand_in_hashes
 from hitproof.vllm_integration.adapter.producer import Producer
+from hitproof.vllm_integration.adapter.reads import Reads
 
 _T = TypeVar("_T")
 _STORED_END = "final_segment_end_block"
@@ -215,6 +216,10 @@ class VllmSubject:
         """What the target shows in the plainest variant."""
         self._parts.vary(None)
         return probed(policy, behaviour)
+
+    def reads(self) -> Reads:
+        """What it reads of its inputs."""
+        return Reads(self._parts)
 
     def policies(self) -> dict[str, str]:
         """The value of each policy of `spec.releases.policies` that the target is judged by.

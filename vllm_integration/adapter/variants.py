@@ -126,6 +126,16 @@ MANAGER_VALUES: dict[str, tuple[Any, ...]] = {
 }
 """Arguments of ``KVCacheManager``, its coordinator and its pool that only watch."""
 
+_DERIVED = (
+    "has_layer_views",
+    "num_states",
+    "page_size_bytes",
+    "real_page_size_bytes",
+    "state_content_size_bytes",
+    "unpadded_page_size_bytes",
+)
+"""Properties of specs that follow from `SPEC_VALUES`."""
+
 _MAMBA_TYPES = ("mamba1", "mamba2", "short_conv", "linear_attention", "gdn_attention")
 _NEVER = 1 << 30
 
@@ -249,6 +259,17 @@ def varied(tables: dict[str, tuple[Any, ...]], what: str, number: int) -> dict[s
     """The values of a variant, without those that are left at the target's defaults."""
     found = {name: choice(f"{what} {name}", number, values) for name, values in tables.items()}
     return {name: value for name, value in found.items() if value is not _AS_IT_IS}
+
+
+def varied_names() -> set[str]:
+    """All that variants differ in, as ``class.attribute``; see `vllm_integration.adapter.reads`."""
+    of_specs = [SPEC_VALUES, *_OF_KIND.values(), *_ALONE.values()]
+    names = {f"KVCacheSpec.{name}" for table in of_specs for name in table}
+    names |= {f"KVCacheSpec.{name}" for name in _DERIVED}
+    names |= {f"Request.{name}" for table in (REQUEST_VALUES, REQUEST_STATE) for name in table}
+    names |= {f"SamplingParams.{name}" for name in SAMPLING_VALUES}
+    owners = ("KVCacheManager", "KVCacheCoordinator", "BlockPool")
+    return names | {f"{owner}.{name}" for owner in owners for name in MANAGER_VALUES}
 
 
 def watching(number: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from hitproof.vllm_integration.commands.options import (
     JOBS,
     MEMORY,
     PYTHON,
+    AcceptRead,
     Coordinators,
     Html,
     Jobs,
@@ -90,6 +91,7 @@ def check(
     html: Html = None,
     verbose: Verbose = False,
     policy: Policy = None,
+    accept_read: AcceptRead = None,
     manager: Managers = None,
     coordinator: Coordinators = None,
     baseline: Annotated[
@@ -142,6 +144,7 @@ def check(
                 policies=policies,
                 record=record,
                 remedy=remedy_for(resolved, ledger),
+                accepted_reads=accept_read or (),
             )
         if pytest is not None:
             report.judgement = _tested(pytest, report, interpreter, timeout, verbose)

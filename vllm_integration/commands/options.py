@@ -82,6 +82,16 @@ Policy = Annotated[
         show_default=False,
     ),
 ]
+AcceptRead = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept-read",
+        metavar="NAME",
+        help="Accept that the target reads this of its inputs although no check varies it; "
+        "repeatable.",
+        show_default=False,
+    ),
+]
 Managers = Annotated[
     list[str] | None,
     typer.Option(

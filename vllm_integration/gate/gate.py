@@ -1,6 +1,6 @@
 """The gate: judges a target against the spec and says conforms, diverges or inconclusive."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -32,6 +32,7 @@ def check(
     also: Sequence[Play] = (),
     record: Record | None = None,
     remedy: str = "",
+    accepted_reads: Collection[str] | None = None,
 ) -> Report:
     """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) each worker.
 
@@ -39,9 +40,10 @@ def check(
     ``policies`` are values of policies to judge by, by name; the others are those that the target
     shows. ``keep_facts`` asks for what the target did, too; ``also`` has histories to be replayed
     besides. ``record`` has the footprints that known divergences are held against, and ``remedy``
-    says how to make one where there is none. ``progress`` is called with the checks done and their
-    number. Raises the exceptions of `Workers` when the target cannot be imported or hitproof itself
-    is wrong.
+    says how to make one where there is none. ``accepted_reads`` asks for what the target reads of
+    its inputs, too, of which these are accepted unseen. ``progress`` is called with the checks done
+    and their number. Raises the exceptions of `Workers` when the target cannot be imported or
+    hitproof itself is wrong.
     """
     with opened(target, python, timeout, memory, jobs, policies) as sessions:
         return judged(
@@ -55,6 +57,7 @@ def check(
             also,
             record,
             remedy,
+            accepted_reads,
         )
 
 
@@ -86,6 +89,7 @@ def judged(
     also: Sequence[Play],
     record: Record | None = None,
     remedy: str = "",
+    accepted_reads: Collection[str] | None = None,
 ) -> Report:
     """Judge ``target`` in the ``sessions`` that are open for it; arguments as for `check`."""
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
@@ -94,6 +98,8 @@ def judged(
     actual, report.policies_detail = sessions.policies()
     if not report.policies_detail:
         report.policies = held_against(target, actual, chosen)
+    if accepted_reads is not None:
+        report.reads = sessions.reads(accepted_reads)
     granularity = {**actual, **chosen}.get("hit_granularity", "")
     replays = list(dict.fromkeys([*also, *histories(profile, applicable, granularity)]))
     settled, report.played = sessions.settle(todo, replays, progress, keep_facts)

@@ -12,6 +12,7 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task
 from hitproof.vllm_integration.gate.policies import Standing
+from hitproof.vllm_integration.gate.reads import ReadsReport
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -27,6 +28,7 @@ class Report:
         judgement: findings new and known, and stale ledger entries.
         policies: the policies, and what the target is judged by; empty if they are not known.
         policies_detail: why the policies are not known.
+        reads: what the target reads of its inputs.
         facts: what the target did in each check, if that was asked for.
         played: every history that was replayed on whole managers.
         reached: how far each signature reaches in each place.
@@ -42,6 +44,7 @@ class Report:
     judgement: Judgement = field(default_factory=lambda: Judgement((), (), ()))
     policies: list[Standing] = field(default_factory=list)
     policies_detail: str = ""
+    reads: ReadsReport = field(default_factory=ReadsReport)
     facts: dict[Task, list[Fact]] = field(default_factory=dict)
     played: list[Played] = field(default_factory=list)
     reached: list[Reach] = field(default_factory=list)
@@ -57,8 +60,8 @@ class Report:
             return Verdict.DIVERGES
         judged = {o.claim for o in self.obligations if o.status is not Status.INCONCLUSIVE}
         replayed = bool(self.played) and not self.unplayed
-        settled = not (self.unsettled or self.policies_detail or self.unrecorded)
-        if not settled or judged != CLAIMS.keys() or not replayed:
+        unknown = self.unsettled or self.policies_detail or self.unrecorded or self.reads.detail
+        if unknown or judged != CLAIMS.keys() or not replayed:
             return Verdict.INCONCLUSIVE
         return Verdict.CONFORMS
 
@@ -96,11 +99,8 @@ class Report:
         """Why not everything could be judged, each reason once."""
         unsettled = [obligation.detail for obligation in self.unsettled]
         unplayed = [each.unsettled for each in self.unplayed]
-        return list(
-            dict.fromkeys(
-                filter(None, [self.policies_detail, self.unrecorded, *unsettled, *unplayed])
-            )
-        )
+        unknown = self.policies_detail, self.reads.detail, self.unrecorded
+        return list(dict.fromkeys(filter(None, [*unknown, *unsettled, *unplayed])))
 
     @property
     def num_configurations(self) -> int:

@@ -4,7 +4,7 @@ import itertools
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task, unsettled
+from hitproof.vllm_integration.gate.reads import ReadsReport
 from hitproof.vllm_integration.sandbox.driver import Asked, EnvironmentFailure, WorkerGone
 
 _CHECKS_TO_SHRINK = 2_000
@@ -74,6 +75,14 @@ class Session:
             return {}, f"the policies cannot be determined: {gone}"
         detail = str(answer["detail"])
         return answer["policies"], detail and f"the policies cannot be determined: {detail}"
+
+    def reads(self, accepted: Collection[str]) -> ReadsReport:
+        """What the target reads of its inputs."""
+        try:
+            answer = self.ask(op="reads")
+        except WorkerGone as gone:
+            return ReadsReport(cannot=f"what the target reads cannot be found out: {gone}")
+        return ReadsReport(answer["reads"], answer["varied"], accepted)
 
     def settle(self, task: Task, keep_facts: bool) -> Outcome:
         """Run one task; ``keep_facts`` asks for what the target did, too.
@@ -232,6 +241,10 @@ class Sessions:
     def ask(self, **message: Any) -> dict[str, Any]:
         """Ask one of them while none is at work; see `Session.ask`."""
         return self._all[0].ask(**message)
+
+    def reads(self, accepted: Collection[str]) -> ReadsReport:
+        """See `Session.reads`."""
+        return self._all[0].reads(accepted)
 
     def settle(
         self,

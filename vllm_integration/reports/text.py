@@ -49,6 +49,7 @@ def report_json(report: Report) -> dict[str, Any]:
             for standing in report.policies
         ],
         "policies_detail": report.policies_detail,
+        "reads": report.reads.as_json(),
         "coverage": {
             "configurations": report.num_configurations,
             "paths": report.tasks_total(lambda o: o.paths),
@@ -116,6 +117,8 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
     _print_unsettled(report, console, verbose)
     if verbose:
         _print_obligations(report, console)
+        for read in report.reads.assumptions:
+            console.print(f"assumed: {escape(f'{read.name}: {read.reason}')}", highlight=False)
     _print_policies(report, console)
     _print_coverage(report, console)
     _print_baseline(report, console)
@@ -240,10 +243,8 @@ def _print_known(known: list[tuple[Finding, Entry]], console: Console) -> None:
 
 
 def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
-    if report.policies_detail:
-        console.print(
-            f"[bold yellow]inconclusive[/]: {escape(report.policies_detail)}", highlight=False
-        )
+    for detail in filter(None, (report.policies_detail, report.reads.detail)):
+        console.print(f"[bold yellow]inconclusive[/]: {escape(detail)}", highlight=False)
     reasons = list(dict.fromkeys(o.detail for o in report.unsettled))
     shown = reasons if verbose else reasons[:_MOST_INCONCLUSIVE]
     for reason in shown:

@@ -22,6 +22,8 @@ answer (`driver.WorkerGone`): the gate starts another worker and goes on.
 ``ended``                 How the copy ``number`` ended: ``code``, null while it runs.
 ``policies``              How the target behaves where releases differ: ``policies``, or a
                           ``detail`` that says why that cannot be found out.
+``reads``                 What the target's code reads of its inputs: ``reads``, and which
+                          names of inputs are ``varied`` where they must not matter.
 ``check``                 Run the check of ``claim`` on ``configuration``. Gives ``statuses``,
                           ``paths``, ``states``, ``detail``, ``evidence`` and the ``footprints``
                           of its signatures; with ``facts`` also those, what the target did.

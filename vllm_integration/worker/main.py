@@ -27,7 +27,7 @@ from hitproof.vllm_integration.sandbox.forks import end_copies_of_others, make_c
 from hitproof.vllm_integration.sandbox.processes import MARK
 from hitproof.vllm_integration.sandbox.protocol import OURS, TEXT, Failure, decode, encode
 from hitproof.vllm_integration.sandbox.seal import Seal
-from hitproof.vllm_integration.worker import findings, lockstep, replay, selftest
+from hitproof.vllm_integration.worker import findings, lockstep, reads, replay, selftest
 
 
 class _Refused(Exception):
@@ -253,6 +253,7 @@ _FOUND_BY: dict[str, _Operation] = {
 }
 _OPERATIONS: dict[str, _Operation] = {
     "policies": _policies,
+    "reads": reads.reads,
     "check": _check,
     "replay": replay.judge_history,
     "abilities": replay.abilities,

@@ -120,6 +120,8 @@ def _refuted(
 def _of_policies(report: Report) -> Iterator[_Case]:
     if report.policies_detail:
         yield _Case("policies", "error", readable(report.policies_detail))
+    if report.reads.detail:
+        yield _Case("reads", "error", readable(report.reads.detail))
     for standing in report.policies:
         if standing in report.policy_changes:
             yield _failure(standing.policy.name, [of_policy(standing)])
