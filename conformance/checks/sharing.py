@@ -1,8 +1,8 @@
 """The check of sharing: two block hashes are equal just when all that they vouch for is.
 
-The hashes of many small prompts, with and without cache salt and LoRA adapter, are held against
-each other: for a group whose blocks are as long as what one hash covers, for one with longer
-blocks, and with hashes that look ahead where the subject has them.
+The hashes of many small prompts, with and without cache salt and LoRA adapter, with images and as
+embeddings, are held against each other: for a group whose blocks are as long as what one hash
+covers, for one with longer blocks, and with hashes that look ahead where the subject has them.
 """
 
 from collections.abc import Iterator
@@ -18,6 +18,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.hashing import HashSubject, Prompt
+from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.sharing import covered_tokens
 
@@ -53,7 +54,7 @@ def _cases(subject: HashSubject, configuration: Configuration) -> Iterator[Case]
             found = hashes(prompt)
             for block, block_hash in enumerate(found):
                 agreed = covered_tokens(block, block_size, lookahead)
-                content = Prompt(prompt.tokens[:agreed], prompt.salt, prompt.adapter)
+                content = prompt.agreed(agreed)
                 known_hash, first = told_apart.setdefault((block, content), (block_hash, prompt))
                 known_content, other = owners.setdefault((block, block_hash), (content, prompt))
                 if known_hash != block_hash or known_content != content:
@@ -76,6 +77,16 @@ def _prompts(length: int) -> Iterator[Prompt]:
     for adapter, salt in product(_ADAPTERS, _SALTS):
         for tokens in product((0, 1), repeat=length):
             yield Prompt(tokens, salt, adapter)
+    plain = (0,) * length
+    for other in range(length + 1):
+        yield Prompt(plain, embeddings=tuple(1 + (at == other) for at in range(length)))
+    for salt, adapter in product(_SALTS, _ADAPTERS[1:]):
+        yield Prompt(plain, salt, adapter, embeddings=plain)
+    for first, (name, following) in product(range(length), product("xy", repeat=2)):
+        images = (name, first, 1), (following, first + 1, 1)
+        yield Prompt(plain, images=images[:1])
+        yield Prompt(plain, images=images[: length - first])
+    yield Prompt(plain, images=(("long", 0, length),))
 
 
 def _evidence(
@@ -86,12 +97,15 @@ def _evidence(
     lookahead: int,
 ) -> HashEvidence:
     first, second = pair
+    one, other = first.agreed(agreed), second.agreed(agreed)
     differing = [
         what
         for what, differs in (
             ("tokens", first.tokens[:agreed] != second.tokens[:agreed]),
             ("salts", first.salt != second.salt),
             ("adapters", first.adapter != second.adapter),
+            ("images", one.images != other.images),
+            ("embeddings", one.embeddings != other.embeddings),
         )
         if differs
     ]
@@ -125,4 +139,9 @@ def _evidence(
 def _words(prompt: Prompt) -> str:
     adapter = " at ".join(prompt.adapter) if any(prompt.adapter) else "none"
     tokens = " ".join(map(str, prompt.tokens))
-    return f"tokens {tokens}; salt {prompt.salt or 'none'}; LoRA adapter {adapter}"
+    words = f"tokens {tokens}; salt {prompt.salt or 'none'}; LoRA adapter {adapter}"
+    for name, offset, length in prompt.images:
+        words += f"; image {name} at {offset}, of {in_tokens(length)}"
+    if prompt.embeddings:
+        words += f"; embeddings {' '.join(map(str, prompt.embeddings))}"
+    return words

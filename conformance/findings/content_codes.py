@@ -19,7 +19,7 @@ _WRONG += "are wrong, and nothing is reported."
 _SLOW = "Outputs are right. A later request with the same prefix computes again what was computed "
 _SLOW += "before, so time to first token grows."
 
-_INPUTS = ("tokens", "salts", "adapters")
+_INPUTS = ("tokens", "salts", "adapters", "images", "embeddings")
 _HASHES = Parameter(
     "hashes",
     "whether the hashes cover tokens after their block",
@@ -40,10 +40,10 @@ MEANINGS: Mapping[Code, Meaning] = {
             _HASHES,
             Parameter(
                 "inputs",
-                "what differs: tokens, cache salts, LoRA adapters",
+                "what differs: tokens, cache salts, LoRA adapters, images, embeddings",
                 {
                     "-".join(some): " and ".join(some)
-                    for size in (1, 2, 3)
+                    for size in range(1, len(_INPUTS) + 1)
                     for some in combinations(_INPUTS, size)
                 },
             ),

@@ -332,8 +332,22 @@ def _only(values: Iterable[_T]) -> _T:
     return value
 
 
+def _prompt(prompt: Prompt) -> dict[str, Any]:
+    rare = {name for name in ("images", "embeddings") if not getattr(prompt, name)}
+    return {name: value for name, value in asdict(prompt).items() if name not in rare}
+
+
 def _prompts(data: Sequence[Mapping[str, Any]]) -> tuple[Prompt, ...]:
-    return tuple(Prompt(tuple(p["tokens"]), p["salt"], tuple(p["adapter"])) for p in data)
+    return tuple(
+        Prompt(
+            tuple(p["tokens"]),
+            p["salt"],
+            tuple(p["adapter"]),
+            tuple(tuple(image) for image in p.get("images", ())),
+            tuple(p.get("embeddings", ())),
+        )
+        for p in data
+    )
 
 
 def _history(data: Any) -> History:
@@ -346,7 +360,7 @@ _SETS = _Key("cached", lambda sets: [*map(sorted, sets)], lambda sets: (*map(fro
 _BLOCKS = _Key("cached", lambda blocks: [sorted(blocks)], lambda sets: frozenset(_only(sets)))
 _CHUNKS, _STEPS, _PICTURE = (_Key(key, read=tuple) for key in ("chunks", "steps", "picture"))
 _NUM_TOKENS = _Key("chunks", lambda count: (count,), _only)
-_PROMPTS = _Key("prompts", lambda prompts: (*map(asdict, prompts),), _prompts)
+_PROMPTS = _Key("prompts", lambda prompts: (*map(_prompt, prompts),), _prompts)
 
 _HITS = {"max_length": _MAX_LENGTH, "spec_hit": _SPEC_HIT, "actual_hit": _ACTUAL_HIT}
 _JSON: Mapping[type[Evidence], _Kind] = {

@@ -1,7 +1,6 @@
 """The reference as a subject: the checks must find no divergence in it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration
@@ -177,7 +176,7 @@ class ReferenceSubject:
         del hash_block_size
         blocks = (len(prompt.tokens) - hash_lookahead) // block_size
         covered = (covered_tokens(b, block_size, hash_lookahead) for b in range(blocks))
-        return [repr(replace(prompt, tokens=prompt.tokens[:n])).encode() for n in covered]
+        return [repr(prompt.agreed(n)).encode() for n in covered]
 
     def fine_lookup(self, configuration: Configuration) -> "ReferenceFineLookup":
         """The reference's lookup for hits that end on any hash block."""

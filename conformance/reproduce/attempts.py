@@ -26,6 +26,7 @@ from hitproof.conformance.histories.schema import (
     Evict,
     Finish,
     History,
+    Image,
     Lookup,
     RequestInput,
     Schedule,
@@ -363,13 +364,14 @@ def _sharing(evidence: HashEvidence) -> Iterator[Attempt]:
     first, second = evidence.prompts
     if "hashes" in dict(evidence.signature.defect.parameters):
         raise OutOfReach(refusal("demonstration-hash-lookahead"))
+    if first.embeddings or second.embeddings:
+        raise OutOfReach(refusal("demonstration-embeddings"))
     size = len(first.tokens) // 3
     group = Group(GroupKind.FULL_ATTENTION, size)
     rules = Rules(LookaheadHorizon.CAPPED, EagleGroups.FLAGGED)
     engine = _Engine((group,), False, size, rules)
-    alike = (first.salt, first.adapter) == (second.salt, second.adapter)
     same = 0
-    while alike and same < len(first.tokens) and first.tokens[same] == second.tokens[same]:
+    while same < len(first.tokens) and first.agreed(same + 1) == second.agreed(same + 1):
         same += 1
     for ahead in (), (_FRESH,):
         requests = {"a": _request(first), "b": _request(second, ahead)}
@@ -385,4 +387,5 @@ def _request(prompt: Prompt, more: tuple[int, ...] = ()) -> RequestInput:
         lora_name=prompt.adapter[0] or None,
         lora_path=prompt.adapter[1] or None,
         cache_salt=prompt.salt or None,
+        images=tuple(Image(*image) for image in prompt.images),
     )

@@ -73,6 +73,11 @@ LIMITS: dict[str, Limit] = {
         "Nor is one of block hashes that look ahead.",
         "hitproof writes no history for a divergence of hashes that look ahead",
     ),
+    "demonstration-embeddings": Limit(
+        _DEMONSTRATION,
+        "Nor is one of prompts that come as embeddings.",
+        "hitproof writes no history with prompts that come as embeddings",
+    ),
     "replay-scheduler": Limit(
         "replay, lockstep",
         "They do a scheduler's bookkeeping themselves, in one way; the scheduler of a release is "

@@ -1,6 +1,6 @@
 """Block hashes of a subject."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 
@@ -12,11 +12,25 @@ class Prompt:
         tokens: its token ids.
         salt: the cache salt, or "".
         adapter: the LoRA adapter's name and path, or two times "".
+        images: multimodal items, each with its identifier, offset and length in tokens.
+        embeddings: what each token's embedding is made of, where the prompt comes as embeddings; ()
+            where it comes as token ids.
     """
 
     tokens: tuple[int, ...]
     salt: str = ""
     adapter: tuple[str, str] = ("", "")
+    images: tuple[tuple[str, int, int], ...] = ()
+    embeddings: tuple[int, ...] = ()
+
+    def agreed(self, num_tokens: int) -> "Prompt":
+        """What its first tokens are computed from: an image counts as soon as it has begun."""
+        return replace(
+            self,
+            tokens=self.tokens[:num_tokens],
+            images=tuple(image for image in self.images if image[1] < num_tokens),
+            embeddings=self.embeddings[:num_tokens],
+        )
 
 
 class HashSubject(Protocol):

@@ -1,7 +1,7 @@
 """vLLM's block pool and block hashes, for any release."""
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from types import ModuleType
 from typing import Any
@@ -180,6 +180,7 @@ class BlockHashes:
     def __init__(self, utils: ModuleType, new_request: Callable[..., Any]) -> None:
         self._utils = utils
         self._new_request = new_request
+        self._adapters: dict[tuple[str, str], int] = {}
         self._hashers: dict[tuple[int, int], Callable[[Any], list[bytes]]] = {}
 
     def __call__(
@@ -195,6 +196,8 @@ class BlockHashes:
             prompt_token_ids=list(prompt.tokens),
             cache_salt=prompt.salt or None,
             lora_request=self._adapter(*prompt.adapter),
+            mm_features=image_features(prompt.images),
+            prompt_embeds=_embeddings(prompt.embeddings),
             block_hasher=hasher,
         )
         hashes = request.block_hashes
@@ -219,6 +222,32 @@ class BlockHashes:
 
         if not name:
             return None
-        return call(
-            LoRARequest, {"lora_name": name, "lora_int_id": 1, "lora_path": path}, "LoRARequest"
+        number = self._adapters.setdefault((name, path), len(self._adapters) + 1)
+        values = {"lora_name": name, "lora_int_id": number, "lora_path": path}
+        return call(LoRARequest, values, "LoRARequest")
+
+
+def image_features(images: Iterable[tuple[str, int, int]]) -> list[Any]:
+    """Images as requests have them: of each its identifier, offset and length in tokens."""
+    from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+
+    return [
+        call(
+            MultiModalFeatureSpec,
+            {
+                "data": None,
+                "modality": "image",
+                "identifier": identifier,
+                "mm_position": PlaceholderRange(offset=offset, length=length),
+            },
+            "MultiModalFeatureSpec",
         )
+        for identifier, offset, length in images
+    ]
+
+
+def _embeddings(values: Sequence[int]) -> Any:
+    """A row for each token; None without any."""
+    import torch
+
+    return torch.tensor([[float(value)] for value in values]) if values else None

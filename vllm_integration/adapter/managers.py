@@ -19,7 +19,7 @@ from hitproof.conformance.subject.managers import (
     Progress,
     Tables,
 )
-from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher
+from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher, image_features
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS
 from hitproof.vllm_integration.adapter.groups import NAMES, kv_cache_config, kv_cache_spec
@@ -181,7 +181,9 @@ class VllmManager:
                 "prompt_token_ids": list(request.prompt),
                 "sampling_params": sampling,
                 "pooling_params": None,
-                "mm_features": self._features(request),
+                "mm_features": image_features(
+                    (image.identifier, image.offset, image.length) for image in request.images
+                ),
                 "lora_request": self._lora(request.lora_name, request.lora_path),
                 "cache_salt": request.cache_salt,
                 "block_hasher": self._hasher,
@@ -189,26 +191,6 @@ class VllmManager:
             "Request",
         )
         put(self._requests[name], varied(REQUEST_STATE, "request", variant))
-
-    @staticmethod
-    def _features(request: RequestInput) -> list[Any]:
-        if not request.images:
-            return []
-        from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
-
-        return [
-            call(
-                MultiModalFeatureSpec,
-                {
-                    "data": None,
-                    "modality": "image",
-                    "identifier": image.identifier,
-                    "mm_position": PlaceholderRange(offset=image.offset, length=image.length),
-                },
-                "MultiModalFeatureSpec",
-            )
-            for image in request.images
-        ]
 
     def _lora(self, name: str | None, path: str | None) -> Any:
         if name is None:
