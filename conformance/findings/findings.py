@@ -117,6 +117,8 @@ def given(evidence: Evidence) -> Iterator[str]:
         return
     judged = evidence.configuration
     yield judged.describe()
+    if judged.variant:
+        yield f"variant {judged.variant} of specs, pool and requests"
     match evidence:
         case AgreementEvidence():
             yield from _given_agreement(evidence)

@@ -58,6 +58,8 @@ def describe(engine: EngineConfiguration) -> tuple[str, ...]:
         pool += f", Mamba states exported every {in_tokens(exported)} of a chunk"
     if engine.mamba_shared_prefix_checkpoint:
         pool += ", and kept where shared prefixes end"
+    if engine.variant:
+        pool += f", variant {engine.variant} of specs, pool and requests"
     return "; ".join(map(_group, engine.groups)), pool
 
 
