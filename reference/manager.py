@@ -96,6 +96,7 @@ class KVCacheManager:
         self.max_model_len = max_model_len
         self.enable_caching = enable_caching
         self.prefix_cache_stats = PrefixCacheStats() if log_stats else None
+        self._policies = Policies() if policies is None else policies
         self.coordinator = KVCacheCoordinator(
             kv_cache_config,
             max_model_len,
@@ -106,7 +107,7 @@ class KVCacheManager:
             use_eagle,
             enable_kv_cache_events,
             retention_interval,
-            Policies() if policies is None else policies,
+            self._policies,
         )
         self.block_pool = self.coordinator.block_pool
         self._hash_block_size = hash_block_size
@@ -214,7 +215,7 @@ class KVCacheManager:
                 return None
         num_main = total_computed + num_new_tokens
         num_slots = min(num_main + num_lookahead_tokens, self.max_model_len)
-        if request.num_hash_lookahead_tokens:
+        if request.num_hash_lookahead_tokens and self._policies.registers_before_freeing:
             # Blocks filled by accepted drafts get their hash only now, and may be freed next.
             self.cache_blocks(request, request.num_computed_tokens)
         coordinator.remove_skipped_blocks(request_id, total_computed)

@@ -57,6 +57,9 @@ class Policies:
             drafts of the last step are rejected; up to 0.25. Later the scheduler says how many
             tokens are in flight.
         junctions: whether sparse retention keeps the shared-prefix boundary; 0.26 and later.
+        registers_before_freeing: whether blocks that accepted drafts filled, whose hash is known
+            only one token later, are registered before the next step frees them. vLLM frees them
+            first; its hashes look ahead from 0.33 on.
     """
 
     horizon: LookaheadHorizon = LookaheadHorizon.HASHED
@@ -66,6 +69,7 @@ class Policies:
     replays: ReplayPolicy = ReplayPolicy.PROMISED
     keeps_states_of_drafts: bool = False
     junctions: bool = True
+    registers_before_freeing: bool = True
 
 
 _WINDOWS = frozenset({GroupKind.SLIDING_WINDOW})
@@ -101,4 +105,7 @@ VLLM_0_30 = Policies(
 """vLLM 0.30 and 0.31."""
 
 VLLM_0_32 = Policies(thinned_kinds=_WINDOWS, replays=ReplayPolicy.ALIGNMENT_DROPPED)
-"""vLLM 0.32 and later."""
+"""vLLM 0.32."""
+
+VLLM_0_33 = replace(VLLM_0_32, registers_before_freeing=False)
+"""vLLM 0.33 and later."""

@@ -8,7 +8,12 @@ from hitproof.reference.request import Request
 from hitproof.spec.groups import BlockGeometry, Group, geometry
 from hitproof.spec.mask import in_mask
 from hitproof.spec.releases.horizons import horizon
-from hitproof.spec.retention import check_interval, in_retained_mask, replay_boundary
+from hitproof.spec.retention import (
+    check_interval,
+    in_retained_mask,
+    junction_boundary,
+    replay_boundary,
+)
 from hitproof.spec.terms import INTEGERS
 
 Mask = Callable[[int, int], list[bool]]
@@ -75,7 +80,12 @@ class Registration:
         else:
             replays = [INTEGERS.multiple_at_most(num_tokens - 1, alignment)]
         if self._policies.junctions:
-            replays.append(INTEGERS.multiple_at_most(request.shared_prefix_boundary, alignment))
+            # What is shared may go on past what lookup has seen, or end there.
+            shared = request.shared_prefix_boundary
+            replays.append(INTEGERS.multiple_at_most(shared, alignment))
+            if self._policies.replays is ReplayPolicy.PROMISED:
+                lookahead = self._lookahead_tokens
+                replays.append(junction_boundary(shared, lookahead, alignment))
         return replays
 
 

@@ -1,8 +1,9 @@
 """The check of junctions: a prefix seen to be shared is hit again, on whole managers.
 
 Three prompts that share a prefix and nothing else are served one after another. What the first
-leaves behind under sparse retention is of little use to the second, whose lookup shows that the
-prefix is shared; the third must hit what it hits under dense retention.
+leaves behind is of little use to the second where retention is sparse, or where only Mamba states
+at the ends of chunks are there; its lookup shows that the prefix is shared. The third must hit
+what it hits where every block and state is kept.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,8 @@ from hitproof.conformance.subject.failures import CannotJudge, crash_of
 from hitproof.conformance.subject.registering import ServingSubject
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
-from hitproof.spec.retention import SPARSE_KINDS
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.retention import SPARSE_KINDS, junction_boundary
 
 _CLAIM = "retention_keeps_junctions"
 
@@ -39,13 +41,20 @@ def _cases(subject: ServingSubject, configuration: Configuration) -> Iterator[Ca
     lookahead = configuration.lookahead_tokens
     past = {0, 1, size, lookahead, align - 1}
     for shared in (align, align + lookahead, *sorted(2 * align + more for more in past)):
-        promised = _third_hit(subject, configuration, shared, None)
+        intervals: tuple[int | None, ...] = (0, 2 * align)
+        if configuration.group.kind is GroupKind.MAMBA:
+            # Under dense retention, too, there are states only where chunks end.
+            intervals = None, *intervals
+            promised = int(junction_boundary(shared, lookahead, align))
+        else:
+            dense = _third_hit(subject, configuration, shared, None)
+            if isinstance(dense, Exception):
+                yield Case(1, 1, [_evidence(configuration, shared, None, 0, dense)])
+                continue
+            promised = dense
         if promised == 0:
             continue  # there is nothing to lose
-        if isinstance(promised, Exception):
-            yield Case(1, 1, [_evidence(configuration, shared, None, 0, promised)])
-            continue
-        for interval in (0, 2 * align):
+        for interval in intervals:
             hit = _third_hit(subject, configuration, shared, interval)
             lost = isinstance(hit, Exception) or hit < promised
             evidence = [_evidence(configuration, shared, interval, promised, hit)] if lost else []
@@ -90,7 +99,7 @@ def _evidence(
         num_tokens=shared + 3 * configuration.alignment,
         shared=shared,
         interval=interval,
-        spec=f"the third prompt hits {in_tokens(promised)}, as under dense retention",
+        spec=f"the third prompt hits {in_tokens(promised)}, as where every block is kept",
         actual=f"raises {hit!r}" if isinstance(hit, Exception) else f"it hits {in_tokens(hit)}",
         spec_hit=promised,
         actual_hit=None if isinstance(hit, Exception) else hit,

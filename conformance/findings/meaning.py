@@ -52,6 +52,7 @@ class Code(StrEnum):
     UNPROMISED_BLOCK_KEPT = "unpromised-block-kept"
     JUNCTION_NOT_HIT = "junction-not-hit"
     SHARED_PREFIX_BOUNDARY_WRONG = "shared-prefix-boundary-wrong"
+    SHARED_PREFIX_UNREPORTED = "shared-prefix-unreported"
 
     HASH_COLLISION = "hash-collision"
     HASH_MISMATCH = "hash-mismatch"

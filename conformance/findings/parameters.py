@@ -29,6 +29,11 @@ RETENTION = Parameter(
     "the retention policy: latest-boundary-only, or an interval",
     {"latest": _LATEST, "interval": _INTERVAL},
 )
+ANY_RETENTION = Parameter(
+    "retention",
+    "the retention policy",
+    {"dense": "dense retention", "latest": _LATEST, "interval": _INTERVAL},
+)
 RETENTION_OF_CRASH = Parameter(
     "retention",
     "the retention policy, where retention is judged",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from hitproof.conformance.findings.meaning import Code, Meaning, Parameter
 from hitproof.conformance.findings.parameters import (
+    ANY_RETENTION,
     DURING,
     FREED,
     LONG_LOOKAHEAD,
@@ -190,7 +191,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.JUNCTION_NOT_HIT: Meaning(
         "shared prefix is not hit again, {found}, {retention}",
         "The second of three requests showed that their prefix is shared. The third hits less of "
-        "it than under dense retention.",
+        "it than where every block and state is kept.",
         _SLOW,
         (_JUNCTIONS,),
         _LOST,
@@ -200,8 +201,17 @@ MEANINGS: Mapping[Code, Meaning] = {
                 "what the third request hits",
                 {"nothing": "the third request hits nothing", "some": "only part of it is hit"},
             ),
-            RETENTION,
+            ANY_RETENTION,
         ),
+    ),
+    Code.SHARED_PREFIX_UNREPORTED: Meaning(
+        "prefix that another request shares is not reported",
+        "A lookup returns no `shared_prefix_boundary` although full attention holds more of the "
+        "prompt than the hit.",
+        "Where sparse retention or Mamba keeps a shared prefix only once it is reported, the next "
+        "request that shares it does not hit it.",
+        (_JUNCTIONS,),
+        _LOST,
     ),
     Code.SHARED_PREFIX_BOUNDARY_WRONG: Meaning(
         "shared-prefix boundary is reported for a prefix that is not shared",

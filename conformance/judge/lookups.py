@@ -223,8 +223,17 @@ class LookupJudge:
         dense = dense and not (self._fine and self._engine.keeps_shared_states)
         if dense or self._requests[request].skip_reading_prefix_cache:
             return NOTHING_SHARED
-        entries, alignment = self._entries(request, num_tokens, cached), self._alignment
-        seen = kept = 0
+        return self._shown(num_tokens, hit, self._entries(request, num_tokens, cached))
+
+    def _shown(self, num_tokens: int, hit: Hit, entries: Entries) -> Shared:
+        """What the groups show of a prefix to be shared, each alone.
+
+        Full attention holds all of what is shared, to the last whole block, with the lookahead
+        block if it drops one. So it decides which hit the next request is due: what each of its
+        groups shows, since lookups ask one of them no further than the one before.
+        """
+        alignment, seen = self._alignment, 0
+        shown: list[int] = []
         for alone in dict.fromkeys(group for group in self._groups if group.prefix_cacheable):
             length = next(
                 length
@@ -234,15 +243,37 @@ class LookupJudge:
             seen = max(seen, length)
             shape = self._hit_shapes[self._groups.index(alone)]
             drops = shape.lookahead * self._hit_groups[self._groups.index(alone)].block_size
-            if alone.kind is GroupKind.FULL_ATTENTION and drops == self.promises.lookahead_tokens:
-                kept = max(kept, junction_boundary(length + drops, drops, alignment))
+            if alone.kind is GroupKind.FULL_ATTENTION:
+                shown.append(length + drops if length else 0)
+        lookahead = self.promises.lookahead_tokens
+        kept = int(junction_boundary(min(shown, default=0), lookahead, alignment))
         return Shared(kept if self._keeps_junctions and kept > hit.length else 0, seen)
 
     def shared_boundary(
         self, request: str, num_tokens: int, hit: Hit, cached: Cached
     ) -> Violation | None:
-        """Judge that a prefix reported by a lookup as shared is shared: some group has it."""
+        """Judge that a prefix reported by a lookup as shared is shared: some group has it.
+
+        One that full attention shows to be shared has to be reported where it is kept for it.
+        """
         end, entries = hit.shared_prefix_boundary, self._entries(request, num_tokens, cached)
+        kinds, eagle = self._kinds()
+        if not end and self._depends_on_junctions(request):
+            due = self._shown(num_tokens, hit, entries).kept
+            # A state that is computed in this very step is not served yet, but is there already.
+            if due > self._due_hit(request, num_tokens, entries):
+                return Violation(
+                    Signature(
+                        PROMISED_BY["junction"],
+                        Divergence.LOST_HIT,
+                        kinds,
+                        eagle,
+                        Defect(Code.SHARED_PREFIX_UNREPORTED),
+                    ),
+                    f"hit of {in_tokens(hit.length)}, and a shared prefix of at least "
+                    f"{in_tokens(due)}",
+                    "no shared prefix",
+                )
         if not end or (
             hit.length < end < num_tokens
             and end % self._alignment == 0
@@ -254,7 +285,6 @@ class LookupJudge:
             )
         ):
             return None
-        kinds, eagle = self._kinds()
         return Violation(
             Signature(
                 PROMISED_BY["junction"],
@@ -265,6 +295,21 @@ class LookupJudge:
             ),
             f"hit of {in_tokens(hit.length)}, and no shared prefix that ends at token {end}",
             f"a shared prefix of {in_tokens(end)}",
+        )
+
+    def _depends_on_junctions(self, request: str) -> bool:
+        """Whether a group keeps a shared prefix only where a lookup has reported it.
+
+        Under dense retention, too, there is a Mamba state only where a chunk ends.
+        """
+        return (
+            self._keeps_junctions
+            and not self._requests[request].skip_reading_prefix_cache
+            and any(
+                group.prefix_cacheable
+                and (group.kind is GroupKind.MAMBA or self.promises.is_retained(group))
+                for group in self._groups
+            )
         )
 
     def _asked_alone(self, alone: Group, drops: bool = True) -> list[Group]:

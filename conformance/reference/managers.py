@@ -100,8 +100,9 @@ class ReferenceManager:
 
     def get_computed_blocks(self, name: str) -> Hit:
         """See `conformance.subject.managers.Manager`."""
-        blocks, length = self._manager.get_computed_blocks(self._requests[name])
-        hit = Hit(length, _tables(blocks))
+        request = self._requests[name]
+        blocks, length = self._manager.get_computed_blocks(request)
+        hit = Hit(length, _tables(blocks), request.shared_prefix_boundary)
         self._found[name] = hit, blocks
         return hit
 

@@ -180,12 +180,6 @@ LIMITS: dict[str, Limit] = {
         "Nor where a group opts out of prefix caching.",
         "a group opts out of prefix caching",
     ),
-    "reference-lookahead": Limit(
-        _REFERENCE,
-        "Nor where block hashes look ahead: vLLM frees what accepted drafts fill before it "
-        "registers it, the reference after.",
-        "block hashes look ahead",
-    ),
 }
 """Every limit, by a stable code."""
 

@@ -60,7 +60,9 @@ class ServingSubject(HorizonSubject, Protocol):
     ) -> list[int]:
         """The hit of each prompt (its token ids), in tokens, when they come in this order.
 
-        Each is looked up, computed and freed; chunks end on boundaries, and nothing is evicted.
+        Each is looked up, computed and freed, and nothing is evicted. A prompt is computed in one
+        chunk; with Mamba, one ends at the shared prefix that its lookup reported, and one at the
+        last boundary before its last token, or with EAGLE at the boundary before.
         The groups are the configuration's `layout`; ``interval`` as in `retained`, or None for
         dense retention.
         """

@@ -70,6 +70,13 @@ class TellsTooMuch(Wrapped):
         return replace(hit, shared_prefix_boundary=hit.length + self.inner._engine.alignment)
 
 
+class TellsNothing(Wrapped):
+    """Reports no shared prefix."""
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        return replace(self.inner.get_computed_blocks(name), shared_prefix_boundary=0)
+
+
 class ShorterHit(Wrapped):
     """Serves one boundary less than it could."""
 

@@ -77,7 +77,7 @@ def test_a_finding_shrinks_and_tells_the_story() -> None:
         assert small.size < evidence.size
         shown = finding(small, "")
         assert "three prompts" in shown.given[1]
-        assert "as under dense retention" in shown.spec
+        assert "as where every block is kept" in shown.spec
         assert "spec hit" in shown.strip
 
 

@@ -106,6 +106,7 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.ForgetsSteps, "unsound: state-read-too-early"),
     (broken.SharesFresh, "unsound: other-content-read"),
     (broken.TellsTooMuch, "waste: shared-prefix-boundary-wrong"),
+    (broken.TellsNothing, "lost hit: shared-prefix-unreported"),
 ]
 
 

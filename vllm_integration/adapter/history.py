@@ -7,6 +7,7 @@ from typing import Any
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.adapter.inspection import attribute, call
 from hitproof.vllm_integration.adapter.overrides import check_taken_up
 from hitproof.vllm_integration.adapter.parts import Parts
@@ -17,9 +18,10 @@ _JUNCTION = "shared_prefix_boundary"
 class History:
     """Prompts served by one ``KVCacheManager``, each looked up, computed and freed.
 
-    What the scheduler does between calls is done here: chunks end on boundaries of the alignment,
-    where Mamba states are kept, and a prefix that lookup reports as shared is recorded on the
-    request. The pool is large enough that nothing is evicted. ``parts`` sets up the objects.
+    What the scheduler does between calls is done here: with Mamba, chunks end where it keeps
+    states (``Scheduler._mamba_block_aligned_split``), and a prefix that lookup reports as shared is
+    recorded on the request. The pool is large enough that nothing is evicted. ``parts`` sets up
+    the objects.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -43,10 +45,14 @@ class History:
         if junction:
             setattr(request, _JUNCTION, junction[0])
         computed, first = hit, True
+        stops = (len(prompt),)
+        if any(group.kind is GroupKind.MAMBA for group in configuration.layout):
+            kept = (len(prompt) // align - configuration.group.eagle) * align
+            stops = *(each // align * align for each in junction), kept, len(prompt)
         while computed < len(prompt):
             if hasattr(manager, "new_step_starts"):
                 manager.new_step_starts()
-            end = min((computed // align + 1) * align, len(prompt))
+            end = min(stop for stop in stops if stop > computed)
             adopted = {"num_new_computed_tokens": hit, "new_computed_blocks": found}
             allocate_slots = attribute(manager, "allocate_slots")
             slots = allocate_slots(request, end - computed, **(adopted if first else {}))

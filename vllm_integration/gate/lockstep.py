@@ -21,6 +21,7 @@ from hitproof.vllm_integration.verdict import Verdict
 
 _BATCH_SECONDS = 5.0
 _POLICIES = (
+    (Version("0.33.dev0"), "VLLM_0_33"),
     (Version("0.32.dev0"), "VLLM_0_32"),
     (Version("0.30.dev0"), "VLLM_0_30"),
     (Version("0.26.dev0"), "VLLM_0_26"),

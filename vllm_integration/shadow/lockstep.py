@@ -54,7 +54,6 @@ class Lockstep:
                 and any(group.block_size != engine.hash_block_size for group in engine.groups)
             ),
             refusal("reference-opting-out"): not all(g.prefix_cacheable for g in engine.groups),
-            refusal("reference-lookahead"): engine.num_hash_lookahead_tokens > 0,
             scope.registrations: bool(scope.registrations),
         }
         why = next((reason for reason, holds in reasons.items() if holds), None)

@@ -150,7 +150,7 @@ def test_releases_that_lockstep_does_not_follow() -> None:
     with pytest.raises(TargetError, match=r"from 0\.23 on"):
         policies_of(Target("0.22.1", None, "0.22.1"))
     assert policies_of(Target("0.23.0", None, "0.23.0")) == "VLLM_0_23"
-    assert policies_of(Target("here", None, None)) == "VLLM_0_32"
+    assert policies_of(Target("here", None, None)) == "VLLM_0_33"
 
 
 def test_bad_input(tmp_path: Path) -> None:
