@@ -6,6 +6,7 @@ from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.survey.faults import Fault, Method, cause
 from hitproof.vllm_integration.survey.survey import Release, Sighting, State, this_state
+from hitproof.vllm_integration.verdict import Verdict
 
 _UNDOCUMENTED = "not documented yet"
 
@@ -43,8 +44,46 @@ def table(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
         cells = [_cell(seen[number].get(release.version, ())) for release in releases]
         lines.append(f"| {title} | {' | '.join(cells)} |")
     lines.append("")
+    if shown := checks(releases, faults):
+        lines += [*shown.splitlines(), ""]
     lines += ["U unsound, C crash, D wrong drafts, L lost hit, W waste.", "", *_states(releases)]
     return "\n".join(lines) + "\n"
+
+
+def checks(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
+    """A Markdown table: what `hitproof check` says of each release, and why."""
+    rows = [release for release in releases if release.checked is not None]
+    if not rows:
+        return ""
+    lines = [
+        "| release | check | exit code | obligations | known | new | stale | reason |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for release in rows:
+        checked = release.checked
+        assert checked is not None
+        code = next(int(each) for each in Verdict if each.label == checked.verdict)
+        cells = checked.known, len(checked.new), checked.stale, _reason(release, faults)
+        shown = release.version, checked.verdict, code, release.obligations, *cells
+        lines.append(f"| {' | '.join(map(str, shown))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _reason(release: Release, faults: Sequence[Fault]) -> str:
+    """Why a check ends as it does: the faults that are not in the ledger, and what is open."""
+    checked = release.checked
+    assert checked is not None
+    causes = {cause(faults, signature, release.version) for signature in checked.new}
+    numbers = sorted(fault.number for fault in causes if fault is not None)
+    linked = ", ".join(f"[{number}](BUGS.md#{number})" for number in numbers)
+    parts = [f"faults that are not in the ledger: {linked}"] if numbers else []
+    if None in causes:
+        parts.append(_UNDOCUMENTED)
+    if checked.stale:
+        parts.append("ledger entries do not reproduce")
+    if checked.detail:
+        parts.append(checked.detail)
+    return "; ".join(parts) or "all that is found is in the ledger"
 
 
 def _states(releases: Sequence[Release]) -> Iterator[str]:

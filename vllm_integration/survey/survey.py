@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hitproof.conformance.findings.findings import Finding
-from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.signatures import SEVERITY, Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import LedgerError, load
 from hitproof.conformance.scope.profiles import Profile
@@ -66,6 +66,25 @@ def this_state() -> State:
 
 
 @dataclass(frozen=True)
+class Checked:
+    """What `hitproof check` says of a release, with the ledger.
+
+    Attributes:
+        verdict: the verdict, as its JSON names it.
+        known: the known divergences that were found.
+        new: signatures of what is not in the ledger.
+        stale: entries of the ledger that did not reproduce.
+        detail: why not everything could be judged.
+    """
+
+    verdict: str
+    known: int
+    new: tuple[Signature, ...]
+    stale: int
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class Release:
     """What was found in one release.
 
@@ -75,6 +94,7 @@ class Release:
         obligations: how many were settled.
         sightings: the findings, the most severe first.
         judged_by: the state of hitproof that found them; None where that was not recorded.
+        checked: what the check says with the ledger; None where that was not recorded.
     """
 
     version: str
@@ -82,6 +102,7 @@ class Release:
     obligations: int
     sightings: tuple[Sighting, ...]
     judged_by: State | None = None
+    checked: Checked | None = None
 
 
 def survey(
@@ -94,15 +115,16 @@ def survey(
     progress: Callable[[int, int], None],
     jobs: int = 1,
 ) -> Release:
-    """Judge a release without the ledger, but with its histories.
+    """Judge a release with the ledger, and with the histories of all its entries.
 
     Arguments and exceptions as `gate.check`, and `LedgerError`.
     """
-    known = [each.configuration for each in load(LEDGER)]
+    entries = load(LEDGER)
+    known = [each.configuration for each in entries]
     report = gate.check(
         target,
         profile,
-        (),
+        entries,
         python=python,
         timeout=timeout,
         memory=memory,
@@ -114,13 +136,24 @@ def survey(
 
 
 def of_report(report: Report) -> Release:
-    """What is kept of a report without a ledger."""
+    """What is kept of a report, the most severe findings first."""
+    judgement = report.judgement
+    found = (*judgement.new, *(finding for finding, _ in judgement.known))
+    found = tuple(sorted(found, key=lambda each: SEVERITY.index(each.signature.divergence)))
+    apart = Verdict.DIVERGES.label if found else report.verdict.label
     return Release(
         report.target.version or report.target.name,
-        report.verdict.label,
+        apart,
         len(report.obligations) - len(report.unsettled),
-        tuple(Sighting.of(finding) for finding in report.judgement.new),
+        tuple(Sighting.of(finding) for finding in found),
         this_state(),
+        Checked(
+            report.verdict.label,
+            len(judgement.known),
+            tuple(finding.signature for finding in judgement.new),
+            len(judgement.stale),
+            "; ".join(report.open_questions),
+        ),
     )
 
 
@@ -148,6 +181,7 @@ def to_json(releases: Sequence[Release]) -> list[dict[str, Any]]:
             "verdict": release.verdict,
             "obligations": release.obligations,
             "judged_by": None if release.judged_by is None else asdict(release.judged_by),
+            **({} if release.checked is None else {"check": _checked(release.checked)}),
             "findings": [
                 {
                     "signature": sighting.signature.as_json(),
@@ -161,6 +195,16 @@ def to_json(releases: Sequence[Release]) -> list[dict[str, Any]]:
         }
         for release in releases
     ]
+
+
+def _checked(checked: Checked) -> dict[str, Any]:
+    return asdict(checked) | {"new": [signature.as_json() for signature in checked.new]}
+
+
+def _read_checked(raw: dict[str, Any] | None) -> Checked | None:
+    if raw is None:
+        return None
+    return Checked(**raw | {"new": tuple(map(Signature.from_json, raw["new"]))})
 
 
 def read(path: Path = SURVEY) -> list[Release]:
@@ -182,6 +226,7 @@ def read(path: Path = SURVEY) -> list[Release]:
                     for found in raw["findings"]
                 ),
                 State(**raw["judged_by"]) if raw.get("judged_by") else None,
+                _read_checked(raw.get("check")),
             )
             for raw in json.loads(path.read_text(encoding="utf-8"))
         ]

@@ -12,9 +12,10 @@ from hitproof.conformance.ledger.ledger import LedgerError
 from hitproof.conformance.ledger.ledger import load as load_ledger
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import FAULTS, LEDGER, SURVEY
-from hitproof.vllm_integration.reports.survey import document, grouped, table
+from hitproof.vllm_integration.reports.survey import checks, document, grouped, table
 from hitproof.vllm_integration.survey.faults import cause, load
 from hitproof.vllm_integration.survey.survey import (
+    Checked,
     Release,
     read,
     this_state,
@@ -108,6 +109,27 @@ def test_what_is_not_documented_or_not_settled_is_no_pass() -> None:
     unsettled = replace(releases[0], verdict="inconclusive")
     assert verdict([unsettled], faults) is Verdict.INCONCLUSIVE
     assert verdict([], faults) is Verdict.INCONCLUSIVE
+
+
+def test_what_a_check_says_of_each_release_has_a_reason(tmp_path: Path) -> None:
+    releases, faults = read(), load()
+    old, new = releases[0], releases[-1]
+    signatures = tuple(sighting.signature for sighting in old.sightings)
+    judged = [
+        replace(old, checked=Checked("diverges", 0, signatures, 2)),
+        replace(new, checked=Checked("conforms", len(new.sightings), (), 0)),
+    ]
+    first, second = checks(judged, faults).splitlines()[2:]
+    assert first.startswith(f"| {old.version} | diverges | 1 | ")
+    assert "faults that are not in the ledger: [" in first
+    assert "do not reproduce" in first
+    assert second.startswith(f"| {new.version} | conforms | 0 | ")
+    assert "all that is found is in the ledger" in second
+    assert checks(judged, faults) in table(judged, faults)
+    assert "not documented yet" in checks(judged[:1], ())
+    path = tmp_path / "survey.json"
+    path.write_text(json.dumps(to_json(judged)))
+    assert read(path) == judged
 
 
 def test_a_survey_survives_json(tmp_path: Path) -> None:
