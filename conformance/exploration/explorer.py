@@ -19,101 +19,24 @@ A lookup may be that of one group or of several. What it can ask about is a `Que
 each block of each set of groups that are looked up together.
 """
 
-import itertools
-import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 from types import FrameType
-from typing import Any
 
-from hitproof.conformance.exploration.liveness import live_after
-from hitproof.conformance.exploration.symbolic import (
-    Candidate,
-    Forgotten,
-    Question,
-    Space,
-    SymbolicBlock,
-    SymbolicNullBlock,
-    SymbolicPool,
-    open_hits,
-    remembered,
+from hitproof.conformance.exploration.frames import READABLE
+from hitproof.conformance.exploration.search import (
+    BudgetExceeded,
+    End,
+    Merging,
+    Node,
+    Search,
+    answered,
 )
-from hitproof.conformance.subject.failures import CannotJudge, InternalError, crash_of
+from hitproof.conformance.exploration.symbolic import Forgotten, Question, Space, SymbolicPool
+from hitproof.conformance.subject.failures import CannotJudge, InternalError
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 
-
-class BudgetExceeded(CannotJudge):
-    """The exploration was given up before every state was covered."""
-
-
-class _Suspended(BaseException):
-    """The run asked about an undecided block. Not an Exception, since targets catch those."""
-
-
-@dataclass
-class _State:
-    """The state of a suspended run, split into what must be equal and what may be forgotten."""
-
-    key: Any
-    stored: tuple[frozenset[Question], ...]
-
-
-_PLAIN = frozenset({type(None), bool, int, str, bytes, float})
-
-
-class _Canonical:
-    """Turns the locals of a suspended run into comparable values."""
-
-    def __init__(self, inputs: Sequence[object], pool: object) -> None:
-        self._constants = {id(obj) for obj in inputs}
-        self._pool = pool
-        self.stored: list[frozenset[Question]] = []
-
-    def value(self, obj: object) -> Any:
-        """Equal for objects that are the same to the lookup."""
-        kind = type(obj)
-        if kind in _PLAIN or isinstance(obj, int | str | bytes | float):
-            return (kind.__name__, obj)
-        if id(obj) in self._constants:
-            return ("input", id(obj))
-        if obj is self._pool:
-            return "pool"
-        if isinstance(obj, SymbolicBlock):
-            return ("block", obj.question, obj.group_id)
-        if isinstance(obj, list):
-            table = self._table(obj)
-            if table is not None:
-                return table
-        if isinstance(obj, list | tuple):
-            return (kind.__name__, tuple([self.value(entry) for entry in obj]))
-        if isinstance(obj, dict):
-            return ("dict", tuple([(self.value(k), self.value(v)) for k, v in obj.items()]))
-        if isinstance(obj, set | frozenset):
-            return ("set", frozenset(self.value(entry) for entry in obj))
-        if isinstance(obj, type | types.FunctionType | types.MethodType | types.ModuleType):
-            return ("named", getattr(obj, "__qualname__", getattr(obj, "__name__", "")))
-        if isinstance(obj, range):
-            return ("range", obj.start, obj.stop, obj.step)
-        if type(obj).__module__ != "builtins" and hasattr(obj, "__dict__"):
-            return (type(obj).__qualname__, self.value(vars(obj)))
-        return ("unknown", object())  # For example an iterator: equal to nothing, so never merged.
-
-    def _table(self, entries: list[Any]) -> Any:
-        """A block table: misplaced entries are compared; which entries are null is forgotten."""
-        stored, misplaced = [], []
-        owner = None
-        held = [pair for pair in enumerate(entries) if type(pair[1]) is not SymbolicNullBlock]
-        for position, block in held:
-            if type(block) is not SymbolicBlock:
-                return None
-            question = block.question
-            stored.append(question)
-            owner = owner or (question[0], block.group_id)
-            if question[1] != position or (question[0], block.group_id) != owner:
-                misplaced.append((position, question, block.group_id))
-        self.stored.append(frozenset(stored))
-        return ("table", len(entries), tuple(misplaced))
+__all__ = ["BudgetExceeded", "Exploration", "Path", "explore", "replay"]
 
 
 @dataclass(frozen=True)
@@ -132,26 +55,18 @@ class Path:
 
 
 @dataclass
-class _Node:
-    decisions: tuple[bool, ...]
-    weight: int
-    asked: tuple[Question, ...] = ()
-    stored: tuple[frozenset[Question], ...] = ()
-    disputed: tuple[frozenset[Question], ...] = ()
-
-
-@dataclass
 class Exploration:
     """Every path of one lookup.
 
     Attributes:
         questions: n; the paths stand for 2^n cache states.
         paths: the finished runs.
-        suspensions: states at which runs were suspended, after merging.
+        suspensions: states at which a question was asked, after merging.
         merged: whether equal states were merged.
         coarse: whether states were merged that agree only on hits *longer* than one known to be
             valid. Then no wrong answer is missed, but a path that returns less than that hit may
             represent others with a more severe divergence.
+        start: the first state, or the end of all runs.
     """
 
     questions: int
@@ -159,14 +74,22 @@ class Exploration:
     suspensions: int = 0
     merged: bool = True
     coarse: bool = False
+    start: Node | End = field(default_factory=lambda: Node((-1, -1), -1))
+
+    def answer_at(self, cached: frozenset[Question]) -> LookupAnswer | Exception:
+        """What was found to be the answer when exactly ``cached`` is cached.
+
+        Its block tables are those of a run that was merged with that one.
+        """
+        at: Node | End | None = self.start
+        while isinstance(at, Node):
+            at = at.after[at.question in cached]
+        assert at is not None
+        return at.answer
 
 
-class _Merging(Enum):
-    """How suspended runs are merged: what must be equal."""
-
-    NONE = 0
-    EXACT = 1
-    COARSE = 2
+_ATTEMPTS = 3
+"""Explorations after which a lookup has filled its memos, if that is all that it changes."""
 
 
 def explore(
@@ -179,163 +102,83 @@ def explore(
 ) -> Exploration:
     """Follow every path of ``lookup`` for one request and one ``max_length`` (tokens).
 
-    Merges exactly for a quarter of ``budget`` runs, then coarsely or, where merging forgets too
-    much, not at all. Raises `BudgetExceeded` when ``budget`` runs are not enough, and
-    `CannotJudge` when the lookup uses a part of the pool that is not modelled.
+    Merges exactly for a quarter of ``budget`` runs, then coarsely or, where states cannot be
+    merged, not at all. Raises `BudgetExceeded` when ``budget`` runs are not enough, and
+    `CannotJudge` when the lookup uses a part of the pool that is not modelled, depends on more than
+    its arguments, keeps state from call to call, or swallows what the pool raises.
     """
-    if merging:
+    apart = "" if READABLE else "the stacks of this interpreter cannot be read"
+    if merging and not apart:
         try:
             try:
-                return _explore(space, lookup, max_length, _Merging.EXACT, budget // 4)
+                return _settled(space, lookup, max_length, Merging.EXACT, budget // 4)
             except BudgetExceeded:
-                return _explore(space, lookup, max_length, _Merging.COARSE, budget)
-        except Forgotten:
-            pass
-    return _explore(space, lookup, max_length, _Merging.NONE, budget)
+                return _settled(space, lookup, max_length, Merging.COARSE, budget)
+        except Forgotten as forgotten:
+            apart = str(forgotten)
+    try:
+        return _settled(space, lookup, max_length, Merging.NONE, budget)
+    except BudgetExceeded as exceeded:
+        if not apart:
+            raise
+        raise BudgetExceeded(f"{exceeded}, and no states are merged: {apart}") from exceeded
 
 
-def _explore(
-    space: Space, lookup: Lookup, max_length: int, merging: _Merging, budget: int
+def _settled(
+    space: Space, lookup: Lookup, max_length: int, merging: Merging, budget: int
 ) -> Exploration:
-    merged, coarse = merging is not _Merging.NONE, merging is _Merging.COARSE
-    result = Exploration(space.questions, merged=merged, coarse=coarse)
-    runs = 0
-    frontier = [_Node((), 1)]
-    while frontier:
-        level: dict[Any, _Node] = {}
-        for node in frontier:
-            runs += 1
-            if runs > budget:
-                raise BudgetExceeded(f"more than {budget} runs")
-            outcome = _run(space, lookup, max_length, merging, node)
-            if isinstance(outcome, Path):
-                _refuse_disputed(space, outcome, node)
-                result.paths.append(outcome)
-            else:
-                _merge(level, outcome, node)
-        result.suspensions += len(level)
-        frontier = [
-            _Node((*node.decisions, cached), node.weight, node.asked, node.stored, node.disputed)
-            for node in level.values()
-            for cached in (False, True)
-        ]
-    count = result.questions
-    covered = sum(path.weight << (count - len(path.answers)) for path in result.paths)
+    """An exploration during which the lookup has changed nothing that outlives it."""
+    kept = ""
+    for _ in range(_ATTEMPTS):
+        search = Search(space, lookup, max_length, merging, budget)
+        search.run()
+        kept = search.kept
+        if not kept:
+            return _exploration(search)
+    if merging is Merging.NONE:
+        raise CannotJudge(f"the lookup keeps state from call to call: it changes {kept}")
+    raise Forgotten(f"it keeps state: it changes {kept}")
+
+
+def _exploration(search: Search) -> Exploration:
+    merging, space = search.merging, search.space
+    for end in search.ends:
+        _refuse_disputed(space, end)
+    paths = [Path(end.answers, end.answer, end.weight) for end in search.ends]
+    count = space.questions
+    covered = sum(path.weight << (count - len(path.answers)) for path in paths)
     if covered != 1 << count:
         raise InternalError(f"the paths cover {covered} of {1 << count} cache states")
-    return result
+    merged, coarse = merging is not Merging.NONE, merging is Merging.COARSE
+    return Exploration(count, paths, len(search.nodes), merged, coarse, search.start)
 
 
-def _merge(level: dict[Any, _Node], state: _State, node: _Node) -> None:
-    """Put a suspended run into its level, or add its weight to the run it equals."""
-    twin = level.get(state.key)
-    if twin is None:
-        node.stored = state.stored
-        level[state.key] = node
-        return
-    twin.weight += node.weight
-    differing = [a ^ b for a, b in zip(twin.stored, state.stored, strict=True)]
-    nothing: frozenset[Question] = frozenset()
-    histories = itertools.zip_longest(differing, twin.disputed, node.disputed, fillvalue=nothing)
-    twin.disputed = tuple(now | left | right for now, left, right in histories)
-
-
-def _refuse_disputed(space: Space, path: Path, node: _Node) -> None:
+def _refuse_disputed(space: Space, end: End) -> None:
     """A served block that merged runs disagree on was forgotten too early."""
-    if not node.disputed or isinstance(path.answer, Exception):
+    if not end.disputed or isinstance(end.answer, Exception):
         return
-    disputed = frozenset().union(*node.disputed)
     for hit in space.hits:
-        if hit.length == path.answer.hit_length and disputed & hit.required:
-            raise Forgotten
-
-
-def _run(
-    space: Space, lookup: Lookup, max_length: int, merging: _Merging, node: _Node
-) -> Path | _State:
-    suspended: list[_State] = []
-
-    def suspend(frame: FrameType, question: Question) -> None:
-        suspended.append(_suspended_state(frame, question, lookup, pool, merging, space))
-        raise _Suspended
-
-    def decide(question: Question) -> bool | None:
-        asked = len(pool.answers)
-        if asked == len(node.decisions):
-            node.asked = (*node.asked, question)
-            return None
-        if node.asked[asked] != question:
-            raise CannotJudge("lookup behaves differently when it is run twice")
-        return node.decisions[asked]
-
-    watched = merging is not _Merging.NONE
-    pool = SymbolicPool(space, decide, suspend, watched)
-    try:
-        answer = _answer(lookup, pool, max_length)
-    except _Suspended:
-        return suspended[0]
-    if suspended:
-        raise CannotJudge("lookup swallows exceptions that the block pool raises")
-    return Path(dict(pool.answers), answer, node.weight)
-
-
-def _answer(lookup: Lookup, pool: SymbolicPool, max_length: int) -> LookupAnswer | Exception:
-    try:
-        return lookup(pool, max_length)
-    except Exception as error:
-        return crash_of(error)
+        if hit.length == end.answer.hit_length and end.disputed & hit.required:
+            raise Forgotten("it serves blocks that merged runs disagree on")
 
 
 def replay(
-    space: Space, lookup: Lookup, max_length: int, cached: frozenset[Question]
-) -> LookupAnswer | Exception:
-    """What ``lookup`` returns or raises when exactly ``cached`` is cached."""
-
-    def suspend(_frame: FrameType, _question: Question) -> None:
-        raise AssertionError("a concrete pool decides every question")
-
-    pool = SymbolicPool(space, cached.__contains__, suspend, merging=False)
-    return _answer(lookup, pool, max_length)
-
-
-def _suspended_state(
-    frame: FrameType,
-    question: Question,
-    lookup: Lookup,
-    pool: SymbolicPool,
-    merging: _Merging,
     space: Space,
-) -> _State:
-    if merging is _Merging.NONE:
-        return _State(tuple(pool.answers.items()), ())
-    canonical = _Canonical((lookup, *lookup.inputs), pool)
-    frames = []
-    for running in _frames(frame):
-        live = live_after(running.f_code, running.f_lasti)
-        held = [(n, canonical.value(v)) for n, v in running.f_locals.items() if n in live]
-        frames.append((running.f_code, running.f_lasti, tuple(held)))
-    undecided = _undecided(space.hits, pool.answers, merging)
-    known = frozenset(remembered(space, pool.answers).items())
-    key = (question, len(pool.answers), tuple(frames), undecided, known)
-    return _State(key, tuple(canonical.stored))
+    lookup: Lookup,
+    max_length: int,
+    cached: frozenset[Question],
+    number: Callable[[Question], int] | None = None,
+) -> LookupAnswer | Exception:
+    """What ``lookup`` returns or raises when exactly ``cached`` is cached.
 
-
-def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None and frame.f_code is not _run.__code__:
-        yield frame
-        frame = frame.f_back
-
-
-def _undecided(
-    hits: Sequence[Candidate], answers: Mapping[Question, bool], merging: _Merging
-) -> tuple[tuple[int, frozenset[Question]], ...]:
-    """What the spec still depends on: candidates not ruled out, with what was not asked of them.
-
-    Candidates shorter than a hit known to be valid no longer affect the longest valid hit. They
-    distinguish a lost hit from an unsound one, so only coarse merging drops them.
+    ``number`` numbers the blocks.
     """
-    undecided = [(hit.length, hit.required.difference(answers)) for hit in open_hits(hits, answers)]
-    if merging is _Merging.COARSE:
-        certain = max(length for length, unasked in undecided if not unasked)
-        undecided = [hit for hit in undecided if hit[0] >= certain]
-    return tuple(undecided)
+
+    def decide(question: Question, _frame: FrameType, _arguments: object) -> bool:
+        return question in cached
+
+    pool = SymbolicPool(space, decide, merging=False, number=number)
+    answer = answered(lookup, pool, max_length)
+    if pool.raised is not None:
+        raise CannotJudge("lookup swallows exceptions that the block pool raises")
+    return answer

@@ -10,7 +10,7 @@ import functools
 import re
 from types import CodeType
 
-_LEAVES = ("RETURN_", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
+from hitproof.conformance.exploration.bytecode import falls_through, instruction_at, jumps_to
 
 
 @functools.cache
@@ -23,8 +23,7 @@ def live_after(code: CodeType, offset: int) -> frozenset[str]:
     shared = frozenset(code.co_cellvars + code.co_freevars)
     if "locals" in code.co_names or "vars" in code.co_names:
         return shared | frozenset(code.co_varnames)
-    after = _live_after_each(code)
-    return shared | after[max(known for known in after if known <= offset)]
+    return shared | _live_after_each(code)[instruction_at(code, offset).offset]
 
 
 @functools.cache
@@ -34,9 +33,9 @@ def _live_after_each(code: CodeType) -> dict[int, frozenset[str]]:
     followers: dict[int, list[int]] = {}
     for position, instruction in enumerate(instructions):
         after = [entry.target for entry in entries if entry.start <= instruction.offset < entry.end]
-        if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
-            after.append(instruction.argval)
-        if not instruction.opname.startswith(_LEAVES) and position + 1 < len(instructions):
+        if (target := jumps_to(instruction)) is not None:
+            after.append(target)
+        if falls_through(instruction) and position + 1 < len(instructions):
             after.append(instructions[position + 1].offset)
         followers[instruction.offset] = after
     before: dict[int, frozenset[str]] = {i.offset: frozenset() for i in instructions}

@@ -5,18 +5,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from hitproof.conformance.subject.failures import CannotJudge
 
 Question: TypeAlias = tuple[int, int]
 """A set of groups that are looked up together, by its index in the lookup, and a block of it."""
 
+Decide: TypeAlias = Callable[[Question, FrameType, tuple[Any, ...]], bool]
+"""Whether the block of a question is cached, which the frame asks with those arguments."""
+
+_Thrown = TypeVar("_Thrown", bound=BaseException)
 _Asked: TypeAlias = tuple[tuple[Question | None, ...], tuple[tuple[Question | None, int], ...]]
 
 
 class Forgotten(BaseException):
-    """The run used something that merging forgets."""
+    """The run used something that merging forgets, or does what merging does not compare."""
+
+
+class Supervisor(Protocol):
+    """Watches a lookup, but not the pool."""
+
+    def pause(self) -> None:
+        """Look away while the pool is asked."""
+
+    def resume(self) -> None:
+        """Look at the lookup again."""
 
 
 class SymbolicBlock:
@@ -27,12 +41,19 @@ class SymbolicBlock:
         group_id: the KV cache group whose block it is.
     """
 
-    __slots__ = ("_watch", "group_id", "question")
+    __slots__ = ("_number", "_watch", "group_id", "question")
 
-    def __init__(self, question: Question, group_id: int, watch: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        question: Question,
+        group_id: int,
+        watch: Callable[[], None],
+        number: int | None = None,
+    ) -> None:
         self.question = question
         self.group_id = group_id
         self._watch = watch
+        self._number = question[1] + 1 if number is None else number
 
     @property
     def index(self) -> int:
@@ -51,13 +72,19 @@ class SymbolicBlock:
     def block_id(self) -> int:
         """VLLM's ``KVCacheBlock.block_id``; 0 is the null block."""
         self._watch()
-        return 0 if self.is_null_block else self.index + 1
+        return 0 if self.is_null_block else self._number
 
     def __eq__(self, other: object) -> bool:
         self._watch()
         return self is other
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        self._watch()
+        return object.__hash__(self)
+
+    def __repr__(self) -> str:
+        self._watch()
+        return object.__repr__(self)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -128,53 +155,90 @@ class SymbolicPool:
     """A block pool whose contents are decided question by question.
 
     It has what lookups use of vLLM's ``BlockPool``: ``get_cached_block``, ``null_block`` and
-    ``hash_block_size``.
+    ``hash_block_size``. ``number`` gives blocks other numbers than those of their places.
+
+    Attributes:
+        answers: the questions that were asked, and their answers.
+        raised: what was raised that a lookup has no reason to catch.
     """
 
     def __init__(
         self,
         space: Space,
-        decide: Callable[[Question], bool | None],
-        suspend: Callable[[FrameType, Question], None],
+        decide: Decide,
         merging: bool,
+        supervisor: Supervisor | None = None,
+        number: Callable[[Question], int] | None = None,
     ) -> None:
         self.hash_block_size = space.hash_block_size
         self.answers: dict[Question, bool] = {}
+        self.raised: BaseException | None = None
         self._space = space
         self._decide = decide
-        self._suspend = suspend
         self._merging = merging
+        self._supervisor = supervisor
+        self._number = number
+        self._blocks: dict[tuple[Question, int], SymbolicBlock] = {}
         self.null_block = SymbolicNullBlock((-1, -1), -1, self._recall)
+
+    def thrown(self, error: _Thrown) -> _Thrown:
+        """The exception, which is raised into the lookup from now on."""
+        self.raised = error
+        return error
 
     def _recall(self) -> None:
         if self._merging:
-            raise Forgotten
+            raise self.thrown(Forgotten("it looks into blocks"))
 
     def get_cached_block(
         self, block_hash: bytes, kv_cache_group_ids: Sequence[int]
     ) -> list[SymbolicBlock] | None:
         """The blocks registered under ``block_hash``, one per group, or None."""
-        questions, of_groups = self._space.asked(block_hash, kv_cache_group_ids)
+        if self._supervisor is None:
+            return self._cached_block(block_hash, kv_cache_group_ids, sys._getframe(1))
+        self._supervisor.pause()
+        try:
+            return self._cached_block(block_hash, kv_cache_group_ids, sys._getframe(1))
+        finally:
+            self._supervisor.resume()
+
+    def _cached_block(
+        self, block_hash: bytes, group_ids: Sequence[int], asker: FrameType
+    ) -> list[SymbolicBlock] | None:
+        if self.raised is not None:
+            raise self.raised
+        questions, of_groups = self._space.asked(block_hash, group_ids)
         for question in questions:
             # No block of a group may end where that hash does.
-            if question is None or not self._is_cached(question):
+            if question is None:
+                return None
+            if question not in self.answers:
+                arguments = (block_hash, *group_ids)
+                self.answers[question] = self._decide(question, asker, arguments)
+            elif self._merging and question not in remembered(self._space, self.answers):
+                raise self.thrown(Forgotten("it asks again what it may not need any more"))
+            if not self.answers[question]:
                 return None
         recall = self._recall
-        return [SymbolicBlock(question, group, recall) for question, group in of_groups if question]
+        if self._merging:  # then which object it is makes no difference
+            return [SymbolicBlock(question, group, recall) for question, group in of_groups if question]
+        return [self._block(question, group) for question, group in of_groups if question]
 
-    def _is_cached(self, question: Question) -> bool:
-        """The answer to what the lookup asks, two frames above."""
-        if question not in self.answers:
-            decision = self._decide(question)
-            if decision is None:
-                self._suspend(sys._getframe(2), question)
-            self.answers[question] = bool(decision)
-        elif self._merging and question not in remembered(self._space, self.answers):
-            raise Forgotten
-        return self.answers[question]
+    def _block(self, question: Question, group_id: int) -> SymbolicBlock:
+        """The block of a group: the same object each time."""
+        known = self._blocks.get((question, group_id))
+        if known is None:
+            number = None if self._number is None else self._number(question)
+            known = SymbolicBlock(question, group_id, self._recall, number)
+            self._blocks[question, group_id] = known
+        return known
 
     def __getattr__(self, name: str) -> Any:
-        raise CannotJudge(f"lookup uses BlockPool.{name}, which hitproof does not model")
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self.thrown(
+            CannotJudge(f"lookup uses BlockPool.{name}, which hitproof does not model")
+        )
 
 
 def open_hits(hits: Sequence[Candidate], answers: Mapping[Question, bool]) -> list[Candidate]:

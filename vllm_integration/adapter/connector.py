@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from hitproof.conformance.exploration.watch import UNWATCHED
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import LookupAnswer
@@ -47,3 +48,6 @@ class VllmConnectorLookup:
             case (blocks, int() as hit_length, _, bool() as diverged):
                 return LookupAnswer(hit_length, attribute(blocks, "blocks"), diverged)
         raise CannotJudge(f"{FOR_CONNECTORS} returned {returned!r:.80}, which hitproof cannot read")
+
+
+UNWATCHED.add(VllmConnectorLookup.__call__.__code__)

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hitproof.conformance.exploration.watch import UNWATCHED
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import LookupAnswer
@@ -111,3 +112,6 @@ class VllmCommonLookup:
             f"find_longest_cache_hit of the coordinator returned {returned!r:.80}, which hitproof "
             f"cannot read"
         )
+
+
+UNWATCHED.update(each.__call__.__code__ for each in (VllmLookup, VllmCommonLookup))

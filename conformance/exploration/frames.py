@@ -1,0 +1,178 @@
+"""What frames of CPython hold beside their variables: the values on their stacks.
+
+Python does not show them, so they are read from memory, in the layout of CPython 3.11 to 3.13.
+`READABLE` says whether that layout was found when this module was imported; where it was not,
+nobody reads, and suspended runs are not merged.
+"""
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import Any
+
+from hitproof.conformance.exploration.bytecode import depth_below_call, instruction_at
+
+NULL = object()
+"""An empty place on a stack."""
+
+_FRAME, _TOP, _PLACES, _WORD = 24, 64, 72, 8
+"""Offsets, in bytes: of the interpreter's frame in a frame object; of the count of used places
+and of the places in the interpreter's frame. The variables come first, then the stack."""
+
+_address = ctypes.c_void_p.from_address
+_number = ctypes.c_int.from_address
+_value = ctypes.py_object.from_address
+
+
+@functools.cache
+def _variables(code: CodeType) -> int:
+    """How many places variables take: those shared with inner functions count once."""
+    return len({*code.co_varnames, *code.co_cellvars, *code.co_freevars})
+
+
+def _interpreters(frame: FrameType) -> int:
+    address = _address(id(frame) + _FRAME).value
+    assert address is not None
+    return address
+
+
+def _at(place: int) -> Any:
+    try:
+        return _value(place).value
+    except ValueError:
+        return NULL
+
+
+def top(frame: FrameType, count: int) -> list[Any]:
+    """The ``count`` uppermost values on the stack of a frame that is being traced, lowest first."""
+    base = _interpreters(frame)
+    end = base + _PLACES + _WORD * _number(base + _TOP).value
+    return [_at(place) for place in range(end - _WORD * count, end, _WORD)]
+
+
+def cell(frame: FrameType, place: int) -> Any:
+    """The cell that a frame has in one of its places."""
+    return _at(_interpreters(frame) + _PLACES + _WORD * place)
+
+
+def cells(frame: FrameType) -> list[Any]:
+    """The cells of a frame's variables that it shares with other functions."""
+    code = frame.f_code
+    shared = {*code.co_cellvars, *code.co_freevars}
+    if not shared:
+        return []
+    names = dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
+    return [cell(frame, place) for place, name in enumerate(names) if name in shared]
+
+
+def called_by_interpreter(frame: FrameType) -> bool:
+    """Whether the call that a frame waits for was made without C code in between."""
+    return _number(_interpreters(frame) + _TOP).value >= 0
+
+
+def stack(frame: FrameType, *, running: bool) -> list[Any] | None:
+    """The values on the stack of a frame that waits for a call, without what the call takes.
+
+    With ``running`` false it is the frame of a generator that does not run. None where the stack is
+    not known.
+    """
+    base, code = _interpreters(frame), frame.f_code
+    variables, saved = _variables(code), _number(base + _TOP).value
+    count: int | None = saved - variables
+    if running:
+        below = depth_below_call(code, frame.f_lasti)
+        if saved >= 0 and count != below:
+            return None
+        count = below
+    if count is None or not 0 <= count <= code.co_stacksize:
+        return None
+    first = base + _PLACES + _WORD * variables
+    return [_at(first + _WORD * place) for place in range(count)]
+
+
+def is_direct_call(caller: FrameType, callee: FrameType) -> bool:
+    """Whether nothing but the call lies between two frames: no C code that keeps values."""
+    if called_by_interpreter(caller):
+        return True
+    code = caller.f_code
+    below = depth_below_call(code, caller.f_lasti)
+    if below is None:
+        return False
+    first = _interpreters(caller) + _PLACES + _WORD * (_variables(code) + below)
+    match instruction_at(code, caller.f_lasti).opname:
+        case "CALL" | "CALL_FUNCTION_EX" | "CALL_KW":
+            # Before the callable there may be an empty place.
+            return any(_runs(_at(first + _WORD * place), callee) for place in (0, 1))
+        case "FOR_ITER" | "SEND":
+            generator = _at(first - _WORD)
+            return getattr(generator, "gi_frame", None) is callee
+    return False
+
+
+def _runs(called: Any, callee: FrameType) -> bool:
+    """Whether to call it is to run that frame, and no more."""
+    if called is NULL:
+        return False
+    if type(called) is MethodType:
+        called = called.__func__
+    if type(called) is FunctionType:
+        return called.__code__ is callee.f_code
+    of_type = vars(type(called)).get("__call__")
+    return type(of_type) is FunctionType and of_type.__code__ is callee.f_code
+
+
+def _layout_is_known() -> bool:
+    """Read stacks that are known beforehand."""
+    if sys.implementation.name != "cpython" or not (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return False
+    try:
+        return _reads_what_is_there()
+    except Exception:
+        return False
+
+
+def _reads_what_is_there() -> bool:
+    seen: list[tuple[list[Any] | None, bool]] = []
+
+    def ask(*_: object) -> int:
+        frame = sys._getframe(1)
+        seen.append((stack(frame, running=True), called_by_interpreter(frame)))
+        return 1
+
+    marks = [object(), object()]
+
+    def asking(mark: object, call: Callable[..., int], more: Sequence[int]) -> object:
+        held = 3
+        for each in more:
+            held += each
+            _ = (mark, [mark, call(mark)], mark)
+        return lambda: (held, mark)
+
+    def suspended(mark: object) -> Any:
+        _ = (mark, (yield), held_by_cell)
+        return held_by_cell
+
+    held_by_cell = marks[1]
+    more = range(2)
+    asking(marks[0], ask, more)
+    asking(marks[1], functools.partial(ask, 1), [7])
+    generator = suspended(marks[0])
+    next(generator)
+    waiting = stack(generator.gi_frame, running=False)
+    (first, _), (second, _), (third, by_c) = seen
+    for values, mark in ((first, marks[0]), (second, marks[0]), (third, marks[1])):
+        if values is None or len(values) != 3 or values[1] is not mark or values[2] is not mark:
+            return False
+    assert first is not None
+    iterator = type(iter(more))
+    if type(first[0]) is not iterator or not seen[0][1] or by_c:
+        return False
+    if cells(generator.gi_frame)[0].cell_contents is not marks[1]:
+        return False
+    return waiting is not None and len(waiting) == 1 and waiting[0] is marks[0]
+
+
+READABLE = _layout_is_known()
+"""Whether the stacks of this interpreter can be read."""
