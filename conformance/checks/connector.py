@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from hitproof.conformance.checks.concrete_runs import Concrete
 from hitproof.conformance.checks.block_tables import wrong_in_tables
 from hitproof.conformance.checks.counting import Judging, Need, diverging_states
 from hitproof.conformance.checks.lookup import (
@@ -24,7 +25,7 @@ from hitproof.conformance.findings.footprints import Row
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.failures import InternalError
+from hitproof.conformance.subject.failures import CannotJudge, InternalError
 from hitproof.conformance.subject.lookups import ConnectorSubject, Lookup, LookupAnswer
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
@@ -109,9 +110,11 @@ class _Request:
 
 def _cases(subject: ConnectorSubject, layout: Layout) -> Iterator[Case]:
     lookup, policy = subject.connector_lookup(layout), subject.lookahead_horizon
+    concrete = Concrete(lookup)
     for max_length in layout.max_lengths:
         space = space_of(layout, lookup, max_length, policy)
         request = _Request(layout, lookup, max_length, policy, space)
+        replay(space, lookup, max_length, frozenset())  # which makes the request
         exploration = explore(space, lookup, max_length, merging=False)
         diverging = smallest(
             _evidence(request, cached, path.answer)
@@ -126,8 +129,16 @@ def _cases(subject: ConnectorSubject, layout: Layout) -> Iterator[Case]:
                 if any(True for _ in _diverging_completions(request, path)):
                     judging = _judging(request, path.answer)
                     counted += diverging_states(path, space.questions, needs, judging, max_length)
+        before = concrete.runs
+        otherwise = any(True for _ in concrete.disagreeing(space, max_length, exploration))
+        runs = concrete.runs - before
         states = 1 << space.questions
-        yield Case(len(exploration.paths), states, evidence, counted=counted)
+        yield Case(len(exploration.paths), states, evidence, counted=counted, runs=runs)
+        if otherwise:
+            raise CannotJudge("the lookup does not answer as it does when it is explored")
+    before = concrete.runs
+    concrete.do_again(subject.connector_lookup(layout))
+    yield Case(0, 0, (), runs=concrete.runs - before)
 
 
 def _judging(request: _Request, answer: LookupAnswer | Exception) -> Judging:

@@ -1,12 +1,13 @@
 """The check of lookups: of one group by its own manager, of several groups by the coordinator."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, combinations
 from typing import TypeVar
 
+from hitproof.conformance.checks.concrete_runs import Concrete
 from hitproof.conformance.checks.block_tables import wrong_in_tables
 from hitproof.conformance.checks.counting import Judging, Need, diverging_states
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
@@ -18,7 +19,7 @@ from hitproof.conformance.findings.evidence import LookupEvidence, smallest
 from hitproof.conformance.findings.footprints import Row
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.scope.configurations import SMALL, Configuration
+from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout, is_possible, without_flags
 from hitproof.conformance.subject.failures import CannotJudge, InternalError, Predates
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer, LookupSubject
@@ -168,6 +169,7 @@ def _cases(subject: LookupSubject, judged: Configuration | Layout) -> Iterator[C
     one_group = isinstance(judged, Configuration) or len(judged.groups) == 1
     policy = LookaheadHorizon.CAPPED if one_group else subject.lookahead_horizon
     lookup = subject.lookup(judged)
+    concrete = Concrete(lookup)
     for max_length in judged.max_lengths:
         space = space_of(judged, lookup, max_length, policy)
         request = _Request(judged, lookup, max_length, policy, space)
@@ -178,12 +180,30 @@ def _cases(subject: LookupSubject, judged: Configuration | Layout) -> Iterator[C
         exploration = explore(space, lookup, max_length, merging=not request.sequential)
         evidence = _evidence_in(request, exploration)
         counted = _counted(request, exploration.paths) if evidence else {}
-        if exploration.merged and request.num_blocks <= SMALL:
-            apart = explore(space, lookup, max_length, merging=False)
-            if smallest(_evidence_in(request, apart)).keys() != smallest(evidence).keys():
-                raise CannotJudge("the lookup depends on something that merging forgets")
+        before = concrete.runs
+        otherwise = list(concrete.disagreeing(space, max_length, exploration))
+        evidence += _evidence_of(request, otherwise)
+        runs = concrete.runs - before
         states = 1 << request.num_blocks
-        yield Case(len(exploration.paths), states, evidence, exploration.coarse, counted)
+        coarse = exploration.coarse
+        yield Case(len(exploration.paths), states, evidence, coarse, counted, runs)
+        if otherwise:
+            raise CannotJudge("the lookup does not answer as it does when it is explored")
+    before = concrete.runs
+    concrete.do_again(subject.lookup(judged))
+    yield Case(0, 0, (), runs=concrete.runs - before)
+
+
+def _evidence_of(
+    request: _Request, answers: Sequence[tuple[frozenset[Question], LookupAnswer | Exception]]
+) -> list[LookupEvidence]:
+    """The evidence in answers that were given in whole cache states."""
+    wrong = []
+    for cached, answer in answers:
+        path = Path({q: q in cached for q in request.space.keys.values()}, answer, 1)
+        if any(True for _ in _diverging_completions(request, path)):
+            wrong.append(_evidence(request, cached, answer))
+    return [_replayed(request, evidence) for evidence in smallest(wrong).values()]
 
 
 def _evidence_in(request: _Request, exploration: Exploration) -> list[LookupEvidence]:

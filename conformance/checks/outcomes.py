@@ -24,6 +24,7 @@ class CheckResult:
         states: cache states (lookup) or registrations (mask) that they cover.
         detail: why a claim is inconclusive; empty otherwise.
         footprints: how far each signature of the evidence reaches.
+        runs: runs on whole cache states, which must answer as was found.
     """
 
     statuses: dict[str, Status]
@@ -32,6 +33,7 @@ class CheckResult:
     states: int
     detail: str = ""
     footprints: Mapping[Signature, Footprint] = field(default_factory=dict)
+    runs: int = 0
 
 
 @dataclass
@@ -51,6 +53,7 @@ class Case:
     evidence: Sequence[Evidence]
     coarse: bool = False
     counted: Mapping[tuple[Code, Row], int] | None = None
+    runs: int = 0
 
 
 def finished(claims: tuple[str, ...], cases: Callable[[], Iterator[Case]]) -> CheckResult:
@@ -75,6 +78,7 @@ def finished(claims: tuple[str, ...], cases: Callable[[], Iterator[Case]]) -> Ch
         states=sum(case.states for case in done),
         detail=detail or ("" if done else "the bound allows no case"),
         footprints=_footprints(done, evidence),
+        runs=sum(case.runs for case in done),
     )
 
 

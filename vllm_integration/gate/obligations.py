@@ -29,6 +29,7 @@ class Obligation:
         states: cache states that those runs cover.
         detail: why it is inconclusive.
         signatures: what was found where it is refuted.
+        runs: runs of the target on whole cache states, which answer as the paths do.
     """
 
     claim: str
@@ -38,6 +39,7 @@ class Obligation:
     states: int
     detail: str
     signatures: tuple[Signature, ...] = ()
+    runs: int = 0
 
 
 @dataclass(frozen=True)

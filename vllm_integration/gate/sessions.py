@@ -115,6 +115,7 @@ class Session:
                 int(answer["states"]),
                 str(answer["detail"]),
                 tuple(e.signature for e in evidence if e.signature.claim == claim),
+                int(answer["runs"]),
             )
             for claim, status in answer["statuses"].items()
         ]

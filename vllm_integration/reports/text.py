@@ -54,6 +54,7 @@ def report_json(report: Report) -> dict[str, Any]:
             "configurations": report.num_configurations,
             "paths": report.tasks_total(lambda o: o.paths),
             "states": report.tasks_total(lambda o: o.states),
+            "runs": report.tasks_total(lambda o: o.runs),
             "histories": len(report.played),
             "steps": sum(each.steps for each in report.played),
             "lookups": sum(each.lookups for each in report.played),
@@ -65,6 +66,7 @@ def report_json(report: Report) -> dict[str, Any]:
                 "status": str(o.status),
                 "paths": o.paths,
                 "states": o.states,
+                "runs": o.runs,
                 "detail": o.detail,
             }
             for o in report.obligations
@@ -315,7 +317,8 @@ def coverage_in_words(report: Report) -> str:
     return (
         f"{report.num_configurations} configurations ({len(MODELS)} real models among them), "
         f"{_scientific(states)} cache states covered by "
-        f"{report.tasks_total(lambda o: o.paths)} paths; obligations: "
+        f"{report.tasks_total(lambda o: o.paths)} paths, which "
+        f"{count(report.tasks_total(lambda o: o.runs), 'run')} on whole states confirm; obligations: "
         + ", ".join(f"{n} {status}" for status, n in counts.items() if n)
         + f"; {count(report.played, 'history', 'histories')} of whole managers replayed, "
         f"{count(sum(each.steps for each in report.played), 'step')}"

@@ -25,8 +25,8 @@ answer (`driver.WorkerGone`): the gate starts another worker and goes on.
 ``reads``                 What the target's code reads of its inputs: ``reads``, and which
                           names of inputs are ``varied`` where they must not matter.
 ``check``                 Run the check of ``claim`` on ``configuration``. Gives ``statuses``,
-                          ``paths``, ``states``, ``detail``, ``evidence`` and the ``footprints``
-                          of its signatures; with ``facts`` also those, what the target did.
+                          ``paths``, ``states``, ``runs``, ``detail``, ``evidence``, ``footprints``
+                          of its signatures; with ``facts`` also what the target did.
 ``replay``                Play the history ``play`` and judge it. Gives ``policies``, ``steps``,
                           ``lookups``, ``findings``, each with the ``cause`` that it is a
                           consequence of, the ``footprints`` of those without one, and why the

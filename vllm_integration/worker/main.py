@@ -211,6 +211,7 @@ def _as_json(result: CheckResult) -> dict[str, Any]:
         "evidence": [evidence.as_json() for evidence in result.evidence],
         "paths": result.paths,
         "states": result.states,
+        "runs": result.runs,
         "detail": result.detail,
         "footprints": [result.footprints[each.signature].as_json() for each in result.evidence],
     }
