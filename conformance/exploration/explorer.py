@@ -129,8 +129,8 @@ def _settled(
 ) -> Exploration:
     """An exploration during which the lookup has changed nothing that outlives it."""
     kept = ""
-    for _ in range(_ATTEMPTS):
-        search = Search(space, lookup, max_length, merging, budget)
+    for attempt in range(_ATTEMPTS):
+        search = Search(space, lookup, max_length, merging, budget, collect=attempt > 0)
         search.run()
         kept = search.kept
         if not kept:

@@ -1,5 +1,6 @@
 """The search through all runs of a lookup, depth first, each state followed once."""
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -77,6 +78,8 @@ _Edge = tuple[Node, bool]
 class Search:
     """One exploration. Of states that are equal the first one is followed.
 
+    With ``collect`` what is left behind and only refers to itself is collected.
+
     Attributes:
         start: the first state, or where all runs end.
         nodes: the states, and
@@ -85,8 +88,15 @@ class Search:
     """
 
     def __init__(
-        self, space: Space, lookup: Lookup, max_length: int, merging: Merging, budget: int
+        self,
+        space: Space,
+        lookup: Lookup,
+        max_length: int,
+        merging: Merging,
+        budget: int,
+        collect: bool = False,
     ) -> None:
+        self.collect = collect
         self.space = space
         self.lookup = lookup
         self.max_length = max_length
@@ -227,6 +237,10 @@ class _Run:
         with suppress(NotAlike):
             canonical.value(answer)
         kept = watch.outliving(canonical.walked)
+        if kept is not None and self._search.collect:
+            del kept
+            gc.collect()
+            kept = watch.outliving(canonical.walked)
         if kept is not None:
             self._search.kept = _described(kept)
 

@@ -1,0 +1,751 @@
+"""Wicked lookups: wrong in a way that an explorer could overlook, and benign twins of them.
+
+Each is a function of a pool, the keys of a request of 24 blocks (one token each) and the most
+blocks to serve. The group is a window of 3 tokens, so a hit of n blocks requires the blocks n - 2
+and n - 1, or what there is of them. A wicked one serves a wrong hit in rare states; its fault is in
+what keeps the state: a stack, a cell, a class, C code, the identity of an object, and so on. A benign
+one uses the same, and is right.
+"""
+
+import contextlib
+import ctypes
+import functools
+import itertools
+import operator
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Find: TypeAlias = Callable[[Any, Sequence[bytes], int], int]
+"""The hit in blocks; the table is filled in by the caller."""
+
+WICKED: dict[str, Find] = {}
+BENIGN: dict[str, Find] = {}
+
+
+def wicked(find: Find) -> Find:
+    WICKED[find.__name__] = find
+    return find
+
+
+def benign(find: Find) -> Find:
+    BENIGN[find.__name__] = find
+    return find
+
+
+def has(pool: Any, keys: Sequence[bytes], block: int) -> bool:
+    return pool.get_cached_block(keys[block], [0]) is not None
+
+
+def hit(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    """The right answer: from right to left, two blocks in a row, or those at the start."""
+    row = 0
+    for block in range(limit - 1, -1, -1):
+        if has(pool, keys, block):
+            row += 1
+            if row == 2:
+                return block + 2
+        else:
+            row = 0
+    return row
+
+
+MANY = 9
+"""A hit is served wrongly when this many blocks were missing before it, so that none of the small
+requests shows it."""
+
+
+def wrong_if(strange: bool, right: int, limit: int) -> int:
+    return min(right + 1, limit) if strange and right else right
+
+
+@wicked
+def on_the_stack(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    missing = row = 0
+    for block in range(limit - 1, -1, -1):
+        missing += (row := row + 1 if pool.get_cached_block(keys[block], [0]) else 0) == 0
+        if row == 2:
+            return wrong_if(missing == MANY, block + 2, limit)
+    return row
+
+
+@wicked
+def pending_operand(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    def scan(block: int, row: int) -> Any:
+        if block < 0:
+            return 0, row
+        found = has(pool, keys, block)
+        if found and row == 1:
+            return 0, block + 2
+        return add(1 - found, scan(block - 1, row + 1 if found else 0))
+
+    def add(missing: int, rest: Any) -> Any:
+        return missing + rest[0], rest[1]
+
+    missing, right = scan(limit - 1, 0)
+    return wrong_if(missing == MANY, right, limit)
+
+
+@wicked
+def in_a_cell(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    missing = 0
+
+    def note() -> None:
+        nonlocal missing
+        missing += 1
+
+    def strange() -> bool:
+        return missing == MANY
+
+    return scanning(pool, keys, limit, note, strange)
+
+
+def scanning(
+    pool: Any,
+    keys: Sequence[bytes],
+    limit: int,
+    note: Callable[[], object],
+    strange: Callable[[], bool],
+) -> int:
+    """Right, but for what is noted at each missing block."""
+    row = 0
+    for block in range(limit - 1, -1, -1):
+        if has(pool, keys, block):
+            row += 1
+            if row == 2:
+                return wrong_if(strange(), block + 2, limit)
+        else:
+            row = 0
+            note()
+    return row
+
+
+class Slotted:
+    __slots__ = ("missing",)
+
+    def __init__(self) -> None:
+        self.missing = 0
+
+    def note(self) -> None:
+        self.missing += 1
+
+    def strange(self) -> bool:
+        return self.missing == MANY
+
+
+@wicked
+def in_slots(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    counter = Slotted()
+    return scanning(pool, keys, limit, counter.note, counter.strange)
+
+
+@wicked
+def in_a_tensor(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    counter = ctypes.c_int(0)
+
+    def note() -> None:
+        counter.value += 1
+
+    return scanning(pool, keys, limit, note, lambda: counter.value == MANY)
+
+
+@wicked
+def in_a_bytearray(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    counter = bytearray(1)
+
+    def note() -> None:
+        counter[0] += 1
+
+    return scanning(pool, keys, limit, note, lambda: counter[0] == MANY)
+
+
+class OnTheClass:
+    missing = 0
+
+
+@wicked
+def on_a_class(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    OnTheClass.missing = 0
+
+    def note() -> None:
+        OnTheClass.missing += 1
+
+    return scanning(pool, keys, limit, note, lambda: OnTheClass.missing == MANY)
+
+
+@wicked
+def put_back_on_a_class(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    def note() -> None:
+        OnTheClass.missing += 1
+
+    try:
+        return scanning(pool, keys, limit, note, lambda: OnTheClass.missing == MANY)
+    finally:
+        OnTheClass.missing = 0
+
+
+_missing = 0
+
+
+@wicked
+def in_a_global(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    global _missing  # the point
+    _missing = 0
+    row = 0
+    for block in range(limit - 1, -1, -1):
+        if has(pool, keys, block):
+            row += 1
+            if row == 2:
+                return wrong_if(_missing == MANY, block + 2, limit)
+        else:
+            row = 0
+            _missing += 1
+    return row
+
+
+@wicked
+def on_the_function(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    on_the_function.missing = 0  # type: ignore[attr-defined]  # the point
+
+    def note() -> None:
+        on_the_function.missing += 1  # type: ignore[attr-defined]  # the point
+
+    return scanning(pool, keys, limit, note, lambda: on_the_function.missing == MANY)  # type: ignore[attr-defined]  # the point
+
+
+def _noting(kept: list[int] = []) -> list[int]:  # noqa: B006  # the point
+    return kept
+
+
+@wicked
+def in_a_default(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    _noting().clear()
+
+    def note() -> None:
+        _noting().append(1)
+
+    return scanning(pool, keys, limit, note, lambda: len(_noting()) == MANY)
+
+
+@wicked
+def on_the_pool(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    pool.real.missing = 0
+
+    def note() -> None:
+        pool.real.missing += 1
+
+    return scanning(pool, keys, limit, note, lambda: pool.real.missing == MANY)
+
+
+@wicked
+def on_the_argument(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    assert isinstance(keys, list)
+    size = len(keys)
+
+    def note() -> None:
+        keys.append(b"")
+
+    try:
+        return scanning(pool, keys, limit, note, lambda: len(keys) == size + MANY)
+    finally:
+        del keys[size:]
+
+
+@wicked
+def in_a_generator(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    def counting() -> Iterator[int]:
+        missing = 0
+        while True:
+            missing += 1
+            yield missing
+
+    counter = counting()
+    last = [0]
+
+    def note() -> None:
+        last[0] = next(counter) // MANY
+
+    return scanning(pool, keys, limit, note, lambda: last[0] == 1)
+
+
+@wicked
+def in_an_iterator(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    counter = itertools.count()
+
+    def note() -> None:
+        next(counter)
+
+    return scanning(pool, keys, limit, note, lambda: next(counter) == MANY)
+
+
+@wicked
+def in_a_cycle(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    turns = itertools.cycle([False] * MANY + [True])
+
+    def note() -> None:
+        next(turns)
+
+    return scanning(pool, keys, limit, note, lambda: next(turns))
+
+
+@wicked
+def within_sum(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    found = [-1]
+
+    def missing() -> Iterator[int]:
+        row = 0
+        for block in range(limit - 1, -1, -1):
+            if has(pool, keys, block):
+                row += 1
+                if row == 2:
+                    found[0] = block + 2
+                    return
+            else:
+                row = 0
+                yield 1
+        found[0] = row
+
+    total = sum(missing())
+    return wrong_if(total == MANY, found[0], limit)
+
+
+@wicked
+def within_sorting(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    """C code calls back; what it was told before is in C."""
+    held = sorted(range(limit), key=lambda block: not has(pool, keys, block))
+    order = sorted(held, key=lambda block: (held.index(block) < 2, block))
+    del order
+    found = [block for block in held if pool.table[block] != pool.null_block]
+    row = [block for block in found if block + 1 in found]
+    right = row[-1] + 2 if row else int(found[:1] == [0])
+    return wrong_if(limit - len(found) == MANY, right, limit)
+
+
+class _Equal:
+    def __init__(self, ask: Callable[[], bool]) -> None:
+        self._ask = ask
+
+    def __eq__(self, other: object) -> bool:
+        return self._ask()
+
+    __hash__ = object.__hash__
+
+
+@wicked
+def within_an_equality(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    row: list[int] = [0]
+
+    def asking(block: int) -> Callable[[], bool]:
+        def is_missing() -> bool:
+            found = row[0] < 2 and has(pool, keys, block)
+            row[0] = row[0] + 1 if found or row[0] == 2 else 0
+            return not found and row[0] == 0
+
+        return is_missing
+
+    asked = [_Equal(asking(block)) for block in range(limit - 1, -1, -1)]
+    missing = asked.count(0)  # type: ignore[arg-type]  # the point
+    right = max(limit - missing, 0) if row[0] >= 2 else row[0]
+    return wrong_if(missing == MANY, right, limit)
+
+
+@wicked
+def by_two_names(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    """Two lists that are equal, or one list twice: what is added to one shows which."""
+    first: list[int] = []
+    second = first
+    row = missing = 0
+    for block in range(limit - 1, -1, -1):
+        if has(pool, keys, block):
+            row += 1
+            if row == 2:
+                first.append(1)
+                return wrong_if(not second, block + 2, limit)
+        else:
+            row = 0
+            missing += 1
+            if missing == MANY:
+                second = []
+            missing = min(missing, MANY)
+            if missing == MANY and second is first:
+                missing = 0
+    return row
+
+
+@wicked
+def of_two_closures(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    """Two functions of one code, whose cells differ."""
+
+    def answering(strange: bool) -> Callable[[], bool]:
+        return lambda: strange
+
+    strange = answering(False)
+    row = missing = 0
+    for block in range(limit - 1, -1, -1):
+        if has(pool, keys, block):
+            row += 1
+            if row == 2:
+                return wrong_if(strange(), block + 2, limit)
+        else:
+            row = 0
+            missing += 1
+            strange = answering(missing == MANY)
+    return row
+
+
+class _Tagged(int):
+    tag = 0
+
+
+@wicked
+def on_an_integer(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    zero = _Tagged(0)
+    row: int = zero
+    for block in range(limit - 1, -1, -1):
+        if has(pool, keys, block):
+            row = row + 1
+            if row == 2:
+                return wrong_if(zero.tag == MANY, block + 2, limit)
+        else:
+            zero.tag += 1
+            row = zero
+    return row
+
+
+@wicked
+def in_the_sign_of_zero(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    sign, missing, row = 0.0, 0, 0
+    for block in range(limit - 1, -1, -1):
+        if has(pool, keys, block):
+            row += 1
+            if row == 2:
+                return wrong_if(str(sign)[0] == "-", block + 2, limit)
+        else:
+            row, missing = 0, missing + 1
+            sign = -0.0 if missing == MANY else 0.0
+    return row
+
+
+@wicked
+def in_the_order_of_a_dict(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    order, missing, row = {"a": 0, "b": 0}, 0, 0
+    for block in range(limit - 1, -1, -1):
+        if has(pool, keys, block):
+            row += 1
+            if row == 2:
+                return wrong_if(next(iter(order)) == "b", block + 2, limit)
+        else:
+            row, missing = 0, missing + 1
+            order["a"] = order.pop("a") if missing == MANY else order["a"]
+    return row
+
+
+@wicked
+def in_a_default_dict(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    seen: defaultdict[int, int] = defaultdict(int)
+
+    def note() -> None:
+        _ = seen[len(seen)]
+
+    return scanning(pool, keys, limit, note, lambda: len(seen) == MANY)
+
+
+_looked_up: list[int] = []
+
+
+@wicked
+def every_thousandth(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    _looked_up.append(limit)
+    return wrong_if(len(_looked_up) % 1000 == 0, hit(pool, keys, limit), limit)
+
+
+_counter = itertools.count(1)
+
+
+@wicked
+def every_thousandth_by_count(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    return wrong_if(next(_counter) % 1000 == 0, hit(pool, keys, limit), limit)
+
+
+_answers: dict[tuple[bytes, int, int], int] = {}
+
+
+@wicked
+def remembers_answers(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    """A memo whose key leaves out what is cached."""
+    key = keys[0], limit, len(_answers) >= 1 << 20
+    return _answers.setdefault(key, hit(pool, keys, limit))
+
+
+@functools.lru_cache
+def _noted(missing: int, block: int) -> list[int]:
+    return [missing, block]
+
+
+@wicked
+def in_a_cached_function(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    _noted.cache_clear()
+
+    def note() -> None:
+        _noted(0, 0)[0] += 1
+
+    return scanning(pool, keys, limit, note, lambda: _noted(0, 0)[0] == MANY)
+
+
+@wicked
+def by_the_clock(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    return wrong_if(time.monotonic_ns() % 1009 == 0, hit(pool, keys, limit), limit)
+
+
+@wicked
+def by_chance(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    return wrong_if(random.random() < 0.001, hit(pool, keys, limit), limit)
+
+
+@wicked
+def by_the_thread(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    answer: list[int] = []
+    thread = threading.Thread(target=lambda: answer.append(hit(pool, keys, limit)))
+    thread.start()
+    thread.join()
+    return answer[0]
+
+
+@wicked
+def by_the_address(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    return wrong_if(id(pool) % 1009 == 0, hit(pool, keys, limit), limit)
+
+
+@wicked
+def by_the_text_of_an_object(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    return wrong_if(f"{object()}".endswith("1230>"), hit(pool, keys, limit), limit)
+
+
+@wicked
+def by_block_numbers(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    row = 0
+    for block in range(limit - 1, -1, -1):
+        found = pool.get_cached_block(keys[block], [0])
+        row = row + 1 if found else 0
+        if found and row == 2:
+            return wrong_if(found[0].block_id > 100, block + 2, limit)
+    return row
+
+
+def storing(pool: Any, keys: Sequence[bytes], limit: int) -> tuple[list[Any], int]:
+    """The right answer, and a table with all that was found on the way."""
+    table = [pool.null_block] * limit
+    row = 0
+    for block in range(limit - 1, -1, -1):
+        found = pool.get_cached_block(keys[block], [0])
+        if found:
+            table[block] = found[0]
+        row = row + 1 if found else 0
+        if row == 2:
+            return table, block + 2
+    return table, row
+
+
+def strange_count(count: int) -> bool:
+    return count == MANY
+
+
+@wicked
+def stored_null_is(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    table, right = storing(pool, keys, limit)
+    null = pool.null_block
+    return wrong_if(strange_count(sum([b is not null for b in table])), right, limit)
+
+
+@wicked
+def stored_null_in_list(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    table, right = storing(pool, keys, limit)
+    return wrong_if(pool.null_block not in table[limit - 2 :], right, limit)
+
+
+@wicked
+def stored_null_counted(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    table, right = storing(pool, keys, limit)
+    return wrong_if(strange_count(limit - table.count(pool.null_block)), right, limit)
+
+
+@wicked
+def stored_tables_equal(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    table, right = storing(pool, keys, limit)
+    return wrong_if(table[right + 4 :] == [pool.null_block] * (limit - right - 4), right, limit)
+
+
+@wicked
+def stored_as_a_set(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    table, right = storing(pool, keys, limit)
+    return wrong_if(strange_count(len(set(table))), right, limit)
+
+
+@wicked
+def stored_kinds(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    table, right = storing(pool, keys, limit)
+    kinds = [type(block) is type(pool.null_block) for block in table]
+    return wrong_if(strange_count(limit - sum(kinds)), right, limit)
+
+
+@wicked
+def stored_is_by_operator(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    table, right = storing(pool, keys, limit)
+    nulls = [operator.is_(block, pool.null_block) for block in table]
+    return wrong_if(strange_count(limit - sum(nulls)), right, limit)
+
+
+@wicked
+def swallows_all(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    with contextlib.suppress(BaseException):
+        return hit(pool, keys, limit)
+    return 0
+
+
+@wicked
+def returns_in_finally(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    answer = 0
+    try:
+        answer = hit(pool, keys, limit)
+    finally:
+        return answer  # noqa: B012  # the point
+
+
+@wicked
+def raises_another(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    try:
+        return hit(pool, keys, limit)
+    except BaseException:
+        raise SystemExit(1) from None
+
+
+@wicked
+def swallows_what_is_not_modelled(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    try:
+        free = pool.real.num_free_blocks
+    except Exception:
+        free = 0
+    return wrong_if(free > 100, hit(pool, keys, limit), limit)
+
+
+@wicked
+def asks_for_more_groups(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    """The second argument is on no stack and in no variable while the first group is asked."""
+    row = missing = 0
+    for block in range(limit - 1, -1, -1):
+        if pool.get_cached_block(keys[block], [0] if missing != MANY else [0, 7]) is not None:
+            row += 1
+            if row == 2:
+                return block + 2
+        else:
+            row = 0
+            missing += 1
+    return row
+
+
+# The same means, and right answers.
+
+
+@benign
+def plain(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    return hit(pool, keys, limit)
+
+
+@benign
+def right_with_iterators(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    row = 0
+    blocks = enumerate(zip(reversed(keys[:limit]), itertools.repeat([0])), 1)  # noqa: B905
+    for number, (key, groups) in itertools.islice(blocks, limit):
+        row = row + 1 if pool.get_cached_block(key, groups) else 0
+        if row == 2:
+            return limit - number + 2
+    return row
+
+
+@benign
+def right_with_a_generator(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    row = 0
+    for block in (limit - 1 - each for each in range(limit)):
+        row = row + 1 if has(pool, keys, block) else 0
+        if row == 2:
+            return block + 2
+    return row
+
+
+@benign
+def right_in_a_cell(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    row = 0
+
+    def step(block: int) -> bool:
+        nonlocal row
+        row = row + 1 if has(pool, keys, block) else 0
+        return row == 2
+
+    for block in range(limit - 1, -1, -1):
+        if step(block):
+            return block + 2
+    return row
+
+
+@benign
+def right_in_slots(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    state = Slotted()
+    for block in range(limit - 1, -1, -1):
+        state.missing = state.missing + 1 if has(pool, keys, block) else 0
+        if state.missing == 2:
+            return block + 2
+    return state.missing
+
+
+@benign
+def right_with_a_stored_table(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    table, right = storing(pool, keys, limit)
+    del table[right:]
+    return right
+
+
+@benign
+def right_with_a_set(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    rows: set[int] = set()
+    for block in range(limit - 1, -1, -1):
+        if not has(pool, keys, block):
+            rows.clear()
+        elif rows:
+            return block + 2
+        else:
+            rows.add(1)
+    return len(rows)
+
+
+@dataclass(frozen=True)
+class _Row:
+    blocks: int = 0
+
+
+@benign
+def right_in_objects(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    row = _Row()
+    for block in range(limit - 1, -1, -1):
+        row = _Row(row.blocks + 1) if has(pool, keys, block) else _Row()
+        if row.blocks == 2:
+            return block + 2
+    return row.blocks
+
+
+@functools.lru_cache(maxsize=None)
+def _end(block: int) -> int:
+    return block + 2
+
+
+@benign
+def right_with_a_memo(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    row = 0
+    for block in range(limit - 1, -1, -1):
+        row = row + 1 if has(pool, keys, block) else 0
+        if row == 2:
+            return _end(block)
+    return row
