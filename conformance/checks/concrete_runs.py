@@ -1,4 +1,4 @@
-"""Concrete runs beside an exploration: a lookup must answer as was found, whatever was asked before.
+"""Concrete runs beside an exploration: a lookup answers as was found, whatever was asked before.
 
 The exploration is trusted for an argument (the trust model in the docs); this looks whether it
 holds. On every state of small requests, and on random ones of others, the lookup is run with a

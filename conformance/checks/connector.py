@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from hitproof.conformance.checks.concrete_runs import Concrete
 from hitproof.conformance.checks.block_tables import wrong_in_tables
+from hitproof.conformance.checks.concrete_runs import Concrete
 from hitproof.conformance.checks.counting import Judging, Need, diverging_states
 from hitproof.conformance.checks.lookup import (
     confirmed,

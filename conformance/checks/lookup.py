@@ -7,8 +7,8 @@ from functools import partial
 from itertools import chain, combinations
 from typing import TypeVar
 
-from hitproof.conformance.checks.concrete_runs import Concrete
 from hitproof.conformance.checks.block_tables import wrong_in_tables
+from hitproof.conformance.checks.concrete_runs import Concrete
 from hitproof.conformance.checks.counting import Judging, Need, diverging_states
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.exploration.explorer import Exploration, Path, explore, replay

@@ -2,6 +2,7 @@
 
 import dis
 import functools
+from itertools import pairwise
 from types import CodeType
 
 _LEAVES = ("RETURN_", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
@@ -46,7 +47,7 @@ def depth_before(code: CodeType) -> dict[int, int]:
     """
     known = instructions(code)
     offsets = list(known)
-    following = dict(zip(offsets, offsets[1:], strict=False))
+    following = dict(pairwise(offsets))
     handlers = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]  # missing stub
     depths: dict[int, int] = {}
     todo = [(offsets[0], 0)]

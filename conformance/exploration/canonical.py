@@ -8,11 +8,10 @@ so, and what is not reached, is the same in all runs, since `conformance.explora
 what changes it.
 """
 
-import functools
 import itertools
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from ctypes import c_ssize_t
 from types import FrameType
 from typing import Any
@@ -28,10 +27,13 @@ from hitproof.conformance.exploration.symbolic import (
 PLAIN = frozenset({type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented)})
 """Types whose objects are their value, and no more."""
 
-ITERATORS = frozenset(
+_SOME: tuple[object, ...] = (
+    *(iter([]), iter(()), iter(range(0)), iter(range(1 << 65)), iter(""), iter("\0\u0100")),
+    *(iter(b""), reversed([]), reversed(())),
+)
+ITERATORS: frozenset[type] = frozenset(
     {
-        *(type(iter(each)) for each in ([], (), range(0), range(1 << 65), "", "\0\u0100", b"")),
-        *(type(reversed(each)) for each in ([], ())),
+        *(type(each) for each in _SOME),
         *(zip, enumerate, map, filter),
         *(itertools.islice, itertools.chain, itertools.repeat, itertools.count),
         *(itertools.takewhile, itertools.dropwhile, itertools.accumulate, itertools.starmap),
@@ -79,15 +81,14 @@ class Canonical:
 
     def frames(self, innermost: FrameType, entry: types.CodeType) -> tuple[Any, ...]:
         """The frames from ``innermost`` to the one that ``entry`` calls. Raises `NotAlike`."""
-        values, callee, frame = [], None, innermost
-        while frame.f_code is not entry:
-            outermost = frame.f_back is None or frame.f_back.f_code is entry
+        values = []
+        callee: FrameType | None = None
+        frame: FrameType | None = innermost
+        while frame is not None and frame.f_code is not entry:
             if callee is not None and not frames.is_direct_call(frame, callee):
                 raise NotAlike(f"C code calls {callee.f_code.co_qualname}")
             self._numbers[id(frame)] = len(self._numbers)
             values.append(self._frame(frame, running=True))
-            if outermost:
-                break
             callee, frame = frame, frame.f_back
         return tuple(values)
 
@@ -194,7 +195,7 @@ class Canonical:
             return _Same(method)
         return "method", method.__name__, self.value(owner)
 
-    def _generator(self, generator: Generator[Any, Any, Any]) -> Any:
+    def _generator(self, generator: Any) -> Any:
         frame = generator.gi_frame
         if frame is None:
             return "ended"
@@ -236,6 +237,8 @@ _COMPARISONS: dict[type, Any] = {
     defaultdict: Canonical._default_dict,
     set: Canonical._set,
     deque: Canonical._deque,
+    range: lambda _, obj: ("range", obj.start, obj.stop, obj.step),
+    slice: lambda self, obj: ("slice", self._values((obj.start, obj.stop, obj.step))),
     types.CellType: Canonical._cell,
     types.FunctionType: Canonical._function,
     types.MethodType: Canonical._method,
@@ -254,14 +257,9 @@ _BUILTIN_BASES: Sequence[tuple[type, Any]] = (
 )
 
 
-@functools.cache
 def _comparison(kind: type) -> Any:
     """How objects of that type are compared by value; None if they are not."""
     known = _COMPARISONS.get(kind)
-    if known is None and kind is range:
-        return lambda _, obj: ("range", obj.start, obj.stop, obj.step)
-    if known is None and kind is slice:
-        return lambda self, obj: ("slice", self._values((obj.start, obj.stop, obj.step)))
     return Canonical._instance if known is None and is_plain_class(kind) else known
 
 
@@ -273,13 +271,22 @@ _IN_C = (
 )
 
 
-@functools.cache
 def is_plain_class(kind: type) -> bool:
     """Whether all that objects of the class hold is their variables, slots and builtin base.
 
     So it is of a class written in Python whose bases are such, or builtin ones.
     """
-    if type(kind) is not type and not _is_enum_free(kind):
+    known = _PLAIN_CLASSES.get(kind)
+    if known is None:
+        known = _PLAIN_CLASSES[kind] = _is_plain_class(kind)
+    return known
+
+
+_PLAIN_CLASSES: dict[type, bool] = {}
+
+
+def _is_plain_class(kind: type) -> bool:
+    if "_member_map_" in vars(kind):  # members of enumerations are single objects
         return False
     for base in kind.__mro__:
         if base in (object, list, dict, tuple, int, str, bytes):
@@ -294,15 +301,9 @@ def is_plain_class(kind: type) -> bool:
                 "__weakref__",
             ):
                 return False
-    return kind is not object or True
+    return True
 
 
-def _is_enum_free(kind: type) -> bool:
-    """Members of enumerations are single objects, and are compared as such."""
-    return "_member_map_" not in vars(kind)
-
-
-@functools.cache
 def _slots(kind: type) -> tuple[tuple[str, Any], ...]:
     return tuple(
         (f"{base.__qualname__}.{name}", each)

@@ -159,7 +159,7 @@ class Search:
 
 
 _TRIES = 3
-"""How often a run may come to a question and have changed what outlives it, as by filling a memo."""
+"""How often a run may come to a question and have changed what outlives it: a memo, say."""
 
 
 class _Run:
@@ -227,12 +227,12 @@ class _Run:
 
     def _look_back(self, watch: Watch, answer: LookupAnswer | Exception | None) -> None:
         """What a finished run has left behind."""
+        if self._merging and (watch.reason or watch.depends):
+            raise Forgotten(watch.reason or watch.depends)
+        if isinstance(answer, Exception):
+            return  # a finding, whose traceback has all that the run had
         if watch.depends:
             raise CannotJudge(f"the lookup depends on more than its arguments: {watch.depends}")
-        if self._merging and watch.reason:
-            raise Forgotten(watch.reason)
-        if isinstance(answer, Exception):
-            return  # whose traceback has all that the run had
         canonical = Canonical(())
         with suppress(NotAlike):
             canonical.value(answer)
@@ -277,8 +277,8 @@ class _Run:
         if not self._merging:
             return object(), ()
         assert watch is not None
-        if watch.reason:
-            raise self._pool.thrown(Forgotten(watch.reason))
+        if watch.reason or watch.depends:
+            raise self._pool.thrown(Forgotten(watch.reason or watch.depends))
         canonical = Canonical((search.lookup, *search.lookup.inputs), self._pool)
         try:
             held = canonical.frames(frame, ENTRY)

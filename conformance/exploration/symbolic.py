@@ -221,7 +221,9 @@ class SymbolicPool:
                 return None
         recall = self._recall
         if self._merging:  # then which object it is makes no difference
-            return [SymbolicBlock(question, group, recall) for question, group in of_groups if question]
+            return [
+                SymbolicBlock(question, group, recall) for question, group in of_groups if question
+            ]
         return [self._block(question, group) for question, group in of_groups if question]
 
     def _block(self, question: Question, group_id: int) -> SymbolicBlock:

@@ -21,6 +21,7 @@ import sys
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container
+from dis import Instruction
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
@@ -32,15 +33,46 @@ from hitproof.conformance.exploration.symbolic import SymbolicBlock
 
 _Site: TypeAlias = Callable[["Watch", FrameType], None]
 
+_Make: TypeAlias = Callable[[Instruction, Instruction | None, CodeType], _Site | None]
+
+_NEWER = sys.version_info >= (3, 13)  # what is called comes first on the stack
+
 _SCALARS = PLAIN | {float, complex}
 _SINGLE = frozenset({type(None), bool, type(Ellipsis)})
 _MUTABLE = frozenset({list, dict, set, bytearray, deque, defaultdict, OrderedDict})
 _IMMUTABLE = _SCALARS | {tuple, frozenset, range, slice}
 
 _READERS = frozenset(
-    "get keys values items copy index count issubset issuperset isdisjoint union intersection "
-    "difference symmetric_difference __len__ __getitem__ __contains__ __iter__ __reversed__ "
-    "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __sizeof__ __reduce__ __init_subclass__".split()
+    [
+        "get",
+        "keys",
+        "values",
+        "items",
+        "copy",
+        "index",
+        "count",
+        "issubset",
+        "issuperset",
+        "isdisjoint",
+        "union",
+        "intersection",
+        "difference",
+        "symmetric_difference",
+        "__len__",
+        "__getitem__",
+        "__contains__",
+        "__iter__",
+        "__reversed__",
+        "__eq__",
+        "__ne__",
+        "__lt__",
+        "__le__",
+        "__gt__",
+        "__ge__",
+        "__sizeof__",
+        "__reduce__",
+        "__init_subclass__",
+    ]
 )
 """Methods of builtin containers that change nothing."""
 _BY_IDENTITY = frozenset({"index", "count", "remove", "__contains__", "__eq__", "__ne__"})
@@ -303,7 +335,7 @@ def _shows_address(obj: Any) -> bool:
         return False
     if kind in (list, tuple):
         return any(_shows_address(each) for each in obj)
-    return kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    return all(getattr(kind, name) is getattr(object, name) for name in ("__str__", "__repr__"))
 
 
 def _reads_inside(watch: Watch, frame: FrameType) -> None:
@@ -311,12 +343,12 @@ def _reads_inside(watch: Watch, frame: FrameType) -> None:
         watch.refuse("it looks at what kind of block it has")
 
 
-def _calls(arguments: int, newer: bool, keywords: bool) -> _Site:
-    places = arguments + 2 + keywords
+def _calls(arguments: int, more: int) -> _Site:
+    places = arguments + more
 
     def site(watch: Watch, frame: FrameType) -> None:
         first, second, *given = frames.top(frame, places)
-        if newer:
+        if _NEWER:
             called, given = first, given if second is frames.NULL else [second, *given]
         elif first is frames.NULL:
             called = second
@@ -329,11 +361,11 @@ def _calls(arguments: int, newer: bool, keywords: bool) -> _Site:
     return site
 
 
-def _calls_with_all(places: int, newer: bool) -> _Site:
+def _calls_with_all(places: int) -> _Site:
     def site(watch: Watch, frame: FrameType) -> None:
         values = frames.top(frame, places)
         called = values[0]
-        positional = values[2] if newer else values[1]
+        positional = values[1 + _NEWER]
         given = list(positional) if type(positional) in (list, tuple) else [positional]
         _call(watch, called, given)
 
@@ -359,10 +391,16 @@ def _call(watch: Watch, called: Any, given: list[Any]) -> None:
         _call(watch, called.func, [*called.args, *given])
     elif kind is functools._lru_cache_wrapper:
         watch.memo(called)
-    elif not isinstance(vars(kind).get("__call__"), types.FunctionType):
-        inherited = getattr(kind, "__call__", None)
-        if not isinstance(inherited, types.FunctionType) and id(called) not in _PURE:
-            watch.depend(f"it calls {_name(called)}")
+    elif not _is_called_in_python(kind) and id(called) not in _PURE:
+        watch.depend(f"it calls {_name(called)}")
+
+
+def _is_called_in_python(kind: type) -> bool:
+    return any(
+        isinstance(vars(base)["__call__"], types.FunctionType)
+        for base in kind.__mro__
+        if "__call__" in vars(base)
+    )
 
 
 def _call_type(watch: Watch, called: type, given: list[Any]) -> None:
@@ -373,14 +411,8 @@ def _call_type(watch: Watch, called: type, given: list[Any]) -> None:
             _consumed(watch, each)
             if called in (str, bytes) and _shows_address(each):
                 watch.depend("it makes a text of an address")
-    elif not is_plain_class(called) and not _made_in_python(called):
+    elif not is_plain_class(called) and not _is_called_in_python(type(called)):
         watch.depend(f"it calls {called.__qualname__}")
-
-
-def _made_in_python(kind: type) -> bool:
-    return isinstance(type(kind), type) and isinstance(
-        getattr(type(kind), "__call__", None), types.FunctionType
-    )
 
 
 def _call_builtin(watch: Watch, called: Any, given: list[Any]) -> None:
@@ -392,13 +424,13 @@ def _call_builtin(watch: Watch, called: Any, given: list[Any]) -> None:
             watch.change(given[0])
         elif id(called) not in _PURE:
             watch.depend(f"it calls {_name(called)}")
-        elif called is hash and type(given[0]) not in _IMMUTABLE:
+        elif called.__name__ == "hash" and type(given[0]) not in _IMMUTABLE:
             watch.depend("it hashes an address")
-        elif called in (repr, format, ascii) and _shows_address(given[0]):
+        elif called.__name__ in ("repr", "format", "ascii") and _shows_address(given[0]):
             watch.depend("it makes a text of an address")
         for each in given:
             _consumed(watch, each)
-            if called is next:
+            if called.__name__ == "next":
                 watch.change(each)
     elif isinstance(owner, type):
         if called.__name__ not in ("__new__", "fromkeys", "__init_subclass__", "from_bytes"):
@@ -430,55 +462,56 @@ def _name(called: Any) -> str:
     return f"{module}.{name}" if module and name else name or f"a {type(called).__qualname__}"
 
 
-def _binary(instruction: Any, before: Any, code: CodeType) -> _Site | None:
-    del before, code
-    return _changes_in_place if instruction.argrepr.endswith("=") else None
+def _unless(site: _Site, harmless: Container[type]) -> _Make:
+    """The site, unless what comes before it puts a constant of those types on the stack."""
 
-
-def _comparing(site: _Site) -> Any:
-    def make(instruction: Any, before: Any, code: CodeType) -> _Site | None:
-        del instruction, code
-        constant = before is not None and before.opname == "LOAD_CONST"
-        single = _SINGLE if site is _is else _SCALARS
-        return None if constant and type(before.argval) in single else site
+    def make(_: Instruction, before: Instruction | None, __: CodeType) -> _Site | None:
+        if before is None or before.opname != "LOAD_CONST":
+            return site
+        return None if type(before.argval) in harmless else site
 
     return make
 
 
-def _always(site: _Site) -> Any:
-    return lambda instruction, before, code: site
+def _always(site: _Site) -> _Make:
+    return lambda *_: site
 
 
-def _inside(instruction: Any, before: Any, code: CodeType) -> _Site | None:
-    del before, code
-    name = instruction.argval
-    return _reads_inside if name in _INNER else None
+def _if_in_place(instruction: Instruction, *_: object) -> _Site | None:
+    return _changes_in_place if instruction.argrepr.endswith("=") else None
 
 
-def _shared(instruction: Any, before: Any, code: CodeType) -> _Site | None:
+def _if_inside(instruction: Instruction, *_: object) -> _Site | None:
+    return _reads_inside if instruction.argval in _INNER else None
+
+
+def _if_shared(instruction: Instruction, _: Instruction | None, code: CodeType) -> _Site | None:
     """A variable of an outer function is set."""
-    del before
-    if instruction.argval not in code.co_freevars:
-        return None
     place = instruction.arg
-
-    def site(watch: Watch, frame: FrameType) -> None:
-        watch.change(frames.cell(frame, place))
-
-    return site
+    if instruction.argval not in code.co_freevars or place is None:
+        return None
+    return lambda watch, frame: watch.change(frames.cell(frame, place))
 
 
-_NEWER = sys.version_info >= (3, 13)
+def _call_site(instruction: Instruction, *_: object) -> _Site:
+    return _calls(instruction.arg or 0, 2 + (instruction.opname == "CALL_KW"))
 
-_MAKERS: dict[str, Any] = {
-    "IS_OP": _comparing(_is),
-    "COMPARE_OP": _comparing(_equal),
+
+def _call_all_site(instruction: Instruction, *_: object) -> _Site:
+    return _calls_with_all(2 + _NEWER + ((instruction.arg or 0) & 1))
+
+
+def _format_site(instruction: Instruction, *_: object) -> _Site:
+    return _formats(2 if (instruction.arg or 0) & 4 else 1)
+
+
+_MAKERS: dict[str, _Make] = {
+    "IS_OP": _unless(_is, _SINGLE),
+    "COMPARE_OP": _unless(_equal, _SCALARS),
     "CONTAINS_OP": _always(_contains),
-    "CALL": lambda instruction, before, code: _calls(instruction.arg, _NEWER, False),
-    "CALL_KW": lambda instruction, before, code: _calls(instruction.arg, _NEWER, True),
-    "CALL_FUNCTION_EX": lambda instruction, before, code: _calls_with_all(
-        2 + _NEWER + (instruction.arg & 1), _NEWER
-    ),
+    "CALL": _call_site,
+    "CALL_KW": _call_site,
+    "CALL_FUNCTION_EX": _call_all_site,
     "STORE_ATTR": _always(_changes(1)),
     "DELETE_ATTR": _always(_changes(1)),
     "STORE_SUBSCR": _always(_changes(2)),
@@ -486,9 +519,9 @@ _MAKERS: dict[str, Any] = {
     "STORE_SLICE": _always(_changes(3)),
     "STORE_GLOBAL": _always(_changes_globals),
     "DELETE_GLOBAL": _always(_changes_globals),
-    "STORE_DEREF": _shared,
-    "DELETE_DEREF": _shared,
-    "BINARY_OP": _binary,
+    "STORE_DEREF": _if_shared,
+    "DELETE_DEREF": _if_shared,
+    "BINARY_OP": _if_in_place,
     "BINARY_SUBSCR": _always(_subscripts),
     "GET_ITER": _always(_iterates),
     "LIST_EXTEND": _always(_iterates),
@@ -496,8 +529,8 @@ _MAKERS: dict[str, Any] = {
     "UNPACK_SEQUENCE": _always(_iterates),
     "UNPACK_EX": _always(_iterates),
     "BEFORE_WITH": _always(_enters),
-    "FORMAT_VALUE": lambda instruction, before, code: _formats(1 + (instruction.arg & 4 == 4)),
+    "FORMAT_VALUE": _format_site,
     "FORMAT_SIMPLE": _always(_formats(1)),
-    "LOAD_ATTR": _inside,
-    "LOAD_METHOD": _inside,
+    "LOAD_ATTR": _if_inside,
+    "LOAD_METHOD": _if_inside,
 }

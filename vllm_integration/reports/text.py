@@ -317,8 +317,8 @@ def coverage_in_words(report: Report) -> str:
     return (
         f"{report.num_configurations} configurations ({len(MODELS)} real models among them), "
         f"{_scientific(states)} cache states covered by "
-        f"{report.tasks_total(lambda o: o.paths)} paths, which "
-        f"{count(report.tasks_total(lambda o: o.runs), 'run')} on whole states confirm; obligations: "
+        f"{report.tasks_total(lambda o: o.paths)} paths, confirmed by "
+        f"{count(report.tasks_total(lambda o: o.runs), 'concrete run')}; obligations: "
         + ", ".join(f"{n} {status}" for status, n in counts.items() if n)
         + f"; {count(report.played, 'history', 'histories')} of whole managers replayed, "
         f"{count(sum(each.steps for each in report.played), 'step')}"

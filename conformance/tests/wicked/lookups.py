@@ -2,9 +2,9 @@
 
 Each is a function of a pool, the keys of a request of 24 blocks (one token each) and the most
 blocks to serve. The group is a window of 3 tokens, so a hit of n blocks requires the blocks n - 2
-and n - 1, or what there is of them. A wicked one serves a wrong hit in rare states; its fault is in
-what keeps the state: a stack, a cell, a class, C code, the identity of an object, and so on. A benign
-one uses the same, and is right.
+and n - 1, or what there is of them. A wicked one serves a wrong hit in rare states; what it
+remembers until then is on a stack, in a cell, on a class, in C code, in the identity of an object,
+and so on. A benign one uses the same, and is right.
 """
 
 import contextlib
@@ -658,7 +658,7 @@ def plain(pool: Any, keys: Sequence[bytes], limit: int) -> int:
 @benign
 def right_with_iterators(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     row = 0
-    blocks = enumerate(zip(reversed(keys[:limit]), itertools.repeat([0])), 1)  # noqa: B905
+    blocks = enumerate(zip(reversed(keys[:limit]), itertools.repeat([0])), 1)
     for number, (key, groups) in itertools.islice(blocks, limit):
         row = row + 1 if pool.get_cached_block(key, groups) else 0
         if row == 2:
@@ -736,7 +736,7 @@ def right_in_objects(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     return row.blocks
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _end(block: int) -> int:
     return block + 2
 
