@@ -6,13 +6,12 @@ asked about are fixed, all others are open, and the spec is evaluated for every 
 them. That evaluation is exact without a solver, because a valid hit is a conjunction of
 "block i is cached" and the longest valid hit is a maximum over such conjunctions.
 
-Two suspended runs with the same future are merged: they are at the same instruction with equal
-live locals, after the same number of questions, and leave the same undecided candidates of the
-spec. What merging forgets (answers about blocks that no undecided candidate reaches, and which
-blocks the lookup has stored so far) is watched: a lookup that asks for a forgotten answer, reads a
-stored block, or serves a block that merged runs disagree on is explored again without forgetting.
-One thing cannot be watched, ``is`` between two stored blocks, so the checks also explore small
-requests without merging. The weights of all paths must add up to all 2^n states, or the
+Two suspended runs with the same future are merged: they hold the same, by
+`conformance.exploration.canonical`, and leave the same undecided candidates of the spec; what could
+decide their future beside that is watched, by `conformance.exploration.watch`. What merging forgets
+(answers about blocks that no undecided candidate reaches, and which blocks the lookup has stored so
+far) is watched, too: a lookup that uses it is explored again without merging. The argument is in
+the trust model (docs/pages/trust.md). The weights of all paths must add up to all 2^n states, or the
 exploration raises `InternalError`.
 
 A lookup may be that of one group or of several. What it can ask about is a `Question`: one for

@@ -227,8 +227,8 @@ class _Run:
 
     def _look_back(self, watch: Watch, answer: LookupAnswer | Exception | None) -> None:
         """What a finished run has left behind."""
-        if self._merging and (watch.reason or watch.depends):
-            raise Forgotten(watch.reason or watch.depends)
+        if self._merging and (reason := self._unmergeable(watch)):
+            raise Forgotten(reason)
         if isinstance(answer, Exception):
             return  # a finding, whose traceback has all that the run had
         if watch.depends:
@@ -243,6 +243,10 @@ class _Run:
             kept = watch.outliving(canonical.walked)
         if kept is not None:
             self._search.kept = _described(kept)
+
+    def _unmergeable(self, watch: Watch) -> str:
+        """Why states are not merged; "" where they are."""
+        return self._pool.noticed or watch.reason or watch.depends
 
     def _decide(self, question: Question, frame: FrameType, arguments: tuple[Any, ...]) -> bool:
         """The answer to a question; see `conformance.exploration.symbolic.Decide`."""
@@ -277,8 +281,8 @@ class _Run:
         if not self._merging:
             return object(), ()
         assert watch is not None
-        if watch.reason or watch.depends:
-            raise self._pool.thrown(Forgotten(watch.reason or watch.depends))
+        if reason := self._unmergeable(watch):
+            raise self._pool.thrown(Forgotten(reason))
         canonical = Canonical((search.lookup, *search.lookup.inputs), self._pool)
         try:
             held = canonical.frames(frame, ENTRY)

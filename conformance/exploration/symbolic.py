@@ -160,6 +160,7 @@ class SymbolicPool:
     Attributes:
         answers: the questions that were asked, and their answers.
         raised: what was raised that a lookup has no reason to catch.
+        noticed: how the lookup used what merging forgets; "" where it did not.
     """
 
     def __init__(
@@ -173,6 +174,7 @@ class SymbolicPool:
         self.hash_block_size = space.hash_block_size
         self.answers: dict[Question, bool] = {}
         self.raised: BaseException | None = None
+        self.noticed = ""
         self._space = space
         self._decide = decide
         self._merging = merging
@@ -188,7 +190,7 @@ class SymbolicPool:
 
     def _recall(self) -> None:
         if self._merging:
-            raise self.thrown(Forgotten("it looks into blocks"))
+            self.noticed = self.noticed or "it looks into blocks"
 
     def get_cached_block(
         self, block_hash: bytes, kv_cache_group_ids: Sequence[int]
@@ -216,7 +218,7 @@ class SymbolicPool:
                 arguments = (block_hash, *group_ids)
                 self.answers[question] = self._decide(question, asker, arguments)
             elif self._merging and question not in remembered(self._space, self.answers):
-                raise self.thrown(Forgotten("it asks again what it may not need any more"))
+                self.noticed = self.noticed or "it asks again what it may not need any more"
             if not self.answers[question]:
                 return None
         recall = self._recall

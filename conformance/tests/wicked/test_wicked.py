@@ -1,11 +1,14 @@
 """No wicked lookup is proved, and no benign one is refuted."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
+from hitproof.conformance.checks import lookup
 from hitproof.conformance.checks.lookup import check_lookup
+from hitproof.conformance.exploration.explorer import explore
 from hitproof.conformance.reference.subject import ReferenceLookup, ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout
@@ -70,11 +73,16 @@ def statuses(find: Find) -> tuple[set[Status], str]:
     return {*result.statuses.values()}, result.detail
 
 
+@pytest.fixture(autouse=True)
+def _small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not merged is given up early."""
+    monkeypatch.setattr(lookup, "explore", partial(explore, budget=2_000))
+
+
 @pytest.mark.parametrize("name", WICKED)
 def test_a_wicked_lookup_is_not_proved(name: str) -> None:
-    settled, detail = statuses(WICKED[name])
-    assert settled & {Status.REFUTED, Status.INCONCLUSIVE}, detail
-    assert settled != {Status.PROVED}
+    settled, _ = statuses(WICKED[name])
+    assert settled & {Status.REFUTED, Status.INCONCLUSIVE}
 
 
 @pytest.mark.parametrize("name", BENIGN)
