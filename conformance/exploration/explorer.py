@@ -11,8 +11,8 @@ Two suspended runs with the same future are merged: they hold the same, by
 decide their future beside that is watched, by `conformance.exploration.watch`. What merging forgets
 (answers about blocks that no undecided candidate reaches, and which blocks the lookup has stored so
 far) is watched, too: a lookup that uses it is explored again without merging. The argument is in
-the trust model (docs/pages/trust.md). The weights of all paths must add up to all 2^n states, or the
-exploration raises `InternalError`.
+the trust model (docs/pages/trust.md). The weights of all paths must add up to all 2^n states, or
+the exploration raises `InternalError`.
 
 A lookup may be that of one group or of several. What it can ask about is a `Question`: one for
 each block of each set of groups that are looked up together.
