@@ -12,7 +12,7 @@ class Effect(StrEnum):
     CRASH = "newly crashing"
     DRAFTS = "drafts made wrong"
     LOST = "hits lost"
-    REFUSED = "newly refused for lack of blocks"
+    REFUSED = "newly refused"
     HELD_MORE = "fewer blocks free"
     WASTE = "waste grown"
     ORDER_COSTS = "hits lost to another eviction order, on balance"
