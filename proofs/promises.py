@@ -62,6 +62,20 @@ def _replay_is_a_boundary(at: Interpretation, least: int = 0) -> Statement:
     )
 
 
+def _follow_up_hits_no_less(at: Interpretation, slip: int = 0) -> Statement:
+    alignment, lookahead = at.integer("alignment"), at.integer("lookahead_tokens")
+    prompt, computed = at.integer("prompt"), at.integer("computed")
+    extension = retention.replay_boundary(prompt, prompt, lookahead, alignment, at)
+    follow_up = retention.replay_boundary(computed, computed, lookahead, alignment, at)
+    return Statement(
+        (
+            ("the alignment is at least one token", 1 <= alignment),
+            ("the prompt is computed, and perhaps more", prompt <= computed),
+        ),
+        extension + slip <= follow_up,
+    )
+
+
 def _rounded_hit_asks_less(at: Interpretation, slip: int = 0) -> Statement:
     boundary, interval = at.integer("boundary"), at.integer("interval")
     lookahead, shared = at.integer("lookahead"), at.integer("shared")
@@ -185,6 +199,13 @@ def replays() -> Iterable[Obligation]:
         "prompt.",
         _replay_is_a_boundary,
         (Mutant("positive", "It is positive.", partial(_replay_is_a_boundary, least=1)),),
+    )
+    yield Obligation(
+        "follow_up_hits_no_less",
+        "A follow-up turn, which finds the prompt and some of its output cached, hits no less than "
+        "an extension of the prompt.",
+        _follow_up_hits_no_less,
+        (Mutant("hits_more", "It hits more.", partial(_follow_up_hits_no_less, slip=1)),),
     )
 
 

@@ -106,6 +106,25 @@ def _retained_is_in_the_mask(
     )
 
 
+def _follow_up_run_is_spared(
+    at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
+) -> Statement:
+    block = at.integer("block")
+    group, sizes = any_group(at, kind, lookahead)
+    extension = at.times(at.integer("extension"), group.segment)
+    boundary = at.times(at.integer("boundary"), group.segment)
+    return Statement(
+        (
+            *sizes,
+            ("the extension's boundary is not negative", 0 <= at.integer("extension")),
+            ("the hit is longer", at.integer("extension") + 1 - slip <= at.integer("boundary")),
+            ("the block is in its run", hits.in_required_run(group, block, boundary, at)),
+            ("the block is not negative", 0 <= block),
+        ),
+        retention.serves_follow_ups(group, block, extension, at),
+    )
+
+
 def _not_thinned_out(
     at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
 ) -> Statement:
@@ -207,9 +226,29 @@ def _retention_keeps_only_promised_blocks() -> Iterable[Obligation]:
         )
 
 
+def _follow_ups() -> Iterable[Obligation]:
+    for kind, lookahead in _SPARSE:
+        spared = partial(_follow_up_run_is_spared, kind=kind, lookahead=lookahead)
+        yield Obligation(
+            case_name("no_block_of_a_follow_up_is_waste", kind, lookahead),
+            "Each block in the required run of a boundary past the extension's may be kept.",
+            spared,
+            (
+                Mutant(
+                    "of_the_extension",
+                    "So may each in the run of the extension's boundary, for follow-up turns.",
+                    partial(spared, slip=1),
+                ),
+            ),
+        )
+
+
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
     "retention_keeps_resends_and_extensions": tuple(_retention_keeps_resends_and_extensions()),
     "retention_keeps_siblings": tuple(_retention_keeps_siblings()),
-    "retention_keeps_only_promised_blocks": tuple(_retention_keeps_only_promised_blocks()),
+    "retention_keeps_only_promised_blocks": (
+        *_retention_keeps_only_promised_blocks(),
+        *_follow_ups(),
+    ),
 }
 """The obligations of each claim on retention, by its name."""

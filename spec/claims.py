@@ -79,9 +79,11 @@ from hitproof.spec.releases.sequential import (
 from hitproof.spec.retention import (
     check_interval,
     falls_on_boundaries,
+    hit_instead,
     in_retained_mask,
     junction_boundary,
     replay_boundary,
+    serves_follow_ups,
     sibling_boundary,
 )
 from hitproof.spec.sharing import covered_tokens, is_chained, is_determined
@@ -292,8 +294,9 @@ CLAIMS: dict[str, Claim] = {
         Claim(
             name="retention_keeps_resends_and_extensions",
             sentence="Under sparse retention a resend of a prompt and an extension of it hit as "
-            "much as under dense retention; where hits may end inside a block, the resend or the "
-            "extension hits up to the end of the prompt under either.",
+            "much as under dense retention, and a follow-up turn hits at least as much as an "
+            "extension; where hits may end inside a block, the resend or the extension hits up to "
+            "the end of the prompt under either.",
             divergence=Divergence.LOST_HIT,
             clauses=(replay_boundary, horizon, in_retained_mask, tail_boundary),
             symbols=_RETENTION,
@@ -372,9 +375,10 @@ CLAIMS: dict[str, Claim] = {
         ),
         Claim(
             name="retention_keeps_only_promised_blocks",
-            sentence="Sparse retention registers only blocks that a promised hit needs.",
+            sentence="Sparse retention registers only blocks that a hit can use: a promised one, "
+            "one of a follow-up turn, or the one that is left where a promised hit is lost.",
             divergence=Divergence.WASTE,
-            clauses=(in_retained_mask,),
+            clauses=(in_retained_mask, serves_follow_ups, hit_instead),
             symbols=_RETENTION,
         ),
         Claim(
@@ -456,6 +460,7 @@ EXECUTABLE: frozenset[Clause] = frozenset(
         check_interval,
         geometry,
         hit_alignment,
+        hit_instead,
         is_fine_grained,
         is_fully_loaded,
         longest_fine_hit,

@@ -4,17 +4,23 @@ Dense retention keeps every hit possible (`spec.mask`). Sparse retention (vLLM P
 a few boundaries and drops the rest of a sliding window's blocks. Its contract:
 
 - A *resend* of the prompt and an *extension* of it hit as much as under dense retention.
+- A *follow-up turn* sends the prompt, its output and more. It hits at least as much as an
+  extension.
 - With an interval of R tokens, a *sibling* that shares the first p tokens hits at least as much
   as under dense retention, rounded down to a multiple of R.
 - A prefix that two requests were seen to share is treated like a prompt of its own, so that the
   next sibling hits it. Its end is the *junction*, vLLM's shared-prefix boundary.
+
+What else may be kept: blocks that a follow-up turn hits because some of the output is cached, too
+(`serves_follow_ups`), and those of the hit that is left where a promised one is lost
+(`hit_instead`). Any other block is waste: no hit can use it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hitproof.spec.groups import BlockGeometry, ConfigurationError, GroupKind
-from hitproof.spec.hits import in_required_run
+from hitproof.spec.hits import has_required_run, in_required_run
 from hitproof.spec.mask import in_mask, next_boundary
 from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
 
@@ -109,6 +115,29 @@ def in_retained_mask(
         return kept
     sibling = sibling_boundary(group, block, interval, arithmetic)
     return kept | _is_promised(group, block, sibling, arithmetic)
+
+
+def serves_follow_ups(
+    group: BlockGeometry, block: Term, extension: Term, arithmetic: Arithmetic = INTEGERS
+) -> Formula:
+    """Whether a follow-up turn can hit a boundary past the extension's that needs ``block``.
+
+    How far it hits depends on where the output ends, so each boundary past ``extension`` counts
+    (all in blocks). Runs of later boundaries never start earlier: the first of those whose run
+    ends after the block decides.
+    """
+    past = arithmetic.maximum(next_boundary(group, block, arithmetic), extension + group.segment)
+    return in_required_run(group, block, past, arithmetic)
+
+
+def hit_instead(group: BlockGeometry, promised: int, kept: Callable[[int], bool]) -> int:
+    """The longest boundary up to ``promised`` whose run is kept (all in blocks); 0 for none.
+
+    Where that is less than what is promised, a hit is lost, but what is kept for the one that is
+    left is no waste.
+    """
+    earlier = range(promised, 0, -int(group.segment))
+    return next((end for end in earlier if has_required_run(group, end, kept)), 0)
 
 
 def _is_promised(

@@ -4,7 +4,7 @@ It judges the real coordinator's ``cache_blocks`` on prompts of many lengths, ea
 latest-boundary-only policy and with an interval of two alignments.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
@@ -19,9 +19,16 @@ from hitproof.conformance.subject.failures import CannotJudge, crash_of
 from hitproof.conformance.subject.registering import RetentionSubject
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import BlockGeometry
 from hitproof.spec.hits import in_required_run, required_run
 from hitproof.spec.mask import next_boundary
-from hitproof.spec.retention import SPARSE_KINDS, in_retained_mask, sibling_boundary
+from hitproof.spec.retention import (
+    SPARSE_KINDS,
+    hit_instead,
+    in_retained_mask,
+    serves_follow_ups,
+    sibling_boundary,
+)
 
 _REPLAYS = "retention_keeps_resends_and_extensions"
 _SIBLINGS = "retention_keeps_siblings"
@@ -81,7 +88,38 @@ def _evidence(
         kept = bool(in_retained_mask(shape, block, list(promised.values())))
         if kept == held or (held and in_retained_mask(shape, block, [sibling])):
             continue
+        if held and can_be_used(
+            shape, block, replays["extension"], [*promised.values(), sibling], _holds(registered)
+        ):
+            continue
         yield _divergence(configuration, num_tokens, interval, policy, registered, block, promised)
+
+
+def _holds(registered: Sequence[bool]) -> Callable[[int], bool]:
+    return lambda block: block < len(registered) and registered[block]
+
+
+def can_be_used(
+    shape: BlockGeometry,
+    block: int,
+    extension: int,
+    promised: Iterable[int],
+    kept: Callable[[int], bool],
+) -> bool:
+    """Whether a hit that is not promised can use a block, given the promised boundaries."""
+    left = {hit_instead(shape, boundary, kept) for boundary in promised}
+    return bool(serves_follow_ups(shape, block, extension)) or any(
+        in_required_run(shape, block, boundary) for boundary in left if boundary
+    )
+
+
+def kept_later(
+    shape: BlockGeometry, promised: int, num_blocks: int, kept: Callable[[int], bool]
+) -> str | None:
+    """Whether the run of the boundary after a promised one is kept, as far as it is computed."""
+    later = [b for b in required_run(shape, promised + shape.segment) if b < num_blocks]
+    more = set(later).difference(required_run(shape, promised))
+    return "later" if more and all(map(kept, later)) else None
 
 
 def _policy(interval: int) -> str:
@@ -144,6 +182,7 @@ def _divergence(
             Code.PROMISED_HIT_LOST,
             hit=name,
             kept="earlier" if instead else "none",
+            instead=kept_later(shape, boundary, len(registered), _holds(registered)),
             retention=policy,
             lookahead=long,
         )

@@ -53,6 +53,12 @@ PROMISED_TO = Parameter(
     "whose hit is promised",
     {who: who for who in ("resend", "extension", "sibling", "junction")},
 )
+INSTEAD = Parameter(
+    "instead",
+    "whether the run of the boundary after the promised one is kept, as far as it is computed",
+    {"later": ", the run of a later boundary is kept instead"},
+    optional=True,
+)
 STATES = Parameter(
     "states",
     "where steps export Mamba states from",

@@ -7,6 +7,7 @@ from hitproof.conformance.findings.parameters import (
     ANY_RETENTION,
     DURING,
     FREED,
+    INSTEAD,
     LONG_LOOKAHEAD,
     PROMISED_TO,
     RETENTION,
@@ -111,16 +112,17 @@ MEANINGS: Mapping[Code, Meaning] = {
         (DURING,),
     ),
     Code.PROMISED_BLOCK_UNREGISTERED: Meaning(
-        "block of a promised {hit} is not registered{freed}",
+        "block of a promised {hit} is not registered{freed}{instead}",
         "Under sparse retention the producer leaves out a block that a promised hit requires.",
         _SLOW,
         _PROMISES,
         _LOST,
-        (PROMISED_TO, FREED),
+        (PROMISED_TO, FREED, INSTEAD),
     ),
     Code.UNPROMISED_BLOCK_REGISTERED: Meaning(
         "block that no promised hit needs is registered",
-        "Under sparse retention the producer keeps a block that it was to leave out.",
+        "Under sparse retention the producer keeps a block that no hit can use: no promised one, "
+        "none of a follow-up turn, and not the one that is left where a promised hit is lost.",
         _SPACE,
         (_PROMISED_ONLY,),
         _WASTE,
@@ -152,7 +154,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         _WASTE,
     ),
     Code.PROMISED_HIT_LOST: Meaning(
-        "promised {hit} loses its hit, {kept}, {retention}{lookahead}",
+        "promised {hit} loses its hit, {kept}, {retention}{lookahead}{instead}",
         "Retention does not keep a block that the hit of the same prompt sent again (resend), of a "
         "longer one (extension), or of one with the same prefix (sibling) requires.",
         _SLOW,
@@ -170,11 +172,13 @@ MEANINGS: Mapping[Code, Meaning] = {
             ),
             RETENTION,
             LONG_LOOKAHEAD,
+            INSTEAD,
         ),
     ),
     Code.UNPROMISED_BLOCK_KEPT: Meaning(
         "block of {hit} is kept, {retention}{lookahead}",
-        "Retention keeps a block that is in the required run of no promised hit.",
+        "Retention keeps a block that no hit can use: no promised one, none of a follow-up turn, "
+        "and not the one that is left where a promised hit is lost.",
         _SPACE,
         (_PROMISED_ONLY,),
         _WASTE,

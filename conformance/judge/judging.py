@@ -5,9 +5,10 @@ not again in its consequences.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from hitproof.conformance.checks.mask import UNREGISTERED, unreachable
+from hitproof.conformance.checks.retention import can_be_used, kept_later
 from hitproof.conformance.findings.codes import Defect, worst_class
 from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.meaning import Code
@@ -34,6 +35,7 @@ from hitproof.conformance.subject.managers import Observation
 from hitproof.spec.attention import attends
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.hits import in_required_run
 from hitproof.spec.mask import next_boundary
 
 _TABLE = "hit_has_every_block_attention_reads"
@@ -99,10 +101,13 @@ class Judge(LookupJudge):
         is_registered: bool,
         shared: Shared = NOTHING_SHARED,
         gone: bool = False,
+        kept: Callable[[int], bool] = lambda _: False,
+        num_computed: int = 0,
     ) -> Violation | None:
         """Judge whether a computed block of a request should be registered.
 
-        ``gone`` is whether the request gave up the block before its hash was known.
+        ``gone`` is whether the request gave up the block before its hash was known, ``kept`` says
+        which blocks of the group were registered, and ``num_computed`` how many are computed.
         """
         group, shape = self._groups[group_index], self._shapes[group_index]
         alignment = self._engine.alignment
@@ -113,6 +118,11 @@ class Judge(LookupJudge):
             return None
         boundary = next_boundary(shape, block)
         retained = self.promises.is_retained(group)
+        if is_registered and retained:
+            ends = self.promises.boundaries(request, group_index, block, shared)
+            extension = self.promises.extension(request, group_index)
+            if can_be_used(shape, block, extension, ends, kept):
+                return None
         configuration = Configuration(1, block + 2, alignment, group, self._engine.hash_block_size)
         if is_registered:
             claim, divergence = "mask_keeps_only_reachable_blocks", Divergence.WASTE
@@ -129,7 +139,10 @@ class Judge(LookupJudge):
             if retained:
                 who = next(iter(promised))
                 claim = PROMISED_BY[who]
-                defect = Defect.of(Code.PROMISED_BLOCK_UNREGISTERED, hit=who, freed=freed)
+                instead = kept_later(shape, promised[who], num_computed, kept)
+                defect = Defect.of(
+                    Code.PROMISED_BLOCK_UNREGISTERED, hit=who, freed=freed, instead=instead
+                )
             spec, actual = f"register block {block}", f"block {block} is not registered"
         return Violation(
             self.of_group(group_index, claim, defect, divergence),
@@ -142,6 +155,19 @@ class Judge(LookupJudge):
     def _key(self, request: str, group_index: int, block: int) -> Part:
         size = self._groups[group_index].block_size
         return Key(self._prefixes.name(request, (block + 1) * size))
+
+    def may_be_left(self, request: str, group_index: int, block: int) -> bool:
+        """Whether a block serves the hit that is left where a promised one is lost.
+
+        That is the one a boundary earlier.
+        """
+        group, shape = self._groups[group_index], self._shapes[group_index]
+        ends = self.promises.boundaries(request, group_index, block)
+        return self.promises.is_retained(group) and any(
+            in_required_run(shape, block, end - shape.segment)
+            for end in ends
+            if end > shape.segment
+        )
 
     def left_out_inside(
         self, request: str, group_index: int, who: str, ends: Sequence[int], given_up: bool

@@ -68,7 +68,7 @@ class LookupJudge:
         self._prefixes = prefixes
         policies = policies.on(engine)
         self._policy = policies.horizon
-        self._groups = policies.groups(engine)
+        self._groups = self.groups = policies.groups(engine)
         self.promises = Promises(engine, requests, self._groups, policies)
         self._keeps_junctions = policies.junctions is Junctions.KEPT
         self._fine = policies.fine(engine)

@@ -157,6 +157,27 @@ class Promises:
             who: end for who, end in ends.items() if end >= 1 and in_required_run(shape, block, end)
         }
 
+    def boundaries(
+        self, request: str, group_index: int, block: int, shared: Shared = NOTHING_SHARED
+    ) -> list[int]:
+        """The boundaries that retention promises, in blocks; of siblings, the next after a block.
+
+        Hits that fall back to an earlier sibling boundary are those of siblings, too.
+        """
+        return [*self._retained(request, group_index, block, shared).values()]
+
+    def prompt(self, request: str) -> int:
+        """The tokens of a request's prompt."""
+        return len(self._requests[request].prompt)
+
+    def extension(self, request: str, group_index: int) -> int:
+        """How far an extension of the request's prompt hits, in blocks of the group."""
+        size, prompt = self._groups[group_index].block_size, len(self._requests[request].prompt)
+        if self._fine:
+            return -(-self.tail(request) // size)
+        hit = replay_boundary(prompt, prompt, self.lookahead_tokens, self._alignment)
+        return int(hit) // size
+
     @property
     def lookahead_tokens(self) -> int:
         """How far past a hit, in tokens, the lookahead blocks of all groups reach."""

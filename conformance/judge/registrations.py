@@ -10,7 +10,7 @@ They must also stay as long as there are blocks that were never used: a block th
 a new key, and can lose the old one in the process.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from hitproof.conformance.findings.violations import Violation
@@ -32,6 +32,9 @@ class _Life:
         computed: computed tokens, without drafts.
         held: blocks (group, position) that have held the right content in its table.
         settled: blocks that were registered, or judged for not being so.
+        kept: blocks that were registered.
+        spare: those of them that no promised hit needs, and that are not judged yet: a hit that is
+            left where a promised one is lost may need them.
         inside: groups in whose table an entry inside a block has had the right content, and whose
             promised hit needs it.
     """
@@ -40,6 +43,8 @@ class _Life:
     computed: int = 0
     held: set[tuple[int, int]] = field(default_factory=set)
     settled: set[tuple[int, int]] = field(default_factory=set)
+    kept: set[tuple[int, int]] = field(default_factory=set)
+    spare: list[tuple[int, int]] = field(default_factory=list)
     inside: set[tuple[int, str]] = field(default_factory=set)
 
 
@@ -183,17 +188,46 @@ class Registrations:
             ids = seen.cached.get((index, name), ())
             if ids:
                 life.settled.add(place)
+                life.kept.add(place)
                 if block_id in ids:
-                    wasted = self._judge.registered(request, index, block, True, shared)
-                    yield from () if wasted is None else (wasted,)
+                    life.spare.append(place)
                 continue
             if self._is_held(request, index, (block + 1) * size, seen):
                 life.held.add(place)
             if place in life.held and self._is_due(request, index, block, shared, life.computed):
                 life.settled.add(place)
                 gone = self._engine.num_hash_lookahead_tokens > 0 and not block_id
-                missing = self._judge.registered(request, index, block, False, shared, gone)
+                kept, computed = self._kept_in(life, index), life.computed // size
+                missing = self._judge.registered(
+                    request, index, block, False, shared, gone, kept, computed
+                )
                 yield from () if missing is None else (missing,)
+        yield from self._judge_spare(request, index, shared)
+
+    def _judge_spare(self, request: str, index: int, shared: Shared) -> Iterator[Violation]:
+        """Judge registered blocks, once the runs of all that is promised are computed."""
+        life, size = self._lives[request], self._engine.groups[index].block_size
+        promises, left = self._judge.promises, []
+        for place in life.spare:
+            group, block = place
+            if group != index:
+                left.append(place)
+                continue
+            if promises.is_retained(self._judge.groups[index]):
+                ends = promises.boundaries(request, index, block, shared)
+                last = max(ends) * size + promises.reach_tokens
+                if life.computed < min(last, promises.prompt(request)):
+                    left.append(place)
+                    continue
+            kept = self._kept_in(life, index)
+            wasted = self._judge.registered(request, index, block, True, shared, kept=kept)
+            yield from () if wasted is None else (wasted,)
+        life.spare = left
+
+    def _kept_in(self, life: _Life, index: int) -> Callable[[int], bool]:
+        """Which blocks of a group were registered: by the request, or before its hit."""
+        before = life.hit // self._engine.groups[index].block_size
+        return lambda block: block < before or (index, block) in life.kept
 
     def _is_due(self, request: str, index: int, block: int, shared: Shared, computed: int) -> bool:
         size = self._engine.groups[index].block_size

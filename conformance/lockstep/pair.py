@@ -230,10 +230,11 @@ class Pair:
         violations = []
         for only, by_real in ((extra, True), (missing, False)):
             for group, name in [key for key in only if key not in self._put_right]:
-                if (
-                    by_real
-                ):  # Other blocks that the reference registers follow its release's policy.
+                if by_real:
+                    # Other blocks that the reference registers follow its release's policy.
                     self._blame(self._judge_block(request, group, name, False), differs)
+                    if self._is_optional(request, group, name):
+                        continue
                 violations.append(self._judge_block(request, group, name, by_real))
         for violation in dict.fromkeys(violations):
             self._settle(violation, differs, resynchronised=violation is not None)
@@ -255,6 +256,20 @@ class Pair:
             for key, ids in mine.items()
             if (found := tuple(sorted(set(ids) - set(other.get(key, ())))))
         }
+
+    def _is_optional(self, request: str, group: int, name: Name) -> bool:
+        """Whether sparse retention may keep a block or not.
+
+        One of a hit that may be left where a promised one is lost is judged by replay only, which
+        waits for what becomes of the promised one.
+        """
+        end = self._prefixes.end(name)
+        if end is None or not self._judge.promises.is_retained(self._judge.groups[group]):
+            return False
+        block = end // self._history.engine.groups[group].block_size - 1
+        return self._judge.may_be_left(request, group, block) or (
+            self._judge.registered(request, group, block, True) is None
+        )
 
     def _judge_block(
         self, request: str, group: int, name: Name, is_registered: bool
