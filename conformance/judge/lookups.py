@@ -151,9 +151,11 @@ class LookupJudge:
         aligned = hit.length % self._alignment == 0
         for index, group in enumerate(self._groups):
             alone = self._asked_alone(group)
+            due, table = hit.length // group.block_size, hit.tables[index]
             if not aligned or not self._is_valid(alone, hit.length, num_tokens, entries):
-                yield Table(request, index, hit.length if aligned else None)
-            yield from map(Block, hit.tables[index][hit.length // group.block_size :])
+                shifted = not aligned or len(table) != due  # what follows is in another place
+                yield Table(request, index, None if shifted else hit.length)
+            yield from map(Block, table[due:])
 
     def wrong_table(
         self, request: str, num_tokens: int, hit: Hit, cached: Cached

@@ -87,6 +87,9 @@ PARTS = 16
 """Into so many tests the mutants are split."""
 
 EQUIVALENT: dict[str, str] = {
+    "spec.retention.serves_follow_ups: arithmetic.maximum(next_boundary(group, block, arithmetic), "
+    "extension + group.segment) -> arithmetic.maximum(extension + group.segment, "
+    "next_boundary(group, block, arithmetic))": ORDER,
     "spec.releases.fine.witness_unit: "
     "arithmetic.times(block, units) -> arithmetic.times(units, block)": (ORDER),
     "spec.releases.fine.witness_end: "

@@ -14,9 +14,11 @@ from hitproof.spec.mask import in_mask
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.retention import (
     check_interval,
+    hit_instead,
     in_retained_mask,
     junction_boundary,
     replay_boundary,
+    serves_follow_ups,
     sibling_boundary,
 )
 from hitproof.spec.tests.token_level import CHUNKED, FULL, MAMBA, SLIDING, small_groups
@@ -181,6 +183,39 @@ def test_a_prefix_seen_shared_is_hit_again() -> None:
         for shared in range(1, prompt[2]):
             # A hit of the junction asks for no token past what is shared.
             a_third_request_hits_what_dense_retention_gives(prompt, shared)
+
+
+def test_what_follow_up_turns_can_hit_is_no_waste() -> None:
+    """Block by block: the runs of all boundaries past the extension's, and no others."""
+    for group, align, tokens, policy in small_prompts():
+        shape = geometry(group, align)
+        _, extension = boundaries(group, align, tokens, policy)
+        past = range(extension + shape.segment, 60, shape.segment)
+        used = {block for end in past for block in required_run(shape, end)}
+        for block in range(20):
+            assert serves_follow_ups(shape, block, extension) == (block in used)
+
+
+def test_a_follow_up_turn_hits_no_less_than_an_extension() -> None:
+    for group, align, tokens, policy in small_prompts():
+        lookahead = geometry(group, align).lookahead * group.block_size
+        _, extension = boundaries(group, align, tokens, policy)
+        for computed in range(tokens, tokens + 9):
+            follow_up = replay_boundary(computed, computed, lookahead, align)
+            assert extension * group.block_size <= follow_up
+
+
+def test_the_hit_that_is_left_is_the_longest_whose_run_is_kept() -> None:
+    for group, align, tokens, policy in small_prompts():
+        shape = geometry(group, align)
+        for promised in boundaries(group, align, tokens, policy):
+            for kept in ({1, 2}, {0, 1, 2, 3}, {3}, set(range(20)), set()):
+                ends = [
+                    end
+                    for end in range(shape.segment, promised + 1, shape.segment)
+                    if kept.issuperset(required_run(shape, end))
+                ]
+                assert hit_instead(shape, promised, kept.__contains__) == max(ends, default=0)
 
 
 def test_no_replay_of_a_prompt_too_short_for_its_lookahead() -> None:
