@@ -168,7 +168,7 @@ def baseline_of(
     if baseline in records and profile in records[baseline].profiles and not policies:
         return records[baseline]
     speaking = [entry for entry in entries if entry.applies_to(target.version)]
-    record, _ = recorded(
+    record, unsettled = recorded(
         resolve(baseline, announce=announce),
         [profile],
         speaking,
@@ -178,6 +178,8 @@ def baseline_of(
         jobs=jobs,
         policies=policies,
     )
+    for reason in unsettled:  # what diverges there counts as grown
+        typer.echo(f"hitproof: the baseline {baseline} is not judged in full: {reason}", err=True)
     return replace(record, name=baseline)
 
 
