@@ -29,7 +29,6 @@ from hitproof.vllm_integration.tests.reports import (
 )
 from hitproof.vllm_integration.verdict import Verdict
 
-
 GROWN = str(Code.KNOWN_DIVERGENCE_GROWN)
 
 
