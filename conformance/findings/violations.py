@@ -49,7 +49,7 @@ class Occurrence:
         call: the manager's method, or "step" where a whole step is judged.
         times: how often a violation of the same signature was seen.
         cause: the finding that it is only a consequence of; None where the step itself is wrong.
-        rows: what the subject did each time; of its consequences nothing.
+        rows: what the subject did each time, and what of it is its consequence.
     """
 
     violation: Violation
@@ -66,6 +66,10 @@ class Occurrence:
         """It was seen once more."""
         self.times += 1
         self.rows.append((step, call, *violation.answer))
+
+    def leads_to(self, violation: Violation, step: int, call: str) -> None:
+        """A violation is its consequence."""
+        self.rows.append((step, call, "consequence", *violation.answer))
 
     @property
     def footprint(self) -> Footprint:

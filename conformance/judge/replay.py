@@ -90,7 +90,13 @@ class ReplayOutcome:
     def add(
         self, violation: Violation, step: int, call: str, cause: Signature | None = None
     ) -> None:
-        """Record a violation, which may be a consequence of an earlier finding, its ``cause``."""
+        """Record a violation, which may be a consequence of an earlier finding, its ``cause``.
+
+        Consequences count in the footprint of their cause, so that they hide nothing.
+        """
+        for known in self.findings:
+            if known.signature == cause:
+                known.leads_to(violation, step, call)
         for number, known in enumerate(self.findings):
             if known.signature == violation.signature:
                 if known.cause is not None and cause is None:  # now a step is wrong by itself

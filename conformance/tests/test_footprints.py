@@ -23,6 +23,7 @@ from hitproof.conformance.checks.mask import check_mask
 from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.exploration.explorer import replay
 from hitproof.conformance.exploration.symbolic import Question
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.footprints import (
     Footprint,
     Growth,
@@ -32,9 +33,12 @@ from hitproof.conformance.findings.footprints import (
     name_of,
     place_of,
 )
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.judge.replay import ReplayOutcome
 from hitproof.conformance.judge.replay import replay as play
 from hitproof.conformance.ledger.ledger import Entry, LedgerError
 from hitproof.conformance.ledger.records import (
@@ -326,6 +330,22 @@ def test_histories_have_footprints_of_steps_and_answers() -> None:
     for each in outcome.findings:
         assert each.footprint.size == each.times
         assert Footprint.of([(each.step + 1, *each.rows[0][1:]), *each.rows[1:]]) != each.footprint
+
+
+def test_what_follows_from_a_finding_is_in_its_footprint() -> None:
+    def made(*actual: str) -> Footprint:
+        outcome = ReplayOutcome()
+        short = Signature("first", "unsound", "mamba", False, Defect(Code.HIT_OFF_BOUNDARY))
+        later = replace(short, claim="second")
+        outcome.add(Violation(short, "spec", "actual"), 0, "step")
+        for each in actual:
+            outcome.add(Violation(later, "spec", each), 1, "step", short)
+        (cause,) = outcome.causes
+        return cause.footprint
+
+    assert growth(made(), made("a")) is Growth.MORE
+    assert growth(made("a"), made("b")) is Growth.OTHERWISE
+    assert growth(made("a"), made("a")) is None
 
 
 # --- records -------------------------------------------------------------------------------------
