@@ -7,6 +7,7 @@ the damage of earlier ones explains all of its evidence. In doubt it is not.
 
 from collections.abc import Collection, Iterable
 
+from hitproof.conformance.findings.footprints import name_of
 from hitproof.conformance.findings.parts import Block, Books, Key, Part, Table
 from hitproof.conformance.findings.signatures import SEVERITY, Signature
 from hitproof.conformance.findings.violations import Violation
@@ -22,18 +23,18 @@ class Damage:
 
     def cause(self, violation: Violation) -> Signature | None:
         """The earlier finding that a violation is a consequence of; None if it is its own."""
-        causes = [
-            next((c for part in parts if (c := self._cause(part, violation.signature))), None)
-            for parts in violation.evidence
-        ]
+        causes = [self._first(parts, violation.signature) for parts in violation.evidence]
         return causes[0] if causes and all(causes) else None
 
+    def _first(self, parts: Iterable[Part], signature: Signature) -> Signature | None:
+        """The most severe finding that explains one of the parts, whatever their order."""
+        found = (self._cause(part, signature) for part in parts)
+        return min(filter(None, found), key=_by_severity, default=None)
+
     def _cause(self, part: Part, signature: Signature) -> Signature | None:
-        for wrong in self._candidates(part):
-            found = self._parts.get(wrong)
-            if found is not None and _can_explain(found, signature):
-                return found
-        return None
+        found = filter(None, map(self._parts.get, self._candidates(part)))
+        able = (cause for cause in found if _can_explain(cause, signature))
+        return min(able, key=_by_severity, default=None)
 
     def _candidates(self, part: Part) -> Iterable[Part]:
         """The parts that contain ``part``, as they are kept."""
@@ -72,6 +73,11 @@ class Damage:
 
 def _rank(signature: Signature) -> int:
     return SEVERITY.index(Divergence(signature.divergence))
+
+
+def _by_severity(signature: Signature) -> tuple[int, str]:
+    """Sorts the most severe first, in an order that no run changes."""
+    return _rank(signature), name_of(signature)
 
 
 def _can_explain(cause: Signature, signature: Signature) -> bool:
