@@ -17,7 +17,7 @@ from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.reports.html.pages import check_page
 from hitproof.vllm_integration.reports.text import print_report, report_json
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import Copy, JudgeClaims, hitproof, one_sentence
+from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
 from hitproof.vllm_integration.tests.reports import (
     CONFIGURATION,
     grown,
@@ -28,8 +28,6 @@ from hitproof.vllm_integration.tests.reports import (
     unrecorded,
 )
 from hitproof.vllm_integration.verdict import Verdict
-
-GROWN = str(Code.KNOWN_DIVERGENCE_GROWN)
 
 
 def text(report: Report) -> str:
@@ -139,27 +137,3 @@ def test_the_remedy_names_the_command_and_the_ledger(tmp_path: Path) -> None:
     said = footprints.remedy_for(target, tmp_path / "own.toml")
     assert f"hitproof footprints 0.33.0 --ledger {tmp_path / 'own.toml'}" in said
     assert "--baseline" in said
-
-
-@pytest.mark.long
-@pytest.mark.release
-def test_a_fault_beside_a_known_divergence_is_found(
-    broken_copy: Copy, judge_claims: JudgeClaims
-) -> None:
-    """Near the start of a request a window loses two boundaries instead of one."""
-    claims = {"lookup_returns_longest_valid_hit"}
-    line = "                computed.pop()\n            # Re-align after eagle pop"
-    more = "-1 if match_found else -1 - alignment_tokens // block_size"
-    faulty = broken_copy(
-        "0.33.0", {line: line.replace("computed.pop()", f"del computed[{more} :]")}
-    )
-
-    def grown(*words: object) -> set[str]:
-        _, report = judge_claims(claims, *words)
-        told = [each["signature"] for each in report["findings"]]
-        return {each["parameters"]["extent"] for each in told if each["code"] == GROWN}
-
-    assert not grown("0.33.0")
-    assert grown(faulty)
-    assert grown(faulty, "--baseline", "0.33.0")
-    assert not grown(faulty, "--baseline", faulty)
