@@ -1,6 +1,7 @@
 """The gate: judges a target against the spec and says conforms, diverges or inconclusive."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -98,11 +99,13 @@ def judged(
     actual, report.policies_detail = sessions.policies()
     if not report.policies_detail:
         report.policies = held_against(target, actual, chosen)
-    if accepted_reads is not None:
-        report.reads = sessions.reads(accepted_reads)
     granularity = {**actual, **chosen}.get("hit_granularity", "")
     replays = list(dict.fromkeys([*also, *histories(profile, applicable, granularity)]))
-    settled, report.played = sessions.settle(todo, replays, progress, keep_facts)
+    with ThreadPoolExecutor(1) as beside:
+        reads = accepted_reads is not None and beside.submit(sessions.reads, accepted_reads)
+        settled, report.played = sessions.settle(todo, replays, progress, keep_facts)
+        if reads:
+            report.reads = reads.result()
     for task, outcome in zip(todo, settled, strict=True):
         report.obligations += outcome.obligations
         if keep_facts:

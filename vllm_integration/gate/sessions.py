@@ -244,8 +244,8 @@ class Sessions:
         return self._all[0].ask(**message)
 
     def reads(self, accepted: Collection[str]) -> ReadsReport:
-        """See `Session.reads`."""
-        return self._all[0].reads(accepted)
+        """See `Session.reads`; others may be at work meanwhile."""
+        return self._each(lambda session, names: session.reads(names), [accepted])[0]
 
     def settle(
         self,

@@ -21,8 +21,8 @@ from hitproof.vllm_integration.worker.replay import played
 
 _FULL, _WINDOW, _CHUNKS, _MAMBA = GroupKind
 _PLAYS = (
-    *(Play(Origin.GENERATED, f"1:{number}") for number in range(12)),
-    *(Play(Origin.FINE_GENERATED, f"1:{number}") for number in range(3)),
+    *(Play(Origin.GENERATED, f"1:{number}") for number in range(8)),
+    *(Play(Origin.FINE_GENERATED, f"1:{number}") for number in range(2)),
 )
 
 
