@@ -37,6 +37,7 @@ def check_mask(subject: MaskSubject, configuration: Configuration) -> CheckResul
 
 def _mask_cases(subject: MaskSubject, configuration: Configuration) -> Iterator[Case]:
     size, shape = configuration.group.block_size, configuration.shape
+    answers: list[tuple[Callable[[], list[bool]], list[bool]]] = []
     for alone in _settings(configuration):
         for chunks in _chunkings(configuration, alone):
             full = chunks[-1] // size
@@ -46,11 +47,22 @@ def _mask_cases(subject: MaskSubject, configuration: Configuration) -> Iterator[
             ]
             # The blocks of a hit that only a longer request can have may be there already.
             early = {block for block in range(full) if in_mask(shape, block)}
-            registered = partial(subject.registered, configuration, chunks, alone)
+            ask = partial(subject.registered, configuration, chunks, alone)
+            registered = partial(_remembered, answers, ask)
             yield _judged(configuration, chunks, registered, due, optional=early)
+    for first, before in answers[:1]:
+        if first() != before:
+            raise CannotJudge("asked again, the producer registers other blocks: it keeps state")
     for cases in (_stored_cases, _draft_cases):
         with suppress(Predates):
             yield from cases(subject, configuration)
+
+
+def _remembered(
+    answers: list[tuple[Callable[[], list[bool]], list[bool]]], ask: Callable[[], list[bool]]
+) -> list[bool]:
+    answers.append((ask, ask()))
+    return answers[-1][1]
 
 
 def _settings(configuration: Configuration) -> list[bool]:

@@ -55,6 +55,7 @@ def _cases(subject: RetentionSubject, configuration: Configuration) -> Iterator[
     counts = {end - distance for end in (bound, 2 * segment + 1) for distance in near}
     counts |= {1, segment, segment + 1}
     lengths = {blocks * size + more for blocks in counts for more in (0, 1)}
+    first: tuple[int, int, Sequence[bool]] | None = None
     for interval in (0, 2 * configuration.alignment):
         for num_tokens in sorted(n for n in lengths if 0 < n <= bound * size):
             try:
@@ -66,6 +67,9 @@ def _cases(subject: RetentionSubject, configuration: Configuration) -> Iterator[
                 raise CannotJudge(f"not all of {num_tokens // size} blocks are accounted for")
             evidence = _evidence(subject, configuration, num_tokens, interval, registered)
             yield Case(1, 1, list(evidence))
+            first = first or (num_tokens, interval, registered)
+    if first is not None and subject.retained(configuration, *first[:2]) != first[2]:
+        raise CannotJudge("asked again, the producer retains other blocks: it keeps state")
 
 
 def _evidence(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.checks.mask import check_mask
+from hitproof.conformance.checks.retention import check_retention
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
@@ -127,3 +128,32 @@ def test_a_target_that_should_have_it_is_inconclusive() -> None:
 
     result = check_mask(Missing(), WINDOW)
     assert set(result.statuses.values()) == {Status.INCONCLUSIVE}
+
+
+class KeepsState(ReferenceSubject):
+    """Registers nothing of what it was asked about before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked: set[Any] = set()
+
+    def registered(self, *given: Any) -> list[bool]:
+        found = super().registered(*given)
+        if given in self._asked:
+            return [False] * len(found)
+        self._asked.add(given)
+        return found
+
+    def retained(self, *given: Any) -> list[bool]:
+        found = super().retained(*given)
+        if given in self._asked:
+            return [not held for held in found]
+        self._asked.add(given)
+        return found
+
+
+@pytest.mark.parametrize("check", [check_mask, check_retention])
+def test_a_producer_that_keeps_state_is_not_proved(check: Any) -> None:
+    result = check(KeepsState(), single_group(GroupKind.SLIDING_WINDOW, 4, 2, 6, True, 8))
+    assert {*result.statuses.values()} == {Status.INCONCLUSIVE}
+    assert "keeps state" in result.detail
