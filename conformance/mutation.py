@@ -67,6 +67,7 @@ class Mutant:
         before: the statement that is changed, on one line; of a compound one, its head.
         after: the same statement in the mutant.
         lines: the statement's first and last line in its file.
+        conditional: whether the change takes effect on a condition only.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Mutant:
     before: str
     after: str
     lines: tuple[int, int]
+    conditional: bool = False
 
     @contextmanager
     def applied(self) -> Iterator[None]:

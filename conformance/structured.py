@@ -24,6 +24,9 @@ from typing import Any, TypeAlias
 from hitproof.conformance import mutation
 from hitproof.conformance.mutation import Mutant
 
+EFFECTIVE = "_fault_is_effective"
+"""A name that is True in the globals of the function once the condition of its fault has held."""
+
 
 class Fault(StrEnum):
     """What is wrong."""
@@ -166,6 +169,7 @@ def faults(
                     replacement.before,
                     replacement.after,
                     mutation.lines_of(replacement.old[0]),
+                    replacement.condition is not None,
                 )
 
 
@@ -235,7 +239,8 @@ class _Replacement:
         """The function with the new statements."""
         new = list(self.edit.make())
         if self.condition is not None:
-            new = [ast.If(_expression(self.condition), new, list(self.old))]
+            test = f"({self.condition}) and globals().setdefault({EFFECTIVE!r}, True)"
+            new = [ast.If(_expression(test), new, list(self.old))]
         changed = deepcopy(function)
         owner: Any = changed
         for name, index in self.place[:-1]:

@@ -95,6 +95,7 @@ class Code(StrEnum):
     UNCACHED_BLOCK_FOUND = "uncached-block-found"
     RESET_WHILE_IN_USE = "reset-while-in-use"
     RESET_REFUSED = "reset-refused"
+    ALLOCATION_REFUSED = "allocation-refused"
     EVENTS_WRONG = "events-wrong"
     EVENT_DESCRIPTION_WRONG = "event-description-wrong"
     STATISTICS_WRONG = "statistics-wrong"

@@ -254,6 +254,14 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_NAMES,),
         (Divergence.WASTE,),
     ),
+    Code.ALLOCATION_REFUSED: Meaning(
+        "allocation is refused though enough blocks are free",
+        "Fewer blocks would do for all that the request needs at this step, or as a whole, than "
+        "are free.",
+        "The request waits, or is preempted, without need; the engine may stand still.",
+        (_BOOKS,),
+        (Divergence.WASTE,),
+    ),
     Code.EVENTS_WRONG: Meaning(
         "events do not lead to what is cached",
         "The events of a call, applied to what was cached before it, do not give what is cached "

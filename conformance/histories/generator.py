@@ -143,7 +143,7 @@ def _engine(random: Random, whole_blocks: bool) -> EngineConfiguration:
 
 def _with_pool(random: Random, engine: EngineConfiguration) -> EngineConfiguration:
     # From just enough for one request, so that requests evict and preempt each other, to plenty.
-    enough = 1 + sum(_most_blocks(engine, group) for group in engine.groups)
+    enough = 1 + sum(most_blocks(engine, group) for group in engine.groups)
     room = random.choice((0, 1, enough // 2, 2 * enough, 8 * enough))
     return replace(engine, num_gpu_blocks=enough + room)
 
@@ -196,7 +196,7 @@ def _groups(random: Random, whole_blocks: bool) -> tuple[Group, ...]:
             return groups
 
 
-def _most_blocks(engine: EngineConfiguration, group: Group) -> int:
+def most_blocks(engine: EngineConfiguration, group: Group) -> int:
     """The most blocks that one request holds. vLLM: ``max_memory_usage_bytes`` of the spec."""
     most, size = engine.max_model_len, group.block_size
     match group.kind:

@@ -17,6 +17,7 @@ from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.histories.situations import fine_situations, situations
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.retention import SPARSE_KINDS
@@ -84,6 +85,8 @@ class Origin(StrEnum):
 
     WRITTEN = "written"
     FAMILY = "family"
+    SITUATION = "situation"
+    FINE_SITUATION = "fine situation"
     FINE = "fine family"
     FINE_GENERATED = "fine generated"
     GENERATED = "generated"
@@ -136,6 +139,10 @@ class Play:
                 engine, number = map(int, self.name.split("."))
                 family = _family(engine)
                 made = family[number % len(family)]
+            case Origin.SITUATION:
+                made = _situations()[int(self.name)]
+            case Origin.FINE_SITUATION:
+                made = _fine_situations()[int(self.name)]
             case Origin.FINE:
                 made = _fine()[int(self.name)]
             case Origin.FINE_GENERATED:
@@ -152,6 +159,16 @@ class Play:
 @cache
 def _family(engine: int) -> tuple[History, ...]:
     return tuple(families(next(islice(engines(), engine, None))))
+
+
+@cache
+def _situations() -> tuple[History, ...]:
+    return tuple(situations())
+
+
+@cache
+def _fine_situations() -> tuple[History, ...]:
+    return tuple(fine_situations())
 
 
 @cache
@@ -182,8 +199,12 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         thorough = profile is Profile.THOROUGH
         for each in range(len(_family(number))) if thorough else (number,):
             yield Play(Origin.FAMILY, f"{number}.{each}")
+    for number in range(0, len(_situations()), _EVERY[profile]):
+        yield Play(Origin.SITUATION, str(number))
     if not fine:
         return
+    for number in range(0, len(_fine_situations()), _EVERY[profile]):
+        yield Play(Origin.FINE_SITUATION, str(number))
     for number in range(len(_fine()))[: _FINE[profile]]:
         yield Play(Origin.FINE, str(number))
     for number in range(_FINE_GENERATED[profile]):

@@ -77,7 +77,7 @@ class Books:
             )
 
     def _wrong_events(self, before: Observation, seen: Observation) -> Iterator[Wrong]:
-        if seen.events is None:
+        if seen.events is None or (not seen.events and seen.cached == before.cached):
             return
         grouped = all(getattr(event, "group", 0) is not None for event in seen.events)
         cached = _entries(before, grouped)
@@ -171,6 +171,8 @@ def _misplaced(
     Blocks that lookup cannot find may join it anywhere: in front, by the newer releases.
     """
     was, now = before.free_queue, seen.free_queue
+    if was == now:
+        return None
     # Blocks of a hit that leave the window stay free, and those that are copied are freed again.
     # A block with a new key was taken and registered.
     left = set(was).difference(now) | _gained(before, seen) | set(touched)

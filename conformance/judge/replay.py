@@ -20,6 +20,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import History, RequestInput
+from hitproof.conformance.judge.admission import most_needed
 from hitproof.conformance.judge.books import Books
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.damage import Damage
@@ -260,9 +261,12 @@ class _Judged:
         for source, target in self._ask(call, lambda _: self._named.take_block_copies(), name):
             self._content.copy(source, target)
         touched = () if allocation.hit is None or new is None else allocation.hit.tables
-        tables = self._tables(self._observe(call, name, touched), name)
+        before = self._named.seen
+        seen = self._observe(call, name, touched)
         if new is None:
+            self._judge_refusal(name, allocation, before, seen)
             return None
+        tables = self._tables(seen, name)
         start, external = self._progress.get(name, 0), allocation.num_external_computed_tokens
         if allocation.hit is not None:
             start = allocation.hit.length
@@ -342,6 +346,25 @@ class _Judged:
             self._add(self._seen_by_holders(wrong, seen), "step")
         for violation in self._registrations.step_ends(seen):
             self._add(violation, "step")
+
+    def _judge_refusal(
+        self, name: str, allocation: Allocation, before: Observation, seen: Observation
+    ) -> None:
+        computed = self._progress.get(name, 0)
+        if allocation.hit is not None:
+            computed = allocation.hit.length + allocation.num_external_computed_tokens
+        held, num_tokens = self._tables(before, name), self._num_tokens[name]
+        need = most_needed(self._engine, before, allocation, held, computed, num_tokens)
+        if need <= len(seen.free_queue):
+            self._add(
+                self._judge.pool_claim(
+                    "block_pool",
+                    Defect(Code.ALLOCATION_REFUSED),
+                    f"{need} blocks are enough for request {name}",
+                    f"it gets none, though {len(seen.free_queue)} are free",
+                ),
+                "allocate_slots",
+            )
 
     # --- helpers -------------------------------------------------------------------------------
 

@@ -218,6 +218,15 @@ class MiscountsHits(Wrapped):
         return replace(seen, stats={**seen.stats, "hits": 0})
 
 
+class Refuses(Wrapped):
+    """Leaves a third of the pool unused."""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        if self.pool.num_free_blocks * 3 < len(self.pool.blocks):
+            return None
+        return self.inner.allocate_slots(name, allocation)
+
+
 class Misdescribes(Wrapped):
     """Says of stored blocks that they have no parent."""
 

@@ -29,7 +29,8 @@ def test_profiles_cover_more_and_more(profile: Profile) -> None:
     if profile is not Profile.THOROUGH:  # there families go by their histories' own numbers
         assert set(QUICK) <= more
     aligned = set(plays(profile, fine=False))
-    assert {play.origin for play in more - aligned} == {Origin.FINE, Origin.FINE_GENERATED}
+    fine = {Origin.FINE, Origin.FINE_SITUATION, Origin.FINE_GENERATED}
+    assert {play.origin for play in more - aligned} == fine
     if profile is not Profile.QUICK:
         families = {p.name.split(".")[0] for p in aligned if p.origin is Origin.FAMILY}
         assert families == {str(number) for number, _ in enumerate(engines())}

@@ -93,6 +93,7 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.SharesKeys, "unsound: two-contents-under-key"),
     (broken.ChangesKeys, "lost hit: two-keys-for-content"),
     (broken.WrongUsage, "wrong metric: usage-wrong"),
+    (broken.Refuses, "waste: allocation-refused"),
     (broken.SilentEviction, "lost hit: events-wrong"),
     (broken.Misdescribes, "lost hit: event-description-wrong"),
     (broken.NamesNoAdapter, "lost hit: event-description-wrong"),

@@ -23,6 +23,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.mutation import Mutant
 from hitproof.conformance.scope.layouts import judged_from_json
+from hitproof.conformance.structured import EFFECTIVE
 from hitproof.conformance.subject.failures import FailureKind, classify, refusal_of
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.adapter.subject import VllmSubject
@@ -182,6 +183,8 @@ class SelfTest:
             if caught := self._difference(normal.said, said):
                 return {"caught": caught[0], "by": claim, "detail": f"{caught[1]} ({where})"}
         run = f"{len(relevant)} checks and histories run this line"
+        if mutant.conditional and EFFECTIVE not in mutant.function.__globals__:
+            run += "; the condition never holds"
         return {"caught": "", "by": "", "detail": run if relevant else "nothing runs this line"}
 
     def _reaching(self, mutant: Mutant) -> list[int]:

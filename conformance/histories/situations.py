@@ -1,0 +1,154 @@
+"""Situations: one history for each engine that puts requests of every sort through everything.
+
+Generated histories draw features and steps at random, so that few have several at once: an adapter
+and an image, a preemption after some output, a load beside a running request. Here every request
+has features, several run at a time, and all of it happens: chunks, decoding, drafts, preemption,
+resends while others run, loads at once and later, eviction, a refused reset, a reset, and use after
+it. Every second engine has few blocks, so that requests evict and preempt each other; every third
+with a draft layer in some group has hashes that look ahead.
+
+`conformance.judge.replay` judges every step.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count, islice, pairwise
+
+from hitproof.conformance.histories.families import engines
+from hitproof.conformance.histories.fine_families import fine_engines
+from hitproof.conformance.histories.generator import most_blocks
+from hitproof.conformance.histories.schema import (
+    EngineConfiguration,
+    Evict,
+    Finish,
+    History,
+    Image,
+    Load,
+    Loaded,
+    Lookup,
+    NewStep,
+    Preempt,
+    RequestInput,
+    Reset,
+    Schedule,
+    Step,
+)
+from hitproof.spec.releases.fine import is_fine_grained
+
+_APART = 7
+"""Of the engines of families, every so many."""
+
+
+def situations() -> Iterator[History]:
+    """The histories, each of an engine of another shape."""
+    for number, engine in enumerate(islice(engines(), 0, None, _APART)):
+        yield _history(_changed(engine, number), number)
+
+
+def fine_situations() -> Iterator[History]:
+    """The same for engines whose hits may end inside blocks."""
+    for number, engine in enumerate(islice(fine_engines(), 0, None, 2)):
+        yield _history(_changed(engine, number), number)
+
+
+def _changed(engine: EngineConfiguration, number: int) -> EngineConfiguration:
+    """The engine with drafts, with shorter steps, and in every second case with few blocks."""
+    align = engine.alignment
+    flagged = any(group.eagle for group in engine.groups)
+    ahead = int(flagged and number % 3 == 1) or engine.num_hash_lookahead_tokens
+    engine = replace(
+        engine,
+        num_gpu_blocks=200,
+        max_model_len=10 * align,
+        max_num_batched_tokens=(None, 2 * align + 1, 3 * align)[number % 3],
+        num_speculative_tokens=1 if engine.use_eagle else 0,
+        num_hash_lookahead_tokens=ahead,
+        full_sequence_must_fit=number % 4 == 3,
+    )
+    if number % 2:
+        return engine
+    enough = 1 + sum(most_blocks(engine, group) for group in engine.groups)
+    return replace(engine, num_gpu_blocks=enough + (number % 4) * enough // 4)
+
+
+def _history(engine: EngineConfiguration, number: int) -> History:
+    requests = _requests(engine, number)
+    return History(engine, requests, tuple(_steps(engine, list(requests))))
+
+
+def _requests(engine: EngineConfiguration, number: int) -> dict[str, RequestInput]:
+    """Requests with one text, most of which differ in what else their blocks depend on."""
+    align, unit = engine.alignment, engine.hash_block_size
+    length = 5 * align + number % 3
+    text = tuple(range(1, length + 1))
+    output = tuple(range(500, 500 + 2 * align + 1))
+    most = engine.max_model_len
+    size = math.ceil(1.5 * unit)
+
+    def with_images(*names: str, first: int = 1) -> tuple[tuple[int, ...], tuple[Image, ...]]:
+        images, prompt = [], list(text)
+        for name, at in zip(names, count(first, size + 1)):
+            images.append(Image(name, at, size))
+            prompt[at : at + size] = [99] * size
+        return tuple(prompt), tuple(images)
+
+    cats, cat_images = with_images("cat", "dog", "map")
+    _, cow_images = with_images("cat", "dog", "cow")
+    later, later_images = with_images("cat", "dog", "map", first=2)
+    found = {
+        "plain": RequestInput(text, output),
+        "adapter": RequestInput(text, output, lora_name="x", cache_salt="s"),
+        "other adapter": RequestInput(text, output, lora_name="y", cache_salt="s"),
+        "adapter without salt": RequestInput(text, (), lora_name="x"),
+        "salt": RequestInput(text, output[:2], cache_salt="t"),
+        "images": RequestInput(cats, output, lora_name="x", images=cat_images),
+        "other image": RequestInput(cats, output, lora_name="x", images=cow_images),
+        "images later": RequestInput(later, (), lora_name="x", images=later_images),
+        "images without adapter": RequestInput(cats, output[:3], images=cat_images),
+        "next turn": RequestInput((*text, *output), (600, 601)),
+        "sibling": RequestInput((*text[: 3 * align], *range(700, 700 + 2 * align)), (702,)),
+        "skipping": RequestInput(text, output[:1], skip_reading_prefix_cache=True),
+        "short": RequestInput(text[:1], output),
+    }
+    found |= {"again": found["adapter"], "last": found["images"]}
+    return {name: request for name, request in found.items() if len(request.token_ids) <= most}
+
+
+def _steps(engine: EngineConfiguration, names: list[str]) -> Iterator[Step]:
+    *chain, again, last = names
+    for turn, (name, other) in enumerate(pairwise(chain)):
+        yield from _turn(engine, turn, name, other)
+        if turn % 4 == 3:
+            yield from map(Lookup, names)
+            yield Evict(name, turn % len(engine.groups), (0, 2))
+            yield Lookup(last)
+    yield Finish(chain[-1])
+    yield from (Schedule(again), Finish(again), Reset(), Lookup(last))
+    yield from [Schedule(last)] * 3
+    yield from (Finish(last), Reset())
+
+
+def _turn(engine: EngineConfiguration, turn: int, name: str, other: str) -> Iterator[Step]:
+    """One request is admitted, decodes and is preempted, while another comes and hits it."""
+    align, drafts = engine.alignment, engine.num_speculative_tokens
+    chunk = (align + 1, None, engine.hash_block_size, 2 * align)[turn % 4]
+    fine = is_fine_grained(engine.groups, engine.hash_block_size)
+    loads = not engine.num_hash_lookahead_tokens and not fine
+    yield from [Schedule(name, chunk)] * (2 + turn % 2)
+    yield Lookup(other)
+    if loads and turn % 3 == 1:
+        yield Schedule(other, align, external=2 * align)
+    elif loads and turn % 3 == 2:
+        yield Load(other, 3 * align - turn % 2)
+        yield Schedule(name)
+        yield Loaded(other, 0 if turn % 6 == 5 else None)
+    yield Schedule(other, chunk)
+    for step in range(4):
+        yield Schedule(name, drafts=drafts, accepted=step % 2 * drafts)
+        yield Schedule(other)
+    yield from (Preempt(name), NewStep(), Reset())
+    yield from (Schedule(name), Schedule(name), Schedule(other))
+    if turn % 2:
+        yield Preempt(other)
+    yield from (Schedule(other), Schedule(name), Finish(name))

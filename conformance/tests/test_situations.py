@@ -1,0 +1,42 @@
+"""Situations: what they are made for happens in them, and the reference passes."""
+
+from collections import Counter
+
+import pytest
+
+from hitproof.conformance.histories.situations import fine_situations, situations
+from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.reference.managers import ReferenceManagers
+from hitproof.conformance.tests.test_replay import expected, shown
+from hitproof.reference.policies import Policies
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases.fine import is_fine_grained
+
+
+def test_they_happen_on_every_shape_of_engine() -> None:
+    engines = [history.engine for history in situations()]
+    assert {len(engine.groups) for engine in engines} == {1, 2, 3}
+    assert {group.kind for engine in engines for group in engine.groups} == set(GroupKind)
+    assert {engine.use_eagle for engine in engines} == {True, False}
+    assert {engine.full_sequence_must_fit for engine in engines} == {True, False}
+    assert len({engine.retention_interval is None for engine in engines}) == 2
+    flagged = [engine for engine in engines if any(group.eagle for group in engine.groups)]
+    assert {engine.num_hash_lookahead_tokens for engine in flagged} == {0, 1}
+    fine = [history.engine for history in fine_situations()]
+    assert fine
+    assert all(is_fine_grained(engine.groups, engine.hash_block_size) for engine in fine)
+
+
+@pytest.mark.slow
+def test_much_happens_and_the_reference_passes() -> None:
+    happened: Counter[str] = Counter()
+    for history in situations():
+        outcome = replay(history, ReferenceManagers(Policies()))
+        assert shown(outcome) == expected(history, outcome)
+        for step, deviation in zip(history.steps, outcome.steps, strict=True):
+            happened[f"{type(step).__name__} {deviation.split()[0] if deviation else 'done'}"] += 1
+        happened["hit"] += sum(0 < lookup.served for lookup in outcome.lookups)
+    for what in ("Schedule preempted", "Schedule no", "Reset refused:", "Reset done", "Evict done"):
+        assert happened[what]
+    for what in ("Schedule done", "Preempt done", "Load done", "Loaded done", "hit"):
+        assert happened[what] > len(list(situations()))
