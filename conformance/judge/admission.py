@@ -41,7 +41,8 @@ def most_needed(
         if allocation.full_sequence_must_fit:
             whole = max(0, math.ceil(num_tokens / group.block_size) - len(table))
             new = max(new, min(whole, most))
-        need += most + 1 if group.kind is GroupKind.MAMBA else new
+        # Older releases keep every state.
+        need += new + most + 1 if group.kind is GroupKind.MAMBA else new
         if allocation.hit is not None:
             need += sum(block != 0 and block not in before.ref_counts for block in table)
             need += hit % group.block_size != 0
