@@ -27,7 +27,7 @@ from hitproof.vllm_integration.commands.options import (
 from hitproof.vllm_integration.commands.running import announce, fail, failures, progress, show
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.gate import equivalents
-from hitproof.vllm_integration.gate.selftest import Chosen, UnknownFunction, run
+from hitproof.vllm_integration.gate.selftest import Chosen, NoTests, UnknownFunction, run
 from hitproof.vllm_integration.reports.selftest import print_selftest, selftest_json
 from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.resolving import resolve
@@ -38,7 +38,7 @@ from hitproof.vllm_integration.verdict import Verdict
 def _unknown_is_usage(output: Format) -> Iterator[None]:
     try:
         yield
-    except UnknownFunction as unknown:
+    except (NoTests, UnknownFunction) as unknown:
         fail(Verdict.USAGE, str(unknown), output)
 
 
@@ -80,6 +80,14 @@ def selftest(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Chooses the sample.")] = 0,
+    upstream: Annotated[
+        bool,
+        typer.Option(
+            "--upstream",
+            help="Run vLLM's own tests of the prefix cache on the mutants that survive; fail if "
+            "they notice one.",
+        ),
+    ] = False,
     at_least: Annotated[
         float | None,
         typer.Option(
@@ -131,7 +139,7 @@ def selftest(
                 profile,
                 entries,
                 known_same,
-                chosen=Chosen(family, function or (), sample, seed),
+                chosen=Chosen(family, function or (), sample, seed, upstream),
                 jobs=jobs or os.cpu_count() or 1,
                 python=interpreter,
                 timeout=timeout,

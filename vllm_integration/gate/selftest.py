@@ -17,6 +17,10 @@ from hitproof.vllm_integration.verdict import Verdict
 _BATCH_SECONDS = 5.0
 
 
+class NoTests(Exception):
+    """The target comes without vLLM's own tests; the message says so."""
+
+
 class UnknownFunction(Exception):
     """No function of that name is mutated; the message names those that are."""
 
@@ -35,6 +39,8 @@ class Judged:
         by: the claim whose check notices it, or "replay" for a history; "" when that is not known.
         detail: more about it.
         beside_known: whether known divergences are about the function.
+        killed_by: the first of vLLM's own tests that fails, where the gate lets the mutant pass and
+            they are run; else "".
     """
 
     change: Change
@@ -45,6 +51,7 @@ class Judged:
     by: str
     detail: str
     beside_known: bool = False
+    killed_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,12 +63,14 @@ class Chosen:
         functions: the qualified names of the functions that are mutated, where it is not all.
         sample: how many of the mutants are judged, where it is not all.
         seed: the seed by which they are chosen.
+        upstream: whether vLLM's own tests are run on those that the gate lets pass.
     """
 
     family: Family = Family.SINGLE_POINT
     functions: Collection[str] = ()
     sample: int | None = None
     seed: int = 0
+    upstream: bool = False
 
     def covers(self, function: str) -> bool:
         """Whether all mutants of the function are among them."""
@@ -104,6 +113,11 @@ class SelfTestReport:
         return [m for m in self.judged if not m.caught and m.change not in same]
 
     @property
+    def killed(self) -> list[Judged]:
+        """The mutants that the gate lets pass and vLLM's own tests notice."""
+        return [mutant for mutant in self.judged if mutant.killed_by]
+
+    @property
     def counted(self) -> int:
         """How many mutants are not equivalent."""
         return len(self.judged) - len(self.equivalents)
@@ -114,10 +128,10 @@ class SelfTestReport:
         return 100.0 * len(self.caught) / self.counted if self.counted else 0.0
 
     def verdict(self, at_least: float) -> Verdict:
-        """Whether so many percent are caught, and no entry is stale."""
+        """Whether so many percent are caught, no entry is stale, and no survivor is killed."""
         if self.unfinished or not self.judged:
             return Verdict.INCONCLUSIVE
-        good = self.share >= at_least and not self.stale
+        good = self.share >= at_least and not self.stale and not self.killed
         return Verdict.CONFORMS if good else Verdict.DIVERGES
 
 
@@ -167,6 +181,8 @@ def run(
                 f"no function called {' or '.join(sorted(unknown))} is mutated; name some of "
                 + ", ".join(answer["functions"])
             )
+        if chosen.upstream and not answer["upstream"]:
+            raise NoTests(f"{target.label} has no tests of its own; leave out --upstream")
         described = answer["mutants"]
         while True:
             answer = worker.ask(patience, op="selftest_baseline", seconds=_BATCH_SECONDS)
@@ -179,6 +195,18 @@ def run(
             results = worker.ask(patience, op="selftest_judge", seconds=_BATCH_SECONDS)["results"]
             outcomes |= {result.pop("mutant"): result for result in results}
             progress(answer["total"] + len(outcomes), answer["total"] + len(described))
+        passed = [number for number, outcome in outcomes.items() if not outcome["caught"]]
+        while chosen.upstream and (
+            left := [number for number in passed if "killed_by" not in outcomes[number]]
+        ):
+            answer = worker.ask(
+                patience, op="selftest_upstream", mutants=passed, seconds=_BATCH_SECONDS
+            )
+            if not answer["runs"]:
+                raise NoTests(f"the tests of {target.label} do not run; leave out --upstream")
+            for result in answer["results"]:
+                outcomes[result["mutant"]]["killed_by"] = result["killed_by"]
+            progress(len(passed) - len(left), len(passed))
     fill(report, described, outcomes, equivalents)
     return report
 

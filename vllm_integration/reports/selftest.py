@@ -28,6 +28,8 @@ def selftest_json(report: SelfTestReport, at_least: float) -> dict[str, Any]:
         "caught": len(report.caught),
         "equivalent": len(report.equivalents),
         "survived": len(report.survivors),
+        "upstream": report.chosen.upstream,
+        "killed_by_upstream": len(report.killed),
         "beside_known": sum(mutant.beside_known for mutant in report.judged),
         "share": round(report.share, 2),
         "at_least": at_least,
@@ -50,6 +52,8 @@ def print_selftest(
     """The report for people: the survivors, then the figures."""
     for mutant in report.survivors:
         _print_mutant("[bold yellow]survives[/]", mutant, mutant.detail, console)
+    for mutant in report.killed:
+        _print_mutant("[bold red]vLLM's tests notice[/]", mutant, mutant.killed_by, console)
     for mutant, entry in report.equivalents if verbose else ():
         _print_mutant("equivalent", mutant, entry.reason, console)
     for mutant in report.caught if verbose else ():
@@ -82,6 +86,12 @@ def print_selftest(
         console.print(
             f"[bold yellow]inconclusive[/]: {count(report.unfinished, 'check')} did not finish on "
             f"the unmodified target",
+            highlight=False,
+        )
+    if report.chosen.upstream:
+        passed = len(report.judged) - len(report.caught)
+        console.print(
+            f"vLLM's own tests notice {len(report.killed)} of the {passed} that the gate lets pass",
             highlight=False,
         )
     colour = "green" if report.share >= at_least else "red"

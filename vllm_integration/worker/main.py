@@ -265,4 +265,5 @@ _OPERATIONS: dict[str, _Operation] = {
     "selftest": selftest.operation,
     "selftest_baseline": selftest.operation,
     "selftest_judge": selftest.operation,
+    "selftest_upstream": selftest.operation,
 }

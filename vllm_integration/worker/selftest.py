@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
@@ -29,11 +29,13 @@ from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.sandbox.forks import Forks, allow
+from hitproof.vllm_integration.worker import upstream
 from hitproof.vllm_integration.worker.mutants import of_target, sampled
 from hitproof.vllm_integration.worker.replay import played
 
 _POLICIES = "policies"
 _REPLAY = "replay"
+_UPSTREAM_SECONDS = 300.0
 _PIECE = 25
 """Checks that one copy of the worker runs on the unmodified target."""
 
@@ -98,6 +100,8 @@ class SelfTest:
         gc.freeze()  # so that copies share the memory
         self._baseline = Forks(len(pieces), self._jobs, self._normal_piece)
         self._judging: Forks | None = None
+        self._testing: Forks | None = None
+        self._left_out: list[str] | None = None
 
     def described(self) -> list[dict[str, Any]]:
         """The mutants as JSON."""
@@ -146,6 +150,37 @@ class SelfTest:
                 for number, answer in self._judging.results(seconds)
             ]
         }
+
+    def upstream(self, mutants: Sequence[int], seconds: float) -> dict[str, Any]:
+        """Continue with vLLM's own tests on mutants, after the unmodified target.
+
+        The results have the first test that fails, "" where none does.
+        """
+        if self._left_out is None:
+            if self._testing is None:
+                self._testing = Forks(1, 1, lambda _: upstream.failures())
+            for _, answer in self._testing.results(seconds):
+                if not isinstance(answer, list):
+                    return {"runs": False, "results": []}
+                self._left_out, self._testing = answer, None
+            return {"runs": True, "results": []}
+        if self._testing is None:
+            self._testing = Forks(
+                len(mutants), self._jobs, lambda number: self._tested(mutants[number])
+            )
+        return {
+            "runs": True,
+            "results": [
+                {"mutant": mutants[number], "killed_by": _killer(answer)}
+                for number, answer in self._testing.results(seconds)
+            ],
+        }
+
+    def _tested(self, number: int) -> list[str]:
+        mutant = self.mutants[number]
+        mutant.function.__code__ = mutant.code
+        allow(_UPSTREAM_SECONDS)
+        return upstream.failures(self._left_out or [], first=True)
 
     def _normal_piece(self, piece: int) -> list[dict[str, Any]]:
         numbers = {
@@ -260,6 +295,13 @@ def _symbols(known: Iterable[Signature]) -> frozenset[str]:
     return frozenset(s for name in claims & CLAIMS.keys() for s in CLAIMS[name].symbols)
 
 
+def _killer(answer: Any) -> str:
+    """The first test that fails, from what a copy answers."""
+    if isinstance(answer, int):
+        return f"the tests end with signal {answer}" if answer else "the tests end the process"
+    return str(answer[0]) if answer else ""
+
+
 def _death(number: int) -> dict[str, Any]:
     if number == signal.SIGPROF:
         return {"caught": "time-out", "by": "", "detail": "a check does not return"}
@@ -323,12 +365,18 @@ _running: SelfTest | None = None
 
 
 def operation(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
-    """``selftest`` starts, ``selftest_baseline`` and ``selftest_judge`` go on for ``seconds``."""
+    """``selftest`` starts; ``_baseline``, ``_judge`` and ``_upstream`` go on for ``seconds``."""
     global _running
     if message["op"] == "selftest":
         _running = SelfTest(subject, message)
-        return {"mutants": _running.described(), "functions": _running.functions}
+        return {
+            "mutants": _running.described(),
+            "functions": _running.functions,
+            "upstream": [path.name for path in upstream.present()],
+        }
     assert _running is not None
+    if message["op"] == "selftest_upstream":
+        return _running.upstream(message["mutants"], message["seconds"])
     if message["op"] == "selftest_baseline":
         return _running.baseline(message["seconds"])
     return _running.judge(message["seconds"])
