@@ -5,6 +5,8 @@ the parameter of another group, a class that a test no longer recognizes, a valu
 calls, another attribute or key, another order, a call left out or made twice. About half of them
 take effect on a condition only: from the second call on, with several groups, with EAGLE, for a
 preempted request. Conditions come from a vocabulary; what a function can reach decides which apply.
+
+In one module, though long: it is the one list of the kinds of faults, and what makes them.
 """
 
 import ast
