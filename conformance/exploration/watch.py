@@ -24,7 +24,7 @@ from collections.abc import Callable, Container
 from dis import Instruction
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, TypeAlias
+from typing import Any, NewType, TypeAlias
 
 from hitproof.conformance.exploration import frames
 from hitproof.conformance.exploration.bytecode import instructions, is_generator
@@ -375,7 +375,7 @@ def _calls_with_all(places: int) -> _Site:
 def _call(watch: Watch, called: Any, given: list[Any]) -> None:
     """A call of something that may not be written in Python."""
     kind = type(called)
-    if kind in (types.FunctionType, types.MethodType):
+    if kind in (types.FunctionType, types.MethodType, NewType):  # which gives its argument back
         return
     if isinstance(called, type):
         _call_type(watch, called, given)
