@@ -85,12 +85,15 @@ class Policy:
         symbols: the vLLM symbols that implement it.
         eras: the values, oldest releases first. The ranges do not overlap, and code newer than
             every release has the last value.
+        best: the value with which no hit is lost that another value allows; None where the values
+            promise different things.
     """
 
     name: str
     sentence: str
     symbols: tuple[str, ...]
     eras: tuple[Era, ...]
+    best: StrEnum | None = None
 
 
 POLICIES: dict[str, Policy] = {
@@ -106,18 +109,21 @@ POLICIES: dict[str, Policy] = {
                 Era(LookaheadHorizon.CAPPED, ">=0.20,<0.32"),
                 Era(LookaheadHorizon.HASHED, ">=0.32"),
             ),
+            best=LookaheadHorizon.HASHED,
         ),
         Policy(
             name="eagle_groups",
             sentence="Which groups match and drop a lookahead block.",
             symbols=("KVCacheGroupSpec.is_eagle_group", "KVCacheCoordinator.eagle_group_ids"),
             eras=(Era(EagleGroups.ALL, "<0.20"), Era(EagleGroups.FLAGGED, ">=0.20")),
+            best=EagleGroups.FLAGGED,
         ),
         Policy(
             name="hit_granularity",
             sentence="Where hits may end.",
             symbols=("partial_hash_hits_enabled", "HybridKVCacheCoordinator"),
             eras=(Era(HitGranularity.ALIGNED, "<0.26"), Era(HitGranularity.FINE, ">=0.26")),
+            best=HitGranularity.FINE,
         ),
         Policy(
             name="fine_tail",
@@ -150,6 +156,7 @@ POLICIES: dict[str, Policy] = {
             sentence="Whether a prefix seen to be shared is kept under sparse retention.",
             symbols=("Request.shared_prefix_boundary", "KVCacheManager.get_computed_blocks"),
             eras=(Era(Junctions.DROPPED, "<0.26"), Era(Junctions.KEPT, ">=0.26")),
+            best=Junctions.KEPT,
         ),
         Policy(
             name="default_retention",
@@ -159,6 +166,7 @@ POLICIES: dict[str, Policy] = {
                 "VLLM_PREFIX_CACHE_RETENTION_INTERVAL",
             ),
             eras=(Era(DefaultRetention.DENSE, "<0.29"), Era(DefaultRetention.LATEST, ">=0.29")),
+            best=DefaultRetention.DENSE,
         ),
     )
 }

@@ -27,3 +27,10 @@ def test_eras_stand_in_order_and_name_each_value_once() -> None:
         kinds: set[type[StrEnum]] = {type(era.value) for era in policy.eras}
         assert len(kinds) == 1
         assert {era.value for era in policy.eras} == set(kinds.pop())
+
+
+def test_the_best_value_is_one_of_the_policy() -> None:
+    best = {name: policy.best for name, policy in POLICIES.items() if policy.best is not None}
+    assert best
+    for name, value in best.items():
+        assert value in [era.value for era in POLICIES[name].eras]

@@ -47,7 +47,7 @@ from hitproof.vllm_integration.commands.running import (
     with_classes,
 )
 from hitproof.vllm_integration.gate import gate
-from hitproof.vllm_integration.gate.policies import chosen_values
+from hitproof.vllm_integration.gate.policies import best_values, chosen_values
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports import text as rendering
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
@@ -91,6 +91,14 @@ def check(
     html: Html = None,
     verbose: Verbose = False,
     policy: Policy = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Judge by the best value of each policy: hits that a policy of the target costs "
+            "are findings.",
+        ),
+    ] = False,
     accept_read: AcceptRead = None,
     manager: Managers = None,
     coordinator: Coordinators = None,
@@ -113,7 +121,7 @@ def check(
     profile = wanted_profile(quick, thorough, output)
     with failures(output):
         try:
-            policies = chosen_values(policy or [])
+            policies = (best_values() if strict else {}) | chosen_values(policy or [])
         except ValueError as unknown:
             fail(Verdict.USAGE, str(unknown), output)
         entries = load(ledger)

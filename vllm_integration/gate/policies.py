@@ -65,6 +65,11 @@ def expected_value(policy: Policy, version: str | None) -> str:
     return next(e.value for e in policy.eras if SpecifierSet(e.releases).contains(release))
 
 
+def best_values() -> dict[str, str]:
+    """The best value of each policy that has one, by name."""
+    return {name: str(each.best) for name, each in POLICIES.items() if each.best is not None}
+
+
 def chosen_values(texts: Sequence[str], *, for_histories: bool = False) -> dict[str, str]:
     """Policies and values, each written ``NAME=VALUE``; raises ValueError with the valid ones.
 
