@@ -102,9 +102,10 @@ def compare(base: Run, head: Run) -> Comparison:
     """
     assert base.record.history == head.record.history
     found: dict[Observable, Parting] = {}
+    lacking = unreported(base, head)
     pairs = list(zip(base.record.steps, head.record.steps, strict=False))
     for step, (one, other) in enumerate(pairs):
-        differing = [o for o in Observable if one.get(o) != other.get(o)]
+        differing = [o for o in Observable if one.get(o) != other.get(o) and o not in lacking]
         parts = Observable.CALLS in differing
         if parts:
             differing = [] if found.keys() & _LEADS_ELSEWHERE else _leading(differing)
@@ -118,6 +119,14 @@ def compare(base: Run, head: Run) -> Comparison:
         if parts:
             return Comparison(tuple(found.values()), step, not found)
     return Comparison(tuple(found.values()), len(pairs), False)
+
+
+def unreported(base: Run, head: Run) -> frozenset[Observable]:
+    """What only one of the two releases has, so that it cannot be compared: common prefixes."""
+    has = [
+        any(Observable.COMMON_PREFIX in step for step in run.record.steps) for run in (base, head)
+    ]
+    return frozenset({Observable.COMMON_PREFIX} if has[0] != has[1] else ())
 
 
 def _leading(differing: Sequence[Observable]) -> list[Observable]:

@@ -144,7 +144,8 @@ class Diff:
         """Whether anything changes."""
         in_histories = any(change.counts for change in self.histories.changes)
         differs = self.groups or in_histories or self.policies or self.one_sided
-        return bool(differs or self.brought or self.gone or self.reaches)
+        reported = self.reaches or self.histories.unreported
+        return bool(differs or reported or self.brought or self.gone)
 
 
 def compare(

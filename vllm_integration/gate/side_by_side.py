@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
-from hitproof.conformance.comparison.histories import Parting, Run, compare
+from hitproof.conformance.comparison.histories import Parting, Run, compare, unreported
 from hitproof.conformance.comparison.records import Observable
 from hitproof.conformance.comparison.words import shown
 from hitproof.conformance.findings.replayed import up_to
@@ -91,6 +91,7 @@ class HistoriesCompared:
             ask for different things, though nothing differs up to there.
         adapted: histories that were compared as both releases can play them; each release also
             played its own form.
+        unreported: what only one of the two reports, in some history.
         uncompared: why histories were not compared, and how many.
     """
 
@@ -100,6 +101,7 @@ class HistoriesCompared:
     lookups: int = 0
     stopped: int = 0
     adapted: int = 0
+    unreported: set[Observable] = field(default_factory=set)
     uncompared: Counter[str] = field(default_factory=Counter)
 
 
@@ -186,6 +188,7 @@ def compared(
         if runs is None:
             continue
         comparison = compare(*runs)
+        result.unreported |= unreported(*runs)
         result.histories += 1
         result.steps += comparison.steps
         result.lookups += sum(step < comparison.steps for step, _, _ in runs[0].hits)

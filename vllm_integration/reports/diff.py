@@ -287,7 +287,8 @@ def _where(change: ReachChange) -> str:
 def one_sided(diff: Diff) -> list[str]:
     """What only one of the two has, and how many obligations are about it."""
     reasons = Counter(reason for _, reason in diff.one_sided)
-    return [
+    unreported = [f"only one of the two reports {each}" for each in diff.histories.unreported]
+    return unreported + [
         f"{count(number, 'obligation')} on what only one of the two has: {reason}"
         for reason, number in reasons.items()
     ]

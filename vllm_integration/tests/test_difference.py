@@ -142,6 +142,15 @@ def test_what_only_one_of_the_two_has_is_a_change() -> None:
         assert all("the code is older" in text for text in rendered(diff))
 
 
+def test_what_only_one_of_the_two_reports_is_a_change_and_no_cause() -> None:
+    common, order = Observable.COMMON_PREFIX, Observable.POOL_ORDER
+    diff = difference(report(run({common: "a", order: "b"})), report(run({order: "c"})))
+    assert [(c.effect, c.first) for c in diff.histories.changes] == [(Effect.ORDER, 1)]
+    same = difference(report(run({common: "a", order: "b"})), report(run({order: "b"})))
+    assert same.changed
+    assert all("only one of the two reports common prefixes" in t for t in rendered(same))
+
+
 def test_what_only_one_of_the_two_was_asked_is_a_question() -> None:
     first, *others = reports.conforming().obligations
     fewer = report(SAME, of=replace(reports.conforming(), obligations=others))
