@@ -180,7 +180,7 @@ def test_recording_does_not_change_what_is_judged() -> None:
             Observable.REF_COUNTS,
         ),
         (
-            observed(common_prefix=lambda seen: {name: (9,) for name in seen.common_prefix or ()}),
+            observed(common_prefix=lambda seen: dict.fromkeys(seen.common_prefix or (), (9,))),
             Effect.COUNTS,
             Effect.COUNTS,
             Observable.COMMON_PREFIX,
