@@ -131,7 +131,7 @@ def _conditions_in_tokens(
         (
             *sizes,
             (_SOME_BLOCK, 1 <= block_size),
-            ("a group looks ahead by one block or not at all", (0 <= lookahead) & (lookahead <= 1)),
+            ("a lookahead is not negative", 0 <= lookahead),
             ("the candidate is not negative", 0 <= given),
             ("what lookup finds is a hit or none", 0 <= found),
             ("what it finds is valid", at.implies(1 <= found, valid(found))),

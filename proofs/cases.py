@@ -12,7 +12,7 @@ KINDS = (FULL, SLIDING, CHUNKED, MAMBA)
 
 
 def lookaheads(kind: GroupKind) -> tuple[int, ...]:
-    """The lookaheads, in blocks, that groups of the kind have with EAGLE off and on."""
+    """Whether groups of the kind look ahead, with EAGLE off and on; then by one block or more."""
     window = 1 if kind is SLIDING else None
     chunk = 1 if kind is CHUNKED else None
     groups = (Group(kind, 1, window, eagle, chunk) for eagle in (False, True))
@@ -41,7 +41,20 @@ def chunks(at: Interpretation) -> tuple[Term, Term, Hypotheses]:
 def any_group(
     at: Interpretation, kind: GroupKind, lookahead: Term
 ) -> tuple[BlockGeometry, Hypotheses]:
-    """Any group of that kind, seen in blocks."""
+    """Any group of that kind, seen in blocks.
+
+    With a lookahead it is of any number of blocks, as the draft layers need them.
+    """
+    if isinstance(lookahead, int) and lookahead == 1:
+        ahead = at.integer("lookahead")
+        group, sizes = _any_group(at, kind, ahead)
+        return group, (*sizes, ("draft layers look ahead by one block at least", 1 <= ahead))
+    return _any_group(at, kind, lookahead)
+
+
+def _any_group(
+    at: Interpretation, kind: GroupKind, lookahead: Term
+) -> tuple[BlockGeometry, Hypotheses]:
     segment = at.integer("segment")
     some_segment = ("a segment is at least one block", 1 <= segment)
     if kind in (FULL, MAMBA):

@@ -132,7 +132,7 @@ def _candidate_only_caps(
         (
             *sizes,
             ("the hit is not empty", 1 <= boundary),
-            ("a group looks ahead by one block or not at all", (0 <= lookahead) & (lookahead <= 1)),
+            ("a lookahead is not negative", 0 <= lookahead),
             ("the candidate is within the cap", given <= cap),
         ),
         valid(cap_blocks=given, horizon_blocks=seen, arithmetic=at)

@@ -107,7 +107,7 @@ def _reach_in_tokens(
         reach
         == (
             (at.times(boundary, block_size) <= cap)
-            & (at.times(boundary + lookahead, block_size) <= horizon)
+            & (at.times(boundary + group.lookahead, block_size) <= horizon)
         ),
     )
 

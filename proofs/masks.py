@@ -31,7 +31,7 @@ def _reachable_is_kept(
     count = at.integer("count")
     boundary = at.times(count, group.segment)
     masked = _altered(
-        group, tail_slip, lookahead=lookahead if mask_lookahead is None else mask_lookahead
+        group, tail_slip, lookahead=group.lookahead if mask_lookahead is None else mask_lookahead
     )
     return Statement(
         (
@@ -243,7 +243,7 @@ def _kept_is_reachable(
         group,
         tail_slip,
         kind=mask_kind or kind,
-        lookahead=lookahead if mask_lookahead is None else mask_lookahead,
+        lookahead=group.lookahead if mask_lookahead is None else mask_lookahead,
     )
     # The boundary that shows it: the first whose run ends after the block.
     passed = at.floor_div(block - group.lookahead, group.segment)

@@ -20,7 +20,7 @@ from hitproof.proofs.cases import (
 )
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from hitproof.spec import hits
+from hitproof.spec import attention, hits
 from hitproof.spec.groups import BlockGeometry, GroupKind
 from hitproof.spec.terms import Formula, Term
 
@@ -33,7 +33,7 @@ def _group_and_need(
     group, sizes = any_group(at, kind, lookahead)
     sizes = (*sizes, ("the hit is not empty", 1 <= boundary))
     if kind is FULL:
-        return group, boundary, boundary + lookahead, sizes
+        return group, boundary, boundary + group.lookahead, sizes
     if kind is MAMBA:
         return group, boundary, 1, sizes
     if kind is CHUNKED:
@@ -43,12 +43,12 @@ def _group_and_need(
         )  # of the chunk that the boundary lies in
         holds = holds_token(at, first_block, first_token, group.block_size)
         begins = ("the block holds the first token of the boundary's chunk", holds)
-        return group, boundary, boundary - first_block + lookahead, (*sizes, begins)
+        return group, boundary, boundary - first_block + group.lookahead, (*sizes, begins)
     if near_start:
         cut = ("the tail reaches past the start of the request", boundary < group.tail)
-        return group, boundary, boundary + lookahead, (*sizes, cut)
+        return group, boundary, boundary + group.lookahead, (*sizes, cut)
     uncut = ("the request holds the whole tail", group.tail <= boundary)
-    return group, boundary, group.tail + lookahead, (*sizes, uncut)
+    return group, boundary, group.tail + group.lookahead, (*sizes, uncut)
 
 
 def _among_last(group: BlockGeometry, boundary: Term, count: Term, block: Term) -> Formula:
@@ -98,8 +98,32 @@ def _run_is_exact(
     )
 
 
+def _lookahead_is_exact(at: Interpretation, slip: int = 0) -> Statement:
+    ahead, block_size = at.integer("lookahead_tokens"), at.integer("block_size")
+    blocks = attention.lookahead_blocks(ahead, block_size, at) + slip
+    return Statement(
+        (
+            ("a block holds at least one token", 1 <= block_size),
+            ("a draft layer takes in one token after its own, or more", 1 <= ahead),
+        ),
+        (1 <= blocks)
+        & (ahead <= at.times(blocks, block_size))
+        & (at.times(blocks, block_size) - block_size < ahead),
+    )
+
+
 def _eagle_needs_tail_plus_one() -> Iterable[Obligation]:
     yield from dropping.obligations()
+    yield Obligation(
+        "lookahead_blocks_span_the_tokens",
+        "The lookahead blocks span the tokens that draft layers look ahead by, one block at least, "
+        "and one block less does not.",
+        _lookahead_is_exact,
+        (
+            Mutant("one_more", "So do one block more.", partial(_lookahead_is_exact, slip=1)),
+            Mutant("one_less", "So do one block less.", partial(_lookahead_is_exact, slip=-1)),
+        ),
+    )
     for kind, near_start, where, run in (
         (SLIDING, False, "tail", "the tail"),
         (SLIDING, True, "tail_cut_at_the_start", "every block"),

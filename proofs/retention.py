@@ -40,7 +40,7 @@ def _promised(
 
 
 def _every_promised_run_is_kept(
-    at: Interpretation, kind: GroupKind, lookahead: int, siblings: bool, kept_lookahead: int
+    at: Interpretation, kind: GroupKind, lookahead: int, siblings: bool, slip: int = 0
 ) -> Statement:
     block, boundary = at.integer("block"), at.integer("boundary")
     group, (resend, *others), interval, hypotheses = _promised(at, kind, lookahead, siblings)
@@ -50,7 +50,7 @@ def _every_promised_run_is_kept(
     if interval is not None:
         promised |= boundary == at.times(at.integer("count"), interval)
     required = hits.in_required_run(group, block, boundary, at)
-    masked = replace(group, lookahead=kept_lookahead)
+    masked = replace(group, lookahead=group.lookahead + slip)
     return Statement(
         (
             *hypotheses,
@@ -63,11 +63,11 @@ def _every_promised_run_is_kept(
 
 
 def _no_kept_block_can_be_spared(
-    at: Interpretation, kind: GroupKind, lookahead: int, siblings: bool, mask_lookahead: int
+    at: Interpretation, kind: GroupKind, lookahead: int, siblings: bool, slip: int = 0
 ) -> Statement:
     block = at.integer("block")
     group, replays, interval, hypotheses = _promised(at, kind, lookahead, siblings)
-    masked, cached = replace(group, lookahead=mask_lookahead), at.block_set("cached")
+    masked, cached = replace(group, lookahead=group.lookahead + slip), at.block_set("cached")
     kept = retention.in_retained_mask(masked, block, replays, interval, at)
 
     def loses(boundary: Term) -> Formula:
@@ -136,18 +136,18 @@ def _not_thinned_out(
 
 def _with_and_without(
     what: str, state: Callable[..., Statement], siblings: Iterable[bool]
-) -> Iterable[tuple[str, partial[Statement], int]]:
-    """Each case with and without an interval: its name, its statement and its lookahead."""
+) -> Iterable[tuple[str, partial[Statement]]]:
+    """Each case with and without an interval: its name and its statement."""
     for (kind, lookahead), promised in product(_SPARSE, siblings):
         name = case_name(what, kind, lookahead)
         if promised:
             name = f"{name[:-1]}, with an interval]"
         case = partial(state, kind=kind, lookahead=lookahead, siblings=promised)
-        yield name, case, lookahead
+        yield name, case
 
 
 def _run_is_kept(siblings: bool) -> Iterable[Obligation]:
-    for name, state, lookahead in _with_and_without(
+    for name, state in _with_and_without(
         "every_promised_run_is_kept", _every_promised_run_is_kept, (siblings,)
     ):
         yield Obligation(
@@ -155,12 +155,12 @@ def _run_is_kept(siblings: bool) -> Iterable[Obligation]:
             "Each block in the required run of a promised boundary is kept, be it a resend's, an "
             "extension's or a junction's"
             + (", or one that falls on the interval." if siblings else "."),
-            partial(state, kept_lookahead=lookahead),
+            state,
             (
                 Mutant(
                     "another_lookahead",
                     "A mask with another lookahead keeps it, too.",
-                    partial(state, kept_lookahead=lookahead - 1),
+                    partial(state, slip=-1),
                 ),
             ),
         )
@@ -194,19 +194,19 @@ def _retention_keeps_siblings() -> Iterable[Obligation]:
 
 
 def _retention_keeps_only_promised_blocks() -> Iterable[Obligation]:
-    for name, state, lookahead in _with_and_without(
+    for name, state in _with_and_without(
         "no_kept_block_can_be_spared", _no_kept_block_can_be_spared, (False, True)
     ):
         yield Obligation(
             name,
             "A kept block is in the required run of a promised boundary: whatever else is cached, "
             "without it that hit is lost.",
-            partial(state, mask_lookahead=lookahead),
+            state,
             (
                 Mutant(
                     "longer_lookahead",
                     "So is one kept by a mask that looks further ahead.",
-                    partial(state, mask_lookahead=lookahead + 1),
+                    partial(state, slip=1),
                 ),
             ),
         )

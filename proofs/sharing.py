@@ -11,7 +11,7 @@ from typing import Any
 from hitproof.proofs.cases import CASES, any_group, case_name
 from hitproof.proofs.interpretation import Interpretation
 from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
-from hitproof.spec import hits, sharing
+from hitproof.spec import attention, hits, sharing
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.terms import Term
 
@@ -67,19 +67,40 @@ def _lookahead_block_determines(
     boundary, ahead = at.integer("boundary"), at.integer("lookahead_tokens")
     block, token, block_size, held = _held(at)
     group, sizes = any_group(at, kind, lookahead)
-    last = hits.run_end(group, boundary) - 1 + matched - lookahead
+    last = hits.run_end(group, boundary) - 2 + matched
+    dropped = attention.lookahead_blocks(ahead, block_size, at)
     return Statement(
         (
             *sizes,
             *held,
             ("the block is in the required run", hits.in_required_run(group, block, boundary, at)),
             ("the hit serves the block", block < boundary),
-            ("the layer takes in the next token, and none past the next block", 1 <= ahead),
-            ("it takes in at most one block's worth", ahead <= block_size + slip),
+            ("the layer takes in one token after its own, or more", 1 <= ahead),
+            ("it drops the blocks that these span", group.lookahead + slip == dropped),
         ),
         sharing.is_determined(
             token, ahead, sharing.covered_tokens(last, block_size, arithmetic=at)
         ),
+    )
+
+
+def _one_block_less_does_not(
+    at: Interpretation, kind: GroupKind, lookahead: int, less: int = 1
+) -> Statement:
+    boundary, ahead = at.integer("boundary"), at.integer("lookahead_tokens")
+    block_size = at.integer("block_size")
+    group, sizes = any_group(at, kind, lookahead)
+    last = hits.run_end(group, boundary) - 1
+    dropped = attention.lookahead_blocks(ahead, block_size, at)
+    vouched = sharing.covered_tokens(last, block_size, arithmetic=at) - less * block_size
+    return Statement(
+        (
+            *sizes,
+            ("a block holds at least one token", 1 <= block_size),
+            ("the layer takes in one token after its own, or more", 1 <= ahead),
+            ("the group drops the blocks that these span", group.lookahead == dropped),
+        ),
+        at.negation(sharing.is_determined(at.times(boundary, block_size) - 1, ahead, vouched)),
     )
 
 
@@ -222,18 +243,33 @@ def _obligations() -> Iterable[Obligation]:
             yield Obligation(
                 case_name("lookahead_block_vouches_for_draft_layers", kind, lookahead),
                 "When one request wrote the blocks of a required run, the hash of the last one, "
-                "the lookahead block, vouches for all that the hit reuses in draft layers.",
+                "a lookahead block, vouches for all that the hit reuses in draft layers, however "
+                "many tokens ahead they look.",
                 partial(state, matched=1),
                 (
                     Mutant(
                         "without_lookahead_block",
-                        "So does the hash of the last block that is served.",
+                        "So does the hash of the block before.",
                         partial(state, matched=0),
                     ),
                     Mutant(
                         "further_ahead_than_a_block",
-                        "So it does when a draft layer takes in more than a block of tokens.",
+                        "So it does with a lookahead of one block less than the tokens span.",
                         partial(state, matched=1, slip=1),
+                    ),
+                ),
+            )
+
+            least = partial(_one_block_less_does_not, **case)
+            yield Obligation(
+                case_name("one_lookahead_block_less_does_not", kind, lookahead),
+                "What is one block shorter does not vouch for the last entry before the hit's end.",
+                least,
+                (
+                    Mutant(
+                        "all_of_them",
+                        "Nor does what is not.",
+                        partial(least, less=0),
                     ),
                 ),
             )

@@ -37,7 +37,7 @@ class Registration:
         self._reachable: dict[Group, list[bool]] = {group: [] for group in groups}
         self._use_eagle = any(group.eagle for group in groups)
         self._lookahead_tokens = max(
-            (group.block_size for group in groups if self._geometries[group].lookahead), default=0
+            (group.block_size * self._geometries[group].lookahead for group in groups), default=0
         )
 
     def num_tokens(self, group: Group, num_computed_tokens: int) -> int:
@@ -47,7 +47,8 @@ class Registration:
         """
         aligned: int = INTEGERS.multiple_at_most(num_computed_tokens, self._alignment)
         if group.eagle and aligned:
-            return min(num_computed_tokens, aligned + group.block_size)
+            ahead = max(int(self._geometries[group].lookahead), 1) * group.block_size
+            return min(num_computed_tokens, aligned + ahead)
         return aligned
 
     def mask(self, group: Group, request: Request) -> Mask:

@@ -50,3 +50,17 @@ def tail_blocks(window: Term, block_size: Term, arithmetic: Arithmetic = INTEGER
     vLLM: ``SlidingWindowManager._contiguous_blocks_for_hit`` without EAGLE.
     """
     return arithmetic.ceil_div(window - 1, block_size)
+
+
+def lookahead_blocks(
+    lookahead_tokens: Term, block_size: Term, arithmetic: Arithmetic = INTEGERS
+) -> Term:
+    """How many blocks past a boundary draft layers depend on, for entries before it.
+
+    An entry of a draft layer depends on the ``lookahead_tokens`` tokens after its own: 1 for EAGLE
+    and for one MTP module however often it is applied, m for m modules (`spec.sharing`). The last
+    entry before a boundary depends on as many tokens past it, and they span that many blocks. vLLM
+    drops one block, and refuses to start only if it has fewer tokens than the alignment
+    (``num_prefill_lookahead`` of ``KVCacheCoordinator``).
+    """
+    return arithmetic.ceil_div(lookahead_tokens, block_size)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from hitproof.spec.attention import attends, reads_state, tail_blocks
+from hitproof.spec.attention import attends, lookahead_blocks, reads_state, tail_blocks
 from hitproof.spec.connector import (
     is_fully_loaded,
     longest_local_prefix,
@@ -210,9 +210,17 @@ CLAIMS: dict[str, Claim] = {
             name="eagle_needs_tail_plus_one",
             sentence="With EAGLE or MTP a hit is served only when the block just past it is also "
             "cached, and that block is then dropped: a sliding window needs tail + 1 contiguous "
-            "blocks. A Mamba state is never dropped.",
+            "blocks. Where MTP modules look further ahead than a block, it is as many blocks as "
+            "they do. A Mamba state is never dropped.",
             divergence=Divergence.UNSOUND,
-            clauses=(in_required_run, run_end, required_run, share_eagle, drops_block),
+            clauses=(
+                lookahead_blocks,
+                in_required_run,
+                run_end,
+                required_run,
+                share_eagle,
+                drops_block,
+            ),
             symbols=(*_LOOKUPS, "SlidingWindowManager._contiguous_blocks_for_hit"),
         ),
         Claim(
@@ -387,7 +395,7 @@ CLAIMS: dict[str, Claim] = {
             "request to the end of the block are, so everything that a hit reuses is determined "
             "by tokens that its matched hashes cover.",
             divergence=Divergence.UNSOUND,
-            clauses=(is_determined, covered_tokens, is_chained),
+            clauses=(is_determined, covered_tokens, is_chained, lookahead_blocks),
             symbols=(
                 "hash_block_tokens",
                 "get_request_block_hasher",

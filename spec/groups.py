@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from hitproof.spec.attention import tail_blocks
+from hitproof.spec.attention import lookahead_blocks, tail_blocks
 from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
 
 
@@ -37,6 +37,9 @@ class Group:
             vLLM: ``attention_chunk_size``.
         prefix_cacheable: False when the group opts out of prefix caching, so that hits require
             nothing of it (a ring buffer, for example). vLLM: ``KVCacheSpec.prefix_cacheable``.
+        prefill_lookahead: m, tokens past its own that an entry of the draft layers depends on, the
+            same in every group of an engine: more than 1 with several MTP modules. vLLM:
+            ``VllmConfig.num_prefill_lookahead_tokens``.
     """
 
     kind: GroupKind
@@ -45,11 +48,17 @@ class Group:
     eagle: bool = False
     chunk: int | None = None
     prefix_cacheable: bool = True
+    prefill_lookahead: int = 1
 
     def __post_init__(self) -> None:
         if self.block_size < 1:
             raise ConfigurationError(
                 f"a block must hold at least one token; block size {self.block_size} is invalid"
+            )
+        if self.prefill_lookahead < 1:
+            raise ConfigurationError(
+                "draft layers depend on at least one token past their own, not "
+                f"{self.prefill_lookahead}; leave prefill_lookahead out"
             )
         self._check("window", self.window, GroupKind.SLIDING_WINDOW)
         self._check("chunk", self.chunk, GroupKind.CHUNKED_LOCAL)
@@ -76,7 +85,8 @@ class BlockGeometry:
         segment: P, blocks from one boundary to the next (alignment / block size), >= 1.
         tail: t, blocks before a boundary that a sliding window reaches into, >= 0. Ignored for
             other kinds.
-        lookahead: 1 when EAGLE/MTP must match and drop one block past the boundary, else 0.
+        lookahead: blocks past the boundary that EAGLE/MTP must match and drop, else 0; 1 unless
+            several MTP modules look further ahead than a block.
         block_size: b, tokens in a block. Used for chunked local attention only, whose chunks
             need not start on a block edge.
         chunk: C, tokens in a chunk. Used for chunked local attention only.
@@ -151,7 +161,9 @@ def geometry(group: Group, alignment_tokens: int) -> BlockGeometry:
         kind=group.kind,
         segment=whole_blocks(alignment_tokens, group.block_size),
         tail=0 if group.window is None else tail_blocks(group.window, group.block_size),
-        lookahead=int(group.eagle and group.kind is not GroupKind.MAMBA),
+        lookahead=lookahead_blocks(group.prefill_lookahead, group.block_size)
+        if group.eagle and group.kind is not GroupKind.MAMBA
+        else 0,
         block_size=group.block_size,
         chunk=1 if group.chunk is None else group.chunk,
     )

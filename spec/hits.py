@@ -44,7 +44,9 @@ def in_required_run(
     local attention those of the chunk that the boundary lies in, Mamba the one state block that
     ends there. EAGLE/MTP adds the lookahead block: the key and value that a draft layer keeps
     for the last token before the boundary depend on the token after it, which only the hash of
-    the next block covers. Boundary 0 means no hit: callers ask about boundaries from 1 on.
+    the next block covers. With several MTP modules it can be several blocks
+    (`spec.attention.lookahead_blocks`). Boundary 0 means no hit: callers ask about boundaries from
+    1 on.
     """
     start = run_start(group, boundary, arithmetic)
     return (0 <= block) & (start <= block) & (block < run_end(group, boundary))

@@ -58,8 +58,8 @@ def replay_boundary(
 ) -> Term:
     """The longest hit of a request whose blocks below the horizon are all cached, in tokens.
 
-    ``lookahead_tokens`` is the largest block size of a group that drops a lookahead block, 0
-    without EAGLE: a hit of L tokens needs L <= cap and L + lookahead <= horizon. A resend of a
+    ``lookahead_tokens`` is how far the lookahead blocks of all groups reach past the hit, 0 without
+    EAGLE: a hit of L tokens needs L <= cap and L + lookahead <= horizon. A resend of a
     prompt of n tokens has the cap n - 1 and the horizon of its policy. An extension of the
     prompt finds n tokens cached, so its cap and its horizon are n. vLLM: ``replay_boundaries``.
     """

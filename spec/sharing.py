@@ -8,14 +8,18 @@ when those tokens are the same in both:
   is a Mamba state as of token i. All of these tokens are part of a hit that includes token i.
 - The draft layer of EAGLE combines the target's hidden state of token i with token i + 1, and the
   j-th MTP module with token i + j. So the last entries before a boundary depend on tokens past
-  the hit.
+  the hit. One MTP module that is applied repeatedly depends on one token only: it computes each
+  entry of a prompt from token i + 1, and what it adds while it proposes is overwritten when the
+  tokens are known. With m modules vLLM applies module j to the tokens shifted by j, so that entries
+  depend on up to m tokens.
 
 Block hashes identify tokens. Each is computed from the hash before it, so that equal hashes of a
 block mean equal tokens from the start of the request to the end of the block (`is_chained`). A
 cached block was found by its own hash, which determines every entry of a target layer in it, but
 not the last entry of a draft layer. There are two remedies:
 
-- EAGLE matches one more block, the lookahead block, and drops it. Its hash covers the token past
+- EAGLE matches one more block, the lookahead block, and drops it; with m modules, blocks of at
+  least m tokens. Its hash covers the token past
   the hit in the request that wrote *that* block. This determines the draft entry only if the same
   request also wrote the block before it.
 - The hash of a block also covers the lookahead tokens after it (vLLM 0.33, unless

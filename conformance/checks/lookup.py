@@ -315,7 +315,8 @@ def _malformed(request: _Request, answer: LookupAnswer | Exception) -> Signature
         return _signature(judged, claim, Divergence.CRASH, crash_defect(answer))
     if request.hit(answer.hit_length) is None:
         claim = _COMMON_VALID if several else _EAGLE if judged.drops_block else _TABLE
-        return _signature(judged, claim, Divergence.UNSOUND, Defect(Code.HIT_OFF_BOUNDARY))
+        off = Defect.of(Code.HIT_OFF_BOUNDARY, modules=_modules(judged))
+        return _signature(judged, claim, Divergence.UNSOUND, off)
     found = wrong_in_tables(judged, answer)
     claim = _COMMON_VALID if several else _TABLE
     return None if found is None else _signature(judged, claim, Divergence.UNSOUND, found.defect)
@@ -442,9 +443,16 @@ def _missing(layout: Layout, missing: frozenset[Question], served: int) -> Signa
     (number, _), what = worst_missing(layout, missing, served)
     flagged = sum(looked_up.group.eagle for looked_up in layout.looked_up)
     dropping = "several" if flagged > 1 else "one" if flagged else "none"
-    lacks = Defect.of(Code.GROUP_LACKS_BLOCK, block=what, dropping=dropping)
+    modules = _modules(layout)
+    lacks = Defect.of(Code.GROUP_LACKS_BLOCK, block=what, dropping=dropping, modules=modules)
     wrong = _signature(layout, _COMMON_VALID, of_missing(what), lacks)
     return replace(wrong, kind=layout.looked_up[number].group.kind)
+
+
+def _modules(judged: Configuration | Layout) -> str | None:
+    """The parameter of a divergence where draft layers look further ahead than the next token."""
+    ahead = max(looked_up.group.prefill_lookahead for looked_up in judged.looked_up)
+    return "several" if ahead > 1 else None
 
 
 def worst_missing(

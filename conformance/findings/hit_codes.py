@@ -3,7 +3,13 @@
 from collections.abc import Mapping
 
 from hitproof.conformance.findings.meaning import Code, Meaning, Parameter
-from hitproof.conformance.findings.parameters import DURING, LACKS, METHOD, RETENTION_OF_CRASH
+from hitproof.conformance.findings.parameters import (
+    DURING,
+    LACKS,
+    METHOD,
+    MODULES,
+    RETENTION_OF_CRASH,
+)
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 
@@ -103,12 +109,13 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.HIT_OFF_BOUNDARY: Meaning(
-        "hit does not end on a boundary within reach",
+        "hit does not end on a boundary within reach{modules}",
         "The length of the hit is not a multiple of the alignment, or it is more than the lookup "
         "may serve: the last token is always computed, and a lookahead block has to fit.",
         _WRONG,
         (_READ, _EAGLE, _COMMON_VALID),
         _UNSOUND,
+        (MODULES,),
     ),
     Code.HIT_UNALIGNED: Meaning(
         "hit does not end on a multiple of the alignment",
@@ -195,7 +202,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_RUN, LACKS),
     ),
     Code.GROUP_LACKS_BLOCK: Meaning(
-        "{block} block of one group is not cached, {dropping} a lookahead block",
+        "{block} block of one group is not cached, {dropping} a lookahead block{modules}",
         "The hit that several groups share is not valid for one of them. The finding's kind is "
         "that group's.",
         _WRONG_OR_DRAFTS,
@@ -216,6 +223,7 @@ MEANINGS: Mapping[Code, Meaning] = {
                     "several": "several groups drop",
                 },
             ),
+            MODULES,
         ),
     ),
     Code.TABLE_COUNT_WRONG: Meaning(

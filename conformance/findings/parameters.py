@@ -22,6 +22,13 @@ LACKS = Parameter(
     optional=True,
 )
 
+MODULES = Parameter(
+    "modules",
+    "whether draft layers look further ahead than the next token, as several MTP modules do",
+    {"several": ", several MTP modules"},
+    optional=True,
+)
+
 _LATEST = "retention of the latest boundary only"
 _INTERVAL = "retention interval of two alignments"
 RETENTION = Parameter(

@@ -2,7 +2,8 @@
 
 Coverage of the grid: each pair of different groups from a list that has every kind, two block
 sizes and two windows, each group alone, and a few layouts of two to four groups; each with EAGLE
-off, with EAGLE on and no group flagged, and with each single group flagged. The layouts of real
+off, with EAGLE on and no group flagged, and with each single group flagged. A few have several MTP
+modules, of which the last looks further ahead than a block of some group. The layouts of real
 models are added to the grid with their own sizes, except that windows and chunks of more than
 sixteen blocks are cut to eight. Every layout is one that a vLLM engine can have (`is_possible`).
 """
@@ -60,6 +61,11 @@ class Layout:
     def shared(self) -> tuple[Group, ...]:
         """The groups as lookup treats them: see `spec.groups.share_eagle`."""
         return share_eagle(self.groups, self.use_eagle)
+
+    @property
+    def prefill_lookahead(self) -> int:
+        """How many tokens past its own an entry of the draft layers depends on."""
+        return max(group.prefill_lookahead for group in self.groups)
 
     @cached_property
     def alignment(self) -> int:
@@ -139,6 +145,11 @@ class Layout:
                     "chunk": group.chunk,
                     "eagle": group.eagle,
                     "prefix_cacheable": group.prefix_cacheable,
+                    **(
+                        {"prefill_lookahead": group.prefill_lookahead}
+                        if group.prefill_lookahead > 1
+                        else {}
+                    ),
                 }
                 for group in self.groups
             ],
@@ -161,6 +172,7 @@ class Layout:
                     eagle=group.get("eagle", False),
                     chunk=group.get("chunk"),
                     prefix_cacheable=group.get("prefix_cacheable", True),
+                    prefill_lookahead=group.get("prefill_lookahead", 1),
                 )
                 for group in data["groups"]
             ),
@@ -181,6 +193,8 @@ def _words(group: Group, use_eagle: bool) -> str:
     window = "" if group.window is None else f" window {group.window}"
     chunk = "" if group.chunk is None else f" chunk {group.chunk}"
     flagged = " with draft layers" if group.eagle and use_eagle else ""
+    if use_eagle and group.prefill_lookahead > 1:
+        flagged += f" ({group.prefill_lookahead} MTP modules)"
     opted_out = "" if group.prefix_cacheable else " not prefix-cached"
     kind = group.kind.replace("_", " ")
     return f"{kind}, block size {group.block_size}{window}{chunk}{flagged}{opted_out}"
@@ -244,6 +258,10 @@ _MORE = (
     (_full(1), replace(_sliding(1, 3), prefix_cacheable=False), _sliding(1, 2)),
 )
 
+_SEVERAL_MODULES = ((_full(2), _sliding(1, 2)), (_full(2), _sliding(2, 3)))
+"""With two MTP modules, which look two tokens ahead: one block of full attention, and up to two of
+a window."""
+
 
 def _flagged(groups: tuple[Group, ...]) -> Iterator[tuple[tuple[Group, ...], bool]]:
     """The groups with every EAGLE setting: off, on with no flag, on with one flag."""
@@ -280,6 +298,11 @@ def grid(profile: Profile) -> Iterator[Layout]:
                 layout = Layout(groups, num_tokens, use_eagle, hash_unit(groups))
                 if is_possible(layout):
                     yield layout
+    for plain in _SEVERAL_MODULES:
+        looking = tuple(replace(group, prefill_lookahead=2) for group in plain)
+        for groups, use_eagle in _flagged(looking):
+            if use_eagle:
+                yield Layout(groups, pairs, use_eagle, hash_unit(groups))
 
 
 _LONGEST_RUN = 8

@@ -21,7 +21,7 @@ def _of_any_kind(at: Interpretation, holds: _OnBlocks, only: int | None = None) 
         if only is not None and number != only:
             continue
         group, sizes = any_group(at, each, 0 if each is MAMBA else lookahead)
-        case = (kind == number) & (0 <= lookahead) & (lookahead <= 1)
+        case = (kind == number) & (0 <= lookahead)
         for _, size in sizes:
             case &= size
         case &= holds(group)

@@ -109,15 +109,17 @@ def test_obligations_rest_on_earlier_ones_of_their_theorem() -> None:
             before.add(obligation.name)
 
 
+CONCLUSIONS = ("lookup_returns_", "a_promised_hit_is_valid_until", "dense_caching_serves")
+"""Of the theorems on agreement: what lookup returns, and what it never returns."""
+
+
 @pytest.mark.parametrize("mode", ["dense", "interval", "latest"])
 def test_each_obligation_on_agreement_leads_to_a_conclusion(mode: str) -> None:
     """No part of the chain is loose: all but what lookup returns is used by another one."""
     obligations = THEOREMS[f"lookup_agrees_under_{mode}_retention"].obligations
     used = {name for obligation in obligations for name in obligation.rests_on}
     loose = [o.name for o in obligations if o.name not in used]
-    assert all(
-        name.startswith(("lookup_returns_", "a_promised_hit_is_valid_until")) for name in loose
-    )
+    assert all(name.startswith(CONCLUSIONS) for name in loose), loose
 
 
 def test_everything_is_proved(results: dict[tuple[str, str], ProofResult]) -> None:
@@ -145,7 +147,7 @@ def test_mask_without_lookahead_loses_the_lookahead_block(
         "reachable_block_is_kept[sliding_window, with lookahead]",
     ]
     assert result.mutants["mask_without_lookahead"] == Model(
-        {"block": 1, "segment": 1, "tail": 0, "count": 1}
+        {"block": 1, "lookahead": 1, "segment": 1, "tail": 0, "count": 1}
     )
 
 
@@ -229,6 +231,7 @@ def test_the_scan_is_about_valid_hits(kind: GroupKind, lookahead: int, data: st.
         for name in ("count", "other", "segment", "tail", "block_size", "chunk")
     }
     values |= {name: data.draw(st.integers(0, 20)) for name in ("cap", "horizon")}
+    values["lookahead"] = data.draw(st.integers(1, 3)) if lookahead else 0
     missing = data.draw(st.sets(st.integers(0, 20), max_size=3))
     members = tuple(block for block in range(21) if block not in missing)
     model = Model(values, {"cached": members})
@@ -237,7 +240,8 @@ def test_the_scan_is_about_valid_hits(kind: GroupKind, lookahead: int, data: st.
     chunked, sliding = kind is GroupKind.CHUNKED_LOCAL, kind is GroupKind.SLIDING_WINDOW
     size = values["block_size"] if chunked else 1
     window, chunk = values["tail"] + 1 if sliding else None, values["chunk"] if chunked else None
-    group = Group(kind, size, window, bool(lookahead), chunk)
+    ahead = max(values["lookahead"] * size, 1)
+    group = Group(kind, size, window, bool(lookahead), chunk, prefill_lookahead=ahead)
     assert valid is hits.valid_hit(
         [group],
         values["segment"] * size,

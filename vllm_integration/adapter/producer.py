@@ -67,6 +67,9 @@ class Producer:
     def coordinator(self, layout: Layout) -> Any:
         """The real coordinator of the layout, with a pool for one request of its bound."""
         num_tokens, groups = layout.num_tokens, layout.groups
+        several = layout.prefill_lookahead > 1
+        if several and not self.looks_ahead:
+            self._parts.lacks("drafts that are computed anew")
         num_blocks = 1 + sum(num_tokens // group.block_size + 1 for group in groups)
         with self._parts.configured(groups, num_blocks, None) as config:
             coordinator = call(
@@ -84,6 +87,7 @@ class Producer:
                     "scheduler_block_size": layout.alignment,
                     "hash_block_size": layout.hash_block_size,
                     "allow_partial_hash_hits": False,
+                    **({_LOOKAHEAD: layout.prefill_lookahead} if several else {}),
                 },
                 "get_kv_cache_coordinator",
             )
