@@ -33,8 +33,8 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
     try:
         play, policies = Play.from_json(message["play"]), _policies(subject)
         history = _history(subject, play, message.get("abilities"))
-        recorder = Recorder(_managers(), history, wanted)
-        if record:
+        recorder = Recorder(_managers(), history, wanted) if record else None
+        if recorder is not None:
             outcome = replay(history, recorder, policies, recorder.step_ends)
         else:
             outcome = _replay(subject, history)
@@ -48,7 +48,7 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
         "footprints": [cause.footprint.as_json() for cause in outcome.causes],
         "ended": outcome.ended,
     }
-    if record:
+    if recorder is not None:
         answer |= {"record": recorder.record.as_json(), "values": recorder.values}
     return answer
 
