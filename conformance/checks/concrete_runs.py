@@ -43,16 +43,22 @@ class Concrete:
     runs: int = 0
     _done: list[_Run] = field(default_factory=list)
 
+    def answers(
+        self, space: Space, max_length: int
+    ) -> Iterator[tuple[frozenset[Question], LookupAnswer | Exception]]:
+        """The cache states that are run, each with the answer there."""
+        for cached in _states(space, max_length):
+            answer = replay(space, self.lookup, max_length, cached)
+            self.runs += 1
+            self._done.append(_Run(space, max_length, cached, _told(answer)))
+            yield cached, answer
+
     def disagreeing(
         self, space: Space, max_length: int, exploration: Exploration
     ) -> Iterator[tuple[frozenset[Question], LookupAnswer | Exception]]:
         """Cache states in which a run does not answer as was explored, and what it answers."""
-        for cached in _states(space, max_length):
-            answer = replay(space, self.lookup, max_length, cached)
-            self.runs += 1
-            told = _told(answer)
-            self._done.append(_Run(space, max_length, cached, told))
-            if told != _told(exploration.answer_at(cached)):
+        for cached, answer in self.answers(space, max_length):
+            if _told(answer) != _told(exploration.answer_at(cached)):
                 yield cached, answer
 
     def do_again(self, fresh: Lookup) -> None:

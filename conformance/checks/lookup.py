@@ -170,6 +170,7 @@ def _cases(subject: LookupSubject, judged: Configuration | Layout) -> Iterator[C
     policy = LookaheadHorizon.CAPPED if one_group else subject.lookahead_horizon
     lookup = subject.lookup(judged)
     concrete = Concrete(lookup)
+    refusal: CannotJudge | None = None
     for max_length in judged.max_lengths:
         space = space_of(judged, lookup, max_length, policy)
         request = _Request(judged, lookup, max_length, policy, space)
@@ -177,10 +178,18 @@ def _cases(subject: LookupSubject, judged: Configuration | Layout) -> Iterator[C
             if max_length == judged.max_lengths[0]:
                 raise Predates("without a margin only requests of few blocks are judged")
             break
-        exploration = explore(space, lookup, max_length, merging=not request.sequential)
+        before = concrete.runs
+        try:
+            if refusal is None:
+                exploration = explore(space, lookup, max_length, merging=not request.sequential)
+        except CannotJudge as error:
+            refusal = error
+        if refusal is not None:  # nothing is proved, but a wrong answer is wrong all the same
+            answers = list(concrete.answers(space, max_length))
+            yield Case(0, 0, _evidence_of(request, answers), runs=concrete.runs - before)
+            continue
         evidence = _evidence_in(request, exploration)
         counted = _counted(request, exploration.paths) if evidence else {}
-        before = concrete.runs
         otherwise = list(concrete.disagreeing(space, max_length, exploration))
         evidence += _evidence_of(request, otherwise)
         runs = concrete.runs - before
@@ -189,6 +198,8 @@ def _cases(subject: LookupSubject, judged: Configuration | Layout) -> Iterator[C
         yield Case(len(exploration.paths), states, evidence, coarse, counted, runs)
         if otherwise:
             raise CannotJudge("the lookup does not answer as it does when it is explored")
+    if refusal is not None:
+        raise refusal
     before = concrete.runs
     concrete.do_again(subject.lookup(judged))
     yield Case(0, 0, (), runs=concrete.runs - before)

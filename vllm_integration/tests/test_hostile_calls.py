@@ -48,14 +48,15 @@ def note(): open('{done}', 'a').write(os.getcwd())
 LOUD = f"        import os, vllm; print('ok'); os.write(1, {FORGED}); vllm.note()\n"
 
 
-def test_a_sound_target_with_bad_manners_conforms(
+def test_a_sound_target_with_bad_manners_has_no_finding(
     hostile: Hostile, judge: Judge, tmp_path: Path
 ) -> None:
     done = tmp_path / "done"
     root = hostile(ODD.format(done=done), LOUD)
     before = sorted(root.rglob("*.pyc"))
     code, report = judge(root)
-    assert (code, report["verdict"]) == (0, "conforms"), unsettled(report)
+    assert (code, report["verdict"]) == (3, "inconclusive"), unsettled(report)
+    assert all("depends on more than its arguments" in reason for reason in unsettled(report))
     assert set(done.read_text()) == {"/"}
     assert sorted(root.rglob("*.pyc")) == before
 
