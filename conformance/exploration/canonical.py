@@ -29,7 +29,7 @@ PLAIN = frozenset({type(None), bool, int, str, bytes, type(Ellipsis), type(NotIm
 
 _SOME: tuple[object, ...] = (
     *(iter([]), iter(()), iter(range(0)), iter(range(1 << 65)), iter(""), iter("\0\u0100")),
-    *(iter(b""), reversed([]), reversed(())),
+    *(iter(b""), reversed([]), reversed(()), itertools.cycle("")),
 )
 ITERATORS: frozenset[type] = frozenset(
     {
@@ -76,6 +76,7 @@ class Canonical:
         self._pool = pool
         self._constants = {id(each) for each in constants}
         self._numbers: dict[int, int] = {}
+        self._made: list[object] = []  # kept, so that nothing else gets their addresses
         self.stored: list[frozenset[Question]] = []
         self.walked = self._numbers.keys()
 
@@ -171,7 +172,9 @@ class Canonical:
         return "deque", entries.maxlen, self._values(deque.__iter__(entries))
 
     def _iterator(self, iterator: Any) -> Any:
-        return "iterator", type(iterator), self._values(iterator.__reduce__())
+        made = iterator.__reduce__()  # has ranges, say, that are made for it
+        self._made.append(made)
+        return "iterator", type(iterator), self._values(made)
 
     def _cell(self, cell: types.CellType) -> Any:
         try:

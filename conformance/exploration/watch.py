@@ -14,10 +14,12 @@ What is let pass is listed; all else is a reason not to merge.
 
 import builtins
 import functools
+import gc
 import itertools
 import math
 import operator
 import sys
+import threading
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container
@@ -78,6 +80,9 @@ _READERS = frozenset(
 _BY_IDENTITY = frozenset({"index", "count", "remove", "__contains__", "__eq__", "__ne__"})
 """Those that take an object for equal to itself without asking it."""
 
+_LOCK = type(threading.RLock())
+"""Locks that a thread may always enter again: with one thread they decide nothing."""
+
 _PURE_TYPES: frozenset[type] = frozenset(
     {
         *(bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, slice),
@@ -119,6 +124,7 @@ class Watch:
         self.reason = ""
         self.depends = ""
         self._active = False
+        self._collects = False
         self._addresses: set[int] = set()
         self._memos: dict[int, tuple[Any, int]] = {}
         self._before = sys.gettrace()
@@ -127,6 +133,8 @@ class Watch:
     def begin(self, innermost: FrameType | None = None) -> None:
         """Watch from now on, beside what will be called the frames from ``innermost`` outwards."""
         self._active = True
+        self._collects = gc.isenabled()
+        gc.disable()  # it would run callbacks and finalizers that are not the lookup's
         if innermost is None:
             self.resume()
         while innermost is not None and innermost.f_code is not self._entry:
@@ -147,6 +155,8 @@ class Watch:
         """Watch no longer; whoever traced before goes on."""
         self._active = False
         sys.settrace(self._before)
+        if self._collects:
+            gc.enable()
 
     def _entered(self, frame: FrameType, event: str, argument: Any) -> Any:
         del event, argument
@@ -317,7 +327,7 @@ def _changes_globals(watch: Watch, frame: FrameType) -> None:
 
 def _enters(watch: Watch, frame: FrameType) -> None:
     (manager,) = frames.top(frame, 1)
-    if not is_plain_class(type(manager)):
+    if type(manager) is not _LOCK and not is_plain_class(type(manager)):
         watch.depend(f"it enters a {type(manager).__qualname__}")
 
 
@@ -446,6 +456,8 @@ def _call_method(watch: Watch, kind: type, name: str, owner: Any, given: list[An
     if name in _BY_IDENTITY and (_holds(owner) or any(map(_holds, given))):
         watch.refuse("it compares blocks")
     if name in ("__init__", "__new__") or kind in _IMMUTABLE or kind is type:
+        return
+    if kind is _LOCK and name == "__exit__":
         return
     if kind in _MUTABLE or kind in ITERATORS or kind is types.GeneratorType:
         if name not in _READERS:

@@ -1,13 +1,16 @@
 """The explorer against brute force, and the ways a lookup could slip past merging."""
 
 import contextlib
+import gc
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from hitproof.conformance.checks.lookup import check_lookup, space_of
+from hitproof.conformance.exploration.canonical import Canonical
 from hitproof.conformance.exploration.explorer import BudgetExceeded, Exploration, explore, replay
 from hitproof.conformance.findings.evidence import LookupEvidence
 from hitproof.conformance.reference.subject import ReferenceLookup
@@ -16,6 +19,7 @@ from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.tests.subjects_for_tests import (
     BrokenSubject,
+    lacks_a_block,
     longer_tail,
     no_lookahead,
     shorter_tail,
@@ -52,7 +56,7 @@ def states(num_blocks: int) -> Iterator[frozenset[int]]:
 def wrong_states(
     subject: Any, configuration: Configuration, max_length: int
 ) -> set[frozenset[int]]:
-    """The cache states at which the subject's hit length is not the spec's, by brute force."""
+    """The cache states at which the hit is not the spec's, or lacks a block, by brute force."""
     lookup = subject.lookup(configuration)
     wrong = set()
     for cached in states(configuration.num_blocks):
@@ -65,7 +69,8 @@ def wrong_states(
             max_length,
             lambda _, block: block in cached,  # noqa: B023  # called in this round only
         )
-        if not isinstance(answer, LookupAnswer) or answer.hit_length != expected:
+        right = isinstance(answer, LookupAnswer) and answer.hit_length == expected
+        if not right or lacks_a_block(configuration, answer):
             wrong.add(cached)
     return wrong
 
@@ -186,6 +191,34 @@ def test_identity_between_blocks_is_noticed_on_small_requests() -> None:
 
     result = check_lookup(Subject(), single_group(SLIDING, 1, 1, 2, False, 5))
     assert result.evidence or result.detail
+
+
+def test_what_collecting_garbage_runs_is_not_the_lookups() -> None:
+    configuration = single_group(SLIDING, 1, 1, 5, False, 6)
+    noted: list[float] = []
+
+    def collecting(*_: object) -> None:
+        noted.append(time.perf_counter())
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(collecting)
+    gc.set_threshold(1)
+    try:
+        exploration = explored(configuration, ReferenceLookup(configuration), 6)
+    finally:
+        gc.callbacks.remove(collecting)
+        gc.set_threshold(*thresholds)
+    assert noted
+    assert gc.isenabled()
+    assert exploration.merged
+
+
+def test_iterators_are_told_apart_by_where_they_are() -> None:
+    def held(start: int) -> Any:
+        return Canonical(()).value([iter(range(9)), iter(range(start, 9)), iter(range(9))])
+
+    assert held(2) == held(2)
+    assert held(2) != held(3)
 
 
 def swallows(pool: Any, keys: list[bytes]) -> LookupAnswer:

@@ -76,9 +76,9 @@ def test_what_follows_from_a_fault_is_none_of_the_causes() -> None:
     told = [replay(history, broken.Broken(broken.StaleHit)) for history in histories]
     assert any(len(outcome.causes) < len(outcome.findings) for outcome in told)
     for outcome in told:
-        states = [f.signature.divergence for f in outcome.causes]
-        assert Divergence.UNSOUND not in states[:-1]
-        assert outcome.causes == outcome.findings[: len(outcome.causes)]
+        causes = {found.signature for found in outcome.causes}
+        for found in outcome.findings:
+            assert found.cause is None or found.cause in causes
 
 
 def test_lost_hits_hide_nothing() -> None:

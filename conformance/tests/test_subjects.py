@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from hitproof.conformance.checks.agreement import check_agreement
 from hitproof.conformance.checks.connector import check_local_prefix
 from hitproof.conformance.checks.fine_hits import check_fine
 from hitproof.conformance.checks.junctions import check_junctions
@@ -30,6 +31,7 @@ TWO = Layout((Group(SLIDING, 1, 2), Group(FULL, 1)), 4, False, 1)
 
 JUDGED: dict[Callable[[Any, Any], CheckResult], Any] = {
     check_lookup: WINDOW,
+    check_agreement: TWO,
     check_common_hit: TWO,
     check_local_prefix: PAIR,
     check_fine: PLAIN,

@@ -749,3 +749,22 @@ def right_with_a_memo(pool: Any, keys: Sequence[bytes], limit: int) -> int:
         if row == 2:
             return _end(block)
     return row
+
+
+class _Request:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+
+    @functools.cached_property
+    def blocks(self) -> range:
+        return range(self._limit - 1, -1, -1)
+
+
+@benign
+def right_with_a_cached_property(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    row = 0
+    for block in _Request(limit).blocks:
+        row = row + 1 if has(pool, keys, block) else 0
+        if row == 2:
+            return block + 2
+    return row
