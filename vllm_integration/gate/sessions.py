@@ -303,6 +303,15 @@ class Sessions:
         named = [(each, f"grown_{name}") for each, name in zip(shown, _names(claims), strict=True)]
         return self._each(lambda session, about: session.finding(*about, small=False), named)
 
+    def _another(self) -> Session:
+        """A new session, or the next that is idle where the target does not import any more."""
+        try:
+            session = self._start()
+        except EnvironmentFailure:
+            return self._idle.get()
+        self._all.append(session)
+        return session
+
     def _each(
         self, work: Callable[[Session, _Item], _Result], items: Sequence[_Item]
     ) -> list[_Result]:
@@ -310,8 +319,7 @@ class Sessions:
             try:
                 session = self._idle.get_nowait()
             except queue.Empty:
-                session = self._start()
-                self._all.append(session)
+                session = self._another()
             try:
                 return work(session, item)
             finally:

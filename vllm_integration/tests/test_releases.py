@@ -53,13 +53,9 @@ def by_checks(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_0_22_1_leaves_out_the_lookahead_block(profile: list[str], checked: Check) -> None:
     code, report = of_release(checked, *profile, "0.22.1")
     assert (code, report["verdict"]) == (1, "diverges")
-    found = signatures(report)
-    # A whole manager shows it of full attention, too.
-    assert (
-        found == [LOOKAHEAD_LEFT_OUT, LOOKAHEAD_LEFT_OUT | {"kind": "full_attention"}][: len(found)]
-    )
-    finding = report["findings"][0]
-    assert finding["class"] == "lost hit"
+    # A whole manager shows it of full attention, too, and the hits that it costs.
+    assert {finding["class"] for finding in report["findings"]} == {"lost hit"}
+    finding = report["findings"][signatures(report).index(LOOKAHEAD_LEFT_OUT)]
     assert finding["given"] == [
         "sliding window, block size 1, window 2, alignment 2, EAGLE on",
         "a request of 3 blocks, registered after 3 tokens",

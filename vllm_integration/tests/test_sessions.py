@@ -51,7 +51,13 @@ class FakeWorker:
         claim, configuration = message["claim"], message["configuration"]
         if Task(claim, BY_JSON[str(configuration)]).entry == ENDS:
             raise WorkerGone("it ended")
-        answer = {"paths": 1, "states": len(str(configuration)), "detail": op, "evidence": []}
+        answer = {
+            "paths": 1,
+            "runs": 0,
+            "states": len(str(configuration)),
+            "detail": op,
+            "evidence": [],
+        }
         return {**answer, "footprints": [], "statuses": {claim: "proved"}}
 
     def finding(self, name: str, budget: int, by: str, **_: Any) -> Any:
