@@ -24,11 +24,11 @@ from vllm.v1.core.single_type_kv_cache_manager import SlidingWindowManager
 
 class Sound(SlidingWindowManager):
     def __init__(self, *args, **kwargs):
+        open({done!r}, "a").write("window ")
         super().__init__(*args, **kwargs)
 
     @classmethod
     def find_longest_cache_hit(cls, *args, **kwargs):
-        open({done!r}, "a").write("window ")
         return super().find_longest_cache_hit(*args, **kwargs)
 
 class Broken(Sound):
@@ -47,14 +47,14 @@ class Sound(KVCacheManager):
         super().__init__(*args, **kwargs)
 
 class Unitary(UnitaryKVCacheCoordinator):
-    def find_longest_cache_hit(self, *args):
+    def __init__(self, *args, **kwargs):
         open({done!r}, "a").write("unitary ")
-        return super().find_longest_cache_hit(*args)
+        super().__init__(*args, **kwargs)
 
 class Hybrid(HybridKVCacheCoordinator):
-    def find_longest_cache_hit(self, *args):
+    def __init__(self, *args, **kwargs):
         open({done!r}, "a").write("hybrid ")
-        return super().find_longest_cache_hit(*args)
+        super().__init__(*args, **kwargs)
 
 class Broken(UnitaryKVCacheCoordinator):
     def find_longest_cache_hit(self, hashes, max_length):
@@ -137,7 +137,7 @@ def test_a_fork_that_builds_others_is_inconclusive(fork: Any, judge: Judge) -> N
     assert reason == (
         "the target builds a UnitaryKVCacheCoordinator, not the Unitary that was named instead"
     )
-    assert statuses(report, "mask_keeps_every_reachable_block") == {Status.PROVED}
+    assert Status.PROVED in statuses(report, "lookup_returns_longest_valid_hit")
 
 
 @pytest.mark.release
