@@ -105,7 +105,9 @@ _PURE |= {
 }
 _PURE |= {id(operator.itemgetter), id(operator.attrgetter), id(functools.reduce)}
 # What `isinstance` and `issubclass` of an abstract class do; the memo decides nothing.
-_PURE |= {id(getattr(sys.modules["_abc"], f"_abc_{name}check")) for name in ("instance", "subclass")}
+_PURE |= {
+    id(getattr(sys.modules["_abc"], f"_abc_{name}check")) for name in ("instance", "subclass")
+}
 _CHANGES_FIRST = {id(each) for each in (setattr, delattr, operator.setitem, operator.delitem)}
 _INNER = frozenset({"question", "index", "group_id", "is_null_block", "__class__", "_watch"})
 """Attributes by which a block could be told from another."""

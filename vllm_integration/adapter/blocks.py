@@ -1,6 +1,5 @@
 """vLLM's block pool and block hashes, for any release."""
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from types import ModuleType
@@ -8,7 +7,7 @@ from typing import Any
 
 from hitproof.conformance.subject.hashing import Prompt
 from hitproof.conformance.subject.pools import Key, PoolSnapshot
-from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call
+from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
 
 
 class VllmPools:
@@ -209,7 +208,7 @@ class BlockHashes:
     def can_look_ahead(self) -> bool:
         """Whether a hash can cover tokens past its block."""
         make = attribute(self._utils, "get_request_block_hasher")
-        return HASH_LOOKAHEAD in inspect.signature(make).parameters
+        return HASH_LOOKAHEAD in parameters_of(make)
 
     def _hasher(self, size: int, lookahead: int) -> Callable[[Any], list[bytes]]:
         from vllm.utils.hashing import sha256

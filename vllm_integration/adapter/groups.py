@@ -1,6 +1,5 @@
 """The target's own group specs and ``KVCacheConfig`` for groups of the spec."""
 
-import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -9,7 +8,7 @@ from typing import Any, TypeAlias
 
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.vllm_integration.adapter.inspection import attribute, call
+from hitproof.vllm_integration.adapter.inspection import attribute, call, parameters_of
 from hitproof.vllm_integration.adapter.variants import Chosen, base_values
 
 NAMES = {
@@ -47,7 +46,7 @@ def kv_cache_spec(
     spec_class = attribute(interface, name)
     values = base_values(group) | {"num_speculative_blocks": num_speculative_blocks}
     if checkpoint_alignment is not None and group.kind is GroupKind.MAMBA:
-        if "prefill_checkpoint_alignment" not in inspect.signature(spec_class).parameters:
+        if "prefill_checkpoint_alignment" not in parameters_of(spec_class):
             raise CannotJudge(
                 "this release does not export Mamba states from inside a chunk; leave "
                 "mamba_checkpoint_alignment out, or name a later release"
@@ -85,7 +84,7 @@ def kv_cache_config(
         for number, (group, spec) in enumerate(groups)
     ]
     config_class = attribute(interface, "KVCacheConfig")
-    by_config = "prefix_cache_retention_interval" in inspect.signature(config_class).parameters
+    by_config = "prefix_cache_retention_interval" in parameters_of(config_class)
     config = call(
         config_class,
         {

@@ -4,7 +4,6 @@ Requests are real ``Request`` objects, hashed by the target's own hasher with it
 in the worker process only.
 """
 
-import inspect
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -23,7 +22,7 @@ from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hashe
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS
 from hitproof.vllm_integration.adapter.groups import NAMES, kv_cache_config, kv_cache_spec
-from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call
+from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
 from hitproof.vllm_integration.adapter.overrides import check_taken_up
 from hitproof.vllm_integration.adapter.parts import put
 from hitproof.vllm_integration.adapter.variants import (
@@ -61,7 +60,7 @@ class VllmManagers:
         self.manager_class = attribute(kv_cache_manager, "KVCacheManager")
         owners = [each for each in self.manager_class.__mro__ if "allocate_slots" in vars(each)]
         self.allocation_parameters = {
-            name for each in owners for name in inspect.signature(each.allocate_slots).parameters
+            name for each in owners for name in parameters_of(each.allocate_slots)
         }
         self.fits_whole = "full_sequence_must_fit" in self.allocation_parameters or hasattr(
             self.manager_class, "can_fit_full_sequence"
@@ -73,10 +72,10 @@ class VllmManagers:
         self.requests = request
         self.hash_function = sha256
         self.registers_tails = hasattr(attribute(block_pool, "BlockPool"), "cache_partial_block")
-        mamba = inspect.signature(attribute(kv_cache_interface, "MambaSpec")).parameters
+        mamba = parameters_of(attribute(kv_cache_interface, "MambaSpec"))
         self.keeps_every_state = "mamba_cache_mode" not in mamba
         self.exports_states = "prefill_checkpoint_alignment" in mamba
-        constructor = inspect.signature(self.manager_class).parameters
+        constructor = parameters_of(self.manager_class)
         self.keeps_shared_states = _JUNCTIONS in constructor
         self.hashes_look_ahead = HASH_LOOKAHEAD in constructor
         attribute(kv_cache_utils, "init_none_hash")(sha256)

@@ -3,7 +3,6 @@
 Imported in the worker process only.
 """
 
-import inspect
 import itertools
 import math
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter.groups import NAMES, kv_cache_config, kv_cache_spec
-from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call
+from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
 from hitproof.vllm_integration.adapter.variants import (
     REQUEST_STATE,
     REQUEST_VALUES,
@@ -90,7 +89,7 @@ class Parts:
             if hasattr(manager, name):
                 return getattr(manager, name)
         cache_full_blocks = attribute(self.pools.BlockPool, "cache_full_blocks")
-        if "block_mask" in inspect.signature(cache_full_blocks).parameters:
+        if "block_mask" in parameters_of(cache_full_blocks):
             raise CannotJudge(
                 f"BlockPool.cache_full_blocks takes a block_mask, but {manager.__name__} has "
                 f"neither {' nor '.join(_MASKS)}; the mask cannot be found"
@@ -104,7 +103,7 @@ class Parts:
         """
         base = attribute(self.managers, "SingleTypeKVCacheManager")
         cache_blocks = attribute(base, "cache_blocks")
-        if "retention_interval" not in inspect.signature(cache_blocks).parameters:
+        if "retention_interval" not in parameters_of(cache_blocks):
             if "retention" in self._predates:
                 return False
             self.lacks("retention")

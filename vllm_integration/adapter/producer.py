@@ -1,6 +1,5 @@
 """The real coordinator, and how far lookup over several groups peeks."""
 
-import inspect
 from typing import Any
 
 from hitproof.conformance.scope.configurations import Configuration
@@ -8,7 +7,7 @@ from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.adapter.history import History
-from hitproof.vllm_integration.adapter.inspection import attribute, call
+from hitproof.vllm_integration.adapter.inspection import attribute, call, parameters_of
 from hitproof.vllm_integration.adapter.overrides import check_taken_up
 from hitproof.vllm_integration.adapter.parts import Parts
 
@@ -30,7 +29,7 @@ class Producer:
     def looks_ahead(self) -> bool:
         """Whether a coordinator has a parameter for how far draft models look ahead in prefill."""
         function = attribute(self._module, "get_kv_cache_coordinator")
-        return _LOOKAHEAD in inspect.signature(function).parameters
+        return _LOOKAHEAD in parameters_of(function)
 
     def lookahead_horizon(self) -> LookaheadHorizon:
         """Look up a prompt of four blocks, all of them cached.

@@ -74,9 +74,12 @@ class Reads:
         self._traced: list[tuple[str, Any, frozenset[str] | None]] = [
             (role, each, None) for role, each in inputs
         ]
-        self._traced += [
-            (role, each, frozenset(parameters_of(each))) for role, each in _judged(parts)
-        ]
+        judged = [*_judged(parts)]
+        self._traced += [(role, each, frozenset(parameters_of(each))) for role, each in judged]
+        # A fork's class, whatever its module, goes by the name of vLLM's class that it subclasses.
+        lines = [each.__mro__[:-1] for _, each in judged]
+        self._judged_files = {inspect.getsourcefile(each) for line in lines for each in line}
+        self._vllm_names = {line[0].__name__: _vllm_name(line) for line in lines}
 
     def names(self) -> set[str]:
         """All that was read, by what is traced and by what the text of the target names.
@@ -86,8 +89,9 @@ class Reads:
         """
         covered = self._parts.spec_classes.covered
         defaults = {
-            f"{where}({name})"
+            f"{self._vllm_names.get(owner, owner)}{dot}{function}({name})"
             for where, names in self._defaults.items()
+            for owner, dot, function in [where.partition(".")]
             if where not in self._inputs
             for name in names
         }
@@ -160,7 +164,7 @@ class Reads:
             own = file in self._input_files
             if (own and name in _CONSTRUCTORS) or file.startswith(_OURS) or file == "<string>":
                 return False
-            if file.startswith(self._root) and not own:
+            if not own and (file.startswith(self._root) or file in self._judged_files):
                 return True
             frame = frame.f_back
         return False
@@ -207,6 +211,11 @@ def _inputs(parts: Parts) -> Iterator[tuple[str, Any]]:
             found = getattr(importlib.import_module(module), name, None)
             if inspect.isclass(found):
                 yield name, found
+
+
+def _vllm_name(line: tuple[type, ...]) -> str:
+    """The first class of vLLM's own in a class's resolution order."""
+    return next((each for each in line if each.__module__.startswith("vllm.")), line[0]).__name__
 
 
 def _judged(parts: Parts) -> Iterator[tuple[str, Any]]:

@@ -41,6 +41,7 @@ from hitproof.vllm_integration.adapter.history import History
 from hitproof.vllm_integration.adapter.inspection import (
     arguments,
     attribute,
+    parameters_of,
     probed,
 )
 from hitproof.vllm_integration.adapter.lookups import VllmCommonLookup, VllmLookup, group_lookup
@@ -123,7 +124,7 @@ class VllmSubject:
         self._parts.vary(configuration)
         manager_class = self._parts.varied_manager_class(configuration.group)
         mask = getattr(manager_class, MASK, None)
-        if mask is None or _STORED_END not in inspect.signature(mask).parameters:
+        if mask is None or _STORED_END not in parameters_of(mask):
             self._parts.lacks("masks of what is stored")
         ranks, bound = 2 - configuration.group.block_size % 2, configuration.num_blocks
         size = configuration.group.block_size // ranks
