@@ -10,6 +10,7 @@ import inspect
 import re
 import textwrap
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from hitproof.conformance.histories.schema import Evict, History
@@ -317,6 +318,8 @@ class _Writer:
             return self._plain(value)
         if inspect.isfunction(value):
             return self._function(value)
+        if isinstance(value, Enum):
+            return f"{self._imported(type(value))}.{value.name}"
         if type(value).__module__ == "torch":
             self._imports["torch"] = set()
             return repr(value)

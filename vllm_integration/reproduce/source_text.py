@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeAlias
 
 WIDTH = 88
@@ -58,6 +59,8 @@ def call(function: str, *items: Node, **keywords: Node) -> Bracketed:
 def literal(value: object) -> Node:
     """A value that is its own source: numbers, strings, bytes, and collections of these."""
     match value:
+        case Enum():
+            pass  # its text is not its source, not even where it is a number, too
         case str():
             return '"' + value.encode("unicode_escape").decode().replace('"', '\\"') + '"'
         case bytes() | None | bool() | int() | float():

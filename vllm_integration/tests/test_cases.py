@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,11 @@ def test_literals_mean_what_they_are_of(value: object) -> None:
     text = one_line(literal(value))
     assert eval(text) == value
     assert len(text) < 80
+
+
+def test_a_member_of_an_enum_is_no_literal() -> None:
+    with pytest.raises(TypeError, match="has no literal"):
+        literal(IntEnum("Mode", "PLAIN").PLAIN)
 
 
 @pytest.mark.release
