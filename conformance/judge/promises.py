@@ -166,9 +166,14 @@ class Promises:
         """
         return [*self._retained(request, group_index, block, shared).values()]
 
-    def prompt(self, request: str) -> int:
-        """The tokens of a request's prompt."""
-        return len(self._requests[request].prompt)
+    def are_computed(
+        self, request: str, group_index: int, block: int, shared: Shared, computed: int
+    ) -> bool:
+        """Whether the runs of all that retention promises are among the ``computed`` tokens."""
+        size = self._groups[group_index].block_size
+        ends = self.boundaries(request, group_index, block, shared)
+        last = max(ends) * size + self.reach_tokens
+        return computed >= min(last, len(self._requests[request].prompt))
 
     def extension(self, request: str, group_index: int) -> int:
         """How far an extension of the request's prompt hits, in blocks of the group."""

@@ -206,19 +206,15 @@ class Registrations:
 
     def _judge_spare(self, request: str, index: int, shared: Shared) -> Iterator[Violation]:
         """Judge registered blocks, once the runs of all that is promised are computed."""
-        life, size = self._lives[request], self._engine.groups[index].block_size
-        promises, left = self._judge.promises, []
+        life, promises, left = self._lives[request], self._judge.promises, []
+        retained = promises.is_retained(self._judge.groups[index])
         for place in life.spare:
             group, block = place
-            if group != index:
+            if group != index or (
+                retained and not promises.are_computed(request, index, block, shared, life.computed)
+            ):
                 left.append(place)
                 continue
-            if promises.is_retained(self._judge.groups[index]):
-                ends = promises.boundaries(request, index, block, shared)
-                last = max(ends) * size + promises.reach_tokens
-                if life.computed < min(last, promises.prompt(request)):
-                    left.append(place)
-                    continue
             kept = self._kept_in(life, index)
             wasted = self._judge.registered(request, index, block, True, shared, kept=kept)
             yield from () if wasted is None else (wasted,)

@@ -27,12 +27,17 @@ class _Life:
     Attributes:
         frontier: for each group, the blocks that are settled: hit, registered or passed over.
         waiting: for each group, blocks before it that are not registered yet and not due.
+        kept: for each group, under sparse retention, the blocks that were hit or registered.
+        spare: for each group, blocks that were registered and that no promised hit needs. They
+            are judged when all that is promised is computed: what is left of it may need them.
         shared: the prefix that its lookup showed to be shared.
         loaded: whether a connector loaded some of it.
     """
 
     frontier: list[int]
     waiting: list[set[int]]
+    kept: list[set[int]]
+    spare: list[set[int]]
     shared: Shared = NOTHING_SHARED
     loaded: bool = False
 
@@ -140,6 +145,8 @@ class Lives:
         self._lives[request.request_id] = _Life(
             [local // group.block_size for group in self._judged.groups],
             [set() for _ in self._judged.groups],
+            [set(range(local // group.block_size)) for group in self._judged.groups],
+            [set() for _ in self._judged.groups],
             shared,
         )
 
@@ -211,8 +218,22 @@ class Lives:
             ]
         ahead = max(first, last)
         judged += [p for p, b in enumerate(table[ahead:], ahead) if b.block_hash is not None]
+        if retained := self._judged.judge.promises.is_retained(group):
+            life.kept[number] |= {p for p, b in enumerate(table) if b.block_hash is not None}
         for position in judged:
             self._judge_block(call, request, life, number, position, computed, end)
+        if retained:
+            self._judge_spare(call, request.request_id, life, number, computed)
+
+    def _judge_spare(self, call: Call, name: str, life: _Life, number: int, computed: int) -> None:
+        """Judge the spare blocks, once all that is promised is computed."""
+        judge, shared = self._judged.judge, life.shared
+        for position in sorted(life.spare[number]):
+            if judge.promises.are_computed(name, number, position, shared, computed):
+                life.spare[number].discard(position)
+                kept = life.kept[number].__contains__
+                wasted = judge.registered(name, number, position, True, shared, kept=kept)
+                self._judged.add(wasted, call)
 
     def _carries_its_own(self, request: Any, number: int, position: int, key: Any) -> bool:
         """Whether a block carries no key, its own, or that of a prefix that ends inside it.
@@ -270,6 +291,9 @@ class Lives:
         reach = self._judged.judge.promises.reach_tokens
         if not is_registered and not any(b * size + reach <= computed for b in promised.values()):
             life.waiting[number].add(position)
+            return
+        if is_registered and self._judged.judge.promises.is_retained(group):
+            life.spare[number].add(position)
             return
         dense = self._judged.scope.engine.retention_interval is None
         place = number, position, is_registered
