@@ -7,9 +7,10 @@ from typing import Any
 from hitproof.conformance.findings.codes import MEANINGS, Defect
 from hitproof.conformance.findings.former_prose import from_prose
 from hitproof.conformance.findings.meaning import Code
-from hitproof.spec.claims import Divergence
+from hitproof.spec.claims import CLAIMS, Divergence
 
 SEVERITY = tuple(Divergence)
+_PLACES = {claim: place for place, claim in enumerate(CLAIMS)}
 _BEFORE_THE_CODE = ("claim", "divergence", "kind", "eagle")
 
 
@@ -80,9 +81,13 @@ class Signature:
         return f"{self.kind.replace('_', ' ')}: {self.pattern}"
 
     @property
-    def severity(self) -> tuple[int, str, str]:
-        """Sorts the most severe first."""
-        return SEVERITY.index(Divergence(self.divergence)), self.claim, self.pattern
+    def severity(self) -> tuple[int, int, str, str]:
+        """Sorts the most severe first; of a class, in the order of the claims.
+
+        Claims on one group come before those on what follows from it, so causes before effects.
+        """
+        place = _PLACES.get(self.claim, len(_PLACES))
+        return SEVERITY.index(Divergence(self.divergence)), place, self.claim, self.pattern
 
 
 def _divergence(written: str, defect: Defect) -> str:

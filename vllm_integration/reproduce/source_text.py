@@ -67,6 +67,11 @@ def literal(value: object) -> Node:
             return repr(value).replace("'", '"') if isinstance(value, bytes) else repr(value)
         case list() | tuple():
             return sequence(value, [literal(item) for item in value])
+        case dict():
+            items = (
+                (f"{one_line(literal(name))}: ", literal(item)) for name, item in value.items()
+            )
+            return Bracketed("{", tuple(items), "}")
     raise TypeError(f"{value!r:.80} has no literal")
 
 

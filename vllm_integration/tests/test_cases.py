@@ -109,6 +109,7 @@ def test_source_is_laid_out_as_ruff_does() -> None:
         list(range(40)),
         [*range(3, 20), 7, 7, *range(100, 120)],
         ["a", ("b", [1])],
+        {"a": [1], 2: {}},
     ],
 )
 def test_literals_mean_what_they_are_of(value: object) -> None:
