@@ -28,13 +28,15 @@ def shrink(subject: Subject, evidence: Evidence, budget: int = 2_000) -> Evidenc
     Steps are as few as it takes and do not depend on the configuration: they stay as they are, and
     so do histories, whose layouts are small. What the plainest variant shows is shown in it.
     """
-    if isinstance(evidence, StepsEvidence | AgreementEvidence):
+    if isinstance(evidence, StepsEvidence):
         return evidence
     judged = evidence.configuration
     if judged.variant:
         found = _shown(subject, evidence, replace(judged, variant=0))
         if found is not None:
             return shrink(subject, found, budget)
+    if isinstance(evidence, AgreementEvidence):
+        return evidence
     smaller = (
         _shrunk_layouts(evidence.configuration)
         if isinstance(evidence.configuration, Layout)
