@@ -33,6 +33,7 @@ from hitproof.vllm_integration.commands.options import (
 )
 from hitproof.vllm_integration.commands.running import announce, failures, progress
 from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
@@ -122,6 +123,22 @@ def recorded(
         found.append(record if not found else found.pop().and_also(record))
         unsettled += reasons
     return found[0], list(dict.fromkeys(unsettled))
+
+
+def record_of(report: Report, *, python: str, timeout: float, memory: int, jobs: int) -> None:
+    """Record the footprints that a report has, and those of the other usual profiles.
+
+    The report is held against them from then on.
+    """
+    target = report.target
+    found = Record.of(name_of(target), report.profile, report.reached)
+    entries = [entry for entry in load(LEDGER) if entry.applies_to(target.version)]
+    rest = [profile for profile in _USUAL if profile != report.profile]
+    others, _ = recorded(
+        target, rest, entries, python=python, timeout=timeout, memory=memory, jobs=jobs
+    )
+    report.record, report.unrecorded = found.and_also(others), ""
+    write(LEDGER, report.record)
 
 
 def name_of(target: Target) -> str:

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from hitproof.vllm_integration.bundled import SURVEY
+from hitproof.conformance.ledger import records
+from hitproof.vllm_integration.bundled import LEDGER, SURVEY
+from hitproof.vllm_integration.commands.footprints import record_of
 from hitproof.vllm_integration.commands.options import (
     JOBS,
     MEMORY,
@@ -30,7 +32,7 @@ from hitproof.vllm_integration.commands.running import (
 from hitproof.vllm_integration.reports.survey import document, table
 from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.survey.faults import load
-from hitproof.vllm_integration.survey.survey import read, to_json, verdict
+from hitproof.vllm_integration.survey.survey import of_report, read, to_json, verdict
 from hitproof.vllm_integration.survey.survey import survey as judge
 from hitproof.vllm_integration.targets.resolving import resolve
 
@@ -56,6 +58,13 @@ def survey(
         Path,
         typer.Option("--from", help="A survey in JSON to show. [default: hitproof's own]"),
     ] = SURVEY,
+    recording: Annotated[
+        bool,
+        typer.Option(
+            "--footprints",
+            help="Record the footprints of each release, too, as `hitproof footprints` does.",
+        ),
+    ] = False,
     output: Annotated[
         SurveyFormat,
         typer.Option("--format", help="A table, the document BUGS.md, or JSON for --from."),
@@ -77,18 +86,23 @@ def survey(
         interpreter = find_python(python)
         for name in releases or ():
             target = resolve(name, announce=announce)
+            known = records.read(LEDGER)
             with progress(f"judging vLLM {name}") as done:
-                found.append(
-                    judge(
-                        target,
-                        profile,
-                        python=interpreter,
-                        timeout=timeout,
-                        memory=in_bytes(memory),
-                        progress=done,
-                        jobs=jobs,
-                    )
+                report = judge(
+                    target,
+                    profile,
+                    python=interpreter,
+                    timeout=timeout,
+                    memory=in_bytes(memory),
+                    progress=done,
+                    jobs=jobs,
+                    record=None if recording else records.choose(known, target.version),
                 )
+            if recording:
+                record_of(
+                    report, python=interpreter, timeout=timeout, memory=in_bytes(memory), jobs=jobs
+                )
+            found.append(of_report(report))
     render = document if output is SurveyFormat.BUGS else table
     show(
         plain,

@@ -100,7 +100,8 @@ def judged(
     if not report.policies_detail:
         report.policies = held_against(target, actual, chosen)
     granularity = {**actual, **chosen}.get("hit_granularity", "")
-    replays = list(dict.fromkeys([*also, *histories(profile, applicable, granularity)]))
+    own = histories(profile, applicable, granularity)
+    replays = list(dict.fromkeys([*also, *own]))
     with ThreadPoolExecutor(1) as beside:
         reads = accepted_reads is not None and beside.submit(sessions.reads, accepted_reads)
         settled, report.played = sessions.settle(todo, replays, progress, keep_facts)
@@ -111,7 +112,7 @@ def judged(
         if keep_facts:
             report.facts[task] = outcome.facts
     evidence = [each for outcome in settled for each in outcome.evidence]
-    report.reached = reached(todo, settled, report.played)
+    report.reached = reached(todo, settled, [each for each in report.played if each.play in own])
     findings = sessions.findings(evidence, report.played)
     grown = hold(report, record, applicable, evidence, sessions, remedy)
     unplayed = {each.play for each in report.unplayed}

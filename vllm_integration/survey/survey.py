@@ -11,6 +11,7 @@ from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.signatures import SEVERITY, Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import LedgerError, load
+from hitproof.conformance.ledger.records import Record
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.bundled import LEDGER, SURVEY
 from hitproof.vllm_integration.gate import gate
@@ -19,6 +20,8 @@ from hitproof.vllm_integration.sandbox.protocol import TEXT
 from hitproof.vllm_integration.survey.faults import Fault, cause
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
+
+REMEDY = "record them with --footprints"
 
 
 @dataclass(frozen=True)
@@ -114,14 +117,15 @@ def survey(
     memory: int,
     progress: Callable[[int, int], None],
     jobs: int = 1,
-) -> Release:
+    record: Record | None = None,
+) -> Report:
     """Judge a release with the ledger, and with the histories of all its entries.
 
     Arguments and exceptions as `gate.check`, and `LedgerError`.
     """
     entries = load(LEDGER)
     known = [each.configuration for each in entries]
-    report = gate.check(
+    return gate.check(
         target,
         profile,
         entries,
@@ -131,8 +135,9 @@ def survey(
         progress=progress,
         jobs=jobs,
         also=[play for play in known if isinstance(play, Play)],
+        record=record,
+        remedy=REMEDY,
     )
-    return of_report(report)
 
 
 def of_report(report: Report) -> Release:
