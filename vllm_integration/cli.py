@@ -2,8 +2,11 @@
 
 import importlib.metadata
 import os
+import signal
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, NoReturn
 
 import typer
@@ -68,15 +71,52 @@ def _main(
     del version
 
 
+class _Interrupted(BaseException):
+    """A signal asked to stop; what is open is closed on the way out."""
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    def interrupt(number: int, _: object) -> NoReturn:
+        raise _Interrupted(number)
+
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def main() -> NoReturn:
     """Run the command; an exception that nobody expected is an internal error."""
     try:
-        app()
+        with _signals():
+            app()
     except SystemExit:
         raise
+    except _Interrupted as interrupted:
+        _end(128 + interrupted.args[0], "interrupted, so there is no verdict")
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _end(
+            int(Verdict.USAGE),
+            f"{where}{error.strerror or error}; see to room and permissions, and run it again",
+        )
     except Exception as error:
-        typer.echo(f"hitproof: defect in hitproof, please report it: {error!r}", err=True)
         if os.environ.get("HITPROOF_TRACEBACK"):
             traceback.print_exc()
-        sys.exit(int(Verdict.INTERNAL))
+        _end(int(Verdict.INTERNAL), f"defect in hitproof, please report it: {error!r}")
     sys.exit(0)
+
+
+def _end(code: int, sentence: str) -> NoReturn:
+    typer.echo(f"hitproof: {sentence}", err=True)
+    try:
+        sys.stdout.flush()
+    except OSError:  # which would be a traceback at the end of the process
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)

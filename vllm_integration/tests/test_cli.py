@@ -2,8 +2,10 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -73,9 +75,7 @@ def test_bad_arguments_exit_2(arguments: list[str]) -> None:
     assert result.stderr
 
 
-@pytest.mark.parametrize(
-    "error", [InternalError("made to fail"), InternalFailure("made to fail"), OSError("odd")]
-)
+@pytest.mark.parametrize("error", [InternalError("made to fail"), InternalFailure("made to fail")])
 def test_an_internal_error_exits_4(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,6 +88,40 @@ def test_an_internal_error_exits_4(
         cli.main()
     assert ended.value.code == 4
     assert "defect in hitproof" in capsys.readouterr().err
+
+
+_MAIN = [sys.executable, "-c", "from hitproof.vllm_integration.cli import main; main()"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("arguments", [["policies"], ["configs", "--quick", "--format", "json"]])
+def test_output_that_cannot_be_written_is_the_environments_fault(arguments: list[str]) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        result = subprocess.run(
+            [*_MAIN, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert result.returncode == 2
+    assert result.stderr.startswith("hitproof: No space left on device; ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_in_one_sentence(number: signal.Signals) -> None:
+    wait = "import time; from hitproof.proofs import prover\n"
+    wait += "def waiting(*_, **__):\n    print('here', flush=True); time.sleep(60)\n"
+    wait += "prover.prove_in_subprocess = waiting\n" + _MAIN[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", wait, "prove"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "here\n"
+        running.send_signal(number)
+        _, said = running.communicate()
+    assert running.returncode == 128 + number
+    assert said == "hitproof: interrupted, so there is no verdict\n"
 
 
 @pytest.mark.parametrize(
