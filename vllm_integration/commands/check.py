@@ -28,6 +28,7 @@ from hitproof.vllm_integration.commands.options import (
     Pytest,
     Python,
     Quick,
+    Release,
     TargetName,
     Thorough,
     Timeout,
@@ -102,6 +103,7 @@ def check(
     accept_read: AcceptRead = None,
     manager: Managers = None,
     coordinator: Coordinators = None,
+    release: Release = None,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -126,7 +128,7 @@ def check(
             fail(Verdict.USAGE, str(unknown), output)
         entries = load(ledger)
         interpreter = find_python(python)
-        resolved = with_classes(resolve(target, announce=announce), manager, coordinator)
+        resolved = with_classes(resolve(target, announce=announce), manager, coordinator, release)
         record = baseline_of(
             resolved,
             baseline,

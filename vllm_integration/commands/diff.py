@@ -18,6 +18,7 @@ from hitproof.vllm_integration.commands.options import (
     Memory,
     Python,
     Quick,
+    Release,
     Thorough,
     Timeout,
     Verbose,
@@ -39,7 +40,7 @@ from hitproof.vllm_integration.reports.ci.github import diff_annotations
 from hitproof.vllm_integration.reports.diff import diff_json, markdown, print_diff
 from hitproof.vllm_integration.reports.html.pages import diff_page
 from hitproof.vllm_integration.sandbox.driver import find_python
-from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.resolving import held_as, resolve
 
 
 class DiffFormat(StrEnum):
@@ -79,6 +80,7 @@ def diff(
     jobs: Jobs = JOBS,
     manager: Managers = None,
     coordinator: Coordinators = None,
+    release: Release = None,
     verbose: Verbose = False,
 ) -> None:
     """Compare two targets: hits gained, lost or made unsound, crashes, cached blocks.
@@ -93,8 +95,8 @@ def diff(
     directory = wanted_report(html, output)
     with failures(output):
         interpreter = find_python(python)
-        base_target = resolve(base, announce=announce)
-        head_target = with_classes(resolve(head, announce=announce), manager, coordinator)
+        base_target = held_as(resolve(base, announce=announce), release)
+        head_target = with_classes(resolve(head, announce=announce), manager, coordinator, release)
         # What only the head's tree has is new there.
         managers, coordinators = (
             [text for text in texts or () if base_target.has(text) or not head_target.has(text)]

@@ -27,6 +27,7 @@ from hitproof.vllm_integration.commands.options import (
     Memory,
     Policy,
     Python,
+    Release,
     TargetName,
     Timeout,
     in_bytes,
@@ -66,6 +67,7 @@ def init_ledger(
     policy: Policy = None,
     manager: Managers = None,
     coordinator: Coordinators = None,
+    release: Release = None,
 ) -> None:
     """Write a ledger with which `hitproof check --ledger FILE` of this target conforms.
 
@@ -85,7 +87,7 @@ def init_ledger(
             fail(Verdict.USAGE, f"{output} {where}; name another file with --output", Format.TEXT)
         entries: Sequence[Entry] = load(ledger)
         interpreter = find_python(python)
-        resolved = with_classes(resolve(target, announce=announce), manager, coordinator)
+        resolved = with_classes(resolve(target, announce=announce), manager, coordinator, release)
         for _ in range(_MOST_CHECKS):
             with progress(f"judging vLLM {resolved.name}") as done:
                 report = gate.check(

@@ -18,6 +18,7 @@ from hitproof.vllm_integration.commands.options import (
     Output,
     Pytest,
     Python,
+    Release,
     TargetName,
     Timeout,
     Verbose,
@@ -55,6 +56,7 @@ def lockstep(
     pytest: Pytest = None,
     manager: Managers = None,
     coordinator: Coordinators = None,
+    release: Release = None,
     verbose: Verbose = False,
 ) -> None:
     """Play generated histories on vLLM's real manager and on the reference, step by step.
@@ -66,7 +68,7 @@ def lockstep(
     with failures(output):
         entries = load(ledger)
         interpreter = find_python(python)
-        resolved = with_classes(resolve(target, announce=announce), manager, coordinator)
+        resolved = with_classes(resolve(target, announce=announce), manager, coordinator, release)
         with progress(f"playing vLLM {resolved.name}") as done:
             report = run(
                 resolved,

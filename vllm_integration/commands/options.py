@@ -72,6 +72,16 @@ Memory = Annotated[
     float, typer.Option("--memory", min=1.0, help="GiB that each process of the target may map.")
 ]
 MEMORY = 16.0
+Release = Annotated[
+    str | None,
+    typer.Option(
+        "--release",
+        metavar="RELEASE",
+        help="Hold the target against this release. [default: the one that it is or descends "
+        "from, by PKG-INFO, git tags or vllm/_version.py]",
+        show_default=False,
+    ),
+]
 Policy = Annotated[
     list[str] | None,
     typer.Option(

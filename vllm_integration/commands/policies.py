@@ -11,6 +11,7 @@ from hitproof.vllm_integration.commands.options import (
     Memory,
     Output,
     Python,
+    Release,
     Timeout,
     in_bytes,
 )
@@ -18,7 +19,7 @@ from hitproof.vllm_integration.commands.running import announce, failures, show
 from hitproof.vllm_integration.gate.policies import standings
 from hitproof.vllm_integration.reports import policies as rendering
 from hitproof.vllm_integration.sandbox.driver import find_python
-from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.resolving import held_as, resolve
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -30,6 +31,7 @@ def policies(
             show_default=False,
         ),
     ] = None,
+    release: Release = None,
     output: Output = Format.TEXT,
     python: Python = PYTHON,
     timeout: Timeout = 60.0,
@@ -40,7 +42,9 @@ def policies(
     With a target, the exit code is 1 when a policy is not the one of its release.
     """
     with failures(output):
-        resolved = None if target is None else resolve(target, announce=announce)
+        resolved = None
+        if target is not None:
+            resolved = held_as(resolve(target, announce=announce), release)
         found = standings(
             resolved, python=find_python(python), timeout=timeout, memory=in_bytes(memory)
         )

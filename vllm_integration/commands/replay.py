@@ -19,6 +19,7 @@ from hitproof.vllm_integration.commands.options import (
     Output,
     Policy,
     Python,
+    Release,
     TargetName,
     Timeout,
     Verbose,
@@ -60,6 +61,7 @@ def replay(
     policy: Policy = None,
     manager: Managers = None,
     coordinator: Coordinators = None,
+    release: Release = None,
     verbose: Verbose = False,
     print_schema: Annotated[
         bool,
@@ -93,7 +95,7 @@ def replay(
         except HistoryError as error:
             fail(Verdict.USAGE, str(error), output)
         interpreter = find_python(python)
-        resolved = with_classes(resolve(target, announce=announce), manager, coordinator)
+        resolved = with_classes(resolve(target, announce=announce), manager, coordinator, release)
         reports = run(
             resolved,
             played,

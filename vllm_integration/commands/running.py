@@ -20,6 +20,7 @@ from hitproof.proofs.errors import ReplayError, SecondSolverError
 from hitproof.vllm_integration.gate.policies import CannotProbe
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, InternalFailure, WorkerGone
+from hitproof.vllm_integration.targets.resolving import held_as
 from hitproof.vllm_integration.targets.target import Target, TargetError
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -72,9 +73,16 @@ def wanted_profile(quick: bool, thorough: bool, output: StrEnum) -> Profile:
 
 
 def with_classes(
-    target: Target, managers: Sequence[str] | None, coordinators: Sequence[str] | None
+    target: Target,
+    managers: Sequence[str] | None,
+    coordinators: Sequence[str] | None,
+    release: str | None = None,
 ) -> Target:
-    """The target with classes built instead of vLLM's own. Raises `TargetError`."""
+    """The target with classes built instead of vLLM's own, held against a release.
+
+    Raises `TargetError`.
+    """
+    target = held_as(target, release)
     for option, texts in (("--manager", managers), ("--coordinator", coordinators)):
         for text in texts or ():
             module, colon, class_name = text.partition(":")

@@ -349,7 +349,12 @@ def print_verdict(report: Report, console: Console) -> None:
         )
         + (", known divergences without footprints" if report.unrecorded else ""),
     }
-    console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
+    target = report.target
+    if target.inferred:
+        console.print(
+            f"held against {target.version}, by {escape(target.inferred)}", highlight=False
+        )
+    console.print(f"vLLM {escape(target.label)}: {words[report.verdict]}", highlight=False)
 
 
 def _classes(report: Report) -> str:

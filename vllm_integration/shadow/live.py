@@ -5,6 +5,7 @@
     HITPROOF_SHADOW_FILE=FILE      append findings as JSON lines, one for each signature
     HITPROOF_SHADOW_RECORD=FILE    write the managers' lives when the process ends, to FILE.PID
     HITPROOF_SHADOW_POLICY=N=V,... judge by these values of policies, not by those of the release
+    HITPROOF_SHADOW_RELEASE=0.33.0 hold vLLM against this release, not the one it descends from
 
 What the managers return stays as it is, and no error of ours reaches them: after ten the shadow
 switches itself off and says so in vLLM's log. So does a setting that cannot be used.
@@ -62,6 +63,7 @@ class _Live:
         self._session = Session(
             policies=policies.split(",") if policies else (),
             record=Path(f"{record}.{os.getpid()}") if record else None,
+            release=environment.get("HITPROOF_SHADOW_RELEASE"),
             thorough=False,
             judges=_sample(environment.get("HITPROOF_SHADOW_SAMPLE", "1")),
             on_off=self._gives_up,

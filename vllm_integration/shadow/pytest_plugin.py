@@ -54,6 +54,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Judge by this value of a policy instead of the release's; repeatable.",
     )
     group.addoption(
+        "--hitproof-release",
+        metavar="RELEASE",
+        help="Hold vLLM against this release. [default: the one that it is or descends from]",
+    )
+    group.addoption(
         "--hitproof-record",
         type=Path,
         metavar="FILE",
@@ -76,6 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
             ledgers=config.getoption("--hitproof-ledger"),
             policies=config.getoption("--hitproof-policy"),
             record=_record_of(config),
+            release=config.getoption("--hitproof-release"),
         )
     except SessionError as error:
         raise pytest.UsageError(f"hitproof: {error}") from error

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from packaging.version import Version
+
 from hitproof.conformance.ledger.ledger import LedgerError
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.vllm_integration.gate.policies import chosen_values
@@ -14,7 +16,7 @@ from hitproof.vllm_integration.shadow.recorder import write_histories
 from hitproof.vllm_integration.shadow.report import LEDGERS, Report, load_known
 from hitproof.vllm_integration.shadow.scope import policies_of
 from hitproof.vllm_integration.shadow.watch import Watch
-from hitproof.vllm_integration.targets.resolving import stated_version
+from hitproof.vllm_integration.targets.descent import number, of_tree
 
 
 class SessionError(Exception):
@@ -25,7 +27,8 @@ class Session:
     """Shadows every manager of the process until `close`.
 
     ``ledgers`` are files of known divergences, hitproof's own where None; ``policies`` are written
-    NAME=VALUE; ``record`` is where lives are written. Raises `SessionError`.
+    NAME=VALUE; ``record`` is where lives are written; ``release`` is what vLLM is held against,
+    that which it is or descends from where None. Raises `SessionError`.
     """
 
     def __init__(
@@ -34,12 +37,13 @@ class Session:
         policies: Sequence[str] = (),
         record: Path | None = None,
         *,
+        release: str | None = None,
         thorough: bool = True,
         judges: Callable[[str], bool] = lambda _: True,
         on_off: Callable[[str], None] | None = None,
     ) -> None:
         try:
-            self.version = imported_version()
+            self.version = imported_version() if release is None else number(Version(release))
             known = load_known(self.version, LEDGERS if ledgers is None else ledgers)
             in_force = policies_of(self.version, chosen_values(policies, for_histories=True))
             self.report = Report(known)
@@ -80,19 +84,19 @@ class Session:
 
 
 def imported_version() -> str | None:
-    """The release of the imported vLLM; None where it does not say, as in a checkout."""
+    """The release of the imported vLLM, or that it descends from; None where nothing says it."""
     import vllm
 
     where = getattr(vllm, "__file__", None)
     if where is None:
         return None
     root = Path(where).resolve().parent.parent
-    stated = stated_version(root)
-    if stated is not None:
-        return stated
+    descent = of_tree(root)
+    if descent.release is not None:
+        return descent.release
     try:
         installed = distribution("vllm")
     except PackageNotFoundError:
         return None
     here = Path(str(installed.locate_file("vllm"))).resolve() == root / "vllm"
-    return installed.version if here else None
+    return number(Version(installed.version)) if here else None

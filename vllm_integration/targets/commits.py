@@ -6,8 +6,6 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from packaging.version import InvalidVersion, Version
-
 from hitproof.vllm_integration.targets.unpacking import unpack
 
 
@@ -37,14 +35,22 @@ def find_commit(repository: str, ref: str) -> str:
     return found.strip()
 
 
-def released_version(repository: str, commit: str) -> str | None:
-    """The release whose tag is at the commit, if one does."""
-    for tag in _git(repository, "tag", "--points-at", commit).split():
-        try:
-            return str(Version(tag))
-        except InvalidVersion:
-            continue
-    return None
+def tags_before(repository: str, commit: str) -> list[str]:
+    """The tags of a commit and its ancestors. Raises `CommitError`."""
+    try:
+        return _git(repository, "tag", "--merged", commit).split()
+    except subprocess.CalledProcessError as error:
+        raise CommitError(
+            f"git cannot read the tags of {repository}; run git fsck there"
+        ) from error
+
+
+def top_level(directory: str) -> Path | None:
+    """The work tree that a directory is in; None if it is in none. Raises `CommitError`."""
+    try:
+        return Path(_git(directory, "rev-parse", "--show-toplevel").rstrip("\n")).resolve()
+    except subprocess.CalledProcessError:
+        return None
 
 
 def export(repository: str, commit: str, place: Path, needed: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from email.parser import HeaderParser
+from dataclasses import replace
 from pathlib import Path
 
 from packaging.version import Version
@@ -12,9 +12,12 @@ from hitproof.vllm_integration.targets.commits import (
     CommitError,
     export,
     find_commit,
-    released_version,
 )
+from hitproof.vllm_integration.targets.descent import Descent, number, of_commit, of_tree
 from hitproof.vllm_integration.targets.target import INSTALLED, UNPACKED, Target, TargetError
+
+OLDEST = Version("0.14.0")
+"""The oldest release that hitproof is tested with."""
 
 
 def _silent(_: str) -> None:
@@ -39,7 +42,7 @@ def resolve(text: str, *, announce: Callable[[str], None] = _silent) -> Target:
         return _commit(text, repository or ".", ref, announce)
     if os.sep in text or os.path.isdir(text):
         root = _checkout(text, text)
-        return Target(text, root, stated_version(root))
+        return _descending(text, root, of_tree(root), announce)
     try:
         version = Version(text)
     except ValueError:
@@ -47,7 +50,33 @@ def resolve(text: str, *, announce: Callable[[str], None] = _silent) -> Target:
             f"{text!r} is no target; name a release such as 0.33.0, the path to a vLLM checkout, "
             f"path@ref for a commit of one, or {INSTALLED!r}"
         ) from None
-    return Target(text, _release(version, announce), str(version))
+    _is_tested(number(version), announce)
+    name = number(version) if version == Version(number(version)) else str(version)
+    return Target(text, _release(Version(name), announce), name)
+
+
+def held_as(target: Target, release: str | None) -> Target:
+    """The target, held against a release that the user names. Raises `TargetError`."""
+    if release is None:
+        return target
+    try:
+        return replace(target, version=number(Version(release)), inferred="--release")
+    except ValueError:
+        raise TargetError(f"{release!r} is no release; write one such as 0.33.0") from None
+
+
+def _descending(text: str, root: Path, descent: Descent, announce: Callable[[str], None]) -> Target:
+    if descent.release is not None:
+        _is_tested(descent.release, announce)
+    return Target(text, root, descent.release, inferred=descent.source)
+
+
+def _is_tested(release: str, announce: Callable[[str], None]) -> None:
+    if Version(release) < OLDEST:
+        announce(
+            f"{release} is older than {OLDEST}, the oldest release that hitproof was tested with: "
+            "claims that it cannot check are inconclusive"
+        )
 
 
 def _checkout(path: str, text: str) -> Path:
@@ -60,15 +89,6 @@ def _checkout(path: str, text: str) -> Path:
         if not os.path.exists(root / part):
             raise TargetError(f"{text} is not a vLLM checkout: it has no {part}; {remedy}")
     return root
-
-
-def stated_version(root: Path) -> str | None:
-    """The version that PKG-INFO states; an unpacked release has one."""
-    try:
-        stated = HeaderParser().parsestr((root / "PKG-INFO").read_text("utf-8"))["Version"]
-        return None if stated is None else str(Version(stated))
-    except (OSError, ValueError):
-        return None
 
 
 def _release(version: Version, announce: Callable[[str], None]) -> Path:
@@ -95,8 +115,8 @@ def _commit(text: str, repository: str, ref: str, announce: Callable[[str], None
     try:
         commit = find_commit(repository, ref)
         root = kept("commits", commit, unpack, announce)
-        version = released_version(repository, commit)
+        descent = of_commit(repository, commit)
     except CommitError as error:
         raise TargetError(str(error)) from error
     _checkout(str(root), text)
-    return Target(text, root, version)
+    return _descending(text, root, descent if descent.release else of_tree(root), announce)

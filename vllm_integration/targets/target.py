@@ -1,6 +1,6 @@
 """What the gate judges, as a value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,11 @@ class Target:
     Attributes:
         name: as the user wrote it.
         root: the directory to put first on ``sys.path``, absolute; None for ``installed``.
-        version: the release number; for a path the one in its PKG-INFO, if any; else None
-            (unknown: take it for newer than any release).
+        version: the release number; of a path or commit that of the release that it descends
+            from; None where nothing says it (take it for newer than any release).
         managers: classes that are built instead of vLLM's managers, each as ``module:Class``.
         coordinators: classes that are built instead of vLLM's coordinators.
+        inferred: what says which release that is, if the name does not.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Target:
     version: str | None
     managers: tuple[str, ...] = ()
     coordinators: tuple[str, ...] = ()
+    inferred: str = field(default="", compare=False)
 
     @property
     def label(self) -> str:
@@ -45,6 +47,7 @@ class Target:
         return {
             "name": self.name,
             "version": self.version,
+            "version_from": self.inferred,
             "managers": list(self.managers),
             "coordinators": list(self.coordinators),
         }

@@ -1,0 +1,92 @@
+"""From which release a tree descends, and what says so.
+
+A tree is held against that release: its ledger entries, footprints and policies. PKG-INFO is what
+an unpacked release has. In a git repository the newest tag among the ancestors decides; vLLM tags
+main with candidates only, so a candidate counts as its release. ``vllm/_version.py`` is written
+when a checkout is built, by setuptools-scm, which counts on from the last release.
+"""
+
+import re
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import NamedTuple
+
+from packaging.version import InvalidVersion, Version
+
+from hitproof.vllm_integration.targets.commits import CommitError, tags_before, top_level
+
+_WRITTEN = re.compile(r"""^(?:__version__ = )?version = (['"])(?P<version>.+?)\1""", re.MULTILINE)
+
+
+class Descent(NamedTuple):
+    """The release that a tree descends from.
+
+    Attributes:
+        release: its number; None where nothing says it.
+        source: what says so, as a phrase.
+    """
+
+    release: str | None
+    source: str
+
+
+UNKNOWN = Descent(None, "")
+
+
+def number(version: Version) -> str:
+    """The release of a version as it is written here, with three numbers: 0.33 is 0.33.0."""
+    release = (*version.release, 0, 0)[: max(3, len(version.release))]
+    return ".".join(map(str, release))
+
+
+def stated_version(root: Path) -> str | None:
+    """The version that PKG-INFO states; an unpacked release has one."""
+    try:
+        stated = HeaderParser().parsestr((root / "PKG-INFO").read_text("utf-8"))["Version"]
+        return None if stated is None else number(Version(stated))
+    except (OSError, ValueError):
+        return None
+
+
+def of_tree(root: Path) -> Descent:
+    """From which release the tree at ``root`` descends."""
+    stated = stated_version(root)
+    if stated is not None:
+        return Descent(stated, "PKG-INFO")
+    try:
+        if top_level(str(root)) == root.resolve():
+            found = of_commit(str(root), "HEAD")
+            if found is not UNKNOWN:
+                return found
+    except CommitError:
+        pass
+    return _written(root)
+
+
+def of_commit(repository: str, commit: str) -> Descent:
+    """From which release a commit descends, by the tags of its ancestors; `CommitError`."""
+    tags: dict[Version, str] = {}
+    for tag in tags_before(repository, commit):
+        try:
+            tags[Version(tag)] = tag
+        except InvalidVersion:
+            continue
+    if not tags:
+        return UNKNOWN
+    newest = max(tags)
+    return Descent(number(newest), f"the git tag {tags[newest]} among its ancestors")
+
+
+def _written(root: Path) -> Descent:
+    try:
+        found = _WRITTEN.search((root / "vllm/_version.py").read_text("utf-8"))
+        version = None if found is None else Version(found["version"])
+    except (OSError, ValueError):
+        return UNKNOWN
+    if version is None or (version.is_devrelease and version.pre is None and not version.micro):
+        return UNKNOWN  # on the way to a release that cannot be told from the number
+    release = number(version)
+    if version.is_devrelease and version.pre is None:
+        *first, micro = version.release[:3]
+        release = ".".join(map(str, (*first, micro - 1)))
+    return Descent(release, f"vllm/_version.py, which says {version}")
