@@ -1,4 +1,7 @@
-"""The ledger: known divergences, matched by their exact signature, never by substring."""
+"""The ledger: known divergences, matched by their exact signature, never by substring.
+
+Beside them it may have `AcceptedRead`s: what the target reads although no check varies it.
+"""
 
 import tomllib
 from collections.abc import Callable, Collection, Sequence
@@ -19,6 +22,7 @@ from hitproof.conformance.scope.layouts import Layout, judged_from_json
 from hitproof.spec.claims import CLAIMS, Divergence
 
 E = TypeVar("E")
+_TABLES = ("divergence", "accepted_read")
 _NEWER_THAN_ANY = Version("999999")
 
 
@@ -53,6 +57,21 @@ class Entry:
         return speaks_of(self.releases, version)
 
 
+@dataclass(frozen=True)
+class AcceptedRead:
+    """Something that a target reads of its inputs, and that no check need vary.
+
+    Attributes:
+        name: what is read, as `check` names it.
+        releases: the releases that it is accepted of, as a version specifier (PEP 440).
+        reason: why it cannot change an answer.
+    """
+
+    name: str
+    releases: SpecifierSet
+    reason: str
+
+
 def speaks_of(releases: SpecifierSet, version: str | None) -> bool:
     """Whether ``releases`` has ``version``; None stands for newer than any release."""
     release = _NEWER_THAN_ANY if version is None else Version(version)
@@ -69,31 +88,55 @@ class Judgement:
 
 
 def load(path: Path) -> tuple[Entry, ...]:
-    """The entries of a ledger file. Raises `LedgerError`."""
-    return read_entries(
-        path, "divergence", "name another with --ledger", partial(_entry, path.parent)
-    )
+    """The known divergences of a ledger file. Raises `LedgerError`."""
+    return _of_ledger(path, "divergence", partial(_entry, path.parent))
+
+
+def accepted_reads(path: Path, version: str | None) -> dict[str, str]:
+    """What a ledger file accepts that ``version`` reads, with the reasons. Raises `LedgerError`.
+
+    None as version stands for newer than any release.
+    """
+    accepted = all_accepted_reads(path)
+    return {read.name: read.reason for read in accepted if speaks_of(read.releases, version)}
+
+
+def all_accepted_reads(path: Path) -> tuple[AcceptedRead, ...]:
+    """What a ledger file accepts that some release reads. Raises `LedgerError`."""
+    return _of_ledger(path, "accepted_read", _accepted_read)
+
+
+def _of_ledger(path: Path, table: str, entry: Callable[[dict[str, Any]], E]) -> tuple[E, ...]:
+    return read_entries(path, table, "name another with --ledger", entry, _TABLES)
 
 
 def read_entries(
-    path: Path, table: str, remedy: str, entry: Callable[[dict[str, Any]], E]
+    path: Path,
+    table: str,
+    remedy: str,
+    entry: Callable[[dict[str, Any]], E],
+    tables: Sequence[str] = (),
 ) -> tuple[E, ...]:
     """The entries that a TOML file has, each a ``[[table]]``, made by ``entry``.
 
-    Each says its reason. ``remedy`` is what to do about a file that is not there. What ``entry``
-    raises for what it cannot read becomes a `LedgerError` that names the entry and the remedy.
+    Each says its reason. ``remedy`` is what to do about a file that is not there; ``tables`` are
+    all that it may have where that is more than one. What ``entry`` raises for what it cannot read
+    becomes a `LedgerError` that names the entry and the remedy.
     """
+    tables = tables or (table,)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise LedgerError(f"{path} cannot be read ({error.strerror}); {remedy}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise LedgerError(f"{path} is not TOML ({error}); fix that line") from error
-    raw_entries = data.pop(table, [])
-    if data or not isinstance(raw_entries, list):
-        raise LedgerError(f"{path} may hold [[{table}]] entries only")
+    raw_entries = data.get(table, [])
+    if data.keys() - {*tables} or not isinstance(raw_entries, list):
+        allowed = " and ".join(f"[[{each}]]" for each in tables)
+        raise LedgerError(f"{path} may hold {allowed} entries only")
+    what = "entry" if table == tables[0] else table
     return tuple(
-        _made(entry, raw, f"{path}: entry {number}") for number, raw in enumerate(raw_entries, 1)
+        _made(entry, raw, f"{path}: {what} {number}") for number, raw in enumerate(raw_entries, 1)
     )
 
 
@@ -128,6 +171,13 @@ def _entry(directory: Path, raw: dict[str, Any]) -> Entry:
             raise ValueError(f"no claim is called {entry.signature.claim}")
         _ = entry.configuration.looked_up  # refuses sizes that do not fit together
     return entry
+
+
+def _accepted_read(raw: dict[str, Any]) -> AcceptedRead:
+    read = AcceptedRead(raw["name"], SpecifierSet(raw.get("releases", "")), raw["reason"])
+    if not isinstance(read.name, str) or raw.keys() - {"name", "releases", "reason"}:
+        raise ValueError("it needs a name and a reason, may have releases, and nothing else")
+    return read
 
 
 def _play(directory: Path, history: str) -> Play:

@@ -8,7 +8,7 @@ from packaging.specifiers import SpecifierSet
 
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.histories.plays import Play
-from hitproof.conformance.ledger.ledger import Entry
+from hitproof.conformance.ledger.ledger import AcceptedRead, Entry
 from hitproof.conformance.scope.layouts import judged_from_json
 
 
@@ -28,9 +28,12 @@ def adopted(finding: Finding, occasion: str) -> Entry:
     return Entry(signature, configuration, SpecifierSet(""), reason, "", reason)
 
 
-def to_toml(entries: Sequence[Entry], comment: str) -> str:
+def to_toml(entries: Sequence[Entry], comment: str, accepted: Sequence[AcceptedRead] = ()) -> str:
     """A ledger file, as `ledger.load` reads it; ``comment`` stands at its top."""
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
+    for read in accepted:
+        said = {"name": read.name, "releases": str(read.releases), "reason": read.reason}
+        lines += ["", "[[accepted_read]]", *_pairs(said)]
     for entry in entries:
         lines += ["", "[[divergence]]"]
         about = {"releases": str(entry.releases), "cause": entry.cause, "reason": entry.reason}

@@ -11,7 +11,7 @@ from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Origin, Play
-from hitproof.conformance.ledger.ledger import Entry, LedgerError, judge, load
+from hitproof.conformance.ledger.ledger import Entry, LedgerError, accepted_reads, judge, load
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.spec.groups import GroupKind
 
@@ -168,6 +168,40 @@ def test_an_entry_may_have_a_history(tmp_path: Path) -> None:
 def test_a_bad_history_is_refused(tmp_path: Path, history: str, sentence: str) -> None:
     with pytest.raises(LedgerError, match=sentence):
         load(write(tmp_path, PLAYED % history))
+
+
+READ = """
+[[accepted_read]]
+name = "Request.tier"
+reason = "shown only"
+"""
+
+
+def test_accepted_reads_stand_beside_divergences(tmp_path: Path) -> None:
+    bounded = READ.replace("tier", "old") + 'releases = "<0.30"\n'
+    without = load(write(tmp_path, TEXT))
+    path = write(tmp_path, READ + bounded + TEXT)
+    assert load(path) == without
+    assert accepted_reads(path, None) == {"Request.tier": "shown only"}
+    assert accepted_reads(path, "0.29.0").keys() == {"Request.tier", "Request.old"}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (('reason = "shown only"', ""), "accepted_read 1 has no 'reason'; add it"),
+        (('"shown only"', '""'), "gives no reason"),
+        (('name = "Request.tier"', ""), "has no 'name'"),
+        (('"Request.tier"', "7"), "needs a name and a reason"),
+        (("reason", "until = 1\nreason"), "and nothing else"),
+        (("accepted_read", "accepted_reads"), r"\[\[divergence\]\] and \[\[accepted_read\]\]"),
+    ],
+)
+def test_a_bad_accepted_read_is_refused(
+    tmp_path: Path, change: tuple[str, str], sentence: str
+) -> None:
+    with pytest.raises(LedgerError, match=sentence):
+        accepted_reads(write(tmp_path, READ.replace(*change)), None)
 
 
 def test_a_missing_ledger_is_refused(tmp_path: Path) -> None:

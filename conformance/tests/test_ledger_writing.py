@@ -10,7 +10,7 @@ from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.ledger.ledger import Entry, judge, load
+from hitproof.conformance.ledger.ledger import AcceptedRead, Entry, all_accepted_reads, judge, load
 from hitproof.conformance.ledger.writing import adopted, to_toml
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.grid import configurations
@@ -48,6 +48,16 @@ def again(tmp_path: Path, *entries: Entry, comment: str = "") -> list[Entry]:
 )
 def test_an_entry_is_read_back(entry: Entry, tmp_path: Path) -> None:
     assert again(tmp_path, entry) == [entry]
+
+
+def test_accepted_reads_are_read_back(tmp_path: Path) -> None:
+    reads = (
+        AcceptedRead("Request.tier", SpecifierSet(""), "shown only"),
+        AcceptedRead('a "b"', SpecifierSet("<0.30"), "why\nnot"),
+    )
+    path = tmp_path / "ledger.toml"
+    path.write_text(to_toml([ENTRY], "", reads), encoding="utf-8")
+    assert (all_accepted_reads(path), load(path)) == (reads, (ENTRY,))
 
 
 def test_every_kind_of_configuration_is_read_back(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hitproof.conformance.findings.findings import Finding
-from hitproof.conformance.ledger.ledger import Judgement, load
+from hitproof.conformance.ledger.ledger import Judgement, accepted_reads, load
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.files import wanted_files, write_files
 from hitproof.vllm_integration.commands.footprints import baseline_of, remedy_for
@@ -129,6 +129,8 @@ def check(
         entries = load(ledger)
         interpreter = find_python(python)
         resolved = with_classes(resolve(target, announce=announce), manager, coordinator, release)
+        accepted = accepted_reads(ledger, resolved.version)
+        accepted |= dict.fromkeys(accept_read or (), "accepted by --accept-read")
         record = baseline_of(
             resolved,
             baseline,
@@ -154,7 +156,7 @@ def check(
                 policies=policies,
                 record=record,
                 remedy=remedy_for(resolved, ledger),
-                accepted_reads=accept_read or (),
+                accepted_reads=accepted,
             )
         if pytest is not None:
             report.judgement = _tested(pytest, report, interpreter, timeout, verbose)

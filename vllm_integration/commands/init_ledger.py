@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hitproof.conformance.ledger.ledger import Entry, Judgement, load
+from hitproof.conformance.ledger.ledger import Entry, Judgement, all_accepted_reads, load
 from hitproof.conformance.ledger.records import Record
 from hitproof.conformance.ledger.writing import adopted, to_toml
 from hitproof.conformance.scope.profiles import Profile
@@ -86,6 +86,7 @@ def init_ledger(
             where = "exists already" if output.exists() else "is in a directory that does not exist"
             fail(Verdict.USAGE, f"{output} {where}; name another file with --output", Format.TEXT)
         entries: Sequence[Entry] = load(ledger)
+        accepted = all_accepted_reads(ledger)
         interpreter = find_python(python)
         resolved = with_classes(resolve(target, announce=announce), manager, coordinator, release)
         for _ in range(_MOST_CHECKS):
@@ -117,7 +118,7 @@ def init_ledger(
                 policies=policies,
             )
             record = record.and_also(smaller)
-        _write(output, to_toml(entries, _comment(resolved)))
+        _write(output, to_toml(entries, _comment(resolved), accepted))
         write(output, record)
     judgement = Judgement(report.judgement.new, (), ())
     remaining = replace(report, judgement=judgement, unrecorded="")

@@ -98,7 +98,7 @@ AcceptRead = Annotated[
         "--accept-read",
         metavar="NAME",
         help="Accept that the target reads this of its inputs although no check varies it; "
-        "repeatable.",
+        "repeatable. The ledger can have it for good.",
         show_default=False,
     ),
 ]

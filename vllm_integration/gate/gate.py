@@ -1,6 +1,6 @@
 """The gate: judges a target against the spec and says conforms, diverges or inconclusive."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -33,7 +33,7 @@ def check(
     also: Sequence[Play] = (),
     record: Record | None = None,
     remedy: str = "",
-    accepted_reads: Collection[str] | None = None,
+    accepted_reads: Mapping[str, str] | None = None,
 ) -> Report:
     """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) each worker.
 
@@ -42,9 +42,9 @@ def check(
     shows. ``keep_facts`` asks for what the target did, too; ``also`` has histories to be replayed
     besides. ``record`` has the footprints that known divergences are held against, and ``remedy``
     says how to make one where there is none. ``accepted_reads`` asks for what the target reads of
-    its inputs, too, of which these are accepted unseen. ``progress`` is called with the checks done
-    and their number. Raises the exceptions of `Workers` when the target cannot be imported or
-    hitproof itself is wrong.
+    its inputs, too, of which these are accepted unseen, for their reasons. ``progress`` is called
+    with the checks done and their number. Raises the exceptions of `Workers` when the target cannot
+    be imported or hitproof itself is wrong.
     """
     with opened(target, python, timeout, memory, jobs, policies) as sessions:
         return judged(
@@ -90,7 +90,7 @@ def judged(
     also: Sequence[Play],
     record: Record | None = None,
     remedy: str = "",
-    accepted_reads: Collection[str] | None = None,
+    accepted_reads: Mapping[str, str] | None = None,
 ) -> Report:
     """Judge ``target`` in the ``sessions`` that are open for it; arguments as for `check`."""
     applicable = [entry for entry in entries if entry.applies_to(target.version)]

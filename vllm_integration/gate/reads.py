@@ -13,8 +13,8 @@ adds what these releases read to the file, to be reviewed there.
 import json
 import sys
 import tomllib
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -72,13 +72,13 @@ class ReadsReport:
     Attributes:
         names: what it reads, has, or leaves at its default.
         varied: what variants differ in.
-        accepted: what the user accepts unseen.
+        accepted: what the user accepts unseen, with the reasons.
         cannot: why it cannot be found out, "" when it can.
     """
 
     names: Collection[str] = ()
     varied: Collection[str] = ()
-    accepted: Collection[str] = ()
+    accepted: Mapping[str, str] = field(default_factory=dict)
     cannot: str = ""
 
     @property
@@ -90,7 +90,7 @@ class ReadsReport:
     @property
     def assumptions(self) -> list[Read]:
         """What nothing varies, and why that should be right."""
-        accepted = [Read(n, ReadStanding.ASSUMED, "accepted by the user") for n in self.accepted]
+        accepted = (Read(n, ReadStanding.ASSUMED, why) for n, why in self.accepted.items())
         read = (reviewed()[name] for name in sorted(self.names) if name in reviewed())
         assumed = [each for each in read if each.standing is ReadStanding.ASSUMED]
         return [*assumed, *(each for each in accepted if each.name in self.names)]
@@ -103,7 +103,8 @@ class ReadsReport:
         options = " ".join(f"--accept-read {json.dumps(name)}" for name in self.unfamiliar)
         return (
             f"the target reads or has {', '.join(self.unfamiliar)}, which no check varies; see "
-            f"whether that can change an answer, and if not, accept it with {options}"
+            f"whether that can change an answer, and if not, accept it with {options}, or for good "
+            "with an [[accepted_read]] in the ledger"
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -111,6 +112,10 @@ class ReadsReport:
         return {
             "names": sorted(self.names),
             "assumptions": [{"name": e.name, "reason": e.reason} for e in self.assumptions],
+            "accepted": [
+                {"name": name, "reason": reason, "read": name in self.names}
+                for name, reason in sorted(self.accepted.items())
+            ],
             "unfamiliar": self.unfamiliar,
             "detail": self.detail,
         }

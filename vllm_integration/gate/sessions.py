@@ -4,7 +4,7 @@ import itertools
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -76,7 +76,7 @@ class Session:
         detail = str(answer["detail"])
         return answer["policies"], detail and f"the policies cannot be determined: {detail}"
 
-    def reads(self, accepted: Collection[str]) -> ReadsReport:
+    def reads(self, accepted: Mapping[str, str]) -> ReadsReport:
         """What the target reads of its inputs."""
         try:
             answer = self.ask(op="reads")
@@ -243,7 +243,7 @@ class Sessions:
         """Ask one of them while none is at work; see `Session.ask`."""
         return self._all[0].ask(**message)
 
-    def reads(self, accepted: Collection[str]) -> ReadsReport:
+    def reads(self, accepted: Mapping[str, str]) -> ReadsReport:
         """See `Session.reads`; others may be at work meanwhile."""
         return self._each(lambda session, names: session.reads(names), [accepted])[0]
 

@@ -121,6 +121,8 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
         _print_obligations(report, console)
         for read in report.reads.assumptions:
             console.print(f"assumed: {escape(f'{read.name}: {read.reason}')}", highlight=False)
+        for name in sorted(report.reads.accepted.keys() - report.reads.names):
+            console.print(f"accepted, but not read: {escape(name)}", highlight=False)
     _print_policies(report, console)
     _print_coverage(report, console)
     _print_baseline(report, console)

@@ -1,5 +1,8 @@
 """What targets read of their inputs is reviewed, and what is not makes them inconclusive."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from hitproof.vllm_integration.bundled import READS
@@ -22,16 +25,19 @@ def test_what_releases_read_is_reviewed() -> None:
 def test_what_is_read_is_told_by_its_standing() -> None:
     assumed = next(r for r in reviewed().values() if r.standing is ReadStanding.ASSUMED)
     names = ["Request.new", "Request.other", "Request.varied", assumed.name]
-    report = ReadsReport(names, ["Request.varied"], ["Request.other"])
+    report = ReadsReport(names, ["Request.varied"], {"Request.other": "shown"})
     assert report.unfamiliar == ["Request.new"]
     assert [each.name for each in report.assumptions] == [assumed.name, "Request.other"]
+    assert report.assumptions[-1].reason == "shown"
     assert "--accept-read" in report.detail
     assert ReadsReport([assumed.name]).detail == ""
     assert ReadsReport(cannot="it hangs").detail == "it hangs"
 
 
 @pytest.mark.release
-def test_an_unfamiliar_read_is_inconclusive(broken_copy: Copy, judge: Judge) -> None:
+def test_an_unfamiliar_read_is_inconclusive(
+    broken_copy: Copy, judge: Judge, tmp_path: Path
+) -> None:
     edits = {
         ENABLED: f"        assert request.num_stale_output_tokens >= 0\n{ENABLED}"
         f"{'            request.replay_start'}\n",
@@ -52,3 +58,12 @@ def test_an_unfamiliar_read_is_inconclusive(broken_copy: Copy, judge: Judge) -> 
     code, report = judge(root, *accepted)
     assert (code, report["reads"]["unfamiliar"]) == (0, [])
     assert {each["name"] for each in report["reads"]["assumptions"]} >= set(unfamiliar)
+    ledger = tmp_path / "ledger.toml"
+    entry = '[[accepted_read]]\nname = {}\nreason = "why not"\n'
+    names = sorted([*unfamiliar, "Request.gone"])
+    ledger.write_text("".join(entry.format(json.dumps(name)) for name in names))
+    code, report = judge(root, "--ledger", ledger)
+    assert (code, report["reads"]["unfamiliar"]) == (0, [])
+    assert report["reads"]["accepted"] == [
+        {"name": name, "reason": "why not", "read": name in unfamiliar} for name in names
+    ]
