@@ -3,29 +3,24 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
+from hitproof.conformance.checks import explored
 from hitproof.conformance.checks.block_tables import wrong_in_tables
-from hitproof.conformance.checks.concrete_runs import Concrete
 from hitproof.conformance.checks.counting import Judging, Need, diverging_states
-from hitproof.conformance.checks.lookup import (
-    confirmed,
-    of_missing,
-    read_by,
-    space_of,
-    worst_missing,
-)
+from hitproof.conformance.checks.explored import Answer, Request
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.exploration.explorer import Path, explore, replay
-from hitproof.conformance.exploration.symbolic import Candidate, Question, Space
+from hitproof.conformance.checks.spaces import of_missing, read_by, space_of, worst_missing
+from hitproof.conformance.exploration.explorer import Path, replay
+from hitproof.conformance.exploration.symbolic import Candidate, Question
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.crashes import crash_defect
-from hitproof.conformance.findings.evidence import ConnectorEvidence, smallest
+from hitproof.conformance.findings.evidence import ConnectorEvidence
 from hitproof.conformance.findings.footprints import Row
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.failures import CannotJudge, InternalError
+from hitproof.conformance.subject.failures import InternalError
 from hitproof.conformance.subject.lookups import ConnectorSubject, Lookup, LookupAnswer
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
@@ -79,14 +74,11 @@ def _is_state(layout: Layout, question: Question) -> bool:
 
 
 @dataclass(frozen=True)
-class _Request:
-    """One lookup with all that judging it takes."""
+class _Request(Request[ConnectorEvidence]):
+    """A lookup for connectors, and how its answers are judged."""
 
     layout: Layout
-    lookup: Lookup
-    max_length: int
     policy: LookaheadHorizon
-    space: Space
 
     def is_state(self, question: Question) -> bool:
         """Whether a question is about what a connector loads anyway."""
@@ -107,136 +99,115 @@ class _Request:
         """The local prefix that was served, if one may be of that length."""
         return next((hit for hit in self.space.hits if hit.length == answer.hit_length), None)
 
+    def due(self, cached: frozenset[Question]) -> int:
+        """By the spec itself, as `Request.due` says."""
+        cap, horizon = self.layout.reach(self.max_length, self.policy)
+        return longest_local_prefix(
+            tuple(looked_up.group for looked_up in self.layout.looked_up),
+            self.layout.alignment,
+            cap,
+            horizon,
+            lambda number, block: (number, block) in cached,
+        )
+
+    def diverging_completions(self, path: Path) -> Iterator[frozenset[Question]]:
+        """Cache states of the path at which the answer is wrong, one for each way to be wrong."""
+        held = frozenset(question for question, cached in path.answers.items() if cached)
+        missing = path.answers.keys() - held
+        answer = path.answer
+        if isinstance(answer, Exception) or (served := self.hit(answer)) is None:
+            yield held
+            return
+        needs = self.needs(served, answer.diverged)
+        malformed = wrong_in_tables(self.layout, answer)
+        if malformed or not needs <= held:
+            yield held  # blocks that were not asked about are missing in this completion
+        if malformed and missing.isdisjoint(read_by(self.layout, served) & needs):
+            yield held | (needs - missing)
+        for hit in self.space.hits:
+            needed = self.needs(hit, True)
+            if hit.length > served.length and missing.isdisjoint(needed):
+                yield held | needed
+                yield held | (frozenset(self.space.keys.values()) - missing)
+
+    def evidence(self, cached: frozenset[Question], answer: Answer) -> ConnectorEvidence:
+        """What is wrong with ``answer`` when exactly ``cached`` is cached."""
+        expected = self.expected(cached)
+        lacks_state = not expected.required <= cached
+        signature = _classified(self, cached, expected, answer)
+        spec = _in_words(expected.length, lacks_state)
+        if isinstance(answer, Exception):
+            actual, actual_hit = f"raises {answer!r}", None
+        else:
+            actual, actual_hit = _in_words(answer.hit_length, answer.diverged), answer.hit_length
+            wrong = wrong_in_tables(self.layout, answer)
+            if wrong is not None and wrong.defect == signature.defect:
+                spec, actual = wrong.spec, wrong.actual
+        return ConnectorEvidence(
+            signature=signature,
+            configuration=self.layout,
+            cached=tuple(
+                frozenset(block for owner, block in cached if owner == number)
+                for number in range(len(self.layout.looked_up))
+            ),
+            max_length=self.max_length,
+            spec=spec,
+            actual=actual,
+            spec_hit=expected.length,
+            actual_hit=actual_hit,
+        )
+
+    def diverging_states(self, path: Path) -> Counter[tuple[Code, Row]]:
+        """Counted from the path."""
+        judging, questions = self._judging(path.answer), self.space.questions
+        return diverging_states(path, questions, self._needs, judging, self.max_length)
+
+    @cached_property
+    def _needs(self) -> list[Need]:
+        return [Need(hit.length, self.needs(hit, True)) for hit in self.space.hits]
+
+    def _judging(self, answer: Answer) -> Judging:
+        """How the cache states of a path with that answer are judged, by `_classified`."""
+        malformed, needed = None, None
+        if isinstance(answer, Exception):
+            malformed = Code.RAISES_EXCEPTION, str(crash_defect(answer))
+        elif (served := self.hit(answer)) is None:
+            malformed = Code.LOCAL_PREFIX_OFF_BOUNDARY, ""
+        else:
+            blocks = self.needs(served, answer.diverged)
+            read = read_by(self.layout, served) & blocks
+            wrong = wrong_in_tables(self.layout, answer)
+            needed = read, read if wrong else blocks
+            if wrong is not None:
+                malformed = wrong.defect.code, f"{wrong.spec}: {wrong.actual}"
+        return Judging(
+            needed, malformed, Code.LOCAL_PREFIX_LACKS_BLOCK, Code.LOCAL_PREFIX_TOO_SHORT
+        )
+
 
 def _cases(subject: ConnectorSubject, layout: Layout) -> Iterator[Case]:
-    lookup, policy = subject.connector_lookup(layout), subject.lookahead_horizon
-    concrete = Concrete(lookup)
+    lookup = subject.connector_lookup(layout)
+    requests = _requests(subject, layout, lookup)
+    return explored.cases(requests, lookup, lambda: subject.connector_lookup(layout))
+
+
+def _requests(subject: ConnectorSubject, layout: Layout, lookup: Lookup) -> Iterator[_Request]:
+    policy = subject.lookahead_horizon
     for max_length in layout.max_lengths:
         space = space_of(layout, lookup, max_length, policy)
-        request = _Request(layout, lookup, max_length, policy, space)
         replay(space, lookup, max_length, frozenset())  # which makes the request
-        exploration = explore(space, lookup, max_length, merging=False)
-        diverging = smallest(
-            _evidence(request, cached, path.answer)
-            for path in exploration.paths
-            for cached in _diverging_completions(request, path)
-        )
-        evidence = [_replayed(request, each) for each in diverging.values()]
-        counted: Counter[tuple[Code, Row]] = Counter()
-        if evidence:
-            needs = [Need(hit.length, request.needs(hit, True)) for hit in space.hits]
-            for path in exploration.paths:
-                if any(True for _ in _diverging_completions(request, path)):
-                    judging = _judging(request, path.answer)
-                    counted += diverging_states(path, space.questions, needs, judging, max_length)
-        before = concrete.runs
-        otherwise = any(True for _ in concrete.disagreeing(space, max_length, exploration))
-        runs = concrete.runs - before
-        states = 1 << space.questions
-        yield Case(len(exploration.paths), states, evidence, counted=counted, runs=runs)
-        if otherwise:
-            raise CannotJudge("the lookup does not answer as it does when it is explored")
-    before = concrete.runs
-    concrete.do_again(subject.connector_lookup(layout))
-    yield Case(0, 0, (), runs=concrete.runs - before)
-
-
-def _judging(request: _Request, answer: LookupAnswer | Exception) -> Judging:
-    """How the cache states of a path with that answer are judged, by `_classified`."""
-    malformed, needed = None, None
-    if isinstance(answer, Exception):
-        malformed = Code.RAISES_EXCEPTION, str(crash_defect(answer))
-    elif (served := request.hit(answer)) is None:
-        malformed = Code.LOCAL_PREFIX_OFF_BOUNDARY, ""
-    else:
-        blocks = request.needs(served, answer.diverged)
-        read = read_by(request.layout, served) & blocks
-        wrong = wrong_in_tables(request.layout, answer)
-        needed = read, read if wrong else blocks
-        if wrong is not None:
-            malformed = wrong.defect.code, f"{wrong.spec}: {wrong.actual}"
-    return Judging(needed, malformed, Code.LOCAL_PREFIX_LACKS_BLOCK, Code.LOCAL_PREFIX_TOO_SHORT)
-
-
-def _diverging_completions(request: _Request, path: Path) -> Iterator[frozenset[Question]]:
-    """Cache states of the path at which the answer is wrong, one for each way to be wrong."""
-    held = frozenset(question for question, cached in path.answers.items() if cached)
-    missing = path.answers.keys() - held
-    answer = path.answer
-    if isinstance(answer, Exception) or (served := request.hit(answer)) is None:
-        yield held
-        return
-    needs = request.needs(served, answer.diverged)
-    malformed = wrong_in_tables(request.layout, answer)
-    if malformed or not needs <= held:
-        yield held  # blocks that were not asked about are missing in this completion
-    if malformed and missing.isdisjoint(read_by(request.layout, served) & needs):
-        yield held | (needs - missing)
-    for hit in request.space.hits:
-        needed = request.needs(hit, True)
-        if hit.length > served.length and missing.isdisjoint(needed):
-            yield held | needed
-            yield held | (frozenset(request.space.keys.values()) - missing)
-
-
-def _evidence(
-    request: _Request, cached: frozenset[Question], answer: LookupAnswer | Exception
-) -> ConnectorEvidence:
-    """What is wrong with ``answer`` when exactly ``cached`` is cached."""
-    expected = request.expected(cached)
-    lacks_state = not expected.required <= cached
-    signature = _classified(request, cached, expected, answer)
-    spec = _in_words(expected.length, lacks_state)
-    if isinstance(answer, Exception):
-        actual, actual_hit = f"raises {answer!r}", None
-    else:
-        actual, actual_hit = _in_words(answer.hit_length, answer.diverged), answer.hit_length
-        wrong = wrong_in_tables(request.layout, answer)
-        if wrong is not None and wrong.defect == signature.defect:
-            spec, actual = wrong.spec, wrong.actual
-    return ConnectorEvidence(
-        signature=signature,
-        configuration=request.layout,
-        cached=tuple(
-            frozenset(block for owner, block in cached if owner == number)
-            for number in range(len(request.layout.looked_up))
-        ),
-        max_length=request.max_length,
-        spec=spec,
-        actual=actual,
-        spec_hit=expected.length,
-        actual_hit=actual_hit,
-    )
+        yield _Request(lookup, max_length, space, layout, policy)
 
 
 def _in_words(length: int, flagged: bool) -> str:
     return f"local prefix of {in_tokens(length)}{', flagged' if flagged else ''}"
 
 
-def _replayed(request: _Request, evidence: ConnectorEvidence) -> ConnectorEvidence:
-    """The evidence, once a concrete run of the lookup and of the spec has confirmed it."""
-    layout = request.layout
-    cap, horizon = layout.reach(request.max_length, request.policy)
-    expected = longest_local_prefix(
-        tuple(looked_up.group for looked_up in layout.looked_up),
-        layout.alignment,
-        cap,
-        horizon,
-        lambda number, block: block in evidence.cached[number],
-    )
-
-    def again(cached: frozenset[Question]) -> ConnectorEvidence:
-        answer = replay(request.space, request.lookup, request.max_length, cached)
-        return _evidence(request, cached, answer)
-
-    return confirmed(evidence, expected, again)
-
-
 def _classified(
     request: _Request,
     cached: frozenset[Question],
     expected: Candidate,
-    answer: LookupAnswer | Exception,
+    answer: Answer,
 ) -> Signature:
     """What is wrong with an answer; a right one does not replay."""
     layout = request.layout

@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
-from hitproof.conformance.checks.lookup import of_missing
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
+from hitproof.conformance.checks.spaces import of_missing
 from hitproof.conformance.exploration.explorer import replay
 from hitproof.conformance.exploration.symbolic import Space, SymbolicBlock
 from hitproof.conformance.findings.codes import Defect

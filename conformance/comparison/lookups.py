@@ -17,13 +17,8 @@ from hitproof.conformance.checks.fine_hits import (
     is_vouched_for,
     scales_of,
 )
-from hitproof.conformance.checks.lookup import (
-    check_common_hit,
-    check_lookup,
-    of_missing,
-    space_of,
-    worst_missing,
-)
+from hitproof.conformance.checks.lookup import check_common_hit, check_lookup
+from hitproof.conformance.checks.spaces import of_missing, space_of, worst_missing
 from hitproof.conformance.comparison.facts import Answer, Fact, raised
 from hitproof.conformance.exploration.explorer import explore, replay
 from hitproof.conformance.exploration.symbolic import Question, Space, SymbolicBlock

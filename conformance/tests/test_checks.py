@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from hitproof.conformance.checks.lookup import check_lookup, space_of
+from hitproof.conformance.checks.lookup import check_lookup
 from hitproof.conformance.checks.mask import check_mask
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.checks.shrinking import shrink
+from hitproof.conformance.checks.spaces import space_of
 from hitproof.conformance.exploration.explorer import explore
 from hitproof.conformance.findings.evidence import Evidence, LookupEvidence, MaskEvidence, smallest
 from hitproof.conformance.findings.findings import finding

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from hitproof.conformance.checks.lookup import check_common_hit, space_of
+from hitproof.conformance.checks.lookup import check_common_hit
 from hitproof.conformance.checks.shrinking import shrink
+from hitproof.conformance.checks.spaces import space_of
 from hitproof.conformance.exploration.explorer import explore, replay
 from hitproof.conformance.findings.evidence import Evidence, LookupEvidence, smallest
 from hitproof.conformance.findings.findings import finding

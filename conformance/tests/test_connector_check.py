@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.checks.connector import check_local_prefix, is_judged
-from hitproof.conformance.checks.lookup import space_of
 from hitproof.conformance.checks.registry import is_about
 from hitproof.conformance.checks.shrinking import shrink
+from hitproof.conformance.checks.spaces import space_of
 from hitproof.conformance.explain.story import ToldFinding, tell
 from hitproof.conformance.exploration.explorer import replay
 from hitproof.conformance.findings.evidence import ConnectorEvidence, Evidence, smallest
@@ -261,6 +261,27 @@ def test_the_faults_of_0_33_are_told_apart() -> None:
     assert codes(the_shared_hit, PAIR) == {longer, shorter}
     lacking = "local-prefix-lacks-block(block=required, flagged=yes)"
     assert codes(first_group_decides, THREE) == {longer, lacking}
+
+
+def keeping_count(told: Told) -> Told:
+    """The same answers, by a lookup that counts its calls, so that it cannot be explored."""
+    calls: list[int] = []
+
+    def counting(lookup: Telling, pool: Any, max_length: int) -> LookupAnswer:
+        calls.append(max_length)
+        return told(lookup, pool, max_length)
+
+    return counting
+
+
+def test_wrong_answers_are_found_where_the_lookup_cannot_be_explored() -> None:
+    for told, found in ((never_flags, {STATES_ONLY}), (one_token_less, {LONGEST})):
+        result = check_local_prefix(Teller(keeping_count(told)), PAIR)
+        assert {claim for claim, s in result.statuses.items() if s is Status.REFUTED} == found
+        assert Status.PROVED not in result.statuses.values()
+        assert (bool(result.runs), result.paths, bool(result.detail)) == (True, 0, True)
+    result = check_local_prefix(Teller(keeping_count(Telling.right)), PAIR)
+    assert (set(result.statuses.values()), result.evidence) == ({Status.INCONCLUSIVE}, ())
 
 
 def test_layouts_without_a_state_or_with_hits_inside_blocks_settle_nothing() -> None:

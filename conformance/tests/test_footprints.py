@@ -17,10 +17,10 @@ from hitproof.conformance.checks.lookup import (
     check_common_hit,
     check_lookup,
     judge_answer,
-    space_of,
 )
 from hitproof.conformance.checks.mask import check_mask
 from hitproof.conformance.checks.outcomes import CheckResult
+from hitproof.conformance.checks.spaces import space_of
 from hitproof.conformance.exploration.explorer import replay
 from hitproof.conformance.exploration.symbolic import Question
 from hitproof.conformance.findings.codes import Defect
@@ -188,12 +188,12 @@ def test_the_states_of_local_prefixes_are_counted_exactly(name: str) -> None:
         for max_length in layout.max_lengths:
             space = space_of(layout, lookup, max_length, subject.lookahead_horizon)
             request = connector._Request(
-                layout, lookup, max_length, subject.lookahead_horizon, space
+                lookup, max_length, space, layout, subject.lookahead_horizon
             )
             for cached in states(space.keys.values()):
                 answer = replay(space, lookup, max_length, cached)
                 if not right_prefix(request, cached, answer):
-                    wrong[connector._evidence(request, cached, answer).signature.code] += 1
+                    wrong[request.evidence(cached, answer).signature.code] += 1
         assert by_code(result) == wrong
         refuted += 1
         if refuted == 3:

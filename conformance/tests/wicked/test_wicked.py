@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hitproof.conformance.checks import lookup
+from hitproof.conformance.checks import explored
 from hitproof.conformance.checks.lookup import check_lookup
 from hitproof.conformance.exploration.explorer import explore
 from hitproof.conformance.reference.subject import ReferenceLookup, ReferenceSubject
@@ -76,7 +76,7 @@ def statuses(find: Find) -> tuple[set[Status], str]:
 @pytest.fixture(autouse=True)
 def _small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not merged is given up early."""
-    monkeypatch.setattr(lookup, "explore", partial(explore, budget=2_000))
+    monkeypatch.setattr(explored, "explore", partial(explore, budget=2_000))
 
 
 @pytest.mark.parametrize("name", WICKED)

@@ -1,0 +1,140 @@
+"""The way of a check of a lookup: explored, judged, confirmed and counted, and run concretely."""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from hitproof.conformance.checks.concrete_runs import Concrete
+from hitproof.conformance.checks.outcomes import Case
+from hitproof.conformance.exploration.explorer import Path, explore, replay
+from hitproof.conformance.exploration.symbolic import Question, Space
+from hitproof.conformance.findings.evidence import LookupEvidence, smallest
+from hitproof.conformance.findings.footprints import Row
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.subject.failures import CannotJudge, InternalError
+from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+
+_E = TypeVar("_E", bound=LookupEvidence)
+
+Answer = LookupAnswer | Exception
+"""What a lookup returned, or the exception that it raised."""
+
+
+@dataclass(frozen=True)
+class Request(ABC, Generic[_E]):
+    """One lookup with all that judging it takes; ``cached`` states are sets of questions.
+
+    Attributes:
+        lookup: what is judged.
+        max_length: how many tokens it may serve.
+        space: what it can ask, and what it may serve.
+    """
+
+    lookup: Lookup
+    max_length: int
+    space: Space
+
+    @property
+    def merging(self) -> bool:
+        """Whether runs with the same future may be merged."""
+        return False
+
+    @abstractmethod
+    def diverging_completions(self, path: Path) -> Iterator[frozenset[Question]]:
+        """Cache states of the path at which the answer is wrong, one for each way to be wrong."""
+
+    @abstractmethod
+    def evidence(self, cached: frozenset[Question], answer: Answer) -> _E:
+        """What is wrong with ``answer`` when exactly ``cached`` is cached."""
+
+    @abstractmethod
+    def due(self, cached: frozenset[Question]) -> int:
+        """The hit that is due, in tokens, by the spec itself, which knows no candidates."""
+
+    @abstractmethod
+    def diverging_states(self, path: Path) -> Counter[tuple[Code, Row]]:
+        """How many states of a diverging path diverge, by code and by what the lookup answers."""
+
+
+def cases(
+    requests: Iterable[Request[_E]], lookup: Lookup, fresh: Callable[[], Lookup]
+) -> Iterator[Case]:
+    """Judge every answer of ``lookup`` to the requests.
+
+    What cannot be explored is run in some cache states: then nothing is proved, but a wrong answer
+    is wrong all the same. ``fresh`` makes another lookup, which must answer as this one did. Raises
+    `CannotJudge` where the lookup cannot be explored or does not always answer the same.
+    """
+    concrete = Concrete(lookup)
+    refusal: CannotJudge | None = None
+    for request in requests:
+        space, before = request.space, concrete.runs
+        try:
+            if refusal is None:
+                exploration = explore(space, lookup, request.max_length, merging=request.merging)
+        except CannotJudge as error:
+            refusal = error
+        if refusal is not None:
+            answers = list(concrete.answers(space, request.max_length))
+            yield Case(0, 0, _evidence_of(request, answers), runs=concrete.runs - before)
+            continue
+        evidence = _evidence_in(request, exploration.paths)
+        counted: Counter[tuple[Code, Row]] = Counter()
+        for path in exploration.paths if evidence else ():
+            if any(True for _ in request.diverging_completions(path)):
+                counted.update(request.diverging_states(path))
+        otherwise = list(concrete.disagreeing(space, request.max_length, exploration))
+        evidence += _evidence_of(request, otherwise)
+        runs = concrete.runs - before
+        states, coarse = 1 << space.questions, exploration.coarse
+        yield Case(len(exploration.paths), states, evidence, coarse, counted, runs)
+        if otherwise:
+            raise CannotJudge("the lookup does not answer as it does when it is explored")
+    if refusal is not None:
+        raise refusal
+    before = concrete.runs
+    concrete.do_again(fresh())
+    yield Case(0, 0, (), runs=concrete.runs - before)
+
+
+def _evidence_of(
+    request: Request[_E], answers: Sequence[tuple[frozenset[Question], Answer]]
+) -> list[_E]:
+    """The smallest evidence of each signature in answers to whole cache states, confirmed."""
+    blocks = request.space.keys.values()
+    paths = (Path({q: q in cached for q in blocks}, answer, 1) for cached, answer in answers)
+    return _evidence_in(request, paths)
+
+
+def _evidence_in(request: Request[_E], paths: Iterable[Path]) -> list[_E]:
+    """The smallest evidence of each signature among the paths, confirmed."""
+    diverging = smallest(
+        request.evidence(cached, path.answer)
+        for path in paths
+        for cached in request.diverging_completions(path)
+    )
+    return [_confirmed(request, evidence) for evidence in diverging.values()]
+
+
+def _confirmed(request: Request[_E], evidence: _E) -> _E:
+    """The evidence, once the lookup gives it twice for its cache state, and the spec agrees.
+
+    Raises `CannotJudge` when the two differ, and `InternalError` when they are not as it was.
+    """
+    cached = frozenset(
+        (number, block) for number, blocks in enumerate(evidence.cached) for block in blocks
+    )
+
+    def again() -> _E:
+        answer = replay(request.space, request.lookup, request.max_length, cached)
+        # The text of an exception may hold addresses, which differ from run to run.
+        return replace(request.evidence(cached, answer), actual=evidence.actual)
+
+    first, second = again(), again()
+    if first != second:
+        raise CannotJudge("lookup does not return the same when it is run twice")
+    if request.due(cached) != evidence.spec_hit or first != evidence:
+        raise InternalError(f"a counterexample does not replay: {evidence}")
+    return evidence

@@ -1,0 +1,70 @@
+"""What a lookup can ask, which hits it may serve, and what a missing block of a hit means."""
+
+from hitproof.conformance.exploration.symbolic import Candidate, Question, Space
+from hitproof.conformance.scope.configurations import Configuration
+from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.lookups import Lookup
+from hitproof.spec.claims import Divergence
+from hitproof.spec.hits import required_run, within_reach
+from hitproof.spec.releases.horizons import LookaheadHorizon
+
+
+def space_of(
+    judged: Configuration | Layout, lookup: Lookup, max_length: int, policy: LookaheadHorizon
+) -> Space:
+    """What a lookup of at most ``max_length`` tokens can ask, and what it may serve."""
+    cap, horizon = judged.reach(max_length, policy)
+    keys = {
+        (group_id, key): (number, block)
+        for number, (looked_up, keys) in enumerate(zip(judged.looked_up, lookup.keys, strict=True))
+        for group_id in looked_up.group_ids
+        for block, key in enumerate(keys)
+    }
+    hits = [
+        _candidate(judged, length)
+        for length in range(judged.alignment, cap + 1, judged.alignment)
+        if all(
+            within_reach(looked_up.shape, length // size, cap // size, horizon // size)
+            for looked_up in judged.looked_up
+            for size in (looked_up.group.block_size,)
+        )
+    ]
+    several = len(judged.looked_up) > 1
+    return Space(keys, judged.hash_block_size, (Candidate(0, frozenset()), *hits), several)
+
+
+def _candidate(judged: Configuration | Layout, length: int) -> Candidate:
+    return Candidate(
+        length,
+        frozenset(
+            (number, block)
+            for number, looked_up in enumerate(judged.looked_up)
+            for block in required_run(looked_up.shape, length // looked_up.group.block_size)
+        ),
+    )
+
+
+def read_by(judged: Configuration | Layout, hit: Candidate) -> frozenset[Question]:
+    """The required blocks of a hit that attention reads: not the lookahead blocks."""
+    sizes = [looked_up.group.block_size for looked_up in judged.looked_up]
+    return frozenset((n, block) for n, block in hit.required if block < hit.length // sizes[n])
+
+
+def worst_missing(
+    judged: Configuration | Layout, missing: frozenset[Question], served: int
+) -> tuple[Question, str]:
+    """The missing block of a served hit, in tokens, that matters most, and what it is to the hit.
+
+    That is "required", or "lookahead" where nothing else is missing.
+    """
+    sizes = [looked_up.group.block_size for looked_up in judged.looked_up]
+    read = {(number, block) for number, block in missing if block < served // sizes[number]}
+    return min(read or missing), "required" if read else "lookahead"
+
+
+def of_missing(block: str | None) -> Divergence:
+    """What a hit without a block is: attention does not read the lookahead block.
+
+    It only shows that the entries of draft layers were computed for the same next token.
+    """
+    return Divergence.WRONG_DRAFTS if block == "lookahead" else Divergence.UNSOUND
