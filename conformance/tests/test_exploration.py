@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hitproof.conformance.checks.lookup import check_lookup, space_of
+from hitproof.conformance.checks.lookup import check_lookup
+from hitproof.conformance.checks.spaces import space_of
 from hitproof.conformance.exploration.canonical import Canonical
 from hitproof.conformance.exploration.explorer import BudgetExceeded, Exploration, explore, replay
 from hitproof.conformance.findings.evidence import LookupEvidence
