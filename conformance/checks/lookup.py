@@ -11,7 +11,14 @@ from hitproof.conformance.checks.block_tables import wrong_in_tables
 from hitproof.conformance.checks.counting import Judging, Need, diverging_states
 from hitproof.conformance.checks.explored import Answer, Request
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.checks.spaces import of_missing, read_by, space_of, worst_missing
+from hitproof.conformance.checks.spaces import (
+    candidate,
+    of_missing,
+    out_of_reach,
+    read_by,
+    space_of,
+    worst_missing,
+)
 from hitproof.conformance.exploration.explorer import Path
 from hitproof.conformance.exploration.symbolic import Candidate, Question
 from hitproof.conformance.findings.codes import Defect
@@ -121,8 +128,18 @@ class _Request(Request[LookupEvidence]):
         )
 
     def hit(self, length: int | None) -> Candidate | None:
-        """The hit of that length, if lookup may serve it."""
+        """The hit of that length, if lookup may serve it.
+
+        One whose lookahead blocks are out of reach is only what attention reads of it.
+        """
+        if length is not None and self.out_of_reach(length):
+            return Candidate(length, read_by(self.judged, candidate(self.judged, length)))
         return next((hit for hit in self.space.hits if hit.length == length), None)
+
+    def out_of_reach(self, length: int) -> frozenset[Question]:
+        """The lookahead blocks of a hit that ends within the cap that lookup cannot ask about."""
+        cap, horizon = self.judged.reach(self.max_length, self.policy)
+        return out_of_reach(self.judged, length, cap, horizon)
 
     @property
     def merging(self) -> bool:
@@ -278,8 +295,11 @@ def _malformed(request: _Request, answer: Answer) -> Signature | None:
         off = Defect.of(Code.HIT_OFF_BOUNDARY, modules=_modules(judged))
         return _signature(judged, claim, Divergence.UNSOUND, off)
     found = wrong_in_tables(judged, answer)
-    claim = _COMMON_VALID if several else _TABLE
-    return None if found is None else _signature(judged, claim, Divergence.UNSOUND, found.defect)
+    if found is not None:
+        claim = _COMMON_VALID if several else _TABLE
+        return _signature(judged, claim, Divergence.UNSOUND, found.defect)
+    unasked = request.out_of_reach(answer.hit_length)
+    return _lacking(judged, unasked, answer.hit_length, 0) if unasked else None
 
 
 def _classified(
@@ -296,21 +316,12 @@ def _classified(
     if served is None or hit is None or (malformed and hit.required <= cached):
         assert malformed
         return malformed
-    whole = all(
-        max(expected, served) // looked_up.group.block_size >= looked_up.shape.tail
-        for looked_up in judged.looked_up
-    )
-    run = "whole" if whole else "cut"
     if not hit.required <= cached:
-        _, what = worst_missing(judged, hit.required - cached, hit.length)
+        missing = hit.required - cached
+        _, what = worst_missing(judged, missing, hit.length)
         if malformed and what == "lookahead":
             return malformed  # attention reads what the tables lack
-        if isinstance(judged, Layout):
-            return _missing(judged, hit.required - cached, hit.length)
-        claim = _EAGLE if judged.group.eagle else _TABLE
-        block = what if what == "lookahead" else None
-        wrong = Defect.of(Code.REQUIRED_BLOCK_UNCACHED, run=run, block=block)
-        return _signature(judged, claim, of_missing(what), wrong)
+        return _lacking(judged, missing, hit.length, expected)
     if served >= expected:
         raise InternalError(f"a right answer is taken for a wrong one ({judged})")
     short = (expected - served) // judged.alignment
@@ -318,11 +329,32 @@ def _classified(
     claim = _COMMON_LONGEST if isinstance(judged, Layout) else _LONGEST
     lost = Defect.of(
         Code.HIT_TOO_SHORT,
-        run=run,
+        run=_run(judged, expected),
         short="one" if short == 1 else "several",
         segment="several" if several else "one",
     )
     return _signature(judged, claim, Divergence.LOST_HIT, lost)
+
+
+def _run(judged: Configuration | Layout, length: int) -> str:
+    """Whether the runs that a hit requires, in tokens, are whole or start before block 0."""
+    whole = all(
+        length // looked_up.group.block_size >= looked_up.shape.tail
+        for looked_up in judged.looked_up
+    )
+    return "whole" if whole else "cut"
+
+
+def _lacking(
+    judged: Configuration | Layout, missing: frozenset[Question], served: int, expected: int
+) -> Signature:
+    """What it is to serve a hit without these blocks (both hits in tokens)."""
+    if isinstance(judged, Layout):
+        return _missing(judged, missing, served)
+    _, what = worst_missing(judged, missing, served)
+    block, run = what if what == "lookahead" else None, _run(judged, max(expected, served))
+    wrong = Defect.of(Code.REQUIRED_BLOCK_UNCACHED, run=run, block=block)
+    return _signature(judged, _EAGLE if judged.group.eagle else _TABLE, of_missing(what), wrong)
 
 
 def _missing(layout: Layout, missing: frozenset[Question], served: int) -> Signature:

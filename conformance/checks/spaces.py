@@ -21,7 +21,7 @@ def space_of(
         for block, key in enumerate(keys)
     }
     hits = [
-        _candidate(judged, length)
+        candidate(judged, length)
         for length in range(judged.alignment, cap + 1, judged.alignment)
         if all(
             within_reach(looked_up.shape, length // size, cap // size, horizon // size)
@@ -33,7 +33,8 @@ def space_of(
     return Space(keys, judged.hash_block_size, (Candidate(0, frozenset()), *hits), several)
 
 
-def _candidate(judged: Configuration | Layout, length: int) -> Candidate:
+def candidate(judged: Configuration | Layout, length: int) -> Candidate:
+    """A hit of so many tokens, with what it requires."""
     return Candidate(
         length,
         frozenset(
@@ -41,6 +42,25 @@ def _candidate(judged: Configuration | Layout, length: int) -> Candidate:
             for number, looked_up in enumerate(judged.looked_up)
             for block in required_run(looked_up.shape, length // looked_up.group.block_size)
         ),
+    )
+
+
+def out_of_reach(
+    judged: Configuration | Layout, length: int | None, cap: int, horizon: int
+) -> frozenset[Question]:
+    """The lookahead blocks of a hit within the cap that end past the horizon (all in tokens).
+
+    To serve such a hit is wrong whatever is cached: nothing shows for which tokens the last entries
+    of the draft layers were computed. But that is all that is wrong where the rest is cached.
+    """
+    if not isinstance(length, int) or not 0 < length <= cap or length % judged.alignment:
+        return frozenset()
+    hit = candidate(judged, length)
+    sizes = [looked_up.group.block_size for looked_up in judged.looked_up]
+    return frozenset(
+        (number, block)
+        for number, block in hit.required - read_by(judged, hit)
+        if (block + 1) * sizes[number] > horizon
     )
 
 

@@ -111,7 +111,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.HIT_OFF_BOUNDARY: Meaning(
         "hit does not end on a boundary within reach{modules}",
         "The length of the hit is not a multiple of the alignment, or it is more than the lookup "
-        "may serve: the last token is always computed, and a lookahead block has to fit.",
+        "may serve: the last token is always computed.",
         _WRONG,
         (_READ, _EAGLE, _COMMON_VALID),
         _UNSOUND,
