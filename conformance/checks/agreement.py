@@ -9,11 +9,12 @@ Whole required runs are evicted: for the longest request every set of them, for 
 the other, from the end.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import combinations
 
+from hitproof.conformance.checks.agreement_scenes import PRODUCER, Blocks, Computed, Later, Scene
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.crashes import crash_defect
@@ -21,12 +22,10 @@ from hitproof.conformance.findings.evidence import LATER, AgreementEvidence
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.schema import (
-    EngineConfiguration,
     Evict,
     Finish,
     History,
     Lookup,
-    RequestInput,
     Schedule,
     Step,
 )
@@ -36,13 +35,9 @@ from hitproof.conformance.subject.failures import CannotJudge, crash_of
 from hitproof.conformance.subject.registering import ServingSubject
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
-from hitproof.spec.groups import Group, GroupKind, geometry
-from hitproof.spec.hits import required_run, valid_hit
+from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import is_fine_grained
-from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
-from hitproof.spec.releases.policies import EagleGroups
-from hitproof.spec.releases.sequential import longest_joint_hit
-from hitproof.spec.retention import SPARSE_KINDS, replay_boundary
+from hitproof.spec.retention import SPARSE_KINDS
 
 CLAIMS = {
     "dense": "lookup_agrees_under_dense_retention",
@@ -51,15 +46,10 @@ CLAIMS = {
 }
 """The claim of each retention mode."""
 
-_FRESH = 1_000
 _SHORT = 4
 """Tokens of requests that are computed in fewer ways."""
 _MOST_RUNS = 4
 """Of so many runs, the last ones, every set is evicted."""
-_PRODUCER = "a"
-
-Blocks = frozenset[tuple[int, int]]
-"""Blocks of the computed request, by group and position."""
 
 
 def _grid() -> frozenset[tuple[Group, ...]]:
@@ -105,7 +95,7 @@ def check_agreement(subject: ServingSubject, layout: Layout) -> CheckResult:
     modes = CLAIMS if sparse else ("dense",)
     known: dict[tuple[int, Blocks], int] = {}
     results = [
-        finished((CLAIMS[mode],), partial(_cases, _Scene(subject, layout, mode, known)))
+        finished((CLAIMS[mode],), partial(_cases, Scene(subject, layout, mode, known)))
         for mode in modes
     ]
     return CheckResult(
@@ -122,157 +112,7 @@ def check_agreement(subject: ServingSubject, layout: Layout) -> CheckResult:
     )
 
 
-@dataclass(frozen=True)
-class _Scene:
-    """A layout under one retention mode, as the subject's release treats it."""
-
-    subject: ServingSubject
-    layout: Layout
-    mode: str
-    known: dict[tuple[int, Blocks], int]
-    """The hits of dense caching, by tokens and state."""
-
-    @cached_property
-    def groups(self) -> tuple[Group, ...]:
-        """The groups as lookup treats them."""
-        return self.treated.shared
-
-    @cached_property
-    def treated(self) -> Layout:
-        """The layout with the flags that decide who drops a block."""
-        drops_all = self.subject.eagle_groups is EagleGroups.ALL
-        return without_flags(self.layout) if drops_all else self.layout
-
-    @cached_property
-    def policy(self) -> LookaheadHorizon:
-        """The lookahead horizon; one group alone never peeks past the cap."""
-        alone = len(self.layout.groups) == 1
-        return LookaheadHorizon.CAPPED if alone else self.subject.lookahead_horizon
-
-    @property
-    def interval(self) -> int | None:
-        """The retention interval in tokens."""
-        return {"dense": None, "interval": 2 * self.layout.alignment, "latest": 0}[self.mode]
-
-    @cached_property
-    def shapes(self) -> list[tuple[int, Group]]:
-        """The groups that hits require something of, with their indices."""
-        return [(n, group) for n, group in enumerate(self.groups) if group.prefix_cacheable]
-
-    def runs(self, length: int) -> Iterator[Blocks]:
-        """The required run of a hit of ``length`` tokens, of each group."""
-        for index, group in self.shapes:
-            shape = geometry(group, self.layout.alignment)
-            run = required_run(shape, length // group.block_size)
-            yield frozenset((index, block) for block in run)
-
-    def due(self, num_tokens: int, state: Blocks, promised: Sequence[int]) -> tuple[int, int]:
-        """The least and the most tokens that a request may hit when ``state`` is cached of it."""
-
-        def cached(index: int, block: int) -> bool:
-            return (index, block) in state
-
-        align, policy = self.layout.alignment, self.policy
-        key = num_tokens, state
-        if key not in self.known:
-            self.known[key] = longest_joint_hit(self.groups, align, num_tokens, policy, cached)
-        best = self.known[key]
-        if self.interval is None or best == 0:
-            return best, best
-        limits = num_tokens - 1, horizon(policy, num_tokens)
-        valid = partial(valid_hit, self.groups, align, cap=limits[0], horizon=limits[1])
-        return next((b for b in promised if b <= best and valid(b, cached=cached)), 0), best
-
-    def engine(self, num_tokens: int, num_requests: int) -> EngineConfiguration:
-        """The engine, with a pool in which nothing is evicted unasked."""
-        blocks = sum(num_tokens // group.block_size + 3 for group in self.layout.groups)
-        return EngineConfiguration(
-            groups=self.layout.groups,
-            num_gpu_blocks=1 + blocks * (1 + num_requests // 8),
-            hash_block_size=self.layout.hash_block_size,
-            max_model_len=num_tokens,
-            use_eagle=self.layout.use_eagle,
-            retention_interval=self.interval,
-            variant=self.layout.variant,
-        )
-
-
-@dataclass(frozen=True)
-class _Later:
-    """A later request: how much of the computed one it shares, and who it is."""
-
-    name: str
-    who: str
-    shared: int
-    request: RequestInput
-
-    @property
-    def num_tokens(self) -> int:
-        """Its tokens."""
-        return len(self.request.prompt)
-
-
-@dataclass(frozen=True)
-class _Computed:
-    """A request that was computed: its prompt, its output, and where its chunks end."""
-
-    scene: _Scene
-    prompt: int
-    output: int
-    chunk: int
-    every_set: bool
-    """Whether every set of required runs is evicted."""
-
-    @property
-    def tokens(self) -> RequestInput:
-        """The request."""
-        end = self.prompt + self.output
-        return RequestInput(tuple(range(self.prompt)), tuple(range(self.prompt, end)))
-
-    @cached_property
-    def later(self) -> tuple[_Later, ...]:
-        """The later requests."""
-        return tuple(self._later())
-
-    def _later(self) -> Iterator[_Later]:
-        align, known = self.scene.layout.alignment, self.prompt + self.output
-        more = align + 1
-
-        def request(who: str, shared: int, fresh: int) -> _Later:
-            tokens = (*range(shared), *range(_FRESH, _FRESH + fresh))
-            return _Later(f"{who} {shared}", who, shared, RequestInput(tokens))
-
-        yield request("resend", self.prompt, 0)
-        yield request("extension", self.prompt, more)
-        if self.output:
-            yield request("turn", known, more)
-        for shared in range(1, self.prompt):
-            yield request("sibling", shared, more)
-
-    @property
-    def history(self) -> History:
-        """The history without its steps."""
-        later = {each.name: each.request for each in self.later}
-        longest = max(len(request.prompt) for request in later.values())
-        engine = self.scene.engine(max(longest, self.prompt + self.output) + 1, len(later))
-        return History(engine, {_PRODUCER: self.tokens, **later}, ())
-
-    @cached_property
-    def promised(self) -> list[int]:
-        """The boundaries that sparse retention promises for its prompt, in tokens."""
-        scene, align, prompt = self.scene, self.scene.layout.alignment, self.prompt
-        lookahead = scene.treated.lookahead_tokens
-        limit = horizon(scene.policy, prompt)
-        boundaries = [
-            replay_boundary(prompt - 1, limit, lookahead, align),
-            replay_boundary(prompt, prompt, lookahead, align),
-        ]
-        if scene.interval:
-            boundaries += range(scene.interval, prompt + 1, scene.interval)
-        return sorted({boundary for boundary in boundaries if boundary > 0}, reverse=True)
-
-
-def _cases(scene: _Scene) -> Iterator[Case]:
+def _cases(scene: Scene) -> Iterator[Case]:
     layout = scene.layout
     if is_fine_grained(layout.groups, layout.hash_block_size):
         raise CannotJudge("hits that end inside blocks are not judged here")
@@ -281,10 +121,10 @@ def _cases(scene: _Scene) -> Iterator[Case]:
     if bound > _SHORT:
         played += [(bound, bound), (bound - align, align + 1)]
     for number, (prompt, chunk) in enumerate(played):
-        yield _case(_Computed(scene, prompt, 0 if number == 0 else 1 + align, chunk, number == 0))
+        yield _case(Computed(scene, prompt, 0 if number == 0 else 1 + align, chunk, number == 0))
 
 
-def _case(computed: _Computed) -> Case:
+def _case(computed: Computed) -> Case:
     """One computed request, every state that evictions leave of it, and every later request."""
     found: list[AgreementEvidence] = []
     lookups, left = 0, None
@@ -309,7 +149,7 @@ def _case(computed: _Computed) -> Case:
     return Case(max(lookups, 1), max(lookups, 1), found)
 
 
-def _evictions(computed: _Computed, dense: Blocks) -> Iterator[Blocks]:
+def _evictions(computed: Computed, dense: Blocks) -> Iterator[Blocks]:
     """What is evicted, in the order in which one manager can go through it, as far as it can."""
     layout = computed.scene.layout
     ends = range(layout.alignment, layout.num_tokens + 1, layout.alignment)
@@ -329,7 +169,7 @@ def _evictions(computed: _Computed, dense: Blocks) -> Iterator[Blocks]:
 class _Run:
     """A manager on which the request is computed, and what has happened to it."""
 
-    def __init__(self, computed: _Computed) -> None:
+    def __init__(self, computed: Computed) -> None:
         self._computed = computed
         self._history = computed.history
         self._steps: list[Step] = []
@@ -347,14 +187,14 @@ class _Run:
     def compute(self) -> None:
         """Compute and register the request, chunk by chunk, and free it."""
         for _ in range(self._computed.prompt + self._computed.output):
-            deviation = self._play(Schedule(_PRODUCER, self._computed.chunk))
+            deviation = self._play(Schedule(PRODUCER, self._computed.chunk))
             if "no space" in deviation:
                 raise CannotJudge("no blocks are free in a pool that has them")
             if deviation:
                 break
             assert self._player is not None
-            self._ends.add(self._player.num_computed_tokens(_PRODUCER))
-        self._play(Finish(_PRODUCER))
+            self._ends.add(self._player.num_computed_tokens(PRODUCER))
+        self._play(Finish(PRODUCER))
 
     @property
     def dense(self) -> Blocks:
@@ -374,10 +214,10 @@ class _Run:
         for index, _ in self._computed.scene.shapes:
             more = sorted(block for of, block in state - self.gone if of == index)
             if more:
-                self._play(Evict(_PRODUCER, index, tuple(more)))
+                self._play(Evict(PRODUCER, index, tuple(more)))
         self.gone = state
 
-    def judged(self, later: _Later) -> Iterator[AgreementEvidence]:
+    def judged(self, later: Later) -> Iterator[AgreementEvidence]:
         """Look a later request up, and compare with what is due."""
         scene, length = self._computed.scene, later.num_tokens
         self._play(Lookup(later.name))
@@ -395,7 +235,7 @@ class _Run:
         if not due <= hit <= best:
             yield self._evidence(later, state, due if hit < due else best, hit)
 
-    def _evidence(self, later: _Later, state: Blocks, due: int, hit: int) -> AgreementEvidence:
+    def _evidence(self, later: Later, state: Blocks, due: int, hit: int) -> AgreementEvidence:
         scene = self._computed.scene
         short = hit < due
         if short:  # all else that dense caching would have does not matter
@@ -443,9 +283,9 @@ class _Run:
             CLAIMS[scene.mode], divergence, scene.layout.kinds, scene.treated.drops_block, defect
         )
 
-    def _shown(self, later: _Later | None) -> History:
+    def _shown(self, later: Later | None) -> History:
         """The history as far as it went, with the later request that shows the divergence."""
-        requests, steps = {_PRODUCER: self._computed.tokens}, list(self._steps)
+        requests, steps = {PRODUCER: self._computed.tokens}, list(self._steps)
         if later is not None:
             requests[LATER] = later.request
             steps.append(Lookup(LATER))

@@ -5,7 +5,8 @@ step. What is wrong already can make a later step look wrong, too. A violation i
 the damage of earlier ones explains all of its evidence. In doubt it is not.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
 from hitproof.conformance.findings.footprints import name_of
 from hitproof.conformance.findings.parts import Block, Books, Key, Part, Table
@@ -88,3 +89,35 @@ def _can_explain(cause: Signature, signature: Signature) -> bool:
 def key_parts(names: Iterable[str]) -> frozenset[Part]:
     """The keys of prefixes, as parts."""
     return frozenset(map(Key, names))
+
+
+def explained_by_keys(
+    wrong: Violation, sizes: Sequence[int], known: int, name: Callable[[int], str]
+) -> Violation:
+    """A violation of what a request reads, which the keys of the blocks explain, too.
+
+    ``sizes`` are the block sizes of the groups, ``known`` is how many tokens the request has, and
+    ``name`` names its prefixes by their ends (all in tokens).
+    """
+    keys = [
+        Key(name(end))
+        for parts in wrong.evidence
+        for part in parts
+        if isinstance(part, Table) and part.until
+        for end in [-(-part.until // sizes[part.group]) * sizes[part.group]]
+        if end <= known
+    ]
+    return replace(wrong, evidence=tuple(parts.union(keys) for parts in wrong.evidence))
+
+
+def explained_by_holders(wrong: Violation, seen: Observation) -> Violation:
+    """A violation of blocks, which wrong tables of those who hold the blocks explain, too."""
+    blocks = {part.block_id for part in wrong.damages if isinstance(part, Block)}
+    tables = (
+        Table(request, group)
+        for request, of_all in seen.tables.items()
+        for group, table in enumerate(of_all)
+        if blocks & {*table}
+    )
+    (parts,) = wrong.evidence
+    return replace(wrong, evidence=(parts.union(tables),))

@@ -10,21 +10,23 @@ request that the call was for, unless the exception leaves the pool in a wrong s
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.findings.parts import Block, Key, Part, Table
+from hitproof.conformance.findings.parts import Block, Key, Part
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.findings.violations import Occurrence, Violation
+from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import History, RequestInput
 from hitproof.conformance.judge.admission import most_needed
 from hitproof.conformance.judge.books import Books
 from hitproof.conformance.judge.content import ContentModel
-from hitproof.conformance.judge.damage import Damage
+from hitproof.conformance.judge.damage import Damage, explained_by_holders, explained_by_keys
 from hitproof.conformance.judge.judging import Judge
+from hitproof.conformance.judge.outcome import LookupResult, ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.registrations import Registrations
 from hitproof.conformance.playing.player import Player
@@ -45,69 +47,6 @@ from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.releases.policies import SparseRetention
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class LookupResult:
-    """A lookup and its answer, in tokens.
-
-    Attributes:
-        step: the step, an index.
-        request: the request.
-        due: the hit that the spec requires.
-        served: the hit that the manager served.
-        divergence: how that is wrong, "" if it is not.
-    """
-
-    step: int
-    request: str
-    due: int
-    served: int
-    divergence: str = ""
-
-
-@dataclass
-class ReplayOutcome:
-    """The outcome of a history.
-
-    Attributes:
-        steps: how each step that was played deviated; "" when it was done as asked.
-        lookups: every lookup, in order.
-        findings: one for each signature, in the order of their first occurrence; those with a
-            cause are consequences of earlier ones.
-        ended: why the history ended early; "" when it did not.
-    """
-
-    steps: list[str] = field(default_factory=list)
-    lookups: list[LookupResult] = field(default_factory=list)
-    findings: list[Occurrence] = field(default_factory=list)
-    ended: str = ""
-
-    @property
-    def causes(self) -> list[Occurrence]:
-        """The findings that are no consequences of others."""
-        return [finding for finding in self.findings if finding.cause is None]
-
-    def add(
-        self, violation: Violation, step: int, call: str, cause: Signature | None = None
-    ) -> None:
-        """Record a violation, which may be a consequence of an earlier finding, its ``cause``.
-
-        Consequences count in the footprint of their cause, so that they hide nothing.
-        """
-        for known in self.findings:
-            if known.signature == cause:
-                known.leads_to(violation, step, call)
-        for number, known in enumerate(self.findings):
-            if known.signature == violation.signature:
-                if known.cause is not None and cause is None:  # now a step is wrong by itself
-                    self.findings[number] = Occurrence(violation, step, call, known.times + 1)
-                elif known.cause is None and cause is not None:
-                    known.times += 1
-                else:
-                    known.again(violation, step, call)
-                return
-        self.findings.append(Occurrence(violation, step, call, cause=cause))
 
 
 def replay(
@@ -278,8 +217,10 @@ class _Judged:
         if external:
             self._content.load(name, tables, start, start + external, known)
         start, num_new = start + external, allocation.num_new_tokens
+        sizes = [group.block_size for group in self._engine.groups]
+        named = partial(self._prefixes.name, name)
         for wrong in self._content.compute(name, tables, start, num_new, known):
-            self._add(self._seen_under_key(name, wrong), call)
+            self._add(explained_by_keys(wrong, sizes, known, named), call)
         self._registrations.computed(name, min(start + num_new, known))
         return new
 
@@ -343,7 +284,7 @@ class _Judged:
         """Judge the result of the whole step: registered blocks, and their content."""
         seen = self._named.seen
         for wrong in self._content.wrong_keys(seen.cached):
-            self._add(self._seen_by_holders(wrong, seen), "step")
+            self._add(explained_by_holders(wrong, seen), "step")
         for violation in self._registrations.step_ends(seen):
             self._add(violation, "step")
 
@@ -424,33 +365,6 @@ class _Judged:
         self._damage.add(violation.damages, cause or violation.signature)
         self._outcome.add(violation, self.step, call, cause)
         return cause
-
-    def _seen_under_key(self, request: str, wrong: Violation) -> Violation:
-        """A violation of what a request reads, which the key of the block explains, too."""
-        known = self._num_tokens[request]
-        sizes = [group.block_size for group in self._engine.groups]
-        keys = [
-            Key(self._prefixes.name(request, end))
-            for parts in wrong.evidence
-            for part in parts
-            if isinstance(part, Table) and part.until
-            for end in [-(-part.until // sizes[part.group]) * sizes[part.group]]
-            if end <= known
-        ]
-        return replace(wrong, evidence=tuple(parts.union(keys) for parts in wrong.evidence))
-
-    @staticmethod
-    def _seen_by_holders(wrong: Violation, seen: Observation) -> Violation:
-        """A violation of blocks, which wrong tables of those who hold the blocks explain, too."""
-        blocks = {part.block_id for part in wrong.damages if isinstance(part, Block)}
-        tables = (
-            Table(request, group)
-            for request, of_all in seen.tables.items()
-            for group, table in enumerate(of_all)
-            if blocks & {*table}
-        )
-        (parts,) = wrong.evidence
-        return replace(wrong, evidence=(parts.union(tables),))
 
     def _tables(self, seen: Observation, name: str) -> Tables:
         return seen.tables.get(name, ((),) * len(self._engine.groups))

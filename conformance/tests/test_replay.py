@@ -13,8 +13,9 @@ from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.judge.replay import ReplayOutcome, replay
+from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.tests import broken_managers as broken

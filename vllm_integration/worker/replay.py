@@ -7,8 +7,9 @@ from hitproof.conformance.comparison.recording import Recorder
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Abilities, Play
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.judge.replay import ReplayOutcome, replay
+from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.retention import SPARSE_KINDS
