@@ -45,7 +45,7 @@ from hitproof.conformance.tests.test_connector_check import CONNECTOR_BROKEN
 from hitproof.conformance.tests.test_retention_check import FAULTS
 from hitproof.reference.scan import PlainScan, Scan, SkippingScan
 from hitproof.spec.attention import tail_blocks
-from hitproof.spec.claims import CLAIMS, Status
+from hitproof.spec.claims import CLAIMS, Divergence, Status
 from hitproof.spec.groups import BlockGeometry, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
@@ -158,6 +158,21 @@ def test_each_fault_is_refuted(name: str) -> None:
             assert CODES[name] in {evidence.signature.code for evidence in result.evidence}
             return
     pytest.fail(f"only {refuted} refuted")
+
+
+@pytest.mark.parametrize("kind", [GroupKind.FULL_ATTENTION, GroupKind.SLIDING_WINDOW])
+def test_without_a_lookahead_block_only_drafts_are_wrong(kind: GroupKind) -> None:
+    """Also at the end of a request, where no lookup can ask about that block."""
+    window = 2 if kind is GroupKind.SLIDING_WINDOW else None
+    configuration = single_group(kind, 2, 1, window, True, 4)
+    result = check_lookup(BrokenSubject(shape=no_lookahead), configuration)
+    assert any(
+        isinstance(e, LookupEvidence) and e.actual_hit and e.max_length < e.actual_hit + 2
+        for e in result.evidence
+    )
+    assert {evidence.signature.divergence for evidence in result.evidence} == {
+        Divergence.WRONG_DRAFTS
+    }
 
 
 def test_every_claim_has_a_fault_that_its_check_refutes() -> None:
