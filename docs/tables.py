@@ -105,7 +105,8 @@ def policies() -> str:
         "# Policies",
         "",
         "Releases also differ on purpose. Where they do, the spec has a named parameter, and "
-        "`hitproof check` judges a target by the values that it shows.",
+        "`hitproof check` judges a target by the values that it shows, and says "
+        "[what they cost](commands/policies.md#what-a-policy-costs) against the best ones.",
         "",
     ]
     for policy in POLICIES.values():
@@ -114,6 +115,8 @@ def policies() -> str:
         lines += [f"## {title}", "", policy.sentence, ""]
         lines += [f"In vLLM: {symbols}.", "", "| value | releases |", "|---|---|"]
         lines += [f"| {era.value} | `{era.releases}` |" for era in policy.eras]
+        if policy.best is not None:
+            lines += ["", f"Best: {policy.best}. `hitproof check --strict` judges by it."]
         values = type(policy.eras[0].value)
         lines += ["", folded(f"What the values mean ({place(values)})", listing(values)), ""]
     return "\n".join(lines)

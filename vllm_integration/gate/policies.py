@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from hitproof.conformance.judge.policy_costs import Cost, costs
 from hitproof.spec.releases.policies import POLICIES, Policy
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.target import Target
@@ -102,6 +103,19 @@ def held_against(
         Standing(policy, expected_value(policy, target.version), actual[name], chosen.get(name))
         for name, policy in POLICIES.items()
     ]
+
+
+def costs_of(standings: Sequence[Standing]) -> dict[str, Cost]:
+    """What each policy in force costs that has a best value and another one, by name.
+
+    Empty without a target, or if a policy is not known.
+    """
+    values = {
+        standing.policy.name: standing.in_force
+        for standing in standings
+        if standing.in_force is not None
+    }
+    return costs(values) if values.keys() == POLICIES.keys() else {}
 
 
 def standings(target: Target | None, *, python: str, timeout: float, memory: int) -> list[Standing]:

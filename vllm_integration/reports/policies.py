@@ -1,11 +1,72 @@
 """Policies of a target, as people and as programs read them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from hitproof.vllm_integration.gate.policies import Standing
+from hitproof.conformance.histories.json_format import as_json
+from hitproof.conformance.judge.policy_costs import Cost, LostHit, Who
+from hitproof.conformance.words import in_tokens
+from hitproof.vllm_integration.gate.policies import Standing, costs_of
+
+_LATER = {
+    Who.RESEND: "its resend",
+    Who.EXTENSION: "an extension of it",
+    Who.NEXT_TURN: "the next turn",
+    Who.SIBLING: "a request that shares {shared} of them",
+    Who.SECOND_SIBLING: "a second request that shares the same {shared} of them",
+}
+
+
+def cost_json(cost: Cost | None) -> dict[str, Any] | None:
+    """What a policy costs; None where it is at its best value, or has none."""
+    if cost is None:
+        return None
+    lost = cost.example
+    return {
+        "best": cost.best,
+        "lost": cost.lost,
+        "hits": cost.hits,
+        "lost_tokens": cost.lost_tokens,
+        "tokens": cost.tokens,
+        "gained": cost.gained,
+        "example": None
+        if lost is None
+        else {
+            "layout": lost.layout.as_json(),
+            "prompt": lost.prompt,
+            "later": str(lost.later.who),
+            "shared": lost.later.shared,
+            "num_tokens": lost.later.num_tokens,
+            "hit": lost.hit,
+            "best_hit": lost.best,
+            "history": as_json(lost.history),
+        },
+    }
+
+
+def print_costs(standings: Sequence[Standing], console: Console) -> None:
+    """A line for each policy that costs hits."""
+    for cost in costs_of(standings).values():
+        if cost.example is not None:
+            console.print(escape(_cost(cost, cost.example)), highlight=False)
+
+
+def _cost(cost: Cost, lost: LostHit) -> str:
+    later = _LATER[lost.later.who].format(shared=lost.later.shared)
+    where = lost.layout.model or lost.layout.describe()
+    gained = f" ({cost.gained} others hit more)" if cost.gained else ""
+    retained = ""
+    if lost.interval is not None and lost.interval == lost.best_interval:
+        retained = f", under a retention interval of {in_tokens(lost.interval)}"
+    return (
+        f"policy {cost.policy.replace('_', ' ')} {cost.value} costs {cost.lost} of {cost.hits} "
+        f"hits against {cost.best}{gained}; e.g. {where}: after a prompt of "
+        f"{in_tokens(lost.prompt)}, {later} hits {in_tokens(lost.hit)}, not {lost.best}{retained}"
+    )
 
 
 def print_policy_change(standing: Standing, console: Console) -> None:
@@ -29,6 +90,7 @@ def print_policy_change(standing: Standing, console: Console) -> None:
 
 def policies_json(standings: list[Standing]) -> list[dict[str, Any]]:
     """What `hitproof policies --format json` prints."""
+    found = costs_of(standings)
     return [
         {
             "policy": standing.policy.name,
@@ -40,7 +102,11 @@ def policies_json(standings: list[Standing]) -> list[dict[str, Any]]:
             **(
                 {}
                 if standing.actual is None
-                else {"expected": standing.expected, "actual": standing.actual}
+                else {
+                    "expected": standing.expected,
+                    "actual": standing.actual,
+                    "cost": cost_json(found.get(standing.policy.name)),
+                }
             ),
         }
         for standing in standings
@@ -48,7 +114,7 @@ def policies_json(standings: list[Standing]) -> list[dict[str, Any]]:
 
 
 def print_policies(standings: list[Standing], console: Console) -> None:
-    """What `hitproof policies` prints: a line for each value of each policy."""
+    """What `hitproof policies` prints: a line for each value of each policy, and what they cost."""
     probed = any(standing.actual is not None for standing in standings)
     table = Table("policy", "value", "releases", *(["the target"] if probed else []))
     for standing in standings:
@@ -59,3 +125,4 @@ def print_policies(standings: list[Standing], console: Console) -> None:
             table.add_row(name, era.value, era.releases, *([shown] if probed else []))
             name = ""
     console.print(table)
+    print_costs(standings, console)

@@ -18,8 +18,9 @@ from hitproof.conformance.ledger.records import Shrunk
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.words import count
 from hitproof.spec.claims import Status
+from hitproof.vllm_integration.gate.policies import costs_of
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.reports.policies import print_policy_change
+from hitproof.vllm_integration.reports.policies import cost_json, print_costs, print_policy_change
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_INCONCLUSIVE = 5
@@ -31,6 +32,7 @@ def report_json(report: Report) -> dict[str, Any]:
     known = [
         f.as_json() | {"reason": e.reason, "cause": e.cause} for f, e in report.judgement.known
     ]
+    costs = costs_of(report.policies)
     return {
         "verdict": report.verdict.label,
         "exit_code": int(report.verdict),
@@ -45,6 +47,7 @@ def report_json(report: Report) -> dict[str, Any]:
                 "expected": standing.expected,
                 "chosen": standing.chosen is not None,
                 "change": standing in report.policy_changes,
+                "cost": cost_json(costs.get(standing.policy.name)),
             }
             for standing in report.policies
         ],
@@ -220,7 +223,7 @@ def print_shrunk(shrunk: Shrunk, console: Console) -> None:
 
 
 def _print_policies(report: Report, console: Console) -> None:
-    """The policies in force, on one line."""
+    """The policies in force, on one line, and what they cost."""
     if report.policies:
         shown = ", ".join(
             f"{standing.policy.name.replace('_', ' ')} {standing.in_force}"
@@ -228,6 +231,7 @@ def _print_policies(report: Report, console: Console) -> None:
             for standing in report.policies
         )
         console.print(f"policies: {shown}", highlight=False)
+        print_costs(report.policies, console)
 
 
 def by_cause(report: Report) -> dict[str, list[tuple[Finding, Entry]]]:

@@ -1,0 +1,97 @@
+"""What policies cost is shown, and it is what real managers lose."""
+
+import sys
+
+import pytest
+from rich.console import Console
+
+from hitproof.conformance.histories.plays import Play
+from hitproof.conformance.judge.policy_costs import LostHit, history
+from hitproof.spec.releases.policies import POLICIES
+from hitproof.vllm_integration.gate.policies import (
+    Standing,
+    best_values,
+    costs_of,
+    expected_value,
+)
+from hitproof.vllm_integration.reports.policies import cost_json, policies_json, print_costs
+from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.targets.resolving import resolve
+
+
+def of_release(version: str, chosen: dict[str, str] | None = None) -> list[Standing]:
+    """The policies of a release that behaves as the table says."""
+    values = {name: expected_value(policy, version) for name, policy in POLICIES.items()}
+    return [
+        Standing(policy, values[name], values[name], (chosen or {}).get(name))
+        for name, policy in POLICIES.items()
+    ]
+
+
+def shown(standings: list[Standing]) -> list[str]:
+    """The lines on what they cost."""
+    console = Console(width=1000, color_system=None)
+    with console.capture() as captured:
+        print_costs(standings, console)
+    return captured.get().splitlines()
+
+
+def test_a_line_for_each_policy_that_costs_something() -> None:
+    (line,) = shown(of_release("0.33.0"))
+    (cost,) = costs_of(of_release("0.33.0")).values()
+    counted = f"policy default retention latest costs {cost.lost} of {cost.hits} hits against dense"
+    assert line.startswith(counted)
+    assert cost.example is not None
+    assert f"hits {cost.example.hit} tokens, not {cost.example.best}" in line
+    older = shown(of_release("0.24.0"))
+    assert [line.split()[1] for line in older] == ["lookahead", "hit", "junctions"]
+
+
+def test_no_line_where_the_best_values_are_judged_by() -> None:
+    assert shown(of_release("0.24.0", best_values())) == []
+
+
+def test_no_line_without_a_target_or_with_unknown_policies() -> None:
+    assert shown([Standing(policy) for policy in POLICIES.values()]) == []
+    assert shown(of_release("0.33.0")[:-1]) == []
+
+
+def test_the_json_has_the_cost_of_what_is_not_at_its_best() -> None:
+    costs = {each["policy"]: each["cost"] for each in policies_json(of_release("0.24.0"))}
+    assert costs["fine_tail"] is costs["eagle_groups"] is costs["default_retention"] is None
+    assert 0 < costs["junctions"]["lost"] < costs["junctions"]["hits"]
+    example = costs["junctions"]["example"]
+    assert example["hit"] < example["best_hit"] <= example["shared"]
+    without = cost_json(costs_of(of_release("0.22.1"))["junctions"])
+    assert without is not None
+    assert (without["lost"], without["example"]) == (0, None)
+
+
+def served(worker: Worker, lost: LostHit, interval: int | None) -> int:
+    """What the target serves the later request under a retention interval."""
+    played = history(lost.layout, interval, lost.prompt, lost.later)
+    answer = worker.ask(120, op="replay", play=Play.written(played, "").as_json())
+    return int(answer["lookups"][-1]["served"])
+
+
+@pytest.mark.release
+def test_0_33_loses_what_its_default_retention_is_said_to_cost() -> None:
+    (cost,) = costs_of(of_release("0.33.0")).values()
+    lost = cost.example
+    assert cost.policy == "default_retention"
+    assert lost is not None
+    assert (lost.interval, lost.best_interval) == (0, None)
+    target = resolve("0.33.0", announce=lambda *_: None)
+    with Worker(target, sys.executable, 16 << 30, {}) as worker:
+        assert served(worker, lost, lost.interval) == lost.hit
+        assert served(worker, lost, lost.best_interval) == lost.best
+
+
+@pytest.mark.release
+def test_0_24_loses_what_its_junctions_are_said_to_cost_and_0_26_does_not() -> None:
+    lost = costs_of(of_release("0.24.0"))["junctions"].example
+    assert lost is not None
+    for version, hit in (("0.24.0", lost.hit), ("0.26.0", lost.best)):
+        target = resolve(version, announce=lambda *_: None)
+        with Worker(target, sys.executable, 16 << 30, {}) as worker:
+            assert served(worker, lost, lost.interval) == hit
