@@ -99,7 +99,7 @@ class Canonical:
         if held is None:
             raise NotAlike(f"the stack of {code.co_qualname} is not known")
         live = live_after(code, at)
-        variables = [(n, self.value(v)) for n, v in frame.f_locals.items() if n in live]
+        variables = [(n, self.value(v)) for n, v in frames.variables(frame) if n in live]
         shared = [self.value(each) for each in frames.cells(frame)]
         return (
             *(code, id(frame.f_globals), at, tuple(variables), tuple(shared)),
@@ -308,12 +308,18 @@ def _is_plain_class(kind: type) -> bool:
 
 
 def _slots(kind: type) -> tuple[tuple[str, Any], ...]:
-    return tuple(
-        (f"{base.__qualname__}.{name}", each)
-        for base in kind.__mro__
-        for name, each in vars(base).items()
-        if isinstance(each, types.MemberDescriptorType)
-    )
+    known = _SLOTS.get(kind)
+    if known is None:
+        known = _SLOTS[kind] = tuple(
+            (f"{base.__qualname__}.{name}", each)
+            for base in kind.__mro__
+            for name, each in vars(base).items()
+            if isinstance(each, types.MemberDescriptorType)
+        )
+    return known
+
+
+_SLOTS: dict[type, tuple[tuple[str, Any], ...]] = {}
 
 
 def _filled(slot: Any, obj: Any) -> bool:

@@ -7,9 +7,10 @@ nobody reads, and suspended runs are not merged.
 
 import ctypes
 import functools
+import inspect
 import sys
-from collections.abc import Callable, Sequence
-from types import CodeType, FrameType, FunctionType, MethodType
+from collections.abc import Callable, Iterable, Sequence
+from types import CellType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from hitproof.conformance.exploration.bytecode import depth_below_call, instruction_at
@@ -17,59 +18,121 @@ from hitproof.conformance.exploration.bytecode import depth_below_call, instruct
 NULL = object()
 """An empty place on a stack."""
 
-_FRAME, _TOP, _PLACES, _WORD = 24, 64, 72, 8
+_FRAME, _TOP, _PLACES = 24, 64, 72
 """Offsets, in bytes: of the interpreter's frame in a frame object; of the count of used places
 and of the places in the interpreter's frame. The variables come first, then the stack."""
 
-_address = ctypes.c_void_p.from_address
-_number = ctypes.c_int.from_address
-_value = ctypes.py_object.from_address
+_address = functools.lru_cache(1 << 10)(ctypes.c_void_p.from_address)
+"""What memory holds as an address; it shows what is there when it is asked."""
+_MOST = 1 << 20
+"""More places than any frame has."""
 
 
 @functools.cache
 def _variables(code: CodeType) -> int:
-    """How many places variables take: those shared with inner functions count once."""
-    return len({*code.co_varnames, *code.co_cellvars, *code.co_freevars})
+    """How many places variables take."""
+    return len(_names(code))
 
 
-def _interpreters(frame: FrameType) -> int:
+class _Places:
+    """An interpreter's frame at an address: a view of memory, valid while a frame is there.
+
+    Attributes:
+        used: how many of its places are used, or less than 0 where that is not saved.
+        values: what is in the places. An empty one raises ValueError.
+        addresses: where that is; None for an empty place.
+    """
+
+    __slots__ = ("addresses", "used", "values")
+
+    def __init__(self, base: int) -> None:
+        self.used = ctypes.c_int.from_address(base + _TOP)
+        self.values = _Values.from_address(base + _PLACES)
+        self.addresses = _Addresses.from_address(base + _PLACES)
+
+    def between(self, start: int, end: int) -> list[Any]:
+        """What is in the places from ``start`` up to ``end``."""
+        try:
+            return self.values[start:end]
+        except ValueError:
+            return [self.at(place) for place in range(start, end)]
+
+    def at(self, place: int) -> Any:
+        """What is in a place."""
+        return NULL if self.addresses[place] is None else self.values[place]
+
+
+_Values, _Addresses = ctypes.py_object * _MOST, ctypes.c_void_p * _MOST
+_places = functools.lru_cache(1 << 10)(_Places)
+
+
+def _interpreters(frame: FrameType) -> _Places:
     address = _address(id(frame) + _FRAME).value
     assert address is not None
-    return address
-
-
-def _at(place: int) -> Any:
-    try:
-        return _value(place).value
-    except ValueError:
-        return NULL
+    return _places(address)
 
 
 def top(frame: FrameType, count: int) -> list[Any]:
     """The ``count`` uppermost values on the stack of a frame that is being traced, lowest first."""
-    base = _interpreters(frame)
-    end = base + _PLACES + _WORD * _number(base + _TOP).value
-    return [_at(place) for place in range(end - _WORD * count, end, _WORD)]
+    places = _interpreters(frame)
+    end = places.used.value
+    start = end - count
+    if places.addresses[start] is None:  # as below a function that is no method
+        return [NULL, *places.between(start + 1, end)]
+    return places.between(start, end)
 
 
 def cell(frame: FrameType, place: int) -> Any:
     """The cell that a frame has in one of its places."""
-    return _at(_interpreters(frame) + _PLACES + _WORD * place)
+    return _interpreters(frame).at(place)
 
 
 def cells(frame: FrameType) -> list[Any]:
     """The cells of a frame's variables that it shares with other functions."""
-    code = frame.f_code
+    places = _cells(frame.f_code)
+    return [cell(frame, place) for place in places]
+
+
+@functools.cache
+def _cells(code: CodeType) -> tuple[int, ...]:
     shared = {*code.co_cellvars, *code.co_freevars}
-    if not shared:
-        return []
-    names = dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
-    return [cell(frame, place) for place, name in enumerate(names) if name in shared]
+    return tuple(place for place, name in enumerate(_names(code)) if name in shared)
+
+
+def _names(code: CodeType) -> dict[str, None]:
+    """The variables in the order of their places: those shared with inner functions count once."""
+    return dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars))
+
+
+def variables(frame: FrameType) -> Iterable[tuple[str, Any]]:
+    """The variables of a frame that have values, like its ``f_locals``, which makes a copy."""
+    code = frame.f_code
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        return frame.f_locals.items()
+    places = _interpreters(frame)
+    held = []
+    for name, place, is_shared in _named(code):
+        if places.addresses[place] is None:
+            continue
+        value: Any = places.values[place]
+        if is_shared and type(value) is CellType:
+            try:
+                value = value.cell_contents
+            except ValueError:
+                continue
+        held.append((name, value))
+    return held
+
+
+@functools.cache
+def _named(code: CodeType) -> tuple[tuple[str, int, bool], ...]:
+    shared = _cells(code)
+    return tuple((name, place, place in shared) for place, name in enumerate(_names(code)))
 
 
 def called_by_interpreter(frame: FrameType) -> bool:
     """Whether the call that a frame waits for was made without C code in between."""
-    return _number(_interpreters(frame) + _TOP).value >= 0
+    return _interpreters(frame).used.value >= 0
 
 
 def stack(frame: FrameType, *, running: bool) -> list[Any] | None:
@@ -78,8 +141,8 @@ def stack(frame: FrameType, *, running: bool) -> list[Any] | None:
     With ``running`` false it is the frame of a generator that does not run. None where the stack is
     not known.
     """
-    base, code = _interpreters(frame), frame.f_code
-    variables, saved = _variables(code), _number(base + _TOP).value
+    places, code = _interpreters(frame), frame.f_code
+    variables, saved = _variables(code), places.used.value
     count: int | None = saved - variables
     if running:
         below = depth_below_call(code, frame.f_lasti)
@@ -88,8 +151,7 @@ def stack(frame: FrameType, *, running: bool) -> list[Any] | None:
         count = below
     if count is None or not 0 <= count <= code.co_stacksize:
         return None
-    first = base + _PLACES + _WORD * variables
-    return [_at(first + _WORD * place) for place in range(count)]
+    return places.between(variables, variables + count)
 
 
 def is_direct_call(caller: FrameType, callee: FrameType) -> bool:
@@ -100,13 +162,13 @@ def is_direct_call(caller: FrameType, callee: FrameType) -> bool:
     below = depth_below_call(code, caller.f_lasti)
     if below is None:
         return False
-    first = _interpreters(caller) + _PLACES + _WORD * (_variables(code) + below)
+    places, first = _interpreters(caller), _variables(code) + below
     match instruction_at(code, caller.f_lasti).opname:
         case "CALL" | "CALL_FUNCTION_EX" | "CALL_KW":
             # Before the callable there may be an empty place.
-            return any(_runs(_at(first + _WORD * place), callee) for place in (0, 1))
+            return any(_runs(places.at(first + more), callee) for more in (0, 1))
         case "FOR_ITER" | "SEND":
-            generator = _at(first - _WORD)
+            generator = places.at(first - 1)
             return getattr(generator, "gi_frame", None) is callee
     return False
 

@@ -1,7 +1,7 @@
 """The search through all runs of a lookup, depth first, each state followed once."""
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -11,13 +11,10 @@ from typing import Any
 from hitproof.conformance.exploration.canonical import Canonical, NotAlike
 from hitproof.conformance.exploration.frames import READABLE
 from hitproof.conformance.exploration.symbolic import (
-    Candidate,
     Forgotten,
     Question,
     Space,
     SymbolicPool,
-    open_hits,
-    remembered,
 )
 from hitproof.conformance.exploration.watch import UNWATCHED, Watch
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
@@ -108,14 +105,21 @@ class Search:
         self._known: dict[Any, Node] = {}
         self._differing: dict[int, frozenset[Question]] = {}
         self._places: set[Any] = set()
+        self.inputs = (lookup, *lookup.inputs)
         self._todo: list[tuple[_Edge, tuple[bool, ...], tuple[Question, ...]]] = []
 
     def run(self) -> None:
         """Follow all runs. Raises `BudgetExceeded`, `CannotJudge` and `Forgotten`."""
         top = Node((-1, -1), -1)
         self._todo.append(((top, False), (), ()))
-        while self._todo:
-            _Run(self, *self._todo.pop()).follow()
+        collects = gc.isenabled()
+        gc.disable()  # there is little garbage, and looking through all states takes long
+        try:
+            while self._todo:
+                _Run(self, *self._todo.pop()).follow()
+        finally:
+            if collects:
+                gc.enable()
         start = top.after[0]
         assert start is not None
         self.start = start
@@ -283,7 +287,7 @@ class _Run:
         assert watch is not None
         if reason := self._unmergeable(watch):
             raise self._pool.thrown(Forgotten(reason))
-        canonical = Canonical((search.lookup, *search.lookup.inputs), self._pool)
+        canonical = Canonical(search.inputs, self._pool)
         try:
             held = canonical.frames(frame, ENTRY)
         except NotAlike:
@@ -293,9 +297,8 @@ class _Run:
             search.kept, self._again = _described(kept), True
             del kept
             raise self._pool.thrown(_Suspended())
-        undecided = _undecided(search.space.hits, answers, search.merging)
-        known = frozenset(remembered(search.space, answers).items())
-        key = (question, arguments, len(answers), held, undecided, known)
+        undecided = _undecided(self._pool.undecided(), search.merging)
+        key = (question, arguments, len(answers), held, undecided, self._pool.known())
         return key, tuple(canonical.stored)
 
 
@@ -335,15 +338,14 @@ def frames_of(innermost: FrameType) -> Iterator[FrameType]:
 
 
 def _undecided(
-    hits: Sequence[Candidate], answers: Mapping[Question, bool], merging: Merging
-) -> tuple[tuple[int, frozenset[Question]], ...]:
+    candidates: Sequence[tuple[int, int]], merging: Merging
+) -> tuple[tuple[int, int], ...]:
     """What the spec still depends on: candidates not ruled out, with what was not asked of them.
 
     Candidates shorter than a hit known to be valid no longer affect the longest valid hit. They
     distinguish a lost hit from an unsound one, so only coarse merging drops them.
     """
-    undecided = [(hit.length, hit.required.difference(answers)) for hit in open_hits(hits, answers)]
     if merging is Merging.COARSE:
-        certain = max(length for length, unasked in undecided if not unasked)
-        undecided = [hit for hit in undecided if hit[0] >= certain]
-    return tuple(undecided)
+        certain = max(length for length, unasked in candidates if not unasked)
+        return tuple(hit for hit in candidates if hit[0] >= certain)
+    return tuple(candidates)

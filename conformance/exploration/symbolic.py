@@ -16,6 +16,8 @@ Decide: TypeAlias = Callable[[Question, FrameType, tuple[Any, ...]], bool]
 """Whether the block of a question is cached, which the frame asks with those arguments."""
 
 _Thrown = TypeVar("_Thrown", bound=BaseException)
+_Candidate: TypeAlias = tuple[int, int, int]
+"""A hit: its tokens, what it requires, and all blocks up to the last required ones, in bits."""
 _Asked: TypeAlias = tuple[tuple[Question | None, ...], tuple[tuple[Question | None, int], ...]]
 
 
@@ -138,6 +140,25 @@ class Space:
         return len(set(self.keys.values()))
 
     @cached_property
+    def bits(self) -> dict[Question, int]:
+        """A bit for each question, so that sets of them are ints."""
+        questions = {*self.keys.values()}.union(*(hit.required for hit in self.hits))
+        return {question: 1 << place for place, question in enumerate(sorted(questions))}
+
+    @cached_property
+    def candidates(self) -> tuple["_Candidate", ...]:
+        """The hits, in bits."""
+        found = []
+        for hit in self.hits:
+            ends = dict(hit.ends)
+            required = sum(self.bits[question] for question in hit.required)
+            reached = sum(
+                bit for (group, block), bit in self.bits.items() if block <= ends.get(group, -1)
+            )
+            found.append((hit.length, required, reached))
+        return tuple(found)
+
+    @cached_property
     def _asked(self) -> dict[tuple[Any, ...], _Asked]:
         return {}
 
@@ -181,6 +202,9 @@ class SymbolicPool:
         self._supervisor = supervisor
         self._number = number
         self._blocks: dict[tuple[Question, int], SymbolicBlock] = {}
+        self._bits = space.bits if merging else {}
+        self._open: Sequence[_Candidate] = space.candidates if merging else ()
+        self._asked = self._cached = self._ruled_out_by = 0
         self.null_block = SymbolicNullBlock((-1, -1), -1, self._recall)
 
     def thrown(self, error: _Thrown) -> _Thrown:
@@ -216,8 +240,11 @@ class SymbolicPool:
                 return None
             if question not in self.answers:
                 arguments = (block_hash, *group_ids)
-                self.answers[question] = self._decide(question, asker, arguments)
-            elif self._merging and question not in remembered(self._space, self.answers):
+                self.answers[question] = cached = self._decide(question, asker, arguments)
+                if self._merging:
+                    self._asked |= self._bits[question]
+                    self._cached |= self._bits[question] * cached
+            elif self._merging and not self._bits[question] & self._remembered():
                 self.noticed = self.noticed or "it asks again what it may not need any more"
             if not self.answers[question]:
                 return None
@@ -227,6 +254,41 @@ class SymbolicPool:
                 SymbolicBlock(question, group, recall) for question, group in of_groups if question
             ]
         return [self._block(question, group) for question, group in of_groups if question]
+
+    def undecided(self) -> list[tuple[int, int]]:
+        """The candidates that no missing block rules out, with what was not asked of them.
+
+        Their lengths in tokens and, like all of them while merging, in bits of the space.
+        """
+        asked = self._asked
+        return [(length, required & ~asked) for length, required, _ in self._still_open()]
+
+    def known(self) -> tuple[int, int]:
+        """The answers that merging keeps: which questions, and which of these are cached."""
+        kept = self._remembered()
+        return kept, kept & self._cached
+
+    def _remembered(self) -> int:
+        """The questions about blocks that an undecided candidate reaches.
+
+        A lookup over several groups asks again when another group has shortened its candidate.
+        Since candidates are only ever ruled out, an answer kept later was also kept before. A
+        lookup in one set of groups has no reason to ask again, and keeping its answers would only
+        distinguish equal states.
+        """
+        if not self._space.several:
+            return 0
+        reached = 0
+        for _, _, below in self._still_open():
+            reached |= below
+        return reached & self._asked
+
+    def _still_open(self) -> Sequence[_Candidate]:
+        missing = self._asked & ~self._cached
+        if missing != self._ruled_out_by:
+            self._open = [hit for hit in self._open if not hit[1] & missing]
+            self._ruled_out_by = missing
+        return self._open
 
     def _block(self, question: Question, group_id: int) -> SymbolicBlock:
         """The block of a group: the same object each time."""
@@ -243,30 +305,3 @@ class SymbolicPool:
         raise self.thrown(
             CannotJudge(f"lookup uses BlockPool.{name}, which hitproof does not model")
         )
-
-
-def open_hits(hits: Sequence[Candidate], answers: Mapping[Question, bool]) -> list[Candidate]:
-    """The candidates that no missing block rules out."""
-    missing = {question for question, cached in answers.items() if not cached}
-    return [hit for hit in hits if missing.isdisjoint(hit.required)]
-
-
-def remembered(space: Space, answers: Mapping[Question, bool]) -> dict[Question, bool]:
-    """The answers that merging keeps: those about blocks that an undecided candidate reaches.
-
-    A lookup over several groups asks again when another group has shortened its candidate. Since
-    candidates are only ever ruled out, an answer kept later was also kept before. A lookup in one
-    set of groups has no reason to ask again, and keeping its answers would only distinguish equal
-    states.
-    """
-    if not space.several:
-        return {}
-    reach: dict[int, int] = {}
-    for hit in open_hits(space.hits, answers):
-        for group, block in hit.ends:
-            reach[group] = max(block, reach.get(group, -1))
-    return {
-        (group, block): cached
-        for (group, block), cached in answers.items()
-        if block <= reach.get(group, -1)
-    }

@@ -172,12 +172,16 @@ class Watch:
 
     def _follow(self, frame: FrameType) -> Any:
         code = frame.f_code
-        frame.f_trace_lines = False
-        sites = _sites(code)
-        frame.f_trace_opcodes = bool(sites)
         known = self._tracers.get(code)
         if known is not None:
+            frame.f_trace_lines = False
+            frame.f_trace_opcodes = True
             return known
+        sites = _sites(code)
+        if not sites:
+            return None
+        frame.f_trace_lines = False
+        frame.f_trace_opcodes = True
         find = sites.get
 
         def follow(running: FrameType, event: str, argument: Any) -> Any:
