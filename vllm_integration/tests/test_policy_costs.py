@@ -1,6 +1,8 @@
 """What policies cost is shown, and it is what real managers lose."""
 
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -15,8 +17,10 @@ from hitproof.vllm_integration.gate.policies import (
     expected_value,
 )
 from hitproof.vllm_integration.reports.policies import cost_json, policies_json, print_costs
+from hitproof.vllm_integration.reports.text import print_report, report_json
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.tests.reports import conforming
 
 
 def of_release(version: str, chosen: dict[str, str] | None = None) -> list[Standing]:
@@ -28,12 +32,17 @@ def of_release(version: str, chosen: dict[str, str] | None = None) -> list[Stand
     ]
 
 
-def shown(standings: list[Standing]) -> list[str]:
-    """The lines on what they cost."""
+def printed(show: Callable[[Console], None]) -> list[str]:
+    """The lines that are printed."""
     console = Console(width=1000, color_system=None)
     with console.capture() as captured:
-        print_costs(standings, console)
+        show(console)
     return captured.get().splitlines()
+
+
+def shown(standings: list[Standing]) -> list[str]:
+    """The lines on what they cost."""
+    return printed(lambda console: print_costs(standings, console))
 
 
 def test_a_line_for_each_policy_that_costs_something() -> None:
@@ -67,6 +76,14 @@ def test_the_json_has_the_cost_of_what_is_not_at_its_best() -> None:
     assert (without["lost"], without["example"]) == (0, None)
 
 
+def test_a_check_shows_what_policies_cost() -> None:
+    standings = of_release("0.33.0")
+    report = replace(conforming(), policies=standings)
+    assert set(shown(standings)) <= set(printed(lambda at: print_report(report, at, False)))
+    costs = {each["policy"]: each["cost"] for each in report_json(report)["policies"]}
+    assert [name for name, cost in costs.items() if cost] == ["default_retention"]
+
+
 def served(worker: Worker, lost: LostHit, interval: int | None) -> int:
     """What the target serves the later request under a retention interval."""
     played = history(lost.layout, interval, lost.prompt, lost.later)
@@ -88,10 +105,13 @@ def test_0_33_loses_what_its_default_retention_is_said_to_cost() -> None:
 
 
 @pytest.mark.release
-def test_0_24_loses_what_its_junctions_are_said_to_cost_and_0_26_does_not() -> None:
-    lost = costs_of(of_release("0.24.0"))["junctions"].example
-    assert lost is not None
-    for version, hit in (("0.24.0", lost.hit), ("0.26.0", lost.best)):
-        target = resolve(version, announce=lambda *_: None)
+@pytest.mark.parametrize("version", ["0.19.0", "0.24.0"])
+def test_a_release_loses_what_its_policies_are_said_to_cost(version: str) -> None:
+    examples = [cost.example for cost in costs_of(of_release(version)).values() if cost.example]
+    assert len(examples) == 3
+    for name, best in ((version, False), ("0.33.0", True)):
+        target = resolve(name, announce=lambda *_: None)
         with Worker(target, sys.executable, 16 << 30, {}) as worker:
-            assert served(worker, lost, lost.interval) == hit
+            for lost in examples:
+                hit = lost.best if best else lost.hit
+                assert served(worker, lost, lost.interval) == hit
