@@ -67,7 +67,8 @@ class Mutant:
         before: the statement that is changed, on one line; of a compound one, its head.
         after: the same statement in the mutant.
         lines: the statement's first and last line in its file.
-        conditional: whether the change takes effect on a condition only.
+        probe: where the change takes effect on a condition only, the code of the function as it is
+            that records whether the condition held; else None.
     """
 
     name: str
@@ -77,7 +78,7 @@ class Mutant:
     before: str
     after: str
     lines: tuple[int, int]
-    conditional: bool = False
+    probe: CodeType | None = None
 
     @contextmanager
     def applied(self) -> Iterator[None]:

@@ -27,7 +27,10 @@ from hitproof.conformance import mutation
 from hitproof.conformance.mutation import Mutant
 
 EFFECTIVE = "_fault_is_effective"
-"""A name that is True in the globals of the function once the condition of its fault has held."""
+"""A name that is True in the globals of the function once the condition has held in a probe.
+
+The fault itself records nothing: that is a trace which checks could notice instead of the fault.
+"""
 
 
 class Fault(StrEnum):
@@ -161,8 +164,9 @@ def faults(
             found.setdefault(each.fault, []).append(each)
         for several in found.values():
             for replacement in islice(_chosen(several, qualified), wanted[qualified]):
-                changed = replacement.put(node)
-                code = mutation.compiled(changed, path, module, function.__code__.co_qualname)
+                name = function.__code__.co_qualname
+                code = mutation.compiled(replacement.put(node), path, module, name)
+                probe = replacement.probe(node)
                 yield Mutant(
                     f"{qualified}: {replacement.before} -> {replacement.after}",
                     function,
@@ -171,7 +175,7 @@ def faults(
                     replacement.before,
                     replacement.after,
                     mutation.lines_of(replacement.old[0]),
-                    replacement.condition is not None,
+                    None if probe is None else mutation.compiled(probe, path, module, name),
                 )
 
 
@@ -241,8 +245,17 @@ class _Replacement:
         """The function with the new statements."""
         new = list(self.edit.make())
         if self.condition is not None:
-            test = f"({self.condition}) and globals().setdefault({EFFECTIVE!r}, True)"
-            new = [ast.If(_expression(test), new, list(self.old))]
+            new = [ast.If(_expression(self.condition), new, list(self.old))]
+        return self._with(function, new)
+
+    def probe(self, function: ast.FunctionDef) -> ast.FunctionDef | None:
+        """The function with the old statements, recording whether the condition held."""
+        if self.condition is None:
+            return None
+        test = f"({self.condition}) and globals().setdefault({EFFECTIVE!r}, True)"
+        return self._with(function, [ast.If(_expression(test), [ast.Pass()], []), *self.old])
+
+    def _with(self, function: ast.FunctionDef, new: Sequence[ast.stmt]) -> ast.FunctionDef:
         changed = deepcopy(function)
         owner: Any = changed
         for name, index in self.place[:-1]:
@@ -341,6 +354,7 @@ def _edits(statement: ast.stmt, scope: _Scope) -> Iterator[_Edit]:
             )
 
 
+_IDEMPOTENT = re.compile(r"\.(add|discard|clear|sort)\(|\.pop\(.*, None\)$")
 _TOKENS = re.compile(r"(_tokens|_length|boundary|_start|_end|token_idx)$")
 _BLOCKS = re.compile(r"(num_\w*blocks?|block_idx|_block|need|peek|_idx)$")
 
@@ -364,9 +378,12 @@ def _of_statement(
                 text = f"return {memo}.setdefault({key}, {ast.unparse(value)})"
                 yield Fault.STATE, tuple(_parsed(text))
     match statement:
+        case ast.Delete(targets=[ast.Name()]):
+            pass  # a local variable, which only says that it is not used
         case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Delete():
             yield Fault.OMITTED, (ast.Pass(),)
-            yield Fault.TWICE, (statement, statement)
+            if not _IDEMPOTENT.search(ast.unparse(statement)):
+                yield Fault.TWICE, (statement, statement)
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
             yield Fault.OMITTED, (ast.Pass(),)
         case ast.If(orelse=[]):
@@ -379,8 +396,19 @@ def _of_statement(
             text = ast.unparse(source)
             for part in (f"list({text})[:-1]", f"list({text})[1:]"):
                 yield Fault.DROPPED, (_loop(statement, part),)
-            if "block" in text and not any(name in text for name in scope.vocabulary.groups):
+            grouped = any(name in text for name in scope.vocabulary.groups)
+            if "block" in text and not grouped and not _only_marks(statement.body):
                 yield Fault.ORDER, (_loop(statement, f"list({text})[::-1]"),)
+
+
+def _only_marks(body: Sequence[ast.stmt]) -> bool:
+    """Whether entries are set to a constant and nothing else: in any order the same."""
+    return all(
+        isinstance(each, ast.Assign)
+        and isinstance(each.targets[0], ast.Subscript)
+        and isinstance(each.value, ast.Constant)
+        for each in body
+    )
 
 
 def _loop(statement: ast.For, source: str) -> ast.For:

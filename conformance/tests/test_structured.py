@@ -4,13 +4,14 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from hitproof.conformance.mutation import Mutant
-from hitproof.conformance.structured import Fault, Vocabulary, faults
+from hitproof.conformance.structured import EFFECTIVE, Fault, Vocabulary, faults
 
 SUBJECT = """
 class Full: pass
@@ -44,6 +45,16 @@ class Base:
     def write(self, value: int):
         self.log.append(value)
         self.last = len(self.log)
+
+    def mark(self, num_blocks: int):
+        del num_blocks
+        for block in self.blocks():
+            self.marks[block] = True
+        self.seen.add(self.marks.pop(0, None))
+
+    def order(self):
+        for block in self.blocks():
+            self.log.append(block)
 
     def hashes(self, block_hashes: list[int], i: int):
         return block_hashes[i]
@@ -120,6 +131,14 @@ def test_faults_of_each_kind(module: ModuleType, function: str, fault: Fault, af
     assert after in afters(module, function, fault)
 
 
+def test_what_would_change_nothing_is_no_fault(module: ModuleType) -> None:
+    reverse = "for block in list(self.blocks())[::-1]:"
+    assert reverse in afters(module, "Base.order", Fault.ORDER)
+    assert reverse not in afters(module, "Base.mark", Fault.ORDER)
+    assert not afters(module, "Base.mark", Fault.TWICE)
+    assert not any(m.before.startswith("del") for m in of(module, "Base.mark"))
+
+
 def test_conditions_are_those_in_reach(module: ModuleType) -> None:
     found = " ".join(mutant.after for mutant in of(module, "Base.groups"))
     assert "if group_id > 0: " in found
@@ -142,6 +161,23 @@ def test_a_fault_takes_effect_on_its_condition_and_leaves_no_trace(module: Modul
         assert base.groups(0) == [8, 12]
         assert base.groups(1) == [12]
     assert base.groups(1) == [12, 16]
+    assert EFFECTIVE not in vars(module)
+
+
+def test_a_probe_records_whether_the_condition_holds_and_changes_nothing_else(
+    module: ModuleType,
+) -> None:
+    mutant = next(
+        m for m in of(module, "Base.groups") if m.after.startswith("if group_id > 0: for size in")
+    )
+    assert mutant.probe is not None
+    probe, base = replace(mutant, code=mutant.probe), module.Base(2, module.Full())
+    with probe.applied():
+        assert base.groups(0) == [8, 12]
+        assert EFFECTIVE not in vars(module)
+        assert base.groups(1) == [12, 16]
+    assert vars(module).pop(EFFECTIVE) is True
+    assert all(m.probe is None for m in of(module, "Base.tokens") if "if " not in m.after)
 
 
 def test_state_is_kept_with_the_object(module: ModuleType) -> None:

@@ -207,6 +207,11 @@ class SelfTest:
     def _mutant(self, number: int) -> dict[str, Any]:
         mutant = self.mutants[number]
         relevant = self._reaching(mutant)
+        run = f"{len(relevant)} checks and histories run this line"
+        if not relevant:
+            return {"caught": "", "by": "", "detail": "nothing runs this line"}
+        if mutant.probe is not None and not self._condition_holds(mutant, mutant.probe, relevant):
+            return {"caught": "", "by": "", "detail": f"{run}; the condition never holds"}
         mutant.function.__code__ = mutant.code
         for index in relevant:
             claim, judged = self._tasks[index]
@@ -217,10 +222,22 @@ class SelfTest:
             where = "the policies" if judged is None else judged.describe()
             if caught := self._difference(normal.said, said):
                 return {"caught": caught[0], "by": claim, "detail": f"{caught[1]} ({where})"}
-        run = f"{len(relevant)} checks and histories run this line"
-        if mutant.conditional and EFFECTIVE not in mutant.function.__globals__:
-            run += "; the condition never holds"
-        return {"caught": "", "by": "", "detail": run if relevant else "nothing runs this line"}
+        return {"caught": "", "by": "", "detail": run}
+
+    def _condition_holds(self, mutant: Mutant, probe: CodeType, relevant: Sequence[int]) -> bool:
+        """Whether the condition of the fault holds in any of these checks."""
+        kept = mutant.function.__globals__
+        before = set(kept)
+        mutant.function.__code__ = probe
+        for index in relevant:
+            allow(self._limit)
+            self._ask(*self._tasks[index])
+            if EFFECTIVE in kept:
+                break
+        held = EFFECTIVE in kept
+        for name in set(kept) - before:
+            del kept[name]
+        return held
 
     def _reaching(self, mutant: Mutant) -> list[int]:
         """The checks that run the line of the mutant: the quickest of each claim, and so on."""
