@@ -6,7 +6,7 @@ replaces the function's code object, so that whoever imported the function runs 
 
 import ast
 import inspect
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from dataclasses import dataclass
@@ -67,8 +67,8 @@ class Mutant:
         before: the statement that is changed, on one line; of a compound one, its head.
         after: the same statement in the mutant.
         lines: the statement's first and last line in its file.
-        probe: where the change takes effect on a condition only, the code of the function as it is
-            that records whether the condition held; else None.
+        probe: where the change takes effect on a condition only, makes the code of the function as
+            it is that records whether the condition held; else None.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Mutant:
     before: str
     after: str
     lines: tuple[int, int]
-    probe: CodeType | None = None
+    probe: Callable[[], CodeType] | None = None
 
     @contextmanager
     def applied(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from itertools import chain, islice, zip_longest
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, TypeAlias
 
 from hitproof.conformance import mutation
@@ -59,6 +59,7 @@ class Vocabulary:
         sizes: expressions for sizes in tokens, by which a number of tokens can be off.
         groups: names of sequences with one entry a group.
         group: names of the number of a group.
+        unordered: names of lists that are read as sets.
         unjudged: a pattern of statements that are left as they are.
         certain: a pattern of conditions that always hold.
         sources: the modules whose classes the code under test uses, as text.
@@ -69,6 +70,7 @@ class Vocabulary:
     sizes: Sequence[str] = ()
     groups: Collection[str] = ()
     group: Collection[str] = ()
+    unordered: Collection[str] = ()
     unjudged: re.Pattern[str] = re.compile(r"(?!)")
     certain: re.Pattern[str] = re.compile(r"(?!)")
     sources: Sequence[str] = ()
@@ -95,12 +97,14 @@ class _Scope:
         classes: the classes that are known.
         parameters: each parameter of the function, with the class that it is annotated with.
         names: what the module defines.
+        constructs: whether the function sets its object up, so that no call is the second one.
     """
 
     vocabulary: Vocabulary
     classes: _Classes
     parameters: Mapping[str, str]
     names: frozenset[str]
+    constructs: bool = False
 
     def members(self, owner: str) -> frozenset[str]:
         """The attributes of the class that are no methods, inherited ones included."""
@@ -158,15 +162,15 @@ def faults(
             continue
         function = mutation.function_of(module, qualified.split("."))
         found: dict[Fault, list[_Replacement]] = {}
-        for each in _replacements(
-            node, _Scope(vocabulary, classes, _parameters(node, path), names)
-        ):
+        of_all, constructs = _parameters(node, path), node.name == "__init__"
+        scope = _Scope(vocabulary, classes, of_all, names, constructs)
+        for each in _replacements(node, scope):
             found.setdefault(each.fault, []).append(each)
         for several in found.values():
             for replacement in islice(_chosen(several, qualified), wanted[qualified]):
                 name = function.__code__.co_qualname
                 code = mutation.compiled(replacement.put(node), path, module, name)
-                probe = replacement.probe(node)
+                probe = partial(_probe, replacement, node, path, module, name)
                 yield Mutant(
                     f"{qualified}: {replacement.before} -> {replacement.after}",
                     function,
@@ -175,8 +179,18 @@ def faults(
                     replacement.before,
                     replacement.after,
                     mutation.lines_of(replacement.old[0]),
-                    None if probe is None else mutation.compiled(probe, path, module, name),
+                    None if replacement.condition is None else probe,
                 )
+
+
+def _probe(
+    replacement: "_Replacement",
+    node: ast.FunctionDef,
+    path: tuple[ast.ClassDef, ...],
+    module: ModuleType,
+    name: str,
+) -> CodeType:
+    return mutation.compiled(replacement.probe(node), path, module, name)
 
 
 def _chosen(several: Sequence["_Replacement"], function: str) -> Iterator["_Replacement"]:
@@ -248,10 +262,8 @@ class _Replacement:
             new = [ast.If(_expression(self.condition), new, list(self.old))]
         return self._with(function, new)
 
-    def probe(self, function: ast.FunctionDef) -> ast.FunctionDef | None:
+    def probe(self, function: ast.FunctionDef) -> ast.FunctionDef:
         """The function with the old statements, recording whether the condition held."""
-        if self.condition is None:
-            return None
         test = f"({self.condition}) and globals().setdefault({EFFECTIVE!r}, True)"
         return self._with(function, [ast.If(_expression(test), [ast.Pass()], []), *self.old])
 
@@ -324,7 +336,7 @@ def _depend(first: ast.stmt, second: ast.stmt) -> bool:
             second, ast.Expr | ast.AugAssign | ast.Assign
         ):
             return any(
-                text in ast.unparse(other)
+                re.search(rf"{re.escape(text)}(?!\w)", ast.unparse(other))
                 for one, other in ((first, second), (second, first))
                 for text in _stored(one)
             )
@@ -382,7 +394,7 @@ def _of_statement(
             pass  # a local variable, which only says that it is not used
         case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Delete():
             yield Fault.OMITTED, (ast.Pass(),)
-            if not _IDEMPOTENT.search(ast.unparse(statement)):
+            if not _is_idempotent(statement, scope):
                 yield Fault.TWICE, (statement, statement)
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
             yield Fault.OMITTED, (ast.Pass(),)
@@ -401,14 +413,29 @@ def _of_statement(
                 yield Fault.ORDER, (_loop(statement, f"list({text})[::-1]"),)
 
 
-def _only_marks(body: Sequence[ast.stmt]) -> bool:
-    """Whether entries are set to a constant and nothing else: in any order the same."""
-    return all(
-        isinstance(each, ast.Assign)
-        and isinstance(each.targets[0], ast.Subscript)
-        and isinstance(each.value, ast.Constant)
-        for each in body
+def _is_idempotent(statement: ast.stmt, scope: _Scope) -> bool:
+    """Whether doing it twice is the same as doing it once."""
+    text = ast.unparse(statement)
+    return _IDEMPOTENT.search(text) is not None or any(
+        text.startswith(f"{name}.append(") for name in scope.vocabulary.unordered
     )
+
+
+def _only_marks(body: Sequence[ast.stmt]) -> bool:
+    """Whether entries of lists or sets are marked and nothing else: in any order the same."""
+    for each in body:
+        match each:
+            case ast.Assign(targets=[ast.Subscript()], value=ast.Constant()) | ast.Continue():
+                pass
+            case ast.Assign(targets=[ast.Name()]):
+                pass  # a local variable, written again for the next entry
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="add"))):
+                pass
+            case ast.If() if _only_marks(each.body) and _only_marks(each.orelse):
+                pass
+            case _:
+                return False
+    return True
 
 
 def _loop(statement: ast.For, source: str) -> ast.For:
@@ -437,6 +464,8 @@ def _varies(value: ast.expr) -> bool:
 
 def _kept_in(scope: _Scope) -> str:
     """Where state can be kept between calls."""
+    if scope.constructs:
+        return "globals()"
     for owner in ("self", "block_pool"):
         if owner in scope.parameters and scope.parameters[owner] != "KVCacheBlock":
             return f"{owner}.__dict__"
@@ -481,7 +510,9 @@ def _of_expression(node: ast.expr, scope: _Scope) -> Iterator[tuple[Fault, ast.e
                 yield Fault.CLASS, changed
         case ast.Call(func=ast.Name(id="reversed"), args=[source]):
             yield Fault.ORDER, _expression(f"list({ast.unparse(source)})")
-        case ast.Call(func=ast.Attribute(value=owner, attr="append"), args=[value]):
+        case ast.Call(func=ast.Attribute(value=owner, attr="append"), args=[value]) if (
+            _last_name(owner) not in vocabulary.unordered
+        ):
             text = f"{ast.unparse(owner)}.insert(0, {ast.unparse(value)})"
             yield Fault.ORDER, _expression(text)
         case ast.Call(func=ast.Attribute(value=owner, attr=("append_n" | "prepend_n") as name)):

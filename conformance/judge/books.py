@@ -14,6 +14,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.subject.managers import Cleared, Observation, Removed, Stored
+from hitproof.spec.groups import GroupKind
 
 Wrong = tuple[Code, str, str]
 """What is wrong: its code, what must hold, and what is seen instead."""
@@ -117,6 +118,14 @@ class Books:
         }
         if event.group is not None and not self._fine:
             due["block_size"] = self._engine.groups[event.group].block_size, event.block_size
+        if event.group is not None and event.kind is not None:
+            group = self._engine.groups[event.group]
+            window = group.window if group.kind is GroupKind.SLIDING_WINDOW else event.window
+            due |= {"kind": (group.kind, event.kind), "window": (window, event.window)}
+        if event.ahead is not None:
+            known, reach = self._requests[request].token_ids, self._engine.num_hash_lookahead_tokens
+            covered = tuple(known[end : end + reach] for end in ends) if reach else ()
+            due["tokens that its hash covers ahead"] = covered, event.ahead
         if event.extra_keys is not None:
             extra = [self._extra(key, event.block_size) for key in event.keys]
             due["extra_keys"] = extra, [sorted(_texts(each)) for each in event.extra_keys]

@@ -29,6 +29,7 @@ from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.outcome import LookupResult, ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.registrations import Registrations
+from hitproof.conformance.judge.worker_tables import WorkerTables
 from hitproof.conformance.playing.player import Player
 from hitproof.conformance.scope.limits import refusal
 from hitproof.conformance.subject.failures import REFUSALS, CannotJudge, Refuses, crash_of
@@ -128,6 +129,7 @@ class _Judged:
         self._preempted: set[str] = set()
         # The first token that a connector loads.
         self._loading: dict[str, int] = {}
+        self._worker = WorkerTables()
         self._damage = Damage()
         self.step = 0
 
@@ -216,6 +218,7 @@ class _Judged:
         known = self._num_tokens[name]
         if external:
             self._content.load(name, tables, start, start + external, known)
+        tables = self._worker.scheduled(name, tables, new)
         start, num_new = start + external, allocation.num_new_tokens
         sizes = [group.block_size for group in self._engine.groups]
         named = partial(self._prefixes.name, name)
@@ -237,6 +240,7 @@ class _Judged:
         """See `conformance.subject.managers.Manager`."""
         self._ask("free", lambda manager: manager.free(name), name)
         self._content.free(name)
+        self._worker.freed(name)
         self._registrations.freed(name)
         self._damage.freed(name)
         self._observe("free", name)

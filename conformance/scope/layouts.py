@@ -305,6 +305,15 @@ def grid(profile: Profile) -> Iterator[Layout]:
                 yield Layout(groups, pairs, use_eagle, hash_unit(groups))
 
 
+def _coarse(profile: Profile) -> Iterator[Layout]:
+    """Layouts whose hits end at whole blocks, as the window's are larger than hash units."""
+    num_tokens = _NUM_TOKENS[profile][2]
+    for groups, use_eagle in _flagged((_full(1), _sliding(2, 3), _mamba(2))):
+        layout = Layout(groups, num_tokens, use_eagle, hash_unit(groups))
+        if is_possible(layout):
+            yield layout
+
+
 _LONGEST_RUN = 8
 """Blocks that windows and chunks of real models are cut to, so that all states can be covered."""
 
@@ -329,11 +338,12 @@ def of_model(model: Model, use_eagle: bool) -> Layout:
 
 
 def layouts(profile: Profile) -> tuple[Layout, ...]:
-    """Every layout of a profile: the grid, then the real models with and without EAGLE.
+    """Every layout of a profile: the grid, then the real models with and without EAGLE, then those
+    whose hits end at whole blocks for the sake of one group.
 
     Those with EAGLE are of different variants, and so are those without.
     """
     models = (of_model(model, use_eagle) for model in MODELS for use_eagle in (False, True))
-    found = dict.fromkeys((*grid(profile), *filter(is_possible, models)))
+    found = dict.fromkeys((*grid(profile), *filter(is_possible, models), *_coarse(profile)))
     numbers = {False: count(), True: count()}
     return tuple(replace(each, variant=next(numbers[each.use_eagle])) for each in found)

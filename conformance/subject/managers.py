@@ -74,6 +74,10 @@ class Stored:
         block_size: tokens in a block.
         lora_name: the LoRA adapter.
         extra_keys: what else went into each block's hash.
+        kind: the kind of the group, None where events do not say it, "" where this one does not.
+        window: the group's window in tokens, for sliding windows whose kind is said.
+        ahead: for each block the tokens after it that its hash covers, None where events do not
+            say them; without any, where hashes do not look ahead.
     """
 
     group: int | None
@@ -83,6 +87,10 @@ class Stored:
     block_size: int
     lora_name: str | None
     extra_keys: tuple[Any, ...] | None
+    # Releases and the reference differ in whether they say these, and agree all the same.
+    kind: str | None = field(default=None, compare=False, repr=False)
+    window: int | None = field(default=None, compare=False, repr=False)
+    ahead: tuple[tuple[int, ...], ...] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,22 @@ class FreesWindow(Wrapped):
         return tables
 
 
+class AnswersOtherBlocks(Wrapped):
+    """Answers the blocks that a running request gets in the wrong order."""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        tables = self.inner.allocate_slots(name, allocation)
+        return None if tables is None else tuple(table[::-1] for table in tables)
+
+
+class AnswersNoBlocks(Wrapped):
+    """Does not answer the blocks that a running request gets."""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        tables = self.inner.allocate_slots(name, allocation)
+        return None if tables is None else tuple(() for _ in tables)
+
+
 class Forgets(Wrapped):
     """Registers nothing of the last group."""
 
@@ -247,6 +263,31 @@ class NamesNoAdapter(Wrapped):
             replace(e, extra_keys=(None,) * len(e.keys)) if isinstance(e, Stored) else e
             for e in seen.events or ()
         )
+        return replace(seen, events=tuple(events))
+
+
+class NamesNoKind(Wrapped):
+    """Says the kinds of groups in events, except that of the last group."""
+
+    def observe(self) -> Observation:
+        seen = self.inner.observe()
+        groups = self.inner._engine.groups
+        kinds = [group.kind for group in groups[:-1]] + [""]
+        events = (
+            replace(e, kind=kinds[e.group or 0], window=groups[e.group or 0].window)
+            if isinstance(e, Stored)
+            else e
+            for e in seen.events or ()
+        )
+        return replace(seen, events=tuple(events))
+
+
+class NamesTokensAhead(Wrapped):
+    """Says in events that hashes cover nothing ahead, whether or not they do."""
+
+    def observe(self) -> Observation:
+        seen = self.inner.observe()
+        events = (replace(e, ahead=()) if isinstance(e, Stored) else e for e in seen.events or ())
         return replace(seen, events=tuple(events))
 
 

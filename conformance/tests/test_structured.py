@@ -20,7 +20,8 @@ class Window: pass
 
 class Base:
     def __init__(self, block_size, spec):
-        self.block_size = block_size
+        size = block_size
+        self.block_size = size
         self.hash_block_size = 1
         self.spec = spec
         self.group_id = 3
@@ -52,6 +53,10 @@ class Base:
             self.marks[block] = True
         self.seen.add(self.marks.pop(0, None))
 
+    def choose(self, marks: list[int]):
+        for mark in self.seen:
+            marks.append(mark)
+
     def order(self):
         for block in self.blocks():
             self.log.append(block)
@@ -70,6 +75,7 @@ VOCABULARY = Vocabulary(
     sizes=("self.block_size",),
     groups=("sizes",),
     group=("group_id",),
+    unordered=("marks",),
     sources=(SUBJECT,),
 )
 
@@ -136,6 +142,9 @@ def test_what_would_change_nothing_is_no_fault(module: ModuleType) -> None:
     assert reverse in afters(module, "Base.order", Fault.ORDER)
     assert reverse not in afters(module, "Base.mark", Fault.ORDER)
     assert not afters(module, "Base.mark", Fault.TWICE)
+    assert not afters(module, "Base.choose", Fault.TWICE) | afters(
+        module, "Base.choose", Fault.ORDER
+    )
     assert not any(m.before.startswith("del") for m in of(module, "Base.mark"))
 
 
@@ -171,7 +180,7 @@ def test_a_probe_records_whether_the_condition_holds_and_changes_nothing_else(
         m for m in of(module, "Base.groups") if m.after.startswith("if group_id > 0: for size in")
     )
     assert mutant.probe is not None
-    probe, base = replace(mutant, code=mutant.probe), module.Base(2, module.Full())
+    probe, base = replace(mutant, code=mutant.probe()), module.Base(2, module.Full())
     with probe.applied():
         assert base.groups(0) == [8, 12]
         assert EFFECTIVE not in vars(module)
@@ -189,6 +198,12 @@ def test_state_is_kept_with_the_object(module: ModuleType) -> None:
     first, second = module.Base(2, None), module.Base(2, None)
     with mutant.applied():
         assert [first.tokens(1, 0), first.tokens(2, 0), second.tokens(2, 0)] == [2, 2, 4]
+
+
+def test_state_of_a_constructor_is_kept_with_the_module(module: ModuleType) -> None:
+    kept = afters(module, "Base.__init__", Fault.STATE)
+    assert any("= globals().setdefault(" in after for after in kept)
+    assert not any("self.__dict__" in after for after in kept)
 
 
 def test_super_is_called_without_arguments(module: ModuleType) -> None:

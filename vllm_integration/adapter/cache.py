@@ -10,8 +10,18 @@ from typing import Any
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import Cleared, Event, Removed, Stored
+from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import is_fine_grained
 from hitproof.vllm_integration.adapter.inspection import attribute
+
+_KINDS = {
+    "mla_attention": GroupKind.FULL_ATTENTION,
+    "sink_full_attention": GroupKind.FULL_ATTENTION,
+    "sliding_window_mla": GroupKind.SLIDING_WINDOW,
+    "chunked_local_attention": GroupKind.CHUNKED_LOCAL,
+}
+_NO_KIND = "unknown"
+"""Said of classes of specs that have no name in events."""
 
 
 class VllmCache:
@@ -117,6 +127,9 @@ class VllmCache:
                     block_size=event.block_size,
                     lora_name=getattr(event, "lora_name", None),
                     extra_keys=None if extra is None else tuple(extra),
+                    kind=self._kind(event),
+                    window=getattr(event, "kv_cache_spec_sliding_window", None),
+                    ahead=self._ahead(event),
                 )
             case "BlockRemoved":
                 keys = tuple(self._key(key) for key in event.block_hashes)
@@ -125,6 +138,20 @@ class VllmCache:
                 return Cleared()
             case other:
                 raise CannotJudge(f"hitproof does not know events of type {other}")
+
+    @staticmethod
+    def _kind(event: Any) -> str | None:
+        """The kind of the group of an event; variants of a kind, as of MLA, are that kind."""
+        if not hasattr(event, "kv_cache_spec_kind"):
+            return None
+        said = event.kv_cache_spec_kind or ""
+        return None if said == _NO_KIND else _KINDS.get(said, said)
+
+    @staticmethod
+    def _ahead(event: Any) -> tuple[tuple[int, ...], ...] | None:
+        if not hasattr(event, "lookahead_token_ids"):
+            return None
+        return tuple(map(tuple, event.lookahead_token_ids or ()))
 
     def _key(self, external: Any) -> Any:
         """The key for the form that events show, if a request has it."""

@@ -313,8 +313,22 @@ class VllmManager:
         self._manager.cache_blocks(self._requests[name], num_computed_tokens)
 
     def free(self, name: str) -> None:
-        """See `conformance.subject.managers.Manager`."""
-        self._manager.free(self._requests[name])
+        """In every second variant as vLLM's scheduler frees what a step in flight may still read.
+
+        It takes the blocks out of the tables and returns them later; here that is at once, and
+        group by group, as ``free`` does it, so that the free queue is the same in all variants.
+        """
+        request = self._requests[name]
+        pop = getattr(self._manager, "pop_blocks_for_free", None)
+        if pop is None or self._engine.variant % 2 == 0:
+            self._manager.free(request)
+            return
+        tables = self._tables(self._manager.get_blocks(name))
+        popped = [block for block in pop(request) if not block.is_null]
+        others = {block.block_id for block in popped}.difference(*tables)
+        for numbers in [*tables, others]:
+            part = [block for block in popped if block.block_id in numbers]
+            self._pool.free_blocks(reversed(part))
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """See `conformance.subject.managers.Manager`."""
@@ -332,13 +346,7 @@ class VllmManager:
 
     def observe(self) -> Observation:
         """See `conformance.subject.managers.Manager`."""
-        held = {
-            name: tuple(
-                tuple(0 if block.is_null else block.block_id for block in table)
-                for table in self._manager.coordinator.get_blocks(name)
-            )
-            for name in self._requests
-        }
+        held = {name: self._numbers(self._manager.get_block_ids(name)) for name in self._requests}
         tables = {name: found for name, found in held.items() if any(found)}
         stats = self._manager.make_prefix_cache_stats()
         return Observation(
@@ -369,7 +377,8 @@ class VllmManager:
         return {name: tuple(self._manager.get_num_common_prefix_blocks(name)) for name in names}
 
     def _tables(self, blocks: Any) -> Tables:
-        return tuple(
-            tuple(0 if block.is_null else block.block_id for block in table)
-            for table in blocks.blocks
-        )
+        return self._numbers(blocks.get_block_ids())
+
+    def _numbers(self, tables: Any) -> Tables:
+        null = self._null.block_id
+        return tuple(tuple(0 if n == null else n for n in table) for table in tables)

@@ -18,6 +18,7 @@ from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter.groups import NAMES, kv_cache_config, kv_cache_spec
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
 from hitproof.vllm_integration.adapter.variants import (
+    ALONE_STATE,
     REQUEST_STATE,
     REQUEST_VALUES,
     SAMPLING_VALUES,
@@ -223,7 +224,7 @@ class Parts:
             },
             "Request",
         )
-        put(request, varied(REQUEST_STATE, "request", variant))
+        put(request, varied(REQUEST_STATE | ALONE_STATE, "request", variant))
         return request
 
     def view(self, hashes: list[bytes], hash_block_size: int, block_size: int) -> Any:

@@ -109,6 +109,9 @@ REQUEST_STATE: dict[str, tuple[Any, ...]] = {
 }
 """What the scheduler keeps with a request for itself, with asynchronous scheduling too."""
 
+ALONE_STATE: dict[str, tuple[Any, ...]] = {"num_preemptions": (_AS_IT_IS, 1)}
+"""What requests outside histories may have been through; histories set it themselves."""
+
 SAMPLING_VALUES: dict[str, tuple[Any, ...]] = {
     "ignore_eos": (_AS_IT_IS, True),
     "logprobs": (_AS_IT_IS, 2),
@@ -266,7 +269,8 @@ def varied_names() -> set[str]:
     of_specs = [SPEC_VALUES, *_OF_KIND.values(), *_ALONE.values()]
     names = {f"KVCacheSpec.{name}" for table in of_specs for name in table}
     names |= {f"KVCacheSpec.{name}" for name in _DERIVED}
-    names |= {f"Request.{name}" for table in (REQUEST_VALUES, REQUEST_STATE) for name in table}
+    of_requests = (REQUEST_VALUES, REQUEST_STATE, ALONE_STATE)
+    names |= {f"Request.{name}" for table in of_requests for name in table}
     names |= {f"SamplingParams.{name}" for name in SAMPLING_VALUES}
     owners = ("KVCacheManager", "KVCacheCoordinator", "BlockPool")
     return names | {f"{owner}.{name}" for owner in owners for name in MANAGER_VALUES}

@@ -134,6 +134,7 @@ _VOCABULARY = Vocabulary(
         "computed_blocks",
     ),
     group=("kv_cache_group_id", "group_id", "group_idx"),
+    unordered=("reachable_boundaries",),
     # Context parallelism, cross-attention, blocks on the host, metrics and logs.
     unjudged=re.compile(
         r"[dp]cp_|CrossAttention|encoder|reuse|[hH]i[sS]parse|retains_longer|retained_hit|other_pools"

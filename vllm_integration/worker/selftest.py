@@ -210,7 +210,7 @@ class SelfTest:
         run = f"{len(relevant)} checks and histories run this line"
         if not relevant:
             return {"caught": "", "by": "", "detail": "nothing runs this line"}
-        if mutant.probe is not None and not self._condition_holds(mutant, mutant.probe, relevant):
+        if mutant.probe is not None and not self._condition_holds(mutant, mutant.probe(), relevant):
             return {"caught": "", "by": "", "detail": f"{run}; the condition never holds"}
         mutant.function.__code__ = mutant.code
         for index in relevant:
