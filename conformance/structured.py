@@ -331,7 +331,7 @@ def _depend(first: ast.stmt, second: ast.stmt) -> bool:
     """Whether two simple statements may do something else in the other order."""
     match first, second:
         case ast.Expr(value=ast.Call()), ast.Expr(value=ast.Call()):
-            return True
+            return not all(_IDEMPOTENT.search(ast.unparse(each)) for each in (first, second))
         case (ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Assign(), _) if isinstance(
             second, ast.Expr | ast.AugAssign | ast.Assign
         ):

@@ -305,13 +305,19 @@ def grid(profile: Profile) -> Iterator[Layout]:
                 yield Layout(groups, pairs, use_eagle, hash_unit(groups))
 
 
-def _coarse(profile: Profile) -> Iterator[Layout]:
-    """Layouts whose hits end at whole blocks, as the window's are larger than hash units."""
+_HASH_UNITS = ((_full(1), _sliding(2, 3), _mamba(2)), (_full(2), _mamba(4)))
+"""Mamba blocks larger than hash units, where hits end at whole blocks all the same, for the sake of
+a window whose blocks are larger, too; and where they end inside blocks, at units of two tokens."""
+
+
+def _of_hash_units(profile: Profile) -> Iterator[Layout]:
+    """Layouts in which the size of hash units decides."""
     num_tokens = _NUM_TOKENS[profile][2]
-    for groups, use_eagle in _flagged((_full(1), _sliding(2, 3), _mamba(2))):
-        layout = Layout(groups, num_tokens, use_eagle, hash_unit(groups))
-        if is_possible(layout):
-            yield layout
+    for plain in _HASH_UNITS:
+        for groups, use_eagle in _flagged(plain):
+            layout = Layout(groups, num_tokens + 1, use_eagle, hash_unit(groups))
+            if is_possible(layout):
+                yield layout
 
 
 _LONGEST_RUN = 8
@@ -338,12 +344,11 @@ def of_model(model: Model, use_eagle: bool) -> Layout:
 
 
 def layouts(profile: Profile) -> tuple[Layout, ...]:
-    """Every layout of a profile: the grid, then the real models with and without EAGLE, then those
-    whose hits end at whole blocks for the sake of one group.
+    """Every layout of a profile: the grid, the real models with and without EAGLE, and more.
 
     Those with EAGLE are of different variants, and so are those without.
     """
     models = (of_model(model, use_eagle) for model in MODELS for use_eagle in (False, True))
-    found = dict.fromkeys((*grid(profile), *filter(is_possible, models), *_coarse(profile)))
+    found = dict.fromkeys((*grid(profile), *filter(is_possible, models), *_of_hash_units(profile)))
     numbers = {False: count(), True: count()}
     return tuple(replace(each, variant=next(numbers[each.use_eagle])) for each in found)

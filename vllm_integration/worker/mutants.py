@@ -62,6 +62,12 @@ _POOL = ("BlockPool", "BlockHashToBlockMap")
 _BLOCKS = ("FreeKVCacheBlockQueue", "KVCacheBlock", "BlockHashListWithBlockSize")
 _REQUEST = ("append_output_token_ids", "update_block_hashes")
 
+_NOT_CALLED = {
+    "KVCacheManager.remove_skipped_blocks",  # when a connector is told the end of a request
+    "BlockPool._notify_reuse",  # for blocks on the host
+}
+"""Functions that no check and no history calls; what they call is judged where others call it."""
+
 _MOST = 1
 _MOST_BESIDE = 4
 """Structured faults of one kind in one function: in general, and in those that known divergences
@@ -239,7 +245,15 @@ def _judged() -> list[FunctionType]:
     first |= {f: None for owner in request for name in _REQUEST for f in _defined(owner, name)}
     utils = _module("core.kv_cache_utils")
     first |= {f: None for name in _HASHING if (f := getattr(utils, name, None)) is not None}
-    return _reached(first, [*behind, *whole])
+    return [f for f in _reached(first, [*behind, *whole]) if _is_called(f, behind)]
+
+
+def _is_called(function: FunctionType, owners: Sequence[type]) -> bool:
+    """Whether histories call the function; releases without cascade attention share no blocks."""
+    shares = any(hasattr(owner, "get_num_common_prefix_blocks") for owner in owners)
+    return function.__qualname__ not in _NOT_CALLED and (
+        shares or function.__name__ != "get_num_common_prefix_blocks"
+    )
 
 
 _FUNCTIONS: dict[Family, Callable[[], list[FunctionType]]] = {
