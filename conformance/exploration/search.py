@@ -118,6 +118,7 @@ class Search:
             while self._todo:
                 _Run(self, *self._todo.pop()).follow()
         finally:
+            self._known.clear()  # not looked through, either
             if collects:
                 gc.enable()
         start = top.after[0]

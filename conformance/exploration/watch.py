@@ -421,8 +421,17 @@ def _is_called_in_python(kind: type) -> bool:
     )
 
 
+def _are_blocks(given: list[Any]) -> bool:
+    """Whether one of them is a block."""
+    for each in given:
+        kind = type(each)
+        if kind not in _IMMUTABLE and issubclass(kind, SymbolicBlock):
+            return True
+    return False
+
+
 def _call_type(watch: Watch, called: type, given: list[Any]) -> None:
-    if any(issubclass(type(each), SymbolicBlock) for each in given):
+    if _are_blocks(given):
         watch.refuse("it looks at what kind of block it has")
     elif called in _PURE_TYPES or issubclass(called, BaseException):
         for each in given:
@@ -436,7 +445,7 @@ def _call_type(watch: Watch, called: type, given: list[Any]) -> None:
 def _call_builtin(watch: Watch, called: Any, given: list[Any]) -> None:
     owner = called.__self__
     if isinstance(owner, types.ModuleType) or owner is None:
-        if any(issubclass(type(each), SymbolicBlock) for each in given):
+        if _are_blocks(given):
             watch.refuse(f"it gives a block to {called.__name__}")
         if id(called) in _CHANGES_FIRST:
             watch.change(given[0])

@@ -82,6 +82,7 @@ class LookupJudge:
             at_hash_units(group, self._alignment) if self._fine else group for group in self._groups
         ]
         self._hit_shapes = [geometry(group, self._alignment) for group in self._hit_groups]
+        self._alone: dict[tuple[Group, bool], list[Group]] = {}
 
     @property
     def is_possible(self) -> bool:
@@ -316,10 +317,13 @@ class LookupJudge:
 
     def _asked_alone(self, alone: Group, drops: bool = True) -> list[Group]:
         """The groups, with only that one and its equals taking part in prefix caching."""
-        return [
-            replace(group, prefix_cacheable=group == alone, eagle=group.eagle and drops)
-            for group in self._groups
-        ]
+        known = self._alone.get((alone, drops))
+        if known is None:
+            known = self._alone[alone, drops] = [
+                replace(group, prefix_cacheable=group == alone, eagle=group.eagle and drops)
+                for group in self._groups
+            ]
+        return known
 
     def _entries(self, request: str, num_tokens: int, cached: Cached) -> Entries:
         """Whether a group has the request's prefix up to the end of a block, or of a hash unit.

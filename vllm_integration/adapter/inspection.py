@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeVar
 
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
@@ -23,7 +23,7 @@ class Made:
 _MADE: ContextVar[dict[int, Made] | None] = ContextVar("made", default=None)
 _LEFT_OUT: ContextVar[dict[str, set[str]] | None] = ContextVar("left_out", default=None)
 T = TypeVar("T")
-_signature = lru_cache(maxsize=None)(inspect.signature)
+_signature = cache(inspect.signature)
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -55,8 +55,10 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     A function with ``**kwargs`` passes them to what it overrides, as subclasses in forks do.
     """
     found = _own_parameters(function)
+    if not _takes_any(found):
+        return found
     for overridden in definitions(function)[1:]:
-        if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in found.values()):
+        if not _takes_any(found):
             break
         named = {name: each for name, each in found.items() if each.kind not in _ANY}
         _, *inherited = _signature(overridden).parameters.items()  # but for self or cls
@@ -64,13 +66,25 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return found
 
 
+def _takes_any(parameters: dict[str, inspect.Parameter]) -> bool:
+    """Whether there is a parameter for keywords of any name."""
+    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+
+
 def _own_parameters(function: Any) -> dict[str, inspect.Parameter]:
     if inspect.ismethod(function) and inspect.isfunction(function.__func__):
         # A bound method is a new object each time; its function is not.
-        _, *found = _signature(function.__func__).parameters.items()
-        return dict(found)
+        return _named(function.__func__, bound=True).copy()
     plain = inspect.isclass(function) or inspect.isfunction(function)
-    return dict((_signature if plain else inspect.signature)(function).parameters)
+    if not plain:
+        return dict(inspect.signature(function).parameters)
+    return _named(function, bound=False).copy()
+
+
+@cache
+def _named(function: Any, bound: bool) -> dict[str, inspect.Parameter]:
+    """The parameters by name; without the first, self or cls, if it is ``bound``."""
+    return dict(list(_signature(function).parameters.items())[bound:])
 
 
 def arguments(
@@ -94,7 +108,7 @@ def arguments(
     if left_out is not None:
         rest = {n for n, p in parameters.items() if p.kind not in _ANY and n not in values}
         left_out[where] = left_out.get(where, rest) & rest - set(given)
-    any_keyword = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    any_keyword = _takes_any(parameters)
     return {name: v for name, v in values.items() if any_keyword or name in parameters}
 
 

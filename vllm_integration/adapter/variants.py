@@ -12,7 +12,7 @@ Imported in the worker process only.
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import ModuleType
 from typing import Any
 from zlib import crc32
@@ -30,7 +30,12 @@ def choice(what: str, number: int, values: tuple[Any, ...]) -> Any:
     Each number is as good as a throw of dice, so that the value of one field says nothing about
     that of another, and a new field moves none.
     """
-    return values[crc32(f"{what} {number}".encode()) % len(values) if number else 0]
+    return values[_place(what, number, len(values))]
+
+
+@lru_cache(1 << 16)
+def _place(what: str, number: int, places: int) -> int:
+    return crc32(f"{what} {number}".encode()) % places if number else 0
 
 
 SPEC_VALUES: dict[str, tuple[Any, ...]] = {

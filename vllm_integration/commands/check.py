@@ -157,6 +157,7 @@ def check(
                 record=record,
                 remedy=remedy_for(resolved, ledger),
                 accepted_reads=accepted,
+                shows_known=verbose or output is not CheckFormat.TEXT or bool(files or directory),
             )
         if pytest is not None:
             report.judgement = _tested(pytest, report, interpreter, timeout, verbose)

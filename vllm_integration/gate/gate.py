@@ -34,6 +34,7 @@ def check(
     record: Record | None = None,
     remedy: str = "",
     accepted_reads: Mapping[str, str] | None = None,
+    shows_known: bool = True,
 ) -> Report:
     """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) each worker.
 
@@ -42,9 +43,10 @@ def check(
     shows. ``keep_facts`` asks for what the target did, too; ``also`` has histories to be replayed
     besides. ``record`` has the footprints that known divergences are held against, and ``remedy``
     says how to make one where there is none. ``accepted_reads`` asks for what the target reads of
-    its inputs, too, of which these are accepted unseen, for their reasons. ``progress`` is called
-    with the checks done and their number. Raises the exceptions of `Workers` when the target cannot
-    be imported or hitproof itself is wrong.
+    its inputs, too, of which these are accepted unseen, for their reasons. Unless somebody is
+    shown known divergences (``shows_known``), they stay as they were found, neither shrunk nor
+    demonstrated. ``progress`` is called with the checks done and their number. Raises the
+    exceptions of `Workers` when the target cannot be imported or hitproof itself is wrong.
     """
     with opened(target, python, timeout, memory, jobs, policies) as sessions:
         return judged(
@@ -59,6 +61,7 @@ def check(
             record,
             remedy,
             accepted_reads,
+            shows_known,
         )
 
 
@@ -91,6 +94,7 @@ def judged(
     record: Record | None = None,
     remedy: str = "",
     accepted_reads: Mapping[str, str] | None = None,
+    shows_known: bool = True,
 ) -> Report:
     """Judge ``target`` in the ``sessions`` that are open for it; arguments as for `check`."""
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
@@ -113,7 +117,8 @@ def judged(
             report.facts[task] = outcome.facts
     evidence = [each for outcome in settled for each in outcome.evidence]
     report.reached = reached(todo, settled, [each for each in report.played if each.play in own])
-    findings = sessions.findings(evidence, report.played)
+    unshown = frozenset() if shows_known else {entry.signature for entry in applicable}
+    findings = sessions.findings(evidence, report.played, unshown)
     grown = hold(report, record, applicable, evidence, sessions, remedy)
     unplayed = {each.play for each in report.unplayed}
     unsettled = {

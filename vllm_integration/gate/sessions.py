@@ -4,7 +4,7 @@ import itertools
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from hitproof.conformance.findings.footprints import Footprint
 from hitproof.conformance.findings.replayed import replayed
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task, unsettled
 from hitproof.vllm_integration.gate.reads import ReadsReport
@@ -279,11 +280,17 @@ class Sessions:
                 with counting:
                     progress(next(done), total)
 
-        self._each(settle, sorted(together.values(), key=len, reverse=True))
+        # The longest first, so that all sessions have work to the end.
+        self._each(settle, sorted(together.values(), key=_length, reverse=True))
         return [outcomes[task] for task in todo], [played[play] for play in histories]
 
-    def findings(self, evidence: Sequence[Evidence], played: Sequence[Played]) -> list[Finding]:
-        """The findings, shrunk, the most severe first.
+    def findings(
+        self,
+        evidence: Sequence[Evidence],
+        played: Sequence[Played],
+        unshown: Collection[Signature] = (),
+    ) -> list[Finding]:
+        """The findings, shrunk, the most severe first; those that are ``unshown`` as they are.
 
         What a check has shown need not be shown by a history, and what one history shows, by
         another.
@@ -295,11 +302,15 @@ class Sessions:
         found = sorted(shown.items(), key=lambda pair: pair[0].severity)
         names = _names(signature for signature, _ in found)
         named = [(each, name) for (_, each), name in zip(found, names, strict=True)]
-        return self._each(lambda session, about: session.finding(*about), named)
+        worked_out = [(each, name) for each, name in named if _signature(each) not in unshown]
+        shrunk = iter(self._each(lambda session, about: session.finding(*about), worked_out))
+        return [
+            _as_it_is(each) if _signature(each) in unshown else next(shrunk) for each, _ in named
+        ]
 
     def as_found(self, shown: Sequence[Evidence | tuple[Signature, Play]]) -> list[Finding]:
         """The findings that these show, as they are: a smaller case may be a known one."""
-        claims = [each.signature if isinstance(each, Evidence) else each[0] for each in shown]
+        claims = map(_signature, shown)
         named = [(each, f"grown_{name}") for each, name in zip(shown, _names(claims), strict=True)]
         return self._each(lambda session, about: session.finding(*about, small=False), named)
 
@@ -333,6 +344,24 @@ class Sessions:
                 threads.shutdown(wait=False, cancel_futures=True)
                 self.close()
                 raise
+
+
+def _length(some: list[Task | Play]) -> int:
+    """About how long it takes: groups that are looked up together take longer than one."""
+    return sum(
+        8 if isinstance(each, Task) and isinstance(each.configuration, Layout) else 1
+        for each in some
+    )
+
+
+def _signature(shown: Evidence | tuple[Signature, Play]) -> Signature:
+    return shown.signature if isinstance(shown, Evidence) else shown[0]
+
+
+def _as_it_is(shown: Evidence | tuple[Signature, Play]) -> Finding:
+    if isinstance(shown, Evidence):
+        return finding(shown, "")
+    return replayed(*shown, "", "", 0, Demonstration())
 
 
 def _names(found: Iterable[Signature]) -> Iterator[str]:

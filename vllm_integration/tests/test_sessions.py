@@ -7,10 +7,13 @@ from typing import Any, cast
 
 import pytest
 
+from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.demonstration import Demonstration
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Origin, plays
 from hitproof.conformance.scope.profiles import Profile
-from hitproof.spec.claims import Status
+from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.gate.obligations import Played, Task, tasks
 from hitproof.vllm_integration.gate.sessions import Outcome, Session, Sessions
 from hitproof.vllm_integration.sandbox.driver import Asked, WorkerGone
@@ -71,6 +74,7 @@ class FakeWorker:
         self.open = False
 
 
+LOST = Defect(Code.HIT_UNALIGNED)
 PLAYS = list(plays(Profile.QUICK, fine=True))
 BY_JSON = {str(task.configuration.as_json()): task.configuration for task in EVERY}
 
@@ -148,6 +152,20 @@ def test_what_is_not_shrunk_anyway_is_not_asked_for_twice() -> None:
         found, shown = session.demonstrated("demonstration", "a", 0)
     assert (found, len(FakeWorker.asked)) == ({"shrunk": False}, 2)
     assert shown.reproduced is None
+
+
+def test_known_divergences_that_nobody_is_shown_are_not_shrunk() -> None:
+    known, new = (Signature(claim, "waste", "", False, LOST) for claim in list(CLAIMS)[:2])
+    shows = [Played(PLAYS[0], signatures=(known,)), Played(PLAYS[1], signatures=(new,))]
+    with closing(several(1)) as workers:
+        with pytest.raises(KeyError):  # the fake shows no history
+            workers.findings([], shows, {known})
+        asked = [message["signature"]["claim"] for _, message in FakeWorker.asked]
+        assert asked == [new.claim]
+        (left,) = workers.findings([], shows[:1], {known})
+    assert left.signature == known
+    assert left.demonstration == Demonstration()
+    assert len(FakeWorker.asked) == 1
 
 
 def test_an_error_in_one_ends_all() -> None:
