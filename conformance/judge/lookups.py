@@ -35,7 +35,7 @@ from hitproof.spec.releases.fine import (
     valid_fine_hit,
     witness_entries,
 )
-from hitproof.spec.releases.horizons import horizon
+from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.releases.policies import Junctions
 from hitproof.spec.releases.sequential import longest_joint_hit
 from hitproof.spec.retention import junction_boundary
@@ -90,10 +90,15 @@ class LookupJudge:
         alignment = self._engine.alignment
         return all(has_possible_chunks(group, alignment) for group in self._groups)
 
-    def hit(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Violation | None:
-        """Judge a lookup's answer for a request of ``num_tokens`` tokens."""
+    def hit(
+        self, request: str, num_tokens: int, hit: Hit, cached: Cached, cap: int | None = None
+    ) -> Violation | None:
+        """Judge a lookup's answer for a request of ``num_tokens`` tokens.
+
+        ``cap`` is how many tokens it was to serve at most, where that is not all but the last.
+        """
         entries = self._entries(request, num_tokens, cached)
-        expected = self._due_hit(request, num_tokens, entries)
+        expected = self._due_hit(request, num_tokens, entries, cap)
         kinds, eagle = self._kinds()
 
         def violation(
@@ -101,18 +106,18 @@ class LookupJudge:
         ) -> Violation:
             return Violation(
                 Signature(claim, divergence, kinds, eagle, defect),
-                f"hit of {in_tokens(expected)}",
+                f"hit of {in_tokens(expected)}" + ("" if cap is None else f", at most {cap}"),
                 f"hit of {in_tokens(hit.length)}, tables {hit.tables}",
-                Served(request, expected),
+                Served(request, expected) if cap is None else None,
                 self._keys_to(request, expected) if divergence == Divergence.LOST_HIT else (),
                 tuple(damages),
             )
 
         # In sequential lookup a valid hit may be longer than the one that is due.
         skips = self._requests[request].skip_reading_prefix_cache and hit.length
-        if skips or not self._is_valid(self._groups, hit.length, num_tokens, entries):
+        if skips or not self._is_valid(self._groups, hit.length, num_tokens, entries, cap):
             holds = self.wrong_table(request, num_tokens, hit, cached) is None
-            defect = self._cannot_serve(hit.length, num_tokens, entries, holds)
+            defect = self._cannot_serve(hit.length, num_tokens, entries, holds, cap)
             drafts = ("block", "lookahead") in defect.parameters
             return violation(
                 _FINE if self._fine else _EAGLE if eagle else _TABLE,
@@ -211,10 +216,23 @@ class LookupJudge:
         """The hit, in tokens, that a request of ``num_tokens`` tokens is due."""
         return self._due_hit(request, num_tokens, self._entries(request, num_tokens, cached))
 
-    def _due_hit(self, request: str, num_tokens: int, entries: Entries) -> int:
+    @property
+    def caps(self) -> bool:
+        """Whether lookups with a cap of their own are judged: where hits end on boundaries."""
+        return not self._fine and self._policy is not LookaheadHorizon.CANDIDATE
+
+    def _due_hit(
+        self, request: str, num_tokens: int, entries: Entries, cap: int | None = None
+    ) -> int:
         if self._requests[request].skip_reading_prefix_cache:
             return 0
         groups, alignment = self._groups, self._alignment
+        if cap is not None:
+            return next(
+                length
+                for length in range(cap // alignment * alignment, -1, -alignment)
+                if self._is_valid(groups, length, num_tokens, entries, cap)
+            )
         if self._fine:
             reach = horizon(self._policy, num_tokens)
             return longest_fine_hit(groups, alignment, num_tokens - 1, reach, entries)
@@ -339,13 +357,24 @@ class LookupJudge:
         return entered
 
     def _is_valid(
-        self, groups: Sequence[Group], length: int, num_tokens: int, entries: Entries
+        self,
+        groups: Sequence[Group],
+        length: int,
+        num_tokens: int,
+        entries: Entries,
+        cap: int | None = None,
     ) -> bool:
-        cap, reach = num_tokens - 1, horizon(self._policy, num_tokens)
+        reach = horizon(self._policy, num_tokens)
+        if cap is None:
+            cap = num_tokens - 1
+        elif self._policy is LookaheadHorizon.CAPPED:
+            reach = cap
         valid = valid_fine_hit if self._fine else valid_hit
         return valid(groups, self._alignment, length, cap, reach, entries)
 
-    def _cannot_serve(self, length: int, num_tokens: int, entries: Entries, holds: bool) -> Defect:
+    def _cannot_serve(
+        self, length: int, num_tokens: int, entries: Entries, holds: bool, cap: int | None
+    ) -> Defect:
         """Why a hit that was served cannot be: the first group that cannot serve it.
 
         One that lacks more than its lookahead block goes before one that lacks just that, with
@@ -356,7 +385,7 @@ class LookupJudge:
         for block, drops in ((None, False), ("lookahead", True)):
             for group in self._groups:
                 alone = self._asked_alone(group, drops)
-                valid = self._is_valid(alone, length, num_tokens, entries)
+                valid = self._is_valid(alone, length, num_tokens, entries, cap)
                 if group.prefix_cacheable and not valid:
                     lacks = block if holds else None
                     return Defect.of(Code.HIT_TOO_LONG, group=group.kind, block=lacks)

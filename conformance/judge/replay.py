@@ -35,6 +35,7 @@ from hitproof.conformance.scope.limits import refusal
 from hitproof.conformance.subject.failures import REFUSALS, CannotJudge, Refuses, crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
+    CappedManager,
     Hit,
     Manager,
     ManagerSubject,
@@ -185,6 +186,8 @@ class _Judged:
         if wrong is not None and wrong.signature.divergence == Divergence.LOST_HIT:
             self._add(self._judge.wrong_table(name, num_tokens, hit, cached), call)
         self._add(self._judge.shared_boundary(name, num_tokens, hit, cached), call)
+        if hit.length and wrong is None:
+            self._judge_capped(name, hit.length - 1)
         due = self._judge.due_hit(name, num_tokens, cached)
         divergence = "" if wrong is None else wrong.signature.divergence
         self._outcome.lookups.append(
@@ -291,6 +294,16 @@ class _Judged:
             self._add(explained_by_holders(wrong, seen), "step")
         for violation in self._registrations.step_ends(seen):
             self._add(violation, "step")
+
+    def _judge_capped(self, name: str, cap: int) -> None:
+        """Judge the same lookup once more, with a cap that its hit exceeds."""
+        manager, cached = self._named.manager, self._named.seen.cached
+        if not (self._judge.caps and isinstance(manager, CappedManager)):
+            return
+        call = "get_computed_blocks"
+        hit = self._ask(call, lambda _: manager.get_computed_blocks_up_to(name, cap), name)
+        if hit is not None:
+            self._add(self._judge.hit(name, self._num_tokens[name], hit, cached, cap), call)
 
     def _judge_refusal(
         self, name: str, allocation: Allocation, before: Observation, seen: Observation

@@ -106,6 +106,12 @@ class ReferenceManager:
         self._found[name] = hit, blocks
         return hit
 
+    def get_computed_blocks_up_to(self, name: str, cap: int) -> Hit | None:
+        """See `conformance.subject.managers.CappedManager`."""
+        request = self._requests[name]
+        hit = self._manager.coordinator.find_longest_cache_hit(request.block_hashes, cap)
+        return Hit(hit.length, _tables(KVCacheBlocks(hit.blocks)))
+
     def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
         """See `conformance.subject.managers.ConnectorManager`."""
         find = self._manager.get_computed_blocks_for_connector

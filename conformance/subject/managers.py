@@ -205,6 +205,14 @@ class FineManager(Manager, Protocol):
 
 
 @runtime_checkable
+class CappedManager(Manager, Protocol):
+    """A manager whose lookups can be given a cap of their own."""
+
+    def get_computed_blocks_up_to(self, name: str, cap: int) -> Hit | None:
+        """As ``get_computed_blocks``, of at most ``cap`` tokens; None where there are no caps."""
+
+
+@runtime_checkable
 class ConnectorManager(Manager, Protocol):
     """A manager that supports KV connectors which load Mamba states; see `spec.connector`."""
 

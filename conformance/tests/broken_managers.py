@@ -91,6 +91,23 @@ class ShorterHit(Wrapped):
         return Hit(length, tuple(tables))
 
 
+class IgnoresCaps(Wrapped):
+    """Serves what it has, whatever the cap that it is given."""
+
+    def get_computed_blocks_up_to(self, name: str, cap: int) -> Hit:
+        del cap
+        return self.inner.get_computed_blocks(name)
+
+
+class FallsShortOfCaps(Wrapped):
+    """Serves a boundary less than the cap that it is given allows."""
+
+    def get_computed_blocks_up_to(self, name: str, cap: int) -> Hit | None:
+        return self.inner.get_computed_blocks_up_to(
+            name, max(cap - self.inner._engine.alignment, 0)
+        )
+
+
 class StaleHit(Wrapped):
     """Serves one boundary more, with blocks that hold something else."""
 

@@ -81,6 +81,8 @@ def test_the_reference_passes_under_the_policies_of_an_older_release() -> None:
 
 FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.ShorterHit, "lost hit: hit-too-short(run=whole, short=one)"),
+    (broken.IgnoresCaps, "unsound: hit-too-long"),
+    (broken.FallsShortOfCaps, "lost hit: hit-too-short(run=whole, short=one)"),
     (broken.StaleHit, "unsound: hit-too-long"),
     (broken.StaleHit, "unsound: other-content-read"),
     (broken.OtherBlock, "unsound: table-block-wrong"),

@@ -37,7 +37,12 @@ class VllmConnectorLookup:
         self._owners = (manager, coordinator, *coordinator.single_type_managers)
         self._find = attribute(manager, FOR_CONNECTORS)
         unit = layout.hash_block_size
-        self._request = cache(lambda count: parts.request_of(range(count), hashes[: count // unit]))
+        # Every other one is looked up again after a preemption: half of it is output.
+        self._request = cache(
+            lambda count: parts.request_of(
+                range(count), hashes[: count // unit], count // 2 if count % 2 else 0
+            )
+        )
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subject.lookups.Lookup`."""

@@ -35,6 +35,7 @@ from hitproof.vllm_integration.adapter.variants import (
     watching,
 )
 
+_CAP = "max_cache_hit_length"
 _STATS = (
     "requests",
     "queries",
@@ -66,6 +67,8 @@ class VllmManagers:
             self.manager_class, "can_fit_full_sequence"
         )
         self.blocks_class = attribute(kv_cache_manager, "KVCacheBlocks")
+        lookup = attribute(self.manager_class, "get_computed_blocks")
+        self.caps_lookups = _CAP in parameters_of(lookup)
         self.interface = kv_cache_interface
         self.utils = kv_cache_utils
         self.spec_classes = SpecClasses(kv_cache_interface, single_type_kv_cache_manager, NAMES)
@@ -254,6 +257,14 @@ class VllmManager:
         hit = Hit(length, self._tables(blocks), boundary[0] if boundary else 0)
         self._found[name] = hit, blocks
         return hit
+
+    def get_computed_blocks_up_to(self, name: str, cap: int) -> Hit | None:
+        """See `conformance.subject.managers.CappedManager`; not all releases have caps."""
+        if not self._vllm.caps_lookups:
+            return None
+        found = self._manager.get_computed_blocks(self._requests[name], **{_CAP: cap})
+        blocks, length, *_ = found
+        return Hit(length, self._tables(blocks))
 
     def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
         """See `conformance.subject.managers.ConnectorManager`."""

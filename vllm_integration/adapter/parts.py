@@ -200,9 +200,12 @@ class Parts:
         """A real request with stand-in hashes of its prompt."""
         return self.request_of(range(num_tokens), stand_in_hashes(num_tokens // hash_block_size))
 
-    def request_of(self, tokens: Sequence[int], hashes: list[bytes]) -> Any:
-        """A real request with these hashes."""
-        request = self.new_request(prompt_token_ids=list(tokens))
+    def request_of(self, tokens: Sequence[int], hashes: list[bytes], num_output: int = 0) -> Any:
+        """A real request with these hashes, whose last ``num_output`` tokens are output."""
+        num_prompt = len(tokens) - num_output
+        request = self.new_request(prompt_token_ids=list(tokens[:num_prompt]))
+        if num_output:
+            request.append_output_token_ids(list(tokens[num_prompt:]))
         request.block_hashes = hashes
         return request
 
