@@ -47,6 +47,9 @@ Cached = Mapping[tuple[int, Name], tuple[int, ...]]
 Entries = Callable[[int, int], bool]
 """Whether a group's block, by position, is registered; a hash unit, where hits are fine-grained."""
 
+Cap = int | None
+"""The most tokens that a lookup may serve, where that is not all but the last of its request."""
+
 _TABLE = "hit_has_every_block_attention_reads"
 _EAGLE = "eagle_needs_tail_plus_one"
 _LONGEST = "lookup_returns_longest_valid_hit"
@@ -91,12 +94,14 @@ class LookupJudge:
         return all(has_possible_chunks(group, alignment) for group in self._groups)
 
     def hit(
-        self, request: str, num_tokens: int, hit: Hit, cached: Cached, cap: int | None = None
+        self, request: str, num_tokens: int, hit: Hit, cached: Cached, cap: Cap = None
     ) -> Violation | None:
         """Judge a lookup's answer for a request of ``num_tokens`` tokens.
 
-        ``cap`` is how many tokens it was to serve at most, where that is not all but the last.
+        With a ``cap`` only hits that end on boundaries are judged, and none of sequential lookups.
         """
+        if cap is not None and (self._fine or self._policy is LookaheadHorizon.CANDIDATE):
+            return None
         entries = self._entries(request, num_tokens, cached)
         expected = self._due_hit(request, num_tokens, entries, cap)
         kinds, eagle = self._kinds()
@@ -216,14 +221,7 @@ class LookupJudge:
         """The hit, in tokens, that a request of ``num_tokens`` tokens is due."""
         return self._due_hit(request, num_tokens, self._entries(request, num_tokens, cached))
 
-    @property
-    def caps(self) -> bool:
-        """Whether lookups with a cap of their own are judged: where hits end on boundaries."""
-        return not self._fine and self._policy is not LookaheadHorizon.CANDIDATE
-
-    def _due_hit(
-        self, request: str, num_tokens: int, entries: Entries, cap: int | None = None
-    ) -> int:
+    def _due_hit(self, request: str, num_tokens: int, entries: Entries, cap: Cap = None) -> int:
         if self._requests[request].skip_reading_prefix_cache:
             return 0
         groups, alignment = self._groups, self._alignment
@@ -357,23 +355,16 @@ class LookupJudge:
         return entered
 
     def _is_valid(
-        self,
-        groups: Sequence[Group],
-        length: int,
-        num_tokens: int,
-        entries: Entries,
-        cap: int | None = None,
+        self, groups: Sequence[Group], length: int, num_tokens: int, found: Entries, cap: Cap = None
     ) -> bool:
-        reach = horizon(self._policy, num_tokens)
-        if cap is None:
-            cap = num_tokens - 1
-        elif self._policy is LookaheadHorizon.CAPPED:
-            reach = cap
+        most = num_tokens - 1 if cap is None else cap
+        capped = self._policy is LookaheadHorizon.CAPPED
+        reach = most if capped else horizon(self._policy, num_tokens)
         valid = valid_fine_hit if self._fine else valid_hit
-        return valid(groups, self._alignment, length, cap, reach, entries)
+        return valid(groups, self._alignment, length, most, reach, found)
 
     def _cannot_serve(
-        self, length: int, num_tokens: int, entries: Entries, holds: bool, cap: int | None
+        self, length: int, num_tokens: int, entries: Entries, holds: bool, cap: Cap
     ) -> Defect:
         """Why a hit that was served cannot be: the first group that cannot serve it.
 

@@ -1,0 +1,356 @@
+"""A manager that is judged: every answer at its call, what it holds and reports after each."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.parts import Block, Key, Part
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.histories.naming import Name, Prefixes
+from hitproof.conformance.histories.schema import History, RequestInput
+from hitproof.conformance.judge.admission import most_needed
+from hitproof.conformance.judge.books import Books
+from hitproof.conformance.judge.content import ContentModel
+from hitproof.conformance.judge.damage import Damage, explained_by_holders, explained_by_keys
+from hitproof.conformance.judge.judging import Judge
+from hitproof.conformance.judge.outcome import LookupResult, ReplayOutcome
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.judge.registrations import Registrations
+from hitproof.conformance.judge.worker_tables import WorkerTables
+from hitproof.conformance.subject.failures import REFUSALS, Refuses, crash_of
+from hitproof.conformance.subject.managers import (
+    Allocation,
+    CappedManager,
+    Hit,
+    Manager,
+    ManagerSubject,
+    Observation,
+    Progress,
+    Tables,
+)
+from hitproof.conformance.subject.named_manager import NamedManager
+from hitproof.spec.claims import Divergence
+
+_T = TypeVar("_T")
+
+
+class Crashed(Exception):
+    """The manager raised, in a call for ``request``, "" for none."""
+
+    def __init__(self, error: Exception, request: str) -> None:
+        super().__init__(type(error).__name__)
+        self.request = request
+
+
+class JudgedManager:
+    """A manager whose every answer is judged; see `conformance.subject.managers.Manager`."""
+
+    def __init__(
+        self,
+        history: History,
+        subject: ManagerSubject,
+        policies: JudgedPolicies,
+        outcome: ReplayOutcome,
+    ) -> None:
+        requests, engine = history.requests, history.engine
+        prefixes = Prefixes(requests, engine.hash_block_size, engine.num_hash_lookahead_tokens)
+        self._engine = engine
+        self._outcome = outcome
+        self._fine = policies.fine(engine)
+        self._named = NamedManager(subject, history, prefixes, self._fine)
+        self._prefixes = prefixes
+        self._judge = Judge(engine, requests, prefixes, policies)
+        self._content = ContentModel(
+            engine, requests, self._judge.of_group, policies.every_state, policies.horizon
+        )
+        self._registrations = Registrations(
+            engine, prefixes, self._judge, self._content, self._fine
+        )
+        self._books = Books(engine, requests, prefixes, self._fine)
+        self._num_tokens: dict[str, int] = {}
+        self._progress: dict[str, int] = {}
+        self._preempted: set[str] = set()
+        # The first token that a connector loads.
+        self._loading: dict[str, int] = {}
+        self._worker = WorkerTables()
+        self._damage = Damage()
+        self.step = 0
+
+    # --- requests ------------------------------------------------------------------------------
+
+    def add_request(self, name: str, request: RequestInput) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._ask("add_request", lambda manager: manager.add_request(name, request), name)
+        self._num_tokens[name] = len(request.prompt)
+        self._learn("add_request", name)
+
+    def append_output(self, name: str, token_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._ask("append_output", lambda manager: manager.append_output(name, token_ids), name)
+        self._num_tokens[name] += len(token_ids)
+        self._learn("append_output", name)
+
+    def set_progress(self, name: str, progress: Progress) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._progress[name] = progress.num_computed_tokens
+        if progress.num_preemptions:
+            self._preempted.add(name)
+        self._content.settle(name, progress.num_computed_tokens)
+        self._ask("set_progress", lambda manager: manager.set_progress(name, progress), name)
+
+    def block_keys(self, name: str, group: int) -> Sequence[tuple[Name, ...]]:
+        """See `conformance.subject.managers.Manager`."""
+        size, unit = self._engine.groups[group].block_size, self._engine.hash_block_size
+        if not self._fine:
+            unit = size
+        ends = range(unit, self._num_tokens[name] // unit * unit + 1, unit)
+        # A block may be registered under several prefixes that end inside it.
+        blocks: dict[int, list[Name]] = {}
+        for end in ends:
+            blocks.setdefault((end - 1) // size, []).append(self._prefixes.name(name, end))
+        return [tuple(names) for names in blocks.values()]
+
+    def cached_blocks(self, group: int, key: Any) -> Sequence[int]:
+        """See `conformance.subject.managers.Manager`."""
+        cached = self._named.seen.cached
+        found = [block for name in key for block in cached.get((group, name), ())]
+        return list(dict.fromkeys(found))
+
+    # --- what is judged ------------------------------------------------------------------------
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        """See `conformance.subject.managers.Manager`."""
+        call, cached = "get_computed_blocks", self._named.seen.cached
+        hit = self._ask(call, lambda manager: manager.get_computed_blocks(name), name)
+        num_tokens = self._num_tokens[name]
+        wrong = self._judge.hit(name, num_tokens, hit, cached)
+        self._add(wrong, call)
+        if wrong is not None and wrong.signature.divergence == Divergence.LOST_HIT:
+            self._add(self._judge.wrong_table(name, num_tokens, hit, cached), call)
+        self._add(self._judge.shared_boundary(name, num_tokens, hit, cached), call)
+        if hit.length and wrong is None:
+            self._judge_capped(name, hit.length - 1)
+        due = self._judge.due_hit(name, num_tokens, cached)
+        divergence = "" if wrong is None else wrong.signature.divergence
+        self._outcome.lookups.append(
+            LookupResult(self.step, name, due, hit.length, str(divergence))
+        )
+        self._registrations.looked_up(name, self._judge.shared(name, num_tokens, hit, cached))
+        self._books.looked_up(name, num_tokens, hit.length, name in self._preempted)
+        self._observe(call, name)
+        return hit
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        """See `conformance.subject.managers.Manager`."""
+        call = "allocate_slots"
+        new = self._ask(call, lambda manager: manager.allocate_slots(name, allocation), name)
+        for source, target in self._ask(call, lambda _: self._named.take_block_copies(), name):
+            self._content.copy(source, target)
+        touched = () if allocation.hit is None or new is None else allocation.hit.tables
+        before = self._named.seen
+        seen = self._observe(call, name, touched)
+        if new is None:
+            self._judge_refusal(name, allocation, before, seen)
+            return None
+        tables = self._tables(seen, name)
+        start, external = self._progress.get(name, 0), allocation.num_external_computed_tokens
+        if allocation.hit is not None:
+            start = allocation.hit.length
+            self._registrations.admitted(name, start)
+        if allocation.delay_cache_blocks:
+            self._loading[name] = start
+            return new
+        known = self._num_tokens[name]
+        if external:
+            self._content.load(name, tables, start, start + external, known)
+        tables = self._worker.scheduled(name, tables, new)
+        start, num_new = start + external, allocation.num_new_tokens
+        sizes = [group.block_size for group in self._engine.groups]
+        named = partial(self._prefixes.name, name)
+        for wrong in self._content.compute(name, tables, start, num_new, known):
+            self._add(explained_by_keys(wrong, sizes, known, named), call)
+        self._registrations.computed(name, min(start + num_new, known))
+        return new
+
+    def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        call = "cache_blocks"
+        tables, known = self._tables(self._named.seen, name), self._num_tokens[name]
+        self._content.load(name, tables, self._loading[name], num_computed_tokens, known)
+        self._ask(call, lambda manager: manager.cache_blocks(name, num_computed_tokens), name)
+        self._observe(call, name)
+        self._registrations.computed(name, num_computed_tokens)
+
+    def free(self, name: str) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._ask("free", lambda manager: manager.free(name), name)
+        self._content.free(name)
+        self._worker.freed(name)
+        self._registrations.freed(name)
+        self._damage.freed(name)
+        self._observe("free", name)
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        call, gone = "evict_blocks", set(block_ids)
+        self._registrations.evicted()
+        self._ask(call, lambda manager: manager.evict_blocks(sorted(gone)))
+        self._must_be_forgotten(call, gone & _registered(self._observe(call)))
+
+    def reset_prefix_cache(self) -> bool:
+        """See `conformance.subject.managers.Manager`."""
+        call, tables = "reset_prefix_cache", self._named.seen.tables
+        held = sorted(name for name, of_all in tables.items() if any(map(any, of_all)))
+        done = self._ask(call, lambda manager: manager.reset_prefix_cache())
+        if done:
+            self._books.reset()
+        self._registrations.evicted()
+        seen = self._observe(call)
+        if done and held:
+            self._add(
+                self._judge.pool_claim(
+                    "block_in_use_is_never_evicted",
+                    Defect(Code.RESET_WHILE_IN_USE),
+                    "a reset is refused while blocks are in use",
+                    f"it is done while {', '.join(held)} hold blocks",
+                ),
+                call,
+            )
+        if done:
+            self._must_be_forgotten(call, _registered(seen))
+        return done
+
+    def new_step_starts(self) -> None:
+        """See `conformance.subject.managers.Manager`."""
+        self._content.new_step_starts()
+        self._ask("new_step_starts", lambda manager: manager.new_step_starts())
+
+    def observe(self) -> Observation:
+        """See `conformance.subject.managers.Manager`."""
+        return self._named.seen
+
+    def step_ends(self) -> None:
+        """Judge the result of the whole step: registered blocks, and their content."""
+        seen = self._named.seen
+        for wrong in self._content.wrong_keys(seen.cached):
+            self._add(explained_by_holders(wrong, seen), "step")
+        for violation in self._registrations.step_ends(seen):
+            self._add(violation, "step")
+
+    def _judge_capped(self, name: str, cap: int) -> None:
+        """Judge the same lookup once more, with a cap that its hit exceeds."""
+        manager, cached = self._named.manager, self._named.seen.cached
+        if not isinstance(manager, CappedManager):
+            return
+        call = "get_computed_blocks"
+        hit = self._ask(call, lambda _: manager.get_computed_blocks_up_to(name, cap), name)
+        if hit is not None:
+            self._add(self._judge.hit(name, self._num_tokens[name], hit, cached, cap), call)
+
+    def _judge_refusal(
+        self, name: str, allocation: Allocation, before: Observation, seen: Observation
+    ) -> None:
+        computed = self._progress.get(name, 0)
+        if allocation.hit is not None:
+            computed = allocation.hit.length + allocation.num_external_computed_tokens
+        held, num_tokens = self._tables(before, name), self._num_tokens[name]
+        need = most_needed(self._engine, before, allocation, held, computed, num_tokens)
+        if need <= len(seen.free_queue):
+            self._add(
+                self._judge.pool_claim(
+                    "block_pool",
+                    Defect(Code.ALLOCATION_REFUSED),
+                    f"{need} blocks are enough for request {name}",
+                    f"it gets none, though {len(seen.free_queue)} are free",
+                ),
+                "allocate_slots",
+            )
+
+    # --- helpers -------------------------------------------------------------------------------
+
+    def _ask(self, call: str, ask: Callable[[Manager], _T], request: str = "") -> _T:
+        try:
+            return ask(self._named.manager)
+        except Exception as error:
+            if isinstance(error, REFUSALS) and not self._judge.is_possible:
+                raise Refuses.of(error) from error
+            self._crashed(call, crash_of(error), request)
+            raise Crashed(error, request) from error
+
+    def _crashed(self, call: str, error: Exception, request: str) -> None:
+        """Record a crash. What the pool has wrong after it comes from it, and ends the history."""
+        before = self._named.seen
+        held = [block for table in self._tables(before, request) for block in table]
+        crash = self._judge.crash(call, error, request, held)
+        cause = self._add(crash, call) or crash.signature
+        try:
+            after = self._named.observe()
+        except Exception as unseen:
+            self._outcome.ended = f"{crash.actual}; then the pool cannot be read: {unseen!r:.200}"
+            return
+        self._damage.add(map(Block, _touched(before, after)), cause)
+        for wrong in self._judge.pool(after):
+            self._outcome.add(wrong, self.step, call, cause)
+            self._outcome.ended = f"{crash.actual}; that leaves the pool wrong: {wrong.actual}"
+
+    def _observe(self, call: str, name: str = "", touched: Tables = ()) -> Observation:
+        before, seen, wrong = self._named.seen, self._named.observe(), list[Part]()
+        for violation in self._judge.pool(seen):
+            self._add(violation, call)
+            wrong += violation.damages
+        held = {block for table in touched for block in table}
+        # What is reported of a wrong pool, or under a key for two contents, is wrong, too.
+        known = frozenset([*wrong, *map(Key, self._named.names.ambiguous)])
+        for code, due, actual in self._books.wrong(before, seen, call, held, name):
+            violation = self._judge.pool_claim("block_pool", Defect(code), due, actual)
+            self._add(replace(violation, evidence=(known,)), call)
+        self._damage.observed(seen, wrong)
+        return seen
+
+    def _learn(self, call: str, name: str) -> None:
+        wrong = self._named.learn(name)
+        if wrong is not None:
+            violation = self._judge.keys(wrong)
+            self._add(violation, call)
+            self._damage.add(map(Key, self._named.names.ambiguous), violation.signature)
+
+    def _add(self, violation: Violation | None, call: str) -> Signature | None:
+        """Record a violation, if there is one; returns what it is a consequence of."""
+        if violation is None:
+            return None
+        cause = self._damage.cause(violation)
+        # What stays wrong is seen again after every call.
+        cause = None if cause == violation.signature else cause
+        self._damage.add(violation.damages, cause or violation.signature)
+        self._outcome.add(violation, self.step, call, cause)
+        return cause
+
+    def _tables(self, seen: Observation, name: str) -> Tables:
+        return seen.tables.get(name, ((),) * len(self._engine.groups))
+
+    def _must_be_forgotten(self, call: str, found: set[int]) -> None:
+        if found:
+            self._add(
+                self._judge.pool_claim(
+                    "cached_key_names_its_content",
+                    Defect.of(Code.KEY_NOT_REMOVED, method=call),
+                    f"no key finds a block after {call}",
+                    f"keys find blocks {sorted(found)}",
+                ),
+                call,
+            )
+
+
+def _registered(seen: Observation) -> set[int]:
+    return {block for ids in seen.cached.values() for block in ids}
+
+
+def _touched(before: Observation, after: Observation) -> set[int]:
+    """The blocks that are held, or registered, in another way than before."""
+    held = before.ref_counts.items() ^ after.ref_counts.items()
+    registered = before.cached.items() ^ after.cached.items()
+    return {block for block, _ in held} | {block for _, ids in registered for block in ids}
