@@ -3,7 +3,7 @@
 First every check and every history runs on the unmodified target, and its findings and the lines of
 the mutated functions that it executes are recorded. A mutant is then judged by those that execute
 its line, quickest first, until one reports what it does not report for the target: a new finding,
-or a known divergence that has grown or shrunk.
+or a known divergence that has grown. Reports that show no divergence count where there is no other.
 """
 
 import gc
@@ -35,6 +35,9 @@ from hitproof.vllm_integration.worker.replay import played
 
 _POLICIES = "policies"
 _REPLAY = "replay"
+_INCONCLUSIVE, _NO_MORE = "inconclusive", "known no more"
+_WEAK = (_INCONCLUSIVE, _NO_MORE)
+"""Reports that show no divergence: what shows one is preferred, and looked for."""
 _UPSTREAM_SECONDS = 300.0
 _PIECE = 25
 """Checks that one copy of the worker runs on the unmodified target."""
@@ -213,6 +216,7 @@ class SelfTest:
         if mutant.probe is not None and not self._condition_holds(mutant, mutant.probe(), relevant):
             return {"caught": "", "by": "", "detail": f"{run}; the condition never holds"}
         mutant.function.__code__ = mutant.code
+        weak = None
         for index in relevant:
             claim, judged = self._tasks[index]
             allow(self._limit)
@@ -221,8 +225,11 @@ class SelfTest:
             assert normal is not None
             where = "the policies" if judged is None else judged.describe()
             if caught := self._difference(normal.said, said):
-                return {"caught": caught[0], "by": claim, "detail": f"{caught[1]} ({where})"}
-        return {"caught": "", "by": "", "detail": run}
+                found = {"caught": caught[0], "by": claim, "detail": f"{caught[1]} ({where})"}
+                if caught[0] not in _WEAK:
+                    return found
+                weak = weak or found
+        return weak or {"caught": "", "by": "", "detail": run}
 
     def _condition_holds(self, mutant: Mutant, probe: CodeType, relevant: Sequence[int]) -> bool:
         """Whether the condition of the fault holds in any of these checks."""
@@ -276,9 +283,9 @@ class SelfTest:
             if how is not Growth.LESS:
                 return signature.divergence, f"grown ({how}): {signature.pattern}"
         if said.unsettled - normal.unsettled:
-            return "inconclusive", said.detail
+            return _INCONCLUSIVE, said.detail
         for signature in changed:
-            return "known no more", f"fewer cases: {signature.pattern}"
+            return _NO_MORE, f"fewer cases: {signature.pattern}"
         return None
 
     def _ask(self, claim: str, judged: Any) -> _Said:
@@ -322,7 +329,7 @@ def _killer(answer: Any) -> str:
 def _death(number: int) -> dict[str, Any]:
     if number == signal.SIGPROF:
         return {"caught": "time-out", "by": "", "detail": "a check does not return"}
-    return {"caught": "inconclusive", "by": "", "detail": f"the process died of signal {number}"}
+    return {"caught": _INCONCLUSIVE, "by": "", "detail": f"the process died of signal {number}"}
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
