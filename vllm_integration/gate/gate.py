@@ -106,6 +106,7 @@ def judged(
     granularity = {**actual, **chosen}.get("hit_granularity", "")
     own = histories(profile, applicable, granularity)
     replays = list(dict.fromkeys([*also, *own]))
+    report.besides = frozenset(also).difference(own)
     with ThreadPoolExecutor(1) as beside:
         reads = accepted_reads is not None and beside.submit(sessions.reads, accepted_reads)
         settled, report.played = sessions.settle(todo, replays, progress, keep_facts)
@@ -116,7 +117,8 @@ def judged(
         if keep_facts:
             report.facts[task] = outcome.facts
     evidence = [each for outcome in settled for each in outcome.evidence]
-    report.reached = reached(todo, settled, [each for each in report.played if each.play in own])
+    of_check = [each for each in report.played if each.play not in report.besides]
+    report.reached = reached(todo, settled, of_check)
     unshown = frozenset() if shows_known else {entry.signature for entry in applicable}
     findings = sessions.findings(evidence, report.played, unshown)
     grown = hold(report, record, applicable, evidence, sessions, remedy)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.comparison.facts import Fact
 from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import Judgement
 from hitproof.conformance.ledger.records import Reach, Record, Shrunk
 from hitproof.conformance.scope.profiles import Profile
@@ -31,6 +32,7 @@ class Report:
         reads: what the target reads of its inputs.
         facts: what the target did in each check, if that was asked for.
         played: every history that was replayed on whole managers.
+        besides: those that `check` does not replay. What cannot be judged in them is left out.
         reached: how far each signature reaches in each place.
         record: the footprints that known divergences were held against; None without any.
         shrunk: known divergences that do not reach as far as the record says.
@@ -47,6 +49,7 @@ class Report:
     reads: ReadsReport = field(default_factory=ReadsReport)
     facts: dict[Task, list[Fact]] = field(default_factory=dict)
     played: list[Played] = field(default_factory=list)
+    besides: frozenset[Play] = frozenset()
     reached: list[Reach] = field(default_factory=list)
     record: Record | None = None
     shrunk: tuple[Shrunk, ...] = ()
@@ -92,7 +95,7 @@ class Report:
     @property
     def unplayed(self) -> list[Played]:
         """The histories that could not be judged."""
-        return [each for each in self.played if each.unsettled]
+        return [each for each in self.played if each.unsettled and each.play not in self.besides]
 
     @property
     def open_questions(self) -> list[str]:

@@ -3,11 +3,12 @@
 import importlib.metadata
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import SEVERITY, Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import LedgerError, load
@@ -146,6 +147,7 @@ def of_report(report: Report) -> Release:
     found = (*judgement.new, *(finding for finding, _ in judgement.known))
     found = tuple(sorted(found, key=lambda each: SEVERITY.index(each.signature.divergence)))
     apart = Verdict.DIVERGES.label if found else report.verdict.label
+    by_check = _without_besides(report)
     return Release(
         report.target.version or report.target.name,
         apart,
@@ -153,11 +155,29 @@ def of_report(report: Report) -> Release:
         tuple(Sighting.of(finding) for finding in found),
         this_state(),
         Checked(
-            report.verdict.label,
-            len(judgement.known),
-            tuple(finding.signature for finding in judgement.new),
-            len(judgement.stale),
-            "; ".join(report.open_questions),
+            by_check.verdict.label,
+            len(by_check.judgement.known),
+            tuple(finding.signature for finding in by_check.judgement.new),
+            len(by_check.judgement.stale),
+            "; ".join(by_check.open_questions),
+        ),
+    )
+
+
+def _without_besides(report: Report) -> Report:
+    """What `check` reports: without what only histories show that it does not replay."""
+    shown, judgement = {each.signature for each in report.reached}, report.judgement
+    grown = Code.KNOWN_DIVERGENCE_GROWN
+    return replace(
+        report,
+        judgement=replace(
+            judgement,
+            new=tuple(
+                each
+                for each in judgement.new
+                if each.signature in shown or each.signature.code is grown
+            ),
+            known=tuple(each for each in judgement.known if each[0].signature in shown),
         ),
     )
 
