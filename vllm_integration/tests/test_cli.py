@@ -107,7 +107,8 @@ def test_output_that_cannot_be_written_is_the_environments_fault(arguments: list
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_in_one_sentence(number: signal.Signals) -> None:
-    wait = "import time; from hitproof.proofs import prover\n"
+    wait = "import signal, time; from hitproof.proofs import prover\n"
+    wait += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in background
     wait += "def waiting(*_, **__):\n    print('here', flush=True); time.sleep(60)\n"
     wait += "prover.prove_in_subprocess = waiting\n" + _MAIN[2]
     with subprocess.Popen(
