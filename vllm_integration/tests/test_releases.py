@@ -217,6 +217,7 @@ def test_the_newest_release_conforms_and_every_obligation_is_settled(
     assert report["target"] == {
         "name": "0.33.0",
         "version": "0.33.0",
+        "version_from": "",
         "managers": [],
         "coordinators": [],
     }
