@@ -43,6 +43,9 @@ def laid_out(before: str, node: Node, after: str = "", depth: int = 1) -> str:
     line = f"{indent}{before}{one_line(node)}{after}"
     if len(line) <= WIDTH or isinstance(node, str) or not node.items:
         return line
+    whole = f"{indent}{_INDENT}{one_line(node)}"
+    if before.endswith(" = ") and len(indent + before + node.opening) > WIDTH >= len(whole):
+        return f"{indent}{before}(\n{whole}\n{indent}){after}"
     within = f"{indent}{_INDENT}{one_line(Bracketed('', node.items, ''))}"
     if len(node.opening) > 1 and len(within) <= WIDTH:  # the arguments of a call
         return f"{indent}{before}{node.opening}\n{within}\n{indent}{node.closing}{after}"

@@ -89,6 +89,9 @@ def test_source_is_laid_out_as_ruff_does() -> None:
     assert within == f"    on_the_left = f(\n        {', '.join(names)}\n    )"
     apart = laid_out("x = ", call("f", *names, *names))
     assert apart.splitlines()[1:3] == [f"        {name}," for name in names[:2]]
+    names_on_the_left = ", ".join(f"a_long_name_{number}" for number in range(5))
+    wrapped = laid_out(f"{names_on_the_left} = ", call("manager.get_computed_blocks", "request"))
+    assert wrapped.splitlines()[1:] == ["        manager.get_computed_blocks(request)", "    )"]
     listed = laid_out("on_the_left = ", Bracketed("[", tuple(("", name) for name in names), "]"))
     assert listed.endswith("argument_number_3,\n    ]")
 
