@@ -86,8 +86,7 @@ def footprints(
             )
             signatures = count(record.footprints, "signature")
             typer.echo(f"{path} has {signatures} of {record.name} in {places}")
-            for reason in unsettled:
-                typer.echo(f"hitproof: not in the record: {reason}", err=True)
+            _say_left_out(unsettled)
             incomplete = incomplete or bool(unsettled)
     raise typer.Exit(int(Verdict.INCONCLUSIVE if incomplete else Verdict.CONFORMS))
 
@@ -134,11 +133,17 @@ def record_of(report: Report, *, python: str, timeout: float, memory: int, jobs:
     found = Record.of(name_of(target), report.profile, report.reached)
     entries = [entry for entry in load(LEDGER) if entry.applies_to(target.version)]
     rest = [profile for profile in _USUAL if profile != report.profile]
-    others, _ = recorded(
+    others, unsettled = recorded(
         target, rest, entries, python=python, timeout=timeout, memory=memory, jobs=jobs
     )
+    _say_left_out(unsettled)
     report.record, report.unrecorded = found.and_also(others), ""
     write(LEDGER, report.record)
+
+
+def _say_left_out(unsettled: Sequence[str]) -> None:
+    for reason in unsettled:
+        typer.echo(f"hitproof: not in the record: {reason}", err=True)
 
 
 def name_of(target: Target) -> str:
