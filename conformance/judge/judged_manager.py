@@ -25,6 +25,7 @@ from hitproof.conformance.subject.failures import REFUSALS, Refuses, crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
     CappedManager,
+    ConnectorManager,
     Hit,
     Manager,
     ManagerSubject,
@@ -134,6 +135,8 @@ class JudgedManager:
         self._add(self._judge.shared_boundary(name, num_tokens, hit, cached), call)
         if hit.length and wrong is None:
             self._judge_capped(name, hit.length - 1)
+        if self._judge.judges_local_prefixes:
+            self._judge_local_prefix(name)
         due = self._judge.due_hit(name, num_tokens, cached)
         divergence = "" if wrong is None else wrong.signature.divergence
         self._outcome.lookups.append(
@@ -250,6 +253,24 @@ class JudgedManager:
         hit = self._ask(call, lambda _: manager.get_computed_blocks_up_to(name, cap), name)
         if hit is not None:
             self._add(self._judge.hit(name, self._num_tokens[name], hit, cached, cap), call)
+
+    def _judge_local_prefix(self, name: str) -> None:
+        """Judge the same lookup as a scheduler with a KV connector does it, and with a cap."""
+        manager, cached = self._named.manager, self._named.seen.cached
+        if not isinstance(manager, ConnectorManager):
+            return
+        call, num_tokens = "get_computed_blocks_for_connector", self._num_tokens[name]
+        caps: list[int | None] = [None]
+        for cap in caps:
+            find = partial(manager.get_computed_blocks_for_connector, name, cap)
+            answer = self._ask(call, lambda _: find(), name)  # noqa: B023, called at once
+            if answer is None:
+                return
+            prefix, flagged = answer
+            wrong = self._judge.local_prefix(name, num_tokens, prefix, flagged, cached, cap)
+            self._add(wrong, call)
+            if cap is None and prefix.length and wrong is None:
+                caps.append(prefix.length - 1)
 
     def _judge_refusal(
         self, name: str, allocation: Allocation, before: Observation, seen: Observation

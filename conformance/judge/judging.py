@@ -19,7 +19,7 @@ from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Name, Naming
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.judge.content import null_read
-from hitproof.conformance.judge.lookups import LookupJudge
+from hitproof.conformance.judge.local_prefixes import LocalPrefixJudge
 from hitproof.conformance.judge.pool_invariants import violated_invariants
 from hitproof.conformance.judge.promises import NOTHING_SHARED, PROMISED_BY, JudgedPolicies, Shared
 from hitproof.conformance.playing.checkpoints import exports_states
@@ -42,7 +42,7 @@ _TABLE = "hit_has_every_block_attention_reads"
 _OF_THE_BOOKS = (Code.FREE_QUEUE_WRONG, Code.FREE_COUNT_WRONG, Code.USAGE_WRONG)
 
 
-class Judge(LookupJudge):
+class Judge(LocalPrefixJudge):
     """Judges managers of one configuration on the requests of one history.
 
     ``loaded`` contains the requests for which a KV connector has loaded tokens.

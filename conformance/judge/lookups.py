@@ -169,14 +169,24 @@ class LookupJudge:
             yield from map(Block, table[due:])
 
     def wrong_table(
-        self, request: str, num_tokens: int, hit: Hit, cached: Cached
+        self,
+        request: str,
+        num_tokens: int,
+        hit: Hit,
+        cached: Cached,
+        lags: Callable[[GroupKind], bool] = lambda _: False,
     ) -> Violation | None:
-        """What is wrong with the block tables of a valid hit."""
+        """What is wrong with the block tables of a valid hit.
+
+        Those of groups of a kind that ``lags`` may be shorter, and are not read.
+        """
         (kinds, eagle), unsound = self._kinds(), Divergence.UNSOUND
         lengths = [INTEGERS.ceil_div(hit.length, group.block_size) for group in self._groups]
         for index, group in enumerate(self._groups):
             table = hit.tables[index]
             if not group.prefix_cacheable:
+                continue
+            if lags(group.kind) and len(table) <= lengths[index]:
                 continue
             if len(table) != lengths[index]:
                 other = wrong_length(len(table), lengths[index])
@@ -358,10 +368,14 @@ class LookupJudge:
         self, groups: Sequence[Group], length: int, num_tokens: int, found: Entries, cap: Cap = None
     ) -> bool:
         most = num_tokens - 1 if cap is None else cap
-        capped = self._policy is LookaheadHorizon.CAPPED
-        reach = most if capped else horizon(self._policy, num_tokens)
         valid = valid_fine_hit if self._fine else valid_hit
+        reach = self._reach(most, num_tokens)
         return valid(groups, self._alignment, length, most, reach, found)
+
+    def _reach(self, most: int, num_tokens: int) -> int:
+        """The lookahead horizon of a lookup that may serve at most ``most`` tokens."""
+        capped = self._policy is LookaheadHorizon.CAPPED
+        return most if capped else horizon(self._policy, num_tokens)
 
     def _cannot_serve(
         self, length: int, num_tokens: int, entries: Entries, holds: bool, cap: Cap

@@ -105,7 +105,10 @@ def holds(expected: Expected, manager: Manager, hits: Mapping[str, Hit]) -> bool
 
 def local_prefix(manager: Manager, request: str) -> tuple[int, bool]:
     """The local prefix reported to a KV connector: its tokens, and whether it is flagged."""
-    if not isinstance(manager, ConnectorManager):
+    found = None
+    if isinstance(manager, ConnectorManager):
+        found = manager.get_computed_blocks_for_connector(request)
+    if found is None:
         raise CannotJudge("the manager has no lookups for KV connectors")
-    hit, flagged = manager.get_computed_blocks_for_connector(request)
+    hit, flagged = found
     return hit.length, flagged

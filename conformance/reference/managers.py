@@ -112,10 +112,15 @@ class ReferenceManager:
         hit = self._manager.coordinator.find_longest_cache_hit(request.block_hashes, cap)
         return Hit(hit.length, _tables(KVCacheBlocks(hit.blocks)))
 
-    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
+    def get_computed_blocks_for_connector(
+        self, name: str, cap: int | None = None
+    ) -> tuple[Hit, bool]:
         """See `conformance.subject.managers.ConnectorManager`."""
-        find = self._manager.get_computed_blocks_for_connector
-        blocks, length, flagged = find(self._requests[name])
+        request = self._requests[name]
+        if cap is not None:
+            found, flagged = self._manager.coordinator.find_local_prefix(request.block_hashes, cap)
+            return Hit(found.length, _tables(KVCacheBlocks(found.blocks))), flagged
+        blocks, length, flagged = self._manager.get_computed_blocks_for_connector(request)
         return Hit(length, _tables(blocks)), flagged
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:

@@ -216,8 +216,13 @@ class CappedManager(Manager, Protocol):
 class ConnectorManager(Manager, Protocol):
     """A manager that supports KV connectors which load Mamba states; see `spec.connector`."""
 
-    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
-        """The local prefix of a request, and whether it is flagged."""
+    def get_computed_blocks_for_connector(
+        self, name: str, cap: int | None = None
+    ) -> tuple[Hit, bool] | None:
+        """The local prefix of a request, of at most ``cap`` tokens, and whether it is flagged.
+
+        None where there are no such lookups, or none with a cap.
+        """
 
 
 class ManagerSubject(Protocol):

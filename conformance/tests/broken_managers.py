@@ -108,6 +108,58 @@ class FallsShortOfCaps(Wrapped):
         )
 
 
+class ConnectorReadsForAll(Wrapped):
+    """Reports a local prefix of requests that skip reading the cache, too."""
+
+    def get_computed_blocks_for_connector(
+        self, name: str, cap: int | None = None
+    ) -> tuple[Hit, bool] | None:
+        most = self.inner._requests[name].num_tokens - 1
+        return self.inner.get_computed_blocks_for_connector(name, most if cap is None else cap)
+
+
+class ConnectorIgnoresCaps(Wrapped):
+    """Reports the whole local prefix, whatever the cap that it is given."""
+
+    def get_computed_blocks_for_connector(
+        self, name: str, cap: int | None = None
+    ) -> tuple[Hit, bool] | None:
+        return self.inner.get_computed_blocks_for_connector(name)
+
+
+class ConnectorFlagsNothing(Wrapped):
+    """Flags no local prefix."""
+
+    def get_computed_blocks_for_connector(
+        self, name: str, cap: int | None = None
+    ) -> tuple[Hit, bool] | None:
+        found = self.inner.get_computed_blocks_for_connector(name, cap)
+        return None if found is None else (found[0], False)
+
+
+class ConnectorGetsTheHit(Wrapped):
+    """Reports the hit that all groups share as the local prefix."""
+
+    def get_computed_blocks_for_connector(
+        self, name: str, cap: int | None = None
+    ) -> tuple[Hit, bool] | None:
+        return (self.inner.get_computed_blocks(name), False) if cap is None else None
+
+
+class ConnectorGetsOtherTables(Wrapped):
+    """Reports a local prefix with block tables of another block."""
+
+    def get_computed_blocks_for_connector(
+        self, name: str, cap: int | None = None
+    ) -> tuple[Hit, bool] | None:
+        found = self.inner.get_computed_blocks_for_connector(name, cap)
+        if found is None:
+            return None
+        prefix, flagged = found
+        shifted = tuple(tuple(block and block + 1 for block in table) for table in prefix.tables)
+        return replace(prefix, tables=shifted), flagged
+
+
 class StaleHit(Wrapped):
     """Serves one boundary more, with blocks that hold something else."""
 

@@ -266,10 +266,15 @@ class VllmManager:
         blocks, length, *_ = found
         return Hit(length, self._tables(blocks))
 
-    def get_computed_blocks_for_connector(self, name: str) -> tuple[Hit, bool]:
+    def get_computed_blocks_for_connector(
+        self, name: str, cap: int | None = None
+    ) -> tuple[Hit, bool] | None:
         """See `conformance.subject.managers.ConnectorManager`."""
-        find = attribute(self._manager, FOR_CONNECTORS)
-        blocks, length, _, diverged = find(self._requests[name])
+        find = getattr(self._manager, FOR_CONNECTORS, None)
+        if find is None or (cap is not None and not self._vllm.caps_lookups):
+            return None
+        capped = {} if cap is None else {_CAP: cap}
+        blocks, length, _, diverged = find(self._requests[name], **capped)
         return Hit(length, self._tables(blocks)), diverged
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
