@@ -7,6 +7,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.judge.lookups import Cached, Cap, Entries, LookupJudge
+from hitproof.conformance.playing.expectations import LocalPrefix
 from hitproof.conformance.subject.managers import Hit
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
@@ -52,6 +53,8 @@ class LocalPrefixJudge(LookupJudge):
         due = 0
         if not skips:
             due = longest_local_prefix(self._groups, self._alignment, most, reach, entries)
+        lacks_state = not valid_hit(self._groups, self._alignment, due, most, reach, entries)
+        expected = LocalPrefix(request, due, lacks_state)
         kinds = " + ".join(sorted({group.kind for group in self._hit_groups}))
         _, eagle = self._kinds()
 
@@ -61,6 +64,7 @@ class LocalPrefixJudge(LookupJudge):
                 signature,
                 f"local prefix of {in_tokens(due)}" + ("" if cap is None else f", at most {cap}"),
                 f"{actual}, tables {prefix.tables}",
+                expected if cap is None else None,
             )
 
         def unsound(defect: Defect) -> Violation:

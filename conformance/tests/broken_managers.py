@@ -124,6 +124,7 @@ class ConnectorIgnoresCaps(Wrapped):
     def get_computed_blocks_for_connector(
         self, name: str, cap: int | None = None
     ) -> tuple[Hit, bool] | None:
+        del cap
         return self.inner.get_computed_blocks_for_connector(name)
 
 

@@ -53,11 +53,12 @@ _ATTRIBUTES = {
     "SamplingParams": ("max_tokens", "skip_reading_prefix_cache"),
     "LoRARequest": ("lora_name", "lora_int_id", "lora_path"),
     "PlaceholderRange": ("offset", "length"),
+    "KVCacheMetricsCollector": ("sample_rate",),
 }
 """Plain vLLM objects that requests consist of, and the fields that the adapter sets."""
 
-_OBSERVING = ("log_stats", "enable_kv_cache_events")
-"""A manager's options for statistics and events; a test that uses neither omits them."""
+_OBSERVING = ("log_stats", "enable_kv_cache_events", "metrics_collector")
+"""A manager's options for statistics and events; a test that uses none omits them."""
 
 _INTERVAL = "prefix_cache_retention_interval"
 

@@ -9,7 +9,12 @@ from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.json_format import as_json
 from hitproof.conformance.histories.schema import Evict, History, Load, Lookup, Schedule
-from hitproof.conformance.playing.expectations import Expected, Served, TableLengths
+from hitproof.conformance.playing.expectations import (
+    Expected,
+    LocalPrefix,
+    Served,
+    TableLengths,
+)
 from hitproof.conformance.reproduce.attempts import Rules
 from hitproof.conformance.reproduce.reproduction import play
 from hitproof.conformance.reproduce.reproduction import reproduce as find_history
@@ -95,7 +100,9 @@ def cut(history: History, step: int, expected: Expected) -> History:
     a fixed target may register more.
     """
     *before, last = history.steps[: step + 1]
-    if isinstance(expected, (Served, TableLengths)) and isinstance(last, (Schedule, Load, Lookup)):
+    if isinstance(expected, (Served, LocalPrefix, TableLengths)) and isinstance(
+        last, (Schedule, Load, Lookup)
+    ):
         before += _not_cached(History(history.engine, history.requests, (*before,)), last.request)
         last = Lookup(last.request)
     named = {name for each in (*before, last) if (name := getattr(each, "request", None))}
