@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from hitproof.conformance.findings.footprints import Footprint
+from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.ledger.ledger import LedgerError
 from hitproof.conformance.ledger.ledger import load as load_ledger
+from hitproof.conformance.ledger.records import Reach
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import FAULTS, LEDGER, SURVEY
 from hitproof.vllm_integration.reports.survey import checks, document, grouped, table
@@ -17,12 +20,14 @@ from hitproof.vllm_integration.survey.faults import cause, load
 from hitproof.vllm_integration.survey.survey import (
     Checked,
     Release,
+    of_report,
     read,
     this_state,
     to_json,
     verdict,
 )
 from hitproof.vllm_integration.tests.conftest import hitproof
+from hitproof.vllm_integration.tests.reports import replayed_history
 from hitproof.vllm_integration.verdict import Verdict
 
 HOUSE = Path(__file__).resolve().parents[2]
@@ -130,6 +135,24 @@ def test_what_a_check_says_of_each_release_has_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "survey.json"
     path.write_text(json.dumps(to_json(judged)))
     assert read(path) == judged
+
+
+@pytest.mark.parametrize("by_check", [True, False])
+def test_the_verdict_of_check_leaves_out_what_only_histories_of_the_ledger_show(
+    by_check: bool,
+) -> None:
+    report = replayed_history()
+    (shown,) = report.judgement.new
+    if by_check:
+        play = Play(Origin.GENERATED, "1:0")
+        report = replace(report, reached=[Reach(shown.signature, play, Footprint(1, "0"))])
+    release = of_report(report)
+    assert signatures(release) == {shown.signature}
+    assert release.verdict == Verdict.DIVERGES.label
+    assert release.checked is not None
+    assert release.checked.new == ((shown.signature,) if by_check else ())
+    expected = Verdict.DIVERGES if by_check else Verdict.CONFORMS
+    assert release.checked.verdict == expected.label
 
 
 def test_a_survey_survives_json(tmp_path: Path) -> None:
