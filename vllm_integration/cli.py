@@ -13,9 +13,11 @@ import typer
 
 from hitproof.vllm_integration.commands.check import check
 from hitproof.vllm_integration.commands.configs import configs
+from hitproof.vllm_integration.commands.configuration import ConfiguredCommand
 from hitproof.vllm_integration.commands.diff import diff
 from hitproof.vllm_integration.commands.explain import explain
 from hitproof.vllm_integration.commands.footprints import footprints
+from hitproof.vllm_integration.commands.init import init
 from hitproof.vllm_integration.commands.init_ledger import init_ledger
 from hitproof.vllm_integration.commands.lockstep import lockstep
 from hitproof.vllm_integration.commands.options import EXIT_CODES
@@ -47,10 +49,11 @@ for command in (
     policies,
     configs,
     selftest,
+    init,
     init_ledger,
     footprints,
 ):
-    app.command(epilog=EXIT_CODES)(command)
+    app.command(cls=ConfiguredCommand, epilog=EXIT_CODES)(command)
 
 
 def _print_version(wanted: bool) -> None:

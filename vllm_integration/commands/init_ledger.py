@@ -1,14 +1,20 @@
 """``hitproof init-ledger``."""
 
 import datetime
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hitproof.conformance.ledger.ledger import Entry, Judgement, all_accepted_reads, load
+from hitproof.conformance.ledger.ledger import (
+    Entry,
+    Judgement,
+    accepted_reads,
+    all_accepted_reads,
+    load,
+)
 from hitproof.conformance.ledger.records import Record
 from hitproof.conformance.ledger.writing import adopted, to_toml
 from hitproof.conformance.scope.profiles import Profile
@@ -85,53 +91,105 @@ def init_ledger(
         if output.exists() or not output.absolute().parent.is_dir():
             where = "exists already" if output.exists() else "is in a directory that does not exist"
             fail(Verdict.USAGE, f"{output} {where}; name another file with --output", Format.TEXT)
-        entries: Sequence[Entry] = load(ledger)
         accepted = all_accepted_reads(ledger)
         interpreter = find_python(python)
         resolved = with_classes(resolve(target, announce=announce), manager, coordinator, release)
-        for _ in range(_MOST_CHECKS):
-            with progress(f"judging vLLM {resolved.name}") as done:
-                report = gate.check(
-                    resolved,
-                    Profile.QUICK if quick else Profile.DEFAULT,
-                    entries,
-                    python=interpreter,
-                    timeout=timeout,
-                    memory=in_bytes(memory),
-                    progress=done,
-                    jobs=jobs,
-                    policies=policies,
-                )
-            entries = _kept(entries, report)
-            if not report.judgement.new:
-                break
-        record = Record.of(name_of(resolved), report.profile, report.reached)
-        if not quick:  # whose configurations are not all among those of the default profile
-            smaller, _ = recorded(
-                resolved,
-                [Profile.QUICK],
-                entries,
-                python=interpreter,
-                timeout=timeout,
-                memory=in_bytes(memory),
-                jobs=jobs,
-                policies=policies,
-            )
-            record = record.and_also(smaller)
-        _write(output, to_toml(entries, _comment(resolved), accepted))
-        write(output, record)
-    judgement = Judgement(report.judgement.new, (), ())
-    remaining = replace(report, judgement=judgement, unrecorded="")
-    line = f"{output} has {count(entries, 'entry', 'entries')}"
-    if report.judgement.new:
-        line += "; the last check still found new divergences"
-    for standing in report.policy_changes:
+        adoption = adopt(
+            resolved,
+            load(ledger),
+            Profile.QUICK if quick else Profile.DEFAULT,
+            policies,
+            accepted_reads(ledger, resolved.version),
+            python=interpreter,
+            timeout=timeout,
+            memory=in_bytes(memory),
+            jobs=jobs,
+        )
+        write_new(output, to_toml(adoption.entries, comment(resolved), accepted))
+        write(output, adoption.record)
+    line = f"{output} has {count(adoption.entries, 'entry', 'entries')}{adoption.remaining}"
+    for standing in adoption.report.policy_changes:
         change = f"{standing.policy.name}={standing.actual}"
         line += f"; a ledger cannot adopt a policy change; check with --policy '{change}'"
-    if report.unsettled or report.policies_detail:
-        line += "; not everything could be judged, hitproof check says what"
     typer.echo(line)
-    raise typer.Exit(int(remaining.verdict))
+    raise typer.Exit(int(adoption.verdict_with({})))
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What a ledger adopts of a target.
+
+    Attributes:
+        entries: its entries.
+        record: how far the divergences reach.
+        report: the last check.
+    """
+
+    entries: Sequence[Entry]
+    record: Record
+    report: Report
+
+    @property
+    def remaining(self) -> str:
+        """What no ledger can adopt, to be put after what has been; empty if there is nothing."""
+        report, line = self.report, ""
+        if report.judgement.new:
+            line += "; the last check still found new divergences"
+        if report.unsettled or report.policies_detail or report.reads.detail:
+            line += "; not everything could be judged, hitproof check says what"
+        return line
+
+    def verdict_with(self, policies: Mapping[str, str]) -> Verdict:
+        """What `hitproof check` will say with the ledger, and with policies chosen by name."""
+        judgement = Judgement(self.report.judgement.new, (), ())
+        rest = [each for each in self.report.policies if each.policy.name not in policies]
+        return replace(self.report, judgement=judgement, policies=rest, unrecorded="").verdict
+
+
+def adopt(
+    target: Target,
+    entries: Sequence[Entry],
+    profile: Profile,
+    policies: Mapping[str, str],
+    accepted: Mapping[str, str],
+    *,
+    python: str,
+    timeout: float,
+    memory: int,
+    jobs: int,
+) -> Adoption:
+    """Check a target until nothing new is found; arguments as `gate.check`."""
+    for _ in range(_MOST_CHECKS):
+        with progress(f"judging vLLM {target.name}") as done:
+            report = gate.check(
+                target,
+                profile,
+                entries,
+                python=python,
+                timeout=timeout,
+                memory=memory,
+                progress=done,
+                jobs=jobs,
+                policies=policies,
+                accepted_reads=accepted,
+            )
+        entries = _kept(entries, report)
+        if not report.judgement.new:
+            break
+    record = Record.of(name_of(target), report.profile, report.reached)
+    if profile != Profile.QUICK:  # whose configurations are not all among those of the others
+        smaller, _ = recorded(
+            target,
+            [Profile.QUICK],
+            entries,
+            python=python,
+            timeout=timeout,
+            memory=memory,
+            jobs=jobs,
+            policies=policies,
+        )
+        record = record.and_also(smaller)
+    return Adoption(entries, record, report)
 
 
 def _kept(entries: Sequence[Entry], report: Report) -> list[Entry]:
@@ -142,15 +200,16 @@ def _kept(entries: Sequence[Entry], report: Report) -> list[Entry]:
     return kept + [adopted(finding, occasion) for finding in report.judgement.new]
 
 
-def _comment(target: Target) -> str:
+def comment(target: Target) -> str:
+    """What is written at the head of a ledger."""
     return (
         f"Known divergences of vLLM {' '.join(target.name.split())}, for hitproof check --ledger.\n"
         "Give each entry a reason. `releases` is a version specifier (PEP 440); empty means any."
     )
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a new file."""
+def write_new(path: Path, text: str) -> None:
+    """Write a file that is not there yet; end with a sentence where that cannot be done."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -39,6 +39,7 @@ def test_version() -> None:
         ["policies"],
         ["configs"],
         ["selftest"],
+        ["init"],
         ["init-ledger"],
     ],
 )

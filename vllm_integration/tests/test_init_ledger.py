@@ -17,6 +17,7 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.commands.configuration import FILE, options
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.obligations import Task, tasks
 from hitproof.vllm_integration.gate.report import Report
@@ -45,7 +46,7 @@ def behaves(monkeypatch: pytest.MonkeyPatch) -> Any:
             speaking = [e for e in entries if e.applies_to(report.target.version)]
             return replace(report, judgement=judge(report.judgement.new, speaking))
 
-        for command in ("check", "init_ledger"):
+        for command in ("check", "init", "init_ledger"):
             monkeypatch.setattr(
                 f"hitproof.vllm_integration.commands.{command}.resolve",
                 lambda *_, **__: report.target,
@@ -146,6 +147,66 @@ def test_bad_arguments(arguments: list[str], tmp_path: Path, behaves: Any) -> No
     assert code == 2
     assert "hitproof: " in said
     assert not (tmp_path / "x.toml").exists()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    directory = tmp_path / "checkout"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    return directory
+
+
+def test_init_sets_a_checkout_up(
+    behaves: Any, empty: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hitproof.vllm_integration.commands.init.LEDGER", empty)
+    report = diverging()
+    target = replace(report.target, version="0.33.0", inferred="its git tags")
+    behaves(replace(report, target=target))
+    code, said = run("init", ".", "--quick")
+    assert (code, said) == (
+        0,
+        "hitproof.toml, .github/workflows/hitproof.yml and hitproof-ledger.toml with 1 entry\n",
+    )
+    assert options(checkout / FILE) == {
+        "ledger": checkout / "hitproof-ledger.toml",
+        "release": "0.33.0",
+        "quick": True,
+        "thorough": False,
+    }
+    assert len(load(checkout / "hitproof-ledger.toml")) == 1
+    workflow = (checkout / ".github" / "workflows" / "hitproof.yml").read_text()
+    assert "fetch-depth: 0" in workflow
+    assert run("check", "fork")[0] == 0  # by the ledger that the file names
+    assert run("check", "fork", "--ledger", empty)[0] == 1
+    code, said = run("init", ".")
+    assert (code, said) == (2, "hitproof: hitproof.toml exists already; remove it or keep it\n")
+
+
+def test_init_writes_policies_down_that_a_ledger_cannot_adopt(
+    behaves: Any, empty: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hitproof.vllm_integration.commands.init.LEDGER", empty)
+    (change,) = changed_policy().policy_changes
+    behaves(changed_policy())
+    code, said = run("init")
+    assert code == 0, said
+    assert f"has the policy {change.policy.name}={change.actual}" in said
+    policies = options(checkout / FILE)["policy"]
+    assert policies == [f"{change.policy.name}={change.actual}"]
+
+
+def test_init_says_what_no_ledger_can_adopt(
+    behaves: Any, empty: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hitproof.vllm_integration.commands.init.LEDGER", empty)
+    behaves(inconclusive())
+    code, said = run("init")
+    assert code == int(Verdict.INCONCLUSIVE)
+    assert "not everything could be judged" in said
+    assert (checkout / FILE).is_file()
 
 
 @pytest.mark.long

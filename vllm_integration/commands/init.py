@@ -1,0 +1,131 @@
+"""``hitproof init``."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import typer
+
+from hitproof.conformance.ledger.ledger import accepted_reads, all_accepted_reads, load
+from hitproof.conformance.ledger.writing import to_toml
+from hitproof.conformance.scope.profiles import Profile
+from hitproof.conformance.words import count
+from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.commands.configuration import FILE
+from hitproof.vllm_integration.commands.footprints import write
+from hitproof.vllm_integration.commands.init_ledger import adopt, comment, write_new
+from hitproof.vllm_integration.commands.options import (
+    JOBS,
+    MEMORY,
+    PYTHON,
+    Coordinators,
+    Format,
+    Jobs,
+    Managers,
+    Memory,
+    Policy,
+    Python,
+    Quick,
+    Release,
+    TargetName,
+    Timeout,
+    in_bytes,
+)
+from hitproof.vllm_integration.commands.running import announce, fail, failures, with_classes
+from hitproof.vllm_integration.gate.policies import chosen_values
+from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.verdict import Verdict
+
+_LEDGER = "hitproof-ledger.toml"
+_WORKFLOW = ".github/workflows/hitproof.yml"
+
+_STEPS = """\
+# Judges each pull request: alone, by the ledger of this repository, and against its base.
+name: hitproof
+on: pull_request
+permissions: {contents: read, security-events: write}  # the latter for SARIF
+jobs:
+  hitproof:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+        with: {fetch-depth: 0}
+      - uses: OWNER/hitproof@REF  # where you have hitproof, and the commit of it that you trust
+      - uses: OWNER/hitproof@REF
+        if: "!cancelled()"
+        with: {base: ".@origin/${{ github.base_ref }}"}
+"""
+
+
+def init(
+    target: TargetName = ".",
+    quick: Quick = False,
+    python: Python = PYTHON,
+    timeout: Timeout = 60.0,
+    memory: Memory = MEMORY,
+    jobs: Jobs = JOBS,
+    policy: Policy = None,
+    manager: Managers = None,
+    coordinator: Coordinators = None,
+    release: Release = None,
+) -> None:
+    """Set up a checkout: configuration file, ledger with footprints, and a GitHub workflow.
+
+    They are written to the working directory, where none of them may exist yet. With them
+    `hitproof check .` conforms from then on, until something new diverges. What no ledger can adopt
+    is said; the exit code is then that of `hitproof check`.
+    """
+    with failures(Format.TEXT):
+        try:
+            policies = chosen_values(policy or [])
+        except ValueError as unknown:
+            fail(Verdict.USAGE, str(unknown), Format.TEXT)
+        for name in (FILE, _LEDGER, _WORKFLOW):
+            if Path(name).exists():
+                fail(Verdict.USAGE, f"{name} exists already; remove it or keep it", Format.TEXT)
+        interpreter = find_python(python)
+        resolved = with_classes(resolve(target, announce=announce), manager, coordinator, release)
+        profile = Profile.QUICK if quick else Profile.DEFAULT
+        adoption = adopt(
+            resolved,
+            load(LEDGER),
+            profile,
+            policies,
+            accepted_reads(LEDGER, resolved.version),
+            python=interpreter,
+            timeout=timeout,
+            memory=in_bytes(memory),
+            jobs=jobs,
+        )
+        standings = adoption.report.policy_changes
+        changed = {each.policy.name: each.actual for each in standings if each.actual is not None}
+        accepted = all_accepted_reads(LEDGER)
+        write_new(Path(_LEDGER), to_toml(adoption.entries, comment(resolved), accepted))
+        write(Path(_LEDGER), adoption.record)
+        write_new(Path(FILE), _configuration(resolved, profile, policies | changed))
+        Path(_WORKFLOW).parent.mkdir(parents=True, exist_ok=True)
+        write_new(Path(_WORKFLOW), _STEPS)
+    entries = count(adoption.entries, "entry", "entries")
+    typer.echo(f"{FILE}, {_WORKFLOW} and {_LEDGER} with {entries}{adoption.remaining}")
+    for name, value in changed.items():
+        typer.echo(f"{FILE} has the policy {name}={value}, which is not that of its release")
+    raise typer.Exit(int(adoption.verdict_with(changed)))
+
+
+def _configuration(target: Target, profile: Profile, policies: Mapping[str, str]) -> str:
+    """The configuration file; strings in it need no escapes, since names have none."""
+    lines = [
+        "# How hitproof judges this repository. Options of the command line take precedence.",
+        f'ledger = "{_LEDGER}"',
+    ]
+    if target.version is not None:
+        lines.append(f'release = "{target.version}"  # by {target.inferred}')
+    if profile is not Profile.DEFAULT:
+        lines.append(f'profile = "{profile}"')
+    for key, classes in (("managers", target.managers), ("coordinators", target.coordinators)):
+        if classes:
+            lines.append(f"{key} = [{', '.join(f'{chr(34)}{each}{chr(34)}' for each in classes)}]")
+    if policies:
+        lines += ["", "[policies]", *(f'{name} = "{value}"' for name, value in policies.items())]
+    return "\n".join((*lines, ""))
