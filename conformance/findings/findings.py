@@ -25,6 +25,7 @@ from hitproof.conformance.findings.figures import (
     mask_figure,
     promise_figure,
 )
+from hitproof.conformance.findings.places import NOT_RUN, Location, Passed
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import Figure, draw
 from hitproof.conformance.histories.schema import Evict, Schedule
@@ -62,6 +63,7 @@ class Finding:
         demonstration: the finding on a whole manager.
         evidence: what it was made of, as JSON, so that `hitproof explain` can tell it again.
         grown: where a known divergence has grown; None for any other finding.
+        passed: what of the subject's source it runs, and the line that decides.
     """
 
     signature: Signature
@@ -75,6 +77,12 @@ class Finding:
     demonstration: Demonstration = field(default_factory=Demonstration)
     evidence: dict[str, Any] = field(default_factory=dict)
     grown: Grown | None = None
+    passed: Passed = field(default=NOT_RUN, repr=False)
+
+    @property
+    def location(self) -> Location | None:
+        """The line of the subject's source that decides; None where it is not known."""
+        return self.passed.location
 
     def as_json(self) -> dict[str, Any]:
         """The finding as JSON, as `hitproof check --format json` prints it."""
@@ -88,13 +96,19 @@ class Finding:
             "actual": self.actual,
             "strip": self.strip.splitlines(),
             "source": self.source,
+            "location": None if self.location is None else self.location.as_json(),
             "configuration": self.configuration,
             "evidence": self.evidence,
             **self.demonstration.as_json(),
         }
 
 
-def finding(evidence: Evidence, source: str, demonstration: Demonstration | None = None) -> Finding:
+def finding(
+    evidence: Evidence,
+    source: str,
+    demonstration: Demonstration | None = None,
+    passed: Passed = NOT_RUN,
+) -> Finding:
     """The finding that ``evidence`` shows; ``source`` is the judged code, as file:line."""
     return Finding(
         signature=evidence.signature,
@@ -107,6 +121,7 @@ def finding(evidence: Evidence, source: str, demonstration: Demonstration | None
         configuration=evidence.configuration.as_json(),
         demonstration=demonstration or Demonstration(),
         evidence=evidence.as_json(),
+        passed=passed,
     )
 
 

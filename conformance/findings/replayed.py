@@ -4,6 +4,7 @@ import json
 
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.places import NOT_RUN, Passed
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.json_format import as_json, read
 from hitproof.conformance.histories.plays import Play
@@ -14,7 +15,13 @@ from hitproof.spec.groups import Group
 
 
 def replayed(
-    signature: Signature, play: Play, spec: str, actual: str, step: int, shown: Demonstration
+    signature: Signature,
+    play: Play,
+    spec: str,
+    actual: str,
+    step: int,
+    shown: Demonstration,
+    passed: Passed = NOT_RUN,
 ) -> Finding:
     """What the history ``play`` shows at ``step``, an index."""
     claim = CLAIMS.get(signature.claim)
@@ -31,6 +38,7 @@ def replayed(
         source="",
         configuration=play.as_json(),
         demonstration=shown,
+        passed=passed,
     )
 
 

@@ -309,19 +309,23 @@ class VllmSubject:
 
     def source(self, entry: str) -> str:
         """file:line of the code behind "lookup <kind>", "lookup several" and the like."""
+        return _location(self.entry_point(entry))
+
+    def entry_point(self, entry: str) -> Any:
+        """The function or class behind "lookup <kind>", "lookup several" and the like."""
         if entry == "block_pool":
-            return _location(self._parts.pools.BlockPool)
+            return self._parts.pools.BlockPool
         if entry == "block_hash":
-            return _location(self._parts.utils.get_request_block_hasher)
+            return self._parts.utils.get_request_block_hasher
         what, kind = entry.split()
         if kind == "connector":
-            return _location(attribute(self._parts.whole.KVCacheManager, FOR_CONNECTORS))
+            return attribute(self._parts.whole.KVCacheManager, FOR_CONNECTORS)
         if kind == "several":
-            return _location(self._producer.hybrid.find_longest_cache_hit)
+            return self._producer.hybrid.find_longest_cache_hit
         manager = self._parts.manager_class(GroupKind(kind))
         if what == "lookup":
-            return _location(manager.find_longest_cache_hit)
-        return _location(self._parts.find_mask(manager) or manager.cache_blocks)
+            return manager.find_longest_cache_hit
+        return self._parts.find_mask(manager) or manager.cache_blocks
 
 
 class _HalfABlock:

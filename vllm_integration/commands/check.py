@@ -1,6 +1,7 @@
 """``hitproof check``."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -48,14 +49,18 @@ from hitproof.vllm_integration.commands.running import (
     with_classes,
 )
 from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.places import judgement_located
 from hitproof.vllm_integration.gate.policies import best_values, chosen_values
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports import text as rendering
+from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.reports.html.pages import check_page
 from hitproof.vllm_integration.reproduce.cases import write_and_run
 from hitproof.vllm_integration.sandbox.driver import find_python
-from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.changed import Hunk, hunks
+from hitproof.vllm_integration.targets.resolving import resolve, tree_before
+from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -159,11 +164,12 @@ def check(
                 accepted_reads=accepted,
                 shows_known=verbose or output is not CheckFormat.TEXT or bool(files or directory),
             )
+        report.judgement = judgement_located(report.judgement, _changed(resolved, baseline))
         if pytest is not None:
             report.judgement = _tested(pytest, report, interpreter, timeout, verbose)
     report.seconds = time.monotonic() - started
     documents = {
-        "json": lambda: as_document(rendering.report_json(report)),
+        "json": lambda: as_document(report_json(report)),
         "github": lambda: github.annotations(report, verbose),
         "sarif": lambda: as_document(sarif.sarif(report)),
         "junit": lambda: junit.junit(report),
@@ -174,6 +180,12 @@ def check(
         output, documents, lambda console: rendering.print_report(report, console, verbose)
     )
     raise typer.Exit(int(report.verdict))
+
+
+def _changed(target: Target, baseline: str | None) -> Sequence[Hunk]:
+    """What a checkout changes of its release, or of the baseline that is named. `TargetError`."""
+    before = tree_before(target) if baseline is None else resolve(baseline).root
+    return () if before is None or target.root is None else hunks(before, target.root)
 
 
 def _tested(

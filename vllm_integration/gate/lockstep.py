@@ -153,6 +153,7 @@ def run(
                 **message,
             )
             if shown is not None:
+                shown.pop("passed", None)
                 item.smallest, item.shown = shown.pop("history"), shown
     return report
 

@@ -15,6 +15,7 @@ from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.evidence import Evidence, smallest
 from hitproof.conformance.findings.findings import Finding, finding
 from hitproof.conformance.findings.footprints import Footprint
+from hitproof.conformance.findings.places import NOT_RUN, Passed
 from hitproof.conformance.findings.replayed import replayed
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Origin, Play
@@ -162,7 +163,8 @@ class Session:
         found, shown = self.demonstrated("check", name, budget, evidence=evidence.as_json())
         if found is None:  # shown as it was found, larger than need be
             return finding(evidence, "", shown)
-        return finding(Evidence.from_json(found["evidence"]), str(found["source"]), shown)
+        evidence, source = Evidence.from_json(found["evidence"]), str(found["source"])
+        return finding(evidence, source, shown, _passed(found))
 
     def _found_by_replay(self, signature: Signature, play: Play, name: str, budget: int) -> Finding:
         found, shown = self.demonstrated(
@@ -171,7 +173,8 @@ class Session:
         if found is None:
             return replayed(signature, play, "", "", 0, shown)
         small = Play(Origin.WRITTEN, play.name, found["history"])
-        return replayed(signature, small, found["spec"], found["actual"], found["step"], shown)
+        told = found["spec"], found["actual"], found["step"]
+        return replayed(signature, small, *told, shown, _passed(found))
 
     def demonstrated(
         self, by: str, name: str, budget: int, **divergence: Any
@@ -352,6 +355,10 @@ def _length(some: list[Task | Play]) -> int:
         8 if isinstance(each, Task) and isinstance(each.configuration, Layout) else 1
         for each in some
     )
+
+
+def _passed(found: Mapping[str, Any]) -> Passed:
+    return Passed.from_json(found["passed"]) if "passed" in found else NOT_RUN
 
 
 def _signature(shown: Evidence | tuple[Signature, Play]) -> Signature:

@@ -3,7 +3,6 @@
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,106 +17,30 @@ from hitproof.conformance.ledger.records import Shrunk
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.words import count
 from hitproof.spec.claims import Status
-from hitproof.vllm_integration.gate.policies import costs_of
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.reports.policies import cost_json, print_costs, print_policy_change
+from hitproof.vllm_integration.reports.causes import Cause, causes
+from hitproof.vllm_integration.reports.policies import print_costs, print_policy_change
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_INCONCLUSIVE = 5
 _MOST_PLACES = 3
 
 
-def report_json(report: Report) -> dict[str, Any]:
-    """The report of `hitproof check` as JSON."""
-    known = [
-        f.as_json() | {"reason": e.reason, "cause": e.cause} for f, e in report.judgement.known
-    ]
-    costs = costs_of(report.policies)
-    return {
-        "verdict": report.verdict.label,
-        "exit_code": int(report.verdict),
-        "target": report.target.as_json(),
-        "profile": str(report.profile),
-        "seconds": round(report.seconds, 1),
-        "policies": [
-            {
-                "policy": standing.policy.name,
-                "value": standing.in_force,
-                "actual": standing.actual,
-                "expected": standing.expected,
-                "chosen": standing.chosen is not None,
-                "change": standing in report.policy_changes,
-                "cost": cost_json(costs.get(standing.policy.name)),
-            }
-            for standing in report.policies
-        ],
-        "policies_detail": report.policies_detail,
-        "reads": report.reads.as_json(),
-        "coverage": {
-            "configurations": report.num_configurations,
-            "paths": report.tasks_total(lambda o: o.paths),
-            "states": report.tasks_total(lambda o: o.states),
-            "runs": report.tasks_total(lambda o: o.runs),
-            "histories": len(report.played),
-            "steps": sum(each.steps for each in report.played),
-            "lookups": sum(each.lookups for each in report.played),
-        },
-        "obligations": [
-            {
-                "claim": o.claim,
-                "configuration": o.configuration.as_json(),
-                "status": str(o.status),
-                "paths": o.paths,
-                "states": o.states,
-                "runs": o.runs,
-                "detail": o.detail,
-            }
-            for o in report.obligations
-        ],
-        "unsettled_histories": [
-            each.play.as_json() | {"detail": each.unsettled} for each in report.unplayed
-        ],
-        "findings": [
-            finding.as_json() | {"new_against_baseline": report.is_new(finding)}
-            for finding in report.judgement.new
-        ],
-        "known_divergences": known,
-        "stale_ledger_entries": [
-            {"signature": entry.signature.as_json(), "reason": entry.reason}
-            for entry in report.judgement.stale
-        ],
-        "shrunk_divergences": [
-            {
-                "signature": each.entry.signature.as_json(),
-                "reason": each.entry.reason,
-                "places": [
-                    {"place": place, "recorded": before.size, "now": now.size if now else 0}
-                    for place, before, now in each.places
-                ],
-            }
-            for each in report.shrunk
-        ],
-        "footprints": None
-        if report.record is None
-        else {"of": report.record.name, "profiles": sorted(report.record.profiles)},
-        "footprints_detail": report.unrecorded,
-    }
-
-
 def print_report(report: Report, console: Console, verbose: bool) -> None:
     """The report of `hitproof check` for people: short when all is well."""
-    for finding in report.judgement.new if verbose else report.judgement.new[:1]:
-        print_finding(finding, console)
+    found = causes(report.judgement.new, report.target.version)
+    for cause in found if verbose else found[:1]:
+        print_cause(cause, console, verbose)
     if not verbose:
-        _print_others(report.judgement.new[1:], console)
+        _print_others(found, console)
     for standing in report.policy_changes:
         print_policy_change(standing, console)
-    for entry in report.judgement.stale:
-        print_stale(entry, console)
-    for each in report.shrunk:
-        print_shrunk(each, console)
-    causes = by_cause(report)
-    for known in causes.values() if verbose else ():
+    if not found:  # what is new may hide what is known, so there is nothing to advise yet
+        for entry in report.judgement.stale:
+            print_stale(entry, console)
+        for each in report.shrunk:
+            print_shrunk(each, console)
+    for known in by_cause(report).values() if verbose else ():
         _print_known(known, console)
     _print_unsettled(report, console, verbose)
     if verbose:
@@ -129,10 +52,20 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
     _print_policies(report, console)
     _print_coverage(report, console)
     _print_baseline(report, console)
+    print_held_against(report, console)
     print_verdict(report, console)
 
 
-def print_finding(finding: Finding, console: Console) -> None:
+def print_cause(cause: Cause, console: Console, verbose: bool = False) -> None:
+    """The worst finding of a cause in full, and how many others there are; ``verbose``: all."""
+    print_finding(cause.worst, console, cause.fault)
+    for finding in cause.findings[1:] if verbose else ():
+        print_finding(finding, console)
+    if cause.others and not verbose:
+        console.print(f"  and {cause.others}\n", highlight=False, markup=False)
+
+
+def print_finding(finding: Finding, console: Console, fault: str = "") -> None:
     """One finding in full: the claim, what was given, the spec, vLLM, and a picture."""
     signature = finding.signature
     console.print(
@@ -140,6 +73,8 @@ def print_finding(finding: Finding, console: Console) -> None:
         highlight=False,
     )
     _print_fact("code", str(signature.defect), console)
+    if fault:
+        _print_fact("fault", fault, console)
     _print_fact("claim", signature.claim, console)
     _print_fact("", finding.sentence, console)
     for number, fact in enumerate(finding.given):
@@ -148,8 +83,8 @@ def print_finding(finding: Finding, console: Console) -> None:
     _print_fact("vllm", finding.actual, console)
     for line in finding.strip.splitlines():
         print_whole(f"    {line}", console)
-    if finding.source:
-        console.print(f"  {finding.source}", highlight=False, markup=False)
+    if where := finding.location or finding.source:
+        console.print(f"  {where}", highlight=False, markup=False)
     print_demonstration(finding.demonstration, console)
     console.print()
 
@@ -169,14 +104,15 @@ def _print_fact(label: str, text: str, console: Console) -> None:
         head = " " * len(head)
 
 
-def _print_others(findings: Sequence[Finding], console: Console) -> None:
-    """Findings in a line each, and how to see more of them."""
-    for finding in findings:
-        console.print(
-            f"[bold red]{finding.signature.divergence}[/]: {escape(finding.signature.headline)}",
-            highlight=False,
-        )
-    if findings:
+def _print_others(found: Sequence[Cause], console: Console) -> None:
+    """Causes but the first in a line each, and how to see more of them."""
+    for cause in found[1:]:
+        signature = cause.worst.signature
+        numbers = ", ".join(f"BUGS {fault.number}" for fault in cause.known_from)
+        more = "; ".join(filter(None, (numbers, cause.others and f"and {cause.others}")))
+        line = f"{signature.headline}{f' ({more})' if more else ''}"
+        console.print(f"[bold red]{signature.divergence}[/]: {escape(line)}", highlight=False)
+    if any(cause.others for cause in found[:1]) or len(found) > 1:
         console.print("--verbose shows these in full, too\n", highlight=False)
 
 
@@ -333,7 +269,7 @@ def coverage_in_words(report: Report) -> str:
 
 def print_verdict(report: Report, console: Console) -> None:
     """The verdict in one line."""
-    known, changes = report.judgement.known, report.policy_changes
+    known = report.judgement.known
     words = {
         Verdict.CONFORMS: "[bold green]conforms[/]"
         + (
@@ -342,10 +278,7 @@ def print_verdict(report: Report, console: Console) -> None:
             if known
             else ""
         ),
-        Verdict.DIVERGES: f"[bold red]diverges[/], {count(report.judgement.new, 'new finding')}, "
-        + (f"{count(changes, 'policy change')}, " if changes else "")
-        + f"{count(report.judgement.stale, 'stale ledger entry', 'stale ledger entries')}"
-        + (f", {count(report.shrunk, 'footprint')} too large" if report.shrunk else ""),
+        Verdict.DIVERGES: f"[bold red]diverges[/], {_what_diverges(report)}",
         Verdict.INCONCLUSIVE: "[bold yellow]inconclusive[/], "
         f"{count(report.unsettled, 'obligation')} not settled"
         + (
@@ -355,12 +288,32 @@ def print_verdict(report: Report, console: Console) -> None:
         )
         + (", known divergences without footprints" if report.unrecorded else ""),
     }
+    console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
+
+
+def print_held_against(report: Report, console: Console) -> None:
+    """Which release a checkout is held against, and what says so."""
     target = report.target
     if target.inferred:
         console.print(
             f"held against {target.version}, by {escape(target.inferred)}", highlight=False
         )
-    console.print(f"vLLM {escape(target.label)}: {words[report.verdict]}", highlight=False)
+
+
+def _what_diverges(report: Report) -> str:
+    """What makes the target diverge, counted; stale entries only where nothing is new."""
+    new, changes = report.judgement.new, report.policy_changes
+    found = causes(new, report.target.version)
+    parts = [count(found, "new finding")]
+    if len(new) > len(found):
+        parts[0] += f" of {count(new, 'signature')}"
+    if changes:
+        parts.append(count(changes, "policy change"))
+    if not new:
+        parts.append(count(report.judgement.stale, "stale ledger entry", "stale ledger entries"))
+        if report.shrunk:
+            parts.append(f"{count(report.shrunk, 'footprint')} too large")
+    return ", ".join(parts)
 
 
 def _classes(report: Report) -> str:

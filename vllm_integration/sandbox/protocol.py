@@ -46,9 +46,10 @@ answer (`driver.WorkerGone`): the gate starts another worker and goes on.
 ``check`` (``evidence``), ``replay`` (``play``, ``signature``) or ``lockstep`` (``history``,
 ``shows``, and what the batch was asked with). At most ``budget`` checks or histories are run to
 shrink it; 0 leaves it as it is. ``name`` is what the test is called; with "" nothing is
-demonstrated. It gives ``finding``, the smallest case (null where it does not show again), and
-``demonstration``, a `conformance.findings.demonstration.Demonstration` or {}. Where the question
-ends the worker the gate asks again with less, so that a finding is never lost
+demonstrated. It gives ``finding``, the smallest case (null where it does not show again) and what
+it has ``passed`` of the source, and ``demonstration``, a
+`conformance.findings.demonstration.Demonstration` or {}. Where the question ends the worker the
+gate asks again with less, so that a finding is never lost
 (`vllm_integration.gate.sessions.Session.demonstrated`).
 """
 

@@ -53,6 +53,12 @@ def kept(kind: str, name: str, install: Install, announce: Callable[[str], None]
     return place
 
 
+def found(kind: str, name: str) -> Path | None:
+    """The directory of that name, if the cache has it."""
+    shelf = cache_directory() / kind
+    return shelf / name if (shelf / f"{name}.json").is_file() else None
+
+
 @contextmanager
 def _locked(path: Path, announce: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock at ``path``. It ends with its process, so a killed run blocks nobody."""

@@ -65,16 +65,21 @@ def of_tree(root: Path) -> Descent:
 
 def of_commit(repository: str, commit: str) -> Descent:
     """From which release a commit descends, by the tags of its ancestors; `CommitError`."""
+    newest = newest_tag(repository, commit)
+    if newest is None:
+        return UNKNOWN
+    return Descent(number(Version(newest)), f"the git tag {newest} among its ancestors")
+
+
+def newest_tag(repository: str, commit: str) -> str | None:
+    """The newest release among the tags of a commit and its ancestors; `CommitError`."""
     tags: dict[Version, str] = {}
     for tag in tags_before(repository, commit):
         try:
             tags[Version(tag)] = tag
         except InvalidVersion:
             continue
-    if not tags:
-        return UNKNOWN
-    newest = max(tags)
-    return Descent(number(newest), f"the git tag {tags[newest]} among its ancestors")
+    return tags[max(tags)] if tags else None
 
 
 def _written(root: Path) -> Descent:

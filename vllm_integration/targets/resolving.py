@@ -7,13 +7,19 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from hitproof.vllm_integration.targets.cache import kept
+from hitproof.vllm_integration.targets.cache import found, kept
 from hitproof.vllm_integration.targets.commits import (
     CommitError,
     export,
     find_commit,
 )
-from hitproof.vllm_integration.targets.descent import Descent, number, of_commit, of_tree
+from hitproof.vllm_integration.targets.descent import (
+    Descent,
+    newest_tag,
+    number,
+    of_commit,
+    of_tree,
+)
 from hitproof.vllm_integration.targets.target import INSTALLED, UNPACKED, Target, TargetError
 
 OLDEST = Version("0.14.0")
@@ -53,6 +59,28 @@ def resolve(text: str, *, announce: Callable[[str], None] = _silent) -> Target:
     _is_tested(number(version), announce)
     name = number(version) if version == Version(number(version)) else str(version)
     return Target(text, _release(Version(name), announce), name)
+
+
+def tree_before(target: Target, announce: Callable[[str], None] = _silent) -> Path | None:
+    """The tree of the release that a checkout or commit descends from, for what it changes.
+
+    It is in the cache, or a tag of its repository. None where it would have to be fetched, or
+    where the target is a release itself.
+    """
+    if target.root is None or target.version is None or not target.inferred:
+        return None
+    release = found("releases", target.version)
+    if release is not None:
+        return release
+    path, at, ref = target.name.rpartition("@")
+    repository, commit = (path or ".", ref) if at else (target.name, "HEAD")
+    try:
+        tag = newest_tag(repository, commit)
+        if tag is None or number(Version(tag)) != target.version:
+            return None
+        return _commit(f"{repository}@{tag}", repository, tag, announce).root
+    except (CommitError, TargetError):
+        return None
 
 
 def held_as(target: Target, release: str | None) -> Target:

@@ -1,11 +1,12 @@
 """From which release a target descends, and what says so."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hitproof.vllm_integration.targets.resolving import held_as, resolve
+from hitproof.vllm_integration.targets.resolving import held_as, resolve, tree_before
 from hitproof.vllm_integration.targets.target import Target, TargetError
 
 AUTHOR = ("-c", "user.name=a", "-c", "user.email=a@b")
@@ -48,6 +49,23 @@ def test_the_newest_tag_among_the_ancestors_decides(
         target = resolve(name)
         assert target.version == release
         assert (f"git tag {tag}" in target.inferred) is (release is not None)
+
+
+def test_the_tree_before_is_that_of_the_tag(checkout: Path) -> None:
+    committed(checkout, "v0.23.0")
+    file = "vllm/v1/core/kv_cache_manager.py"
+    (checkout / file).write_text("changed = True\n")
+    git(checkout, "commit", "-qam", "mine")
+    for name in (str(checkout), f"{checkout}@main"):
+        before = tree_before(resolve(name))
+        assert before is not None
+        assert not (before / file).read_text()
+    assert tree_before(replace(resolve(str(checkout)), version="0.24.0")) is None
+    assert tree_before(Target("0.23.0", checkout, "0.23.0")) is None
+    release = checkout.parent / "cache/releases/0.24.0"
+    release.mkdir(parents=True)
+    release.with_name("0.24.0.json").touch()
+    assert tree_before(held_as(resolve(str(checkout)), "0.24.0")) == release
 
 
 def test_a_tag_on_another_branch_says_nothing(checkout: Path) -> None:

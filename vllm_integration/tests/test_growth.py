@@ -13,9 +13,10 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.ledger.records import path_of
 from hitproof.vllm_integration.commands import footprints
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.reports.html.pages import check_page
-from hitproof.vllm_integration.reports.text import print_report, report_json
+from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
 from hitproof.vllm_integration.tests.reports import (

@@ -16,8 +16,9 @@ from hitproof.vllm_integration.gate.policies import (
     costs_of,
     expected_value,
 )
+from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.policies import cost_json, policies_json, print_costs
-from hitproof.vllm_integration.reports.text import print_report, report_json
+from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.tests.reports import conforming

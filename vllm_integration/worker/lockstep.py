@@ -59,7 +59,7 @@ def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
             return Shown(fault.step, _difference(fault), None)
         return None
 
-    return of_history(_history(message), shown, message)
+    return of_history(subject, _history(message), shown, message)
 
 
 def _history(message: dict[str, Any]) -> History:

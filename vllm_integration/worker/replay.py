@@ -73,7 +73,7 @@ def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
                 return Shown(each.step, each.as_json(), each.violation)
         return None
 
-    return of_history(_history(subject, Play.from_json(message["play"])), shown, message)
+    return of_history(subject, _history(subject, Play.from_json(message["play"])), shown, message)
 
 
 def _history(subject: VllmSubject, play: Play, given: dict[str, Any] | None = None) -> History:

@@ -3,9 +3,10 @@
 https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hitproof.conformance.comparison.effects import HARMFUL
+from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.ci.problems import (
@@ -25,8 +26,11 @@ from hitproof.vllm_integration.reports.diff import (
     summary,
     witness,
 )
-from hitproof.vllm_integration.reports.text import print_verdict
+from hitproof.vllm_integration.reports.text import print_held_against, print_verdict
 from hitproof.vllm_integration.verdict import Verdict
+
+_MOST = 10
+"""Annotations: GitHub shows no more of one kind in a step."""
 
 
 def command(kind: str, message: str, **properties: str | int) -> str:
@@ -36,14 +40,29 @@ def command(kind: str, message: str, **properties: str | int) -> str:
 
 
 def annotations(report: Report, verbose: bool) -> str:
-    """The report of `hitproof check`; known divergences with ``verbose`` only."""
+    """The report of `hitproof check`; known divergences with ``verbose`` only.
+
+    The verdict comes first, as a line of the log: it is no annotation.
+    """
+    told = [
+        *plain(lambda console: print_verdict(report, console)).splitlines(),
+        *plain(lambda console: print_held_against(report, console)).splitlines(),
+    ]
     lines = [_annotation("error", problem) for problem in new_problems(report)]
+    if report.judgement.new:  # what cannot be judged may be a consequence
+        told += [f"inconclusive: {readable(reason)}" for reason in report.open_questions]
+    else:
+        lines += _inconclusive(report.open_questions)
     if verbose:
         lines += [_annotation("warning", problem) for problem in known_problems(report)]
-    lines += _inconclusive(report.open_questions)
-    verdict = plain(lambda console: print_verdict(report, console))
-    lines.append(command("notice", verdict, title="hitproof"))
-    return "".join(lines)
+    return _log(told, lines)
+
+
+def _log(told: Sequence[str], commands: Sequence[str]) -> str:
+    """Lines of the log, and as many annotations as GitHub shows of a step."""
+    if (more := len(commands) - _MOST) > 0:
+        told = [*told, f"{count(more, 'annotation')} left out, as GitHub shows no more"]
+    return "".join(f"{_data(line)}\n" for line in told) + "".join(commands[:_MOST])
 
 
 def diff_annotations(diff: Diff) -> str:

@@ -27,13 +27,18 @@ from hitproof.vllm_integration.verdict import Verdict
 
 @dataclass(frozen=True)
 class _Case:
-    """A test case; ``outcome`` is failure, error, skipped, or empty where it passes."""
+    """A test case; ``outcome`` is failure, error, skipped, or empty where it passes.
+
+    ``path`` and ``line`` are where a failure is in the target.
+    """
 
     name: str
     outcome: str = ""
     message: str = ""
     text: str = ""
     output: str = ""
+    path: str = ""
+    line: int = 0
 
 
 def junit(report: Report) -> str:
@@ -72,8 +77,10 @@ def junit(report: Report) -> str:
         _Case("replayed", "error", "no history was replayed")
     ]
     suites[POLICY_CHANGE] = list(_of_policies(report))
-    suites[STALE_ENTRY] = [_failure(p.title, [p]) for p in map(of_stale, report.judgement.stale)]
-    suites[SHRUNK] = [_failure(p.title, [p]) for p in map(of_shrunk, report.shrunk)]
+    # What is new may hide what is known.
+    stale, shrunk = ((), ()) if new else (report.judgement.stale, report.shrunk)
+    suites[STALE_ENTRY] = [_failure(p.title, [p]) for p in map(of_stale, stale)]
+    suites[SHRUNK] = [_failure(p.title, [p]) for p in map(of_shrunk, shrunk)]
     if report.unrecorded:
         suites[SHRUNK].append(_Case("on record", "error", readable(report.unrecorded)))
     return _document(suites, report.seconds)
@@ -132,7 +139,8 @@ def _of_policies(report: Report) -> Iterator[_Case]:
 def _failure(name: str, problems: Sequence[Problem]) -> _Case:
     titles = "; ".join(problem.title for problem in problems) or "refuted"
     text = "\n\n".join(f"{problem.title}\n{problem.text}".rstrip() for problem in problems)
-    return _Case(name, "failure", titles, text)
+    path, line = next(((p.path, p.line) for p in problems if p.path), ("", 0))
+    return _Case(name, "failure", titles, text, path=path, line=line)
 
 
 def _document(suites: dict[str, list[_Case]], seconds: float) -> str:
@@ -146,7 +154,9 @@ def _document(suites: dict[str, list[_Case]], seconds: float) -> str:
             properties = ElementTree.SubElement(suite, "properties")
             ElementTree.SubElement(properties, "property", name="claim", value=sentences[name])
         for case in cases:
-            element = ElementTree.SubElement(suite, "testcase", classname=name, name=case.name)
+            place = {"file": case.path, "line": str(case.line)} if case.path else {}
+            named = {"classname": name, "name": case.name} | place
+            element = ElementTree.SubElement(suite, "testcase", named)
             if case.outcome:
                 ElementTree.SubElement(element, case.outcome, message=case.message).text = case.text
             if case.output:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from textwrap import dedent
 from typing import Any
@@ -17,8 +17,10 @@ from hitproof.conformance.ledger.records import Shrunk
 from hitproof.spec.claims import CLAIMS, Divergence
 from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.causes import Cause, causes
 from hitproof.vllm_integration.reports.policies import print_policy_change
 from hitproof.vllm_integration.reports.text import (
+    print_cause,
     print_finding,
     print_shrunk,
     print_stale,
@@ -55,6 +57,7 @@ class Problem:
         pytest: a test that fails for it, as the text of a module; may be empty.
         code: the code of a finding; empty for anything else.
         accepted: why it is tolerated; empty if it is new.
+        steps: what is done until it shows, a step each; empty where no history shows it.
     """
 
     rule: str
@@ -67,14 +70,16 @@ class Problem:
     pytest: str = ""
     accepted: str = ""
     code: str = ""
+    steps: tuple[str, ...] = ()
 
 
 def new_problems(report: Report) -> Iterator[Problem]:
     """What makes the target diverge, findings first, the most severe first."""
-    yield from map(of_finding, report.judgement.new)
+    yield from map(of_cause, causes(report.judgement.new, report.target.version))
     yield from map(of_policy, report.policy_changes)
-    yield from map(of_stale, report.judgement.stale)
-    yield from map(of_shrunk, report.shrunk)
+    if not report.judgement.new:  # what is new may hide what is known
+        yield from map(of_stale, report.judgement.stale)
+        yield from map(of_shrunk, report.shrunk)
 
 
 def known_problems(report: Report) -> Iterator[Problem]:
@@ -82,14 +87,35 @@ def known_problems(report: Report) -> Iterator[Problem]:
     return (of_finding(finding, entry) for finding, entry in report.judgement.known)
 
 
+def of_cause(cause: Cause) -> Problem:
+    """The findings of one cause: the worst of them, and how many others there are."""
+    return replace(
+        _problem(cause.worst, lambda console: print_cause(cause, console)), steps=steps(cause.worst)
+    )
+
+
 def of_finding(finding: Finding, entry: Entry | None = None) -> Problem:
     """A finding, with its ledger entry if it is known."""
-    path, line = place(finding.source)
-    claim = finding.signature.claim
+    return _problem(finding, lambda console: print_finding(finding, console), entry)
+
+
+def steps(finding: Finding) -> tuple[str, ...]:
+    """What is done until it shows on a whole manager, a step each; empty where none shows it."""
+    data = finding.demonstration.vector
+    if data is None and finding.configuration.get("text"):
+        data = json.loads(finding.configuration["text"])
+    return tuple(readable(json.dumps(step)) for step in (data or {}).get("steps", ()))
+
+
+def _problem(
+    finding: Finding, draw: Callable[[Console], None], entry: Entry | None = None
+) -> Problem:
+    where, claim = finding.location, finding.signature.claim
+    path, line = place(finding.source) if where is None else (readable(where.path), where.line)
     return Problem(
         claim if claim in CLAIMS else REPLAYED,
         Divergence(finding.signature.divergence),
-        *_title_and_text(lambda console: print_finding(finding, console)),
+        *_title_and_text(draw),
         path,
         line,
         _canonical(_identity(finding.signature)),

@@ -1,0 +1,73 @@
+"""Where a finding is in the subject's source: the line that decides, and what was run before it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+
+class Why(StrEnum):
+    """What makes a line the one to look at."""
+
+    RAISES = "raises here"
+    CHANGED = "changed here"
+    BRANCH = "the last branch before the answer"
+    FUNCTION = "the function that is judged"
+
+
+@dataclass(frozen=True)
+class Location:
+    """A line of the subject's source.
+
+    Attributes:
+        path: the file, relative to the subject's root unless it lies elsewhere.
+        line: the line, from 1.
+        function: the function that it is in, as Python qualifies it; empty if it is in none.
+        why: what makes it the one to look at.
+    """
+
+    path: str
+    line: int
+    function: str
+    why: Why
+
+    def __str__(self) -> str:
+        inside = f" in {self.function}" if self.function else ""
+        return f"{self.path}:{self.line}{inside}, {self.why}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The location as JSON; `from_json` reads it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Inverse of `as_json`."""
+        return cls(data["path"], data["line"], data["function"], Why(data["why"]))
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What of the subject's source the smallest case of a finding runs.
+
+    Attributes:
+        location: the line that decides; None where nothing of the source was run.
+        lines: file and line of all that was run, what decides on the answer last.
+    """
+
+    location: Location | None = None
+    lines: tuple[tuple[str, int], ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """As the worker answers it; `from_json` reads it."""
+        location = None if self.location is None else self.location.as_json()
+        return {"location": location, "lines": self.lines}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Inverse of `as_json`."""
+        location = data["location"] and Location.from_json(data["location"])
+        return cls(location, tuple((path, line) for path, line in data["lines"]))
+
+
+NOT_RUN = Passed()
+"""Nothing of the source is known to be run."""

@@ -1,0 +1,102 @@
+"""New findings by their cause: one change, one place in the target, or one fault of BUGS."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.places import Why
+from hitproof.conformance.findings.signatures import SEVERITY, Signature
+from hitproof.conformance.words import count
+from hitproof.vllm_integration.survey import faults
+from hitproof.vllm_integration.survey.faults import Fault
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Findings that have one cause.
+
+    Attributes:
+        findings: the worst first.
+        known_from: the faults of BUGS that the worst is a case of in other releases, or in this.
+    """
+
+    findings: tuple[Finding, ...]
+    known_from: tuple[Fault, ...] = ()
+
+    @property
+    def worst(self) -> Finding:
+        """The example that stands for all."""
+        return self.findings[0]
+
+    @property
+    def others(self) -> str:
+        """How many findings there are beside the worst, by class; empty for none."""
+        rest = self.findings[1:]
+        classes = Counter(finding.signature.divergence for finding in rest)
+        listed = ", ".join(f"{each}: {classes[each]}" for each in SEVERITY if classes[each])
+        return f"{count(rest, 'more finding')} of this cause ({listed})" if rest else ""
+
+    @property
+    def fault(self) -> str:
+        """The faults in a line; empty if none is known."""
+        return " or ".join(
+            f"BUGS {fault.number}, in releases {fault.releases or 'of all numbers'}: {fault.title}"
+            for fault in self.known_from
+        )
+
+
+def causes(findings: Sequence[Finding], release: str | None) -> list[Cause]:
+    """The findings, those of one cause together, in the order that they come in.
+
+    What one change is responsible for has one cause. Else findings of one code whose answer the
+    same function decides have one, exceptions where the same line raises them, and so have
+    findings of one fault that BUGS documents in ``release``.
+    """
+    together: list[tuple[set[Hashable], list[int]]] = []
+    for number, finding in enumerate(findings):
+        keys, members = set(_keys(finding, release)), [number]
+        for group in [each for each in together if not keys.isdisjoint(each[0])]:
+            together.remove(group)
+            keys |= group[0]
+            members += group[1]
+        together.append((keys, sorted(members)))
+    found = sorted(members for _, members in together)
+    return [
+        Cause(tuple(findings[n] for n in members), known_from(findings[members[0]], release))
+        for members in found
+    ]
+
+
+def known_from(finding: Finding, release: str | None) -> tuple[Fault, ...]:
+    """The faults of BUGS that a finding is a case of: in its release, or else in any other."""
+    alike = [fault for fault in _documented() if _of(finding) in fault.signatures]
+    here = [fault for fault in alike if release and fault.explains(_of(finding), release)]
+    return tuple(here or alike)
+
+
+def _keys(finding: Finding, release: str | None) -> Iterator[Hashable]:
+    """What findings of one cause have in common."""
+    signature, where = _of(finding), finding.location
+    if where is not None and where.why is Why.CHANGED:
+        yield where.path, where.line
+        return
+    if release:
+        yield from (f.number for f in _documented() if f.explains(signature, release))
+    if where is None:
+        yield signature.defect
+    elif signature.code is Code.RAISES_EXCEPTION:
+        yield signature.code, where.path, where.line
+    else:
+        yield signature.code, where.path, where.function
+
+
+def _of(finding: Finding) -> Signature:
+    return finding.signature if finding.grown is None else finding.grown.of
+
+
+@cache
+def _documented() -> tuple[Fault, ...]:
+    return faults.load()

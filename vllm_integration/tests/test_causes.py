@@ -1,0 +1,216 @@
+"""One cause, one finding: changes, places, and what annotations say of them."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.places import Location, Passed, Why
+from hitproof.conformance.ledger.ledger import Judgement
+from hitproof.conformance.scope.configurations import single_group
+from hitproof.spec.groups import GroupKind
+from hitproof.vllm_integration.gate.obligations import Task
+from hitproof.vllm_integration.gate.places import located
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.sessions import Session
+from hitproof.vllm_integration.reports.causes import causes, known_from
+from hitproof.vllm_integration.reports.ci import github
+from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.survey import faults
+from hitproof.vllm_integration.targets.changed import Hunk, hunks
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.tests.conftest import MANAGERS, Copy, release
+from hitproof.vllm_integration.tests.reports import conforming, entry, found
+
+FILE = "vllm/v1/core/managers.py"
+SOURCE = '''\
+"""Managers."""
+
+LIMIT = 4
+
+
+class Manager:
+    fine = True
+
+    def hit(self, length):
+        # A comment.
+        blocks = length // 2
+        if blocks:
+            blocks -= 1
+        return blocks
+
+    def free(self):
+        return None
+'''
+
+
+def changed(tmp_path: Path, *edits: tuple[str, str]) -> list[tuple[int, int, str]]:
+    new = SOURCE
+    for old, text in edits:
+        assert old in new
+        new = new.replace(old, text)
+    for root, source in (("base", SOURCE), ("head", new)):
+        file = tmp_path / root / FILE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(source)
+    found = hunks(tmp_path / "base", tmp_path / "head")
+    assert all(hunk.path == FILE for hunk in found)
+    return [(hunk.line, hunk.stop, hunk.function) for hunk in found]
+
+
+@pytest.mark.parametrize(
+    ("edit", "hunk"),
+    [
+        (("// 2", "// 3"), (11, 12, "Manager.hit")),
+        (("        if blocks:\n            blocks -= 1\n", ""), (12, 12, "Manager.hit")),
+        (("fine = True", "fine = False"), (7, 8, "Manager")),
+        (("LIMIT = 4", "LIMIT = 5"), (3, 4, "")),
+        (("blocks -= 1\n", "blocks -= 1\n            # why\n            blocks -= 1\n"), None),
+        (("# A comment.", "# Another."), None),
+        (("        return None", "\n        return None"), None),
+    ],
+)
+def test_a_hunk_has_its_lines_and_its_function(
+    edit: tuple[str, str], hunk: tuple[int, int, str] | None, tmp_path: Path
+) -> None:
+    told = changed(tmp_path, edit)
+    if "why" in edit[1]:
+        hunk = (15, 16, "Manager.hit")
+    assert told == ([hunk] if hunk else [])
+
+
+def test_files_that_do_not_parse_are_left_out(tmp_path: Path) -> None:
+    assert not changed(tmp_path, ("return None", "return None)"))
+
+
+def shown(lines: Sequence[int], **more: object) -> Finding:
+    (_, (first, *_)) = found()
+    where = Location(FILE, 12, "Manager.hit", Why.BRANCH)
+    passed = Passed(where, tuple((FILE, line) for line in lines))
+    return replace(first, passed=passed, **more)  # type: ignore[arg-type]  # what tests vary
+
+
+def hunk(line: int, stop: int, scope: range = range(9, 15)) -> Hunk:
+    return Hunk(FILE, line, stop, scope, "f")
+
+
+@pytest.mark.parametrize(
+    ("lines", "changes", "line"),
+    [
+        ([11, 12], [], 12),
+        ([11, 12], [hunk(11, 12)], 11),
+        ([11, 12, 13], [hunk(11, 12), hunk(13, 14)], 13),
+        ([11, 13, 12], [hunk(12, 13), hunk(13, 14)], 12),
+        ([10, 11], [hunk(12, 12)], 12),  # what is only gone
+        ([10, 11], [hunk(12, 12), hunk(10, 11)], 10),
+        ([11, 12], [hunk(17, 18, range(16, 18))], 12),  # not run
+        ([], [hunk(17, 18, range(16, 18))], 17),  # the only change
+        ([], [hunk(17, 18), hunk(11, 12)], 12),
+    ],
+)
+def test_a_finding_is_at_the_change_that_its_case_runs_last(
+    lines: list[int], changes: list[Hunk], line: int
+) -> None:
+    where = located(shown(lines), changes).location
+    assert where is not None
+    assert where.line == line
+    assert (where.function == "f") is (where.why is Why.CHANGED)
+
+
+def at(line: int, function: str, why: Why = Why.BRANCH, code: Code = Code.HIT_UNALIGNED) -> Finding:
+    finding = shown([line])
+    return replace(
+        finding,
+        signature=replace(finding.signature, defect=Defect(code)),
+        passed=Passed(Location(FILE, line, function, why)),
+    )
+
+
+def test_what_one_change_is_responsible_for_is_one_cause() -> None:
+    one, other = Code.HIT_UNALIGNED, Code.HIT_OFF_BOUNDARY
+    by_change = [at(3, "f", Why.CHANGED, one), at(3, "f", Why.CHANGED, other)]
+    assert len(causes(by_change, None)) == 1
+    assert len(causes([at(3, "f", Why.CHANGED), at(4, "f", Why.CHANGED)], None)) == 2
+
+
+def test_one_code_that_one_function_decides_is_one_cause() -> None:
+    assert len(causes([at(3, "f"), at(4, "f")], None)) == 1
+    assert len(causes([at(3, "f"), at(3, "g")], None)) == 2
+    assert len(causes([at(3, "f"), at(3, "f", code=Code.HIT_OFF_BOUNDARY)], None)) == 2
+    worst, more = shown([1]), replace(at(4, "f"), passed=Passed())
+    (first, second) = causes([worst, more], None)
+    assert (first.worst, first.others, second.worst) == (worst, "", more)
+
+
+def test_a_fault_of_another_release_is_named() -> None:
+    documented = faults.load()
+    fault = next(each for each in documented if each.signatures)
+    signature = min(fault.signatures, key=str)
+    numbers = {each.number for each in documented if signature in each.signatures}
+    finding = replace(shown([1]), signature=signature)
+    assert {each.number for each in known_from(finding, None)} == numbers
+    (cause,) = causes([finding], "99.0")
+    assert f"BUGS {min(numbers)}, in releases " in cause.fault
+    text = github.annotations(
+        replace(conforming(), judgement=Judgement((finding,), (), ())), verbose=False
+    )
+    assert f"fault : BUGS {min(numbers)}" in text
+    assert not known_from(at(1, "f"), "0.33.0")
+
+
+def crowded(number: int) -> Report:
+    several = [at(n, f"f{n}") for n in range(number) for _ in range(3)]
+    new = tuple(several)
+    return replace(conforming(), judgement=Judgement(new, (), (entry(several[0]),)))
+
+
+def test_there_are_at_most_ten_annotations() -> None:
+    text = github.annotations(crowded(12), verbose=True)
+    verdict, *rest = text.splitlines()
+    assert verdict == "vLLM fork: diverges, 12 new findings of 36 signatures"
+    assert sum(line.startswith("::") for line in rest) == 10
+    assert "2 annotations left out" in text
+    few = github.annotations(crowded(2), verbose=False)
+    assert few.count("::error ") == 2
+    assert "and 2 more findings of this cause (lost hit: 2)" in few
+
+
+def test_stale_entries_are_not_spoken_of_while_there_is_something_new() -> None:
+    assert "stale" not in github.annotations(crowded(1), verbose=True)
+    without = replace(crowded(1), judgement=Judgement((), (), crowded(1).judgement.stale))
+    assert "stale" in github.annotations(without, verbose=True)
+
+
+@pytest.mark.release
+@pytest.mark.slow
+def test_a_fault_of_many_signatures_is_one_finding_at_the_changed_line(broken_copy: Copy) -> None:
+    root = broken_copy("0.33.0", {"shift = 1 if use_eagle else 0": "shift = 0"})
+    configuration = single_group(GroupKind.SLIDING_WINDOW, 1, 3, 2, True, 7)
+    task = Task("mask_keeps_every_reachable_block", configuration)
+    target = Target("fork", root, "0.33.0")
+    with closing(Session(lambda: Worker(target, sys.executable, 16 << 30), 60)) as session:
+        evidence = session.settle(task, keep_facts=False).evidence
+        smallest = {each.signature: each for each in evidence}.values()
+        findings = [session.finding(each, f"case_{n}") for n, each in enumerate(smallest)]
+    text = (root / MANAGERS).read_text().splitlines()
+    line = next(number for number, text in enumerate(text, 1) if text.strip() == "shift = 0")
+
+    changes = hunks(release("0.33.0"), root)
+    (cause,) = causes([located(finding, changes) for finding in findings], "0.33.0")
+    assert len(cause.findings) > 1
+    where = cause.worst.location
+    assert where == Location(
+        MANAGERS, line, "SlidingWindowManager.reachable_block_mask", Why.CHANGED
+    )
+
+    # Without a release to compare with, the function that decides is still known.
+    for finding in findings:
+        assert finding.location is not None
+        assert (finding.location.function, finding.location.why) == (where.function, Why.BRANCH)
+        assert "if " in text[finding.location.line - 1]
