@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from hitproof.conformance.checks.concrete_runs import Concrete
 from hitproof.conformance.checks.outcomes import Case
+from hitproof.conformance.exploration.attributes import Attributes
 from hitproof.conformance.exploration.explorer import Path, explore, replay
 from hitproof.conformance.exploration.symbolic import Question, Space
 from hitproof.conformance.findings.evidence import LookupEvidence, smallest
@@ -67,13 +68,19 @@ def cases(
     is wrong all the same. ``fresh`` makes another lookup, which must answer as this one did. Raises
     `CannotJudge` where the lookup cannot be explored or does not always answer the same.
     """
-    concrete = Concrete(lookup)
+    concrete, attributes = Concrete(lookup), Attributes()
     refusal: CannotJudge | None = None
     for request in requests:
         space, before = request.space, concrete.runs
         try:
             if refusal is None:
-                exploration = explore(space, lookup, request.max_length, merging=request.merging)
+                exploration = explore(
+                    space,
+                    lookup,
+                    request.max_length,
+                    merging=request.merging,
+                    attributes=attributes,
+                )
         except CannotJudge as error:
             refusal = error
         if refusal is not None:
@@ -103,9 +110,12 @@ def _evidence_of(
     request: Request[_E], answers: Sequence[tuple[frozenset[Question], Answer]]
 ) -> list[_E]:
     """The smallest evidence of each signature in answers to whole cache states, confirmed."""
-    blocks = request.space.keys.values()
-    paths = (Path({q: q in cached for q in blocks}, answer, 1) for cached, answer in answers)
-    return _evidence_in(request, paths)
+    return _evidence_in(request, (_whole(request, *each) for each in answers))
+
+
+def _whole(request: Request[_E], cached: frozenset[Question], answer: Answer) -> Path:
+    """An answer to a whole cache state."""
+    return Path({q: q in cached for q in request.space.keys.values()}, answer, 1)
 
 
 def _evidence_in(request: Request[_E], paths: Iterable[Path]) -> list[_E]:
@@ -129,6 +139,9 @@ def _confirmed(request: Request[_E], evidence: _E) -> _E:
 
     def again() -> _E:
         answer = replay(request.space, request.lookup, request.max_length, cached)
+        diverging = request.diverging_completions(_whole(request, cached, answer))
+        if not any(True for _ in diverging):
+            raise CannotJudge("lookup does not return the same when it is run twice")
         # The text of an exception may hold addresses, which differ from run to run.
         return replace(request.evidence(cached, answer), actual=evidence.actual)
 

@@ -299,12 +299,23 @@ def _is_plain_class(kind: type) -> bool:
         for name, each in vars(base).items():
             if isinstance(each, _IN_C) and name != "__new__":
                 return False
+            if isinstance(each, property) and is_computed_in_c(base, name):
+                return False
             if isinstance(each, types.GetSetDescriptorType) and name not in (
                 "__dict__",
                 "__weakref__",
             ):
                 return False
     return True
+
+
+def is_computed_in_c(kind: type, name: str) -> bool:
+    """Whether the attribute is a property whose functions are not written in Python."""
+    each = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    if not isinstance(each, property):
+        return False
+    functions = (each.fget, each.fset, each.fdel)
+    return any(type(function) not in (type(None), types.FunctionType) for function in functions)
 
 
 def _slots(kind: type) -> tuple[tuple[str, Any], ...]:

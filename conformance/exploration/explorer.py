@@ -18,10 +18,12 @@ A lookup may be that of one group or of several. What it can ask about is a `Que
 each block of each set of groups that are looked up together.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
 
+from hitproof.conformance.exploration.attributes import Attributes
 from hitproof.conformance.exploration.frames import READABLE
 from hitproof.conformance.exploration.search import (
     BudgetExceeded,
@@ -98,25 +100,31 @@ def explore(
     *,
     merging: bool = True,
     budget: int = 20_000,
+    attributes: Attributes | None = None,
 ) -> Exploration:
     """Follow every path of ``lookup`` for one request and one ``max_length`` (tokens).
+
+    Whoever explores a lookup for several requests gives ``attributes``, the same each time: then
+    what it stores for one of them is not read for another.
 
     Merges exactly for a quarter of ``budget`` runs, then coarsely or, where states cannot be
     merged, not at all. Raises `BudgetExceeded` when ``budget`` runs are not enough, and
     `CannotJudge` when the lookup uses a part of the pool that is not modelled, depends on more than
     its arguments, keeps state from call to call, or swallows what the pool raises.
     """
+    attributes = Attributes() if attributes is None else attributes
+    settled = functools.partial(_settled, space, lookup, max_length, attributes)
     apart = "" if READABLE else "the stacks of this interpreter cannot be read"
     if merging and not apart:
         try:
             try:
-                return _settled(space, lookup, max_length, Merging.EXACT, budget // 4)
+                return settled(Merging.EXACT, budget // 4)
             except BudgetExceeded:
-                return _settled(space, lookup, max_length, Merging.COARSE, budget)
+                return settled(Merging.COARSE, budget)
         except Forgotten as forgotten:
             apart = str(forgotten)
     try:
-        return _settled(space, lookup, max_length, Merging.NONE, budget)
+        return settled(Merging.NONE, budget)
     except BudgetExceeded as exceeded:
         if not apart:
             raise
@@ -124,12 +132,18 @@ def explore(
 
 
 def _settled(
-    space: Space, lookup: Lookup, max_length: int, merging: Merging, budget: int
+    space: Space,
+    lookup: Lookup,
+    max_length: int,
+    attributes: Attributes,
+    merging: Merging,
+    budget: int,
 ) -> Exploration:
     """An exploration during which the lookup has changed nothing that outlives it."""
     kept = ""
     for attempt in range(_ATTEMPTS):
-        search = Search(space, lookup, max_length, merging, budget, collect=attempt > 0)
+        collect = attempt > 0
+        search = Search(space, lookup, max_length, merging, budget, collect, attributes)
         search.run()
         kept = search.kept
         if not kept:

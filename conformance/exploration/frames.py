@@ -181,7 +181,8 @@ def _runs(called: Any, callee: FrameType) -> bool:
         called = called.__func__
     if type(called) is FunctionType:
         return called.__code__ is callee.f_code
-    of_type = vars(type(called)).get("__call__")
+    bases = type(called).__mro__
+    of_type = next((vars(each)["__call__"] for each in bases if "__call__" in vars(each)), None)
     return type(of_type) is FunctionType and of_type.__code__ is callee.f_code
 
 

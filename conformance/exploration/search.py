@@ -8,6 +8,7 @@ from enum import Enum
 from types import FrameType
 from typing import Any
 
+from hitproof.conformance.exploration.attributes import Attributes
 from hitproof.conformance.exploration.canonical import Canonical, NotAlike
 from hitproof.conformance.exploration.frames import READABLE
 from hitproof.conformance.exploration.symbolic import (
@@ -75,7 +76,8 @@ _Edge = tuple[Node, bool]
 class Search:
     """One exploration. Of states that are equal the first one is followed.
 
-    With ``collect`` what is left behind and only refers to itself is collected.
+    With ``collect`` what is left behind and only refers to itself is collected. ``attributes`` are
+    those of all explorations of the same lookup.
 
     Attributes:
         start: the first state, or where all runs end.
@@ -92,8 +94,10 @@ class Search:
         merging: Merging,
         budget: int,
         collect: bool = False,
+        attributes: Attributes | None = None,
     ) -> None:
         self.collect = collect
+        self.attributes = Attributes() if attributes is None else attributes
         self.space = space
         self.lookup = lookup
         self.max_length = max_length
@@ -124,6 +128,8 @@ class Search:
         start = top.after[0]
         assert start is not None
         self.start = start
+        if conflict := self.attributes.conflict():
+            raise CannotJudge(f"the lookup keeps state from call to call: it stores {conflict}")
         self._weigh()
 
     def _weigh(self) -> None:
@@ -195,7 +201,7 @@ class _Run:
         search = self._search
         self._taken = len(self._decisions)
         self._again = False
-        self._watch = Watch(ENTRY) if READABLE else None
+        self._watch = Watch(ENTRY, search.attributes, search.inputs) if READABLE else None
         self._pool = SymbolicPool(search.space, self._decide, self._merging, self._watch)
         answer = self._answer()
         if self._watch is not None:

@@ -13,11 +13,13 @@ from hitproof.conformance.reference.subject import ReferenceLookup, ReferenceSub
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+from hitproof.conformance.tests.wicked import c_code, keeping
 from hitproof.conformance.tests.wicked.lookups import BENIGN, WICKED, Find
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
 
 _BLOCKS = 24
+_MODULES = (c_code, keeping)  # imported, they are listed
 
 
 class Noting:
