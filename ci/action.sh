@@ -13,8 +13,8 @@
 #   HITPROOF_FORMAT  what is printed, by default GitHub's annotations
 #   HITPROOF_ARGS    more arguments, quoted as for a shell
 #
-# The exit code is hitproof's. A check leaves hitproof.sarif in RUNNER_TEMP; a comparison adds its
-# table to GITHUB_STEP_SUMMARY; both leave an HTML report in RUNNER_TEMP/hitproof-report.
+# The exit code is hitproof's. A check leaves hitproof.sarif in RUNNER_TEMP; both add their table to
+# GITHUB_STEP_SUMMARY and leave an HTML report in RUNNER_TEMP/hitproof-report.
 # GITHUB_OUTPUT gets exit-code, and sarif and report if they are there.
 set -euo pipefail
 
@@ -44,7 +44,7 @@ judge() {
     command=(diff "$base" "${head:-$target}" --format "$format" --write "markdown=$table")
   else
     [[ -z $head ]] || refuse "head is for a comparison; also name the base"
-    command=(check "$target" --format "$format" --write "sarif=$sarif")
+    command=(check "$target" --format "$format" --write "sarif=$sarif" --write "markdown=$table")
     [[ -z $ledger ]] || command+=(--ledger "$ledger")
   fi
   command+=(--report "$report")

@@ -57,6 +57,21 @@ harm by itself: some request loses a hit by it and another one gains one, so tho
 """
 
 
+GAINS = frozenset(
+    {
+        Effect.GAINED,
+        Effect.SOUND,
+        Effect.FIXED,
+        Effect.DRAFTS_GONE,
+        Effect.ADMITTED,
+        Effect.HELD_FEWER,
+        Effect.WASTE_GONE,
+        Effect.ORDER_PAYS,
+    }
+)
+"""Effects by which some request is better off."""
+
+
 def of_hits(before: int, after: int, was: str, now: str) -> Effect:
     """What it means that a hit is longer or shorter; ``was`` and ``now`` are what is wrong with it.
 

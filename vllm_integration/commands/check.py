@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.ledger.ledger import Judgement, accepted_reads, load
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.files import wanted_files, write_files
@@ -55,8 +54,9 @@ from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports import text as rendering
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
+from hitproof.vllm_integration.reports.ci.summary import markdown
 from hitproof.vllm_integration.reports.html.pages import check_page
-from hitproof.vllm_integration.reproduce.cases import write_and_run
+from hitproof.vllm_integration.reproduce.tested import tested
 from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.changed import Hunk, hunks
 from hitproof.vllm_integration.targets.resolving import resolve, tree_before
@@ -72,6 +72,7 @@ class CheckFormat(StrEnum):
     GITHUB = "github"
     SARIF = "sarif"
     JUNIT = "junit"
+    MARKDOWN = "markdown"
 
 
 def check(
@@ -84,7 +85,7 @@ def check(
         typer.Option(
             "--format",
             help="Text for people, JSON for programs, GitHub's annotations, SARIF for code "
-            "scanning, JUnit XML for test reporters.",
+            "scanning, JUnit XML for test reporters, Markdown for the summary of a job.",
         ),
     ] = CheckFormat.TEXT,
     write: Write = None,
@@ -103,6 +104,13 @@ def check(
             "--strict",
             help="Judge by the best value of each policy: hits that a policy of the target costs "
             "are findings.",
+        ),
+    ] = False,
+    sarif_known: Annotated[
+        bool,
+        typer.Option(
+            "--sarif-known",
+            help="Also write known divergences into SARIF, as suppressed results.",
         ),
     ] = False,
     accept_read: AcceptRead = None,
@@ -125,6 +133,8 @@ def check(
     started = time.monotonic()
     files = wanted_files(write or [], [f for f in CheckFormat if f is not CheckFormat.TEXT], output)
     directory = wanted_report(html, output)
+    forms = {output.value, *(form for form, _ in files)}
+    shows_known = {"json", "sarif"} if sarif_known else {"json"}
     profile = wanted_profile(quick, thorough, output)
     with failures(output):
         try:
@@ -162,7 +172,7 @@ def check(
                 record=record,
                 remedy=remedy_for(resolved, ledger),
                 accepted_reads=accepted,
-                shows_known=verbose or output is not CheckFormat.TEXT or bool(files or directory),
+                shows_known=verbose or directory is not None or not forms.isdisjoint(shows_known),
             )
         report.judgement = judgement_located(report.judgement, _changed(resolved, baseline))
         if pytest is not None:
@@ -171,8 +181,9 @@ def check(
     documents = {
         "json": lambda: as_document(report_json(report)),
         "github": lambda: github.annotations(report, verbose),
-        "sarif": lambda: as_document(sarif.sarif(report)),
+        "sarif": lambda: as_document(sarif.sarif(report, sarif_known)),
         "junit": lambda: junit.junit(report),
+        "markdown": lambda: markdown(report),
     }
     write_files(files, documents, output)
     write_report(directory, lambda command: check_page(report, command), context, output)
@@ -193,16 +204,9 @@ def _tested(
 ) -> Judgement:
     """The judgement, with how each finding's test ended on the target."""
     judgement = report.judgement
-    findings = [*judgement.new, *(finding for finding, _ in judgement.known if verbose)]
-    cases = [finding.demonstration for finding in findings]
-    ran = write_and_run(directory, cases, report.target, python, timeout)
-
-    def tested(finding: Finding) -> Finding:
-        shown = finding.demonstration
-        return replace(finding, demonstration=ran.get(shown.name, shown))
-
-    return replace(
-        judgement,
-        new=tuple(map(tested, judgement.new)),
-        known=tuple((tested(finding), entry) for finding, entry in judgement.known),
-    )
+    known = [finding for finding, _ in judgement.known]
+    findings = [*judgement.new, *(known if verbose else ())]
+    ran = tested(directory, findings, report.target, python, timeout)
+    new, old = ran[: len(judgement.new)], ran[len(judgement.new) :] or known
+    entries = [entry for _, entry in judgement.known]
+    return replace(judgement, new=tuple(new), known=tuple(zip(old, entries, strict=True)))

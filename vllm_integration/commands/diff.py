@@ -16,6 +16,8 @@ from hitproof.vllm_integration.commands.options import (
     Jobs,
     Managers,
     Memory,
+    Policy,
+    Pytest,
     Python,
     Quick,
     Release,
@@ -29,6 +31,7 @@ from hitproof.vllm_integration.commands.report import wanted_report, write_repor
 from hitproof.vllm_integration.commands.running import (
     announce,
     as_document,
+    fail,
     failures,
     progress,
     show_document,
@@ -36,11 +39,15 @@ from hitproof.vllm_integration.commands.running import (
     with_classes,
 )
 from hitproof.vllm_integration.gate.diff import compare
+from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.reports.ci.github import diff_annotations
-from hitproof.vllm_integration.reports.diff import diff_json, markdown, print_diff
+from hitproof.vllm_integration.reports.diff import markdown, print_diff
+from hitproof.vllm_integration.reports.diff_json import diff_json
 from hitproof.vllm_integration.reports.html.pages import diff_page
+from hitproof.vllm_integration.reproduce.tested import tested
 from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.resolving import held_as, resolve
+from hitproof.vllm_integration.verdict import Verdict
 
 
 class DiffFormat(StrEnum):
@@ -73,6 +80,7 @@ def diff(
         ),
     ] = DiffFormat.TEXT,
     write: Write = None,
+    pytest: Pytest = None,
     html: Html = None,
     python: Python = PYTHON,
     timeout: Timeout = 60.0,
@@ -81,6 +89,7 @@ def diff(
     manager: Managers = None,
     coordinator: Coordinators = None,
     release: Release = None,
+    policy: Policy = None,
     verbose: Verbose = False,
 ) -> None:
     """Compare two targets: hits gained, lost or made unsound, crashes, cached blocks.
@@ -94,6 +103,10 @@ def diff(
     files = wanted_files(write or [], [f for f in DiffFormat if f is not DiffFormat.TEXT], output)
     directory = wanted_report(html, output)
     with failures(output):
+        try:
+            policies = chosen_values(policy or [])
+        except ValueError as unknown:
+            fail(Verdict.USAGE, str(unknown), output)
         interpreter = find_python(python)
         base_target = held_as(resolve(base, announce=announce), release)
         head_target = with_classes(resolve(head, announce=announce), manager, coordinator, release)
@@ -113,7 +126,10 @@ def diff(
                 memory=in_bytes(memory),
                 progress=done,
                 jobs=jobs,
+                policies=policies,
             )
+        if pytest is not None:
+            found.brought = tested(pytest, found.brought, head_target, interpreter, timeout)
     found.seconds = time.monotonic() - started
     documents = {
         "json": lambda: as_document(diff_json(found)),

@@ -1,10 +1,12 @@
 """Two targets side by side: what changes for users from the base to the head."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
+from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.comparison.behaviour import REGISTRATIONS
 from hitproof.conformance.comparison.changes import Change, changes, unmatched
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
@@ -16,17 +18,20 @@ from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.scope.profiles import Profile
-from hitproof.spec.claims import Status
+from hitproof.spec.claims import Divergence, Status
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.obligations import Obligation
+from hitproof.vllm_integration.gate.places import located
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.sessions import Sessions
 from hitproof.vllm_integration.gate.side_by_side import (
     ON_ONE_ONLY,
     Both,
     HistoriesCompared,
+    HistoryChange,
     compared,
 )
+from hitproof.vllm_integration.targets.changed import Hunk, hunks
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -76,13 +81,17 @@ class Diff:
         base, head: the reports of both.
         groups: what changes, the worst effect first.
         brought: faults of the head that the base does not have.
-        gone: faults of the base that the head does not have.
+        gone: faults of the base that the head does not have, wherever the base has them.
+        unjudged: faults of the base that the head does not show, though it was not judged wherever
+            the base has them, with the reason.
         shared: faults of both.
         reaches: those of them that reach further, less far or elsewhere in the head. What changes
             of them in histories is in what is observed there.
         policies: name, value in the base and value in the head of each policy that differs.
         histories: what comparing the histories has shown.
         unsettled: obligations that could not be settled on one of the two, with the reason.
+        became_unsettled: those of them, and histories, that the base settles and the head does not,
+            each by what it is about, with the reason.
         one_sided: obligations on what only one of the two has, with the reason of the other.
         answers: answers of lookups that were compared, one for each cache state.
         registrations: runs of the producer that were compared.
@@ -90,6 +99,7 @@ class Diff:
         proved: obligations that are proved on both.
         covered: obligations that are refuted on one of the two or both; what the two do was
             compared for the runs and the cache states of few blocks that the checks go through.
+        hunks: what the head changes of the source.
         seconds: wall clock, filled in by the caller.
     """
 
@@ -98,17 +108,20 @@ class Diff:
     groups: list[ChangeGroup] = field(default_factory=list)
     brought: list[Finding] = field(default_factory=list)
     gone: list[Finding] = field(default_factory=list)
+    unjudged: list[tuple[Finding, str]] = field(default_factory=list)
     shared: list[Finding] = field(default_factory=list)
     reaches: list[ReachChange] = field(default_factory=list)
     policies: list[tuple[str, str, str]] = field(default_factory=list)
     histories: HistoriesCompared = field(default_factory=HistoriesCompared)
     unsettled: list[tuple[Obligation, str]] = field(default_factory=list)
+    became_unsettled: list[tuple[str, str]] = field(default_factory=list)
     one_sided: list[tuple[Obligation, str]] = field(default_factory=list)
     answers: int = 0
     registrations: int = 0
     unmatched: int = 0
     proved: int = 0
     covered: int = 0
+    hunks: Sequence[Hunk] = ()
     seconds: float = 0.0
 
     @property
@@ -145,7 +158,17 @@ class Diff:
         in_histories = any(change.counts for change in self.histories.changes)
         differs = self.groups or in_histories or self.policies or self.one_sided
         reported = self.reaches or self.histories.unreported
-        return bool(differs or reported or self.brought or self.gone)
+        return bool(differs or reported or self.brought or self.gone or self.unjudged)
+
+    def loses_hits(self, change: ChangeGroup | HistoryChange) -> bool:
+        """Whether hits are lost where blocks are cached fewer, or others."""
+        effect = change.smallest.effect if isinstance(change, ChangeGroup) else change.effect
+        if effect not in (Effect.FEWER, Effect.OTHERS):
+            return False
+        lost = [group.smallest for group in self.groups if group.smallest.effect is Effect.LOST]
+        if isinstance(change, ChangeGroup):
+            return any(each.about[1:] == change.smallest.about[1:] for each in lost)
+        return any(each.effect is Effect.LOST for each in self.histories.changes)
 
 
 def compare(
@@ -158,11 +181,13 @@ def compare(
     memory: int,
     progress: Callable[[int, int], None],
     jobs: int = 1,
+    policies: Mapping[str, str] | None = None,
 ) -> Diff:
     """Judge both targets, at the same time, and compare what they do.
 
     Arguments as `gate.check`; each has half of the ``jobs``.
     """
+    chosen = dict(policies or {})
     done = {"base": (0, 0), "head": (0, 0)}
 
     def judged(name: str, sessions: Sessions, target: Target) -> Report:
@@ -170,12 +195,12 @@ def compare(
             done[name] = count, total
             progress(sum(n for n, _ in done.values()), sum(n for _, n in done.values()))
 
-        return gate.judged(sessions, target, profile, (), report, {}, True, ())
+        return gate.judged(sessions, target, profile, (), report, chosen, True, ())
 
     share = max(jobs // 2, 1)
     with (
-        gate.opened(base, python, timeout, memory, share) as of_base,
-        gate.opened(head, python, timeout, memory, share) as of_head,
+        gate.opened(base, python, timeout, memory, share, chosen) as of_base,
+        gate.opened(head, python, timeout, memory, share, chosen) as of_head,
         ThreadPoolExecutor(2) as threads,
     ):
         reports = [
@@ -189,9 +214,12 @@ def compare(
 def difference(base: Report, head: Report, both: Both | None = None) -> Diff:
     """Compare two reports that keep the facts. ``both`` are asked for examples."""
     diff = Diff(base, head)
+    roots = base.target.root, head.target.root
+    diff.hunks = () if None in roots else hunks(*filter(None, roots))
     diff.histories = compared(base.played, head.played, both)
     _compare_findings(diff)
     _compare_obligations(diff)
+    _compare_unplayed(diff)
     diff.reaches = list(_reaches(base, head))
     diff.policies = [
         (one.policy.name, str(one.actual), str(other.actual))
@@ -214,9 +242,66 @@ def difference(base: Report, head: Report, both: Both | None = None) -> Diff:
 def _compare_findings(diff: Diff) -> None:
     before, after = diff.base.judgement.new, diff.head.judgement.new
     old, new = ({finding.signature for finding in found} for found in (before, after))
-    diff.brought = [finding for finding in after if finding.signature not in old]
-    diff.gone = [finding for finding in before if finding.signature not in new]
+    brought = [finding for finding in after if finding.signature not in old]
+    diff.brought = [located(finding, diff.hunks) for finding in brought]
+    gone = [finding for finding in before if finding.signature not in new]
+    unjudged = _unjudged(diff.base, diff.head)
+    for finding in gone:
+        reasons = unjudged.get(finding.signature, [])
+        if reasons:
+            diff.unjudged.append((finding, "; ".join(dict.fromkeys(reasons))))
+        else:
+            diff.gone.append(finding)
     diff.shared = [finding for finding in after if finding.signature in old]
+
+
+def _unjudged(base: Report, head: Report) -> dict[Signature, list[str]]:
+    """Why the head was not judged where the base shows a signature, for each place and signature.
+
+    Where only the head raises it does not get as far as the fault of the base.
+    """
+    found: dict[Signature, list[str]] = {}
+    after = {(o.claim, o.configuration): o for o in head.obligations}
+    raises = _raising(head) - _raising(base)
+    for one in base.obligations:
+        other = after.get((one.claim, one.configuration))
+        reason = _why_unjudged(other, (CHECKS[one.claim], one.configuration) in raises)
+        for signature in one.signatures if reason else ():
+            found.setdefault(signature, []).append(reason)
+    played = {each.play: each for each in head.played}
+    for history in base.played:
+        judged = played.get(history.play)
+        if judged is None:
+            reason = ON_ONE_ONLY
+        elif _crashes(judged.signatures) and not _crashes(history.signatures):
+            reason = _RAISES
+        else:
+            reason = judged.unsettled
+        for signature in history.signatures if reason else ():
+            found.setdefault(signature, []).append(reason)
+    return found
+
+
+_RAISES = "the head raises an exception there"
+
+
+def _raising(report: Report) -> set[tuple[Any, Configuration | Layout]]:
+    """The checks, with their configurations, in which the target raises."""
+    return {
+        (CHECKS[o.claim], o.configuration) for o in report.obligations if _crashes(o.signatures)
+    }
+
+
+def _crashes(signatures: Iterable[Signature]) -> bool:
+    return any(each.divergence == Divergence.CRASH for each in signatures)
+
+
+def _why_unjudged(obligation: Obligation | None, raises: bool) -> str:
+    if obligation is None:
+        return "the head was not asked"
+    if obligation.status in (Status.INCONCLUSIVE, Status.NOT_APPLICABLE):
+        return obligation.detail or f"the head is {obligation.status} there"
+    return _RAISES if raises else ""
 
 
 def _reaches(base: Report, head: Report) -> Iterator[ReachChange]:
@@ -261,6 +346,9 @@ def _compare_obligations(diff: Diff) -> None:
         if Status.INCONCLUSIVE in statuses:
             obligation = next(o for o in pair if o.status is Status.INCONCLUSIVE)
             diff.unsettled.append((obligation, obligation.detail))
+            if len(pair) == 2 and pair[0].status in (Status.PROVED, Status.REFUTED):
+                about = f"{pair[1].claim}, {pair[1].configuration.describe()}"
+                diff.became_unsettled.append((about, pair[1].detail))
         elif Status.NOT_APPLICABLE in statuses and len(statuses) > 1:
             lacks = next(o for o in pair if o.status is Status.NOT_APPLICABLE)
             other = next(o for o in pair if o.status is not Status.NOT_APPLICABLE)
@@ -271,6 +359,15 @@ def _compare_obligations(diff: Diff) -> None:
             diff.proved += 1
         elif Status.REFUTED in statuses:
             diff.covered += 1
+
+
+def _compare_unplayed(diff: Diff) -> None:
+    settled = {each.play for each in diff.base.played if not each.unsettled}
+    diff.became_unsettled += [
+        (each.play.describe(), each.unsettled)
+        for each in diff.head.unplayed
+        if each.play in settled
+    ]
 
 
 def _grouped(found: list[Change]) -> list[ChangeGroup]:

@@ -2,111 +2,21 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
 from hitproof.conformance.comparison.changes import Change
-from hitproof.conformance.comparison.effects import HARMFUL, Effect
-from hitproof.conformance.comparison.records import Observable
+from hitproof.conformance.comparison.effects import GAINS, HARMFUL, Effect
 from hitproof.conformance.words import count, in_tokens
 from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff, ReachChange
 from hitproof.vllm_integration.gate.side_by_side import Example, HistoryChange
-from hitproof.vllm_integration.reports.text import print_finding
+from hitproof.vllm_integration.reports.causes import causes
+from hitproof.vllm_integration.reports.text import print_cause, print_finding
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_REASONS = 5
 _MOST_CASES = 4
-
-
-def diff_json(diff: Diff) -> dict[str, Any]:
-    """The comparison as JSON."""
-    return {
-        "verdict": diff.verdict.label,
-        "exit_code": int(diff.verdict),
-        "base": diff.base.target.as_json(),
-        "head": diff.head.target.as_json(),
-        "profile": str(diff.head.profile),
-        "seconds": round(diff.seconds, 1),
-        "changed": diff.changed,
-        "summary": summary(diff),
-        "changes": [
-            {
-                "effect": str(group.smallest.effect),
-                "harmful": group.smallest.effect in HARMFUL,
-                "kinds": group.smallest.judged.kinds,
-                "configurations": group.configurations,
-                "models": list(group.models),
-                "given": list(group.smallest.given),
-                "base": group.smallest.base,
-                "head": group.smallest.head,
-                "configuration": group.smallest.judged.as_json(),
-            }
-            for group in diff.groups
-        ]
-        + [
-            {
-                "effect": str(change.effect),
-                "harmful": change.harmful,
-                "observable": str(change.observable),
-                "histories": change.histories,
-                "histories_first": change.first,
-                "tokens": change.tokens,
-                **_example_json(change.example),
-            }
-            for change in diff.histories.changes
-        ],
-        "footprints": [
-            {
-                "signature": each.signature.as_json(),
-                "harmful": bool(each.grown),
-                "grown": each.grown,
-                "shrunk": each.shrunk,
-                "otherwise": each.otherwise,
-                "configuration": each.judged.as_json(),
-                "base": each.base,
-                "head": each.head,
-            }
-            for each in diff.reaches
-        ],
-        "findings_brought": [finding.as_json() for finding in diff.brought],
-        "findings_gone": [finding.as_json() for finding in diff.gone],
-        "findings_of_both": [finding.as_json() for finding in diff.shared],
-        "policies": [
-            {"name": name, "base": base, "head": head} for name, base, head in diff.policies
-        ],
-        "coverage": {
-            "proved_on_both": diff.proved,
-            "compared": diff.covered,
-            "lookup_answers": diff.answers,
-            "registrations": diff.registrations,
-            "not_answered_by_both": diff.unmatched,
-            "on_one_only": one_sided(diff),
-            "histories": diff.histories.histories,
-            "steps": diff.histories.steps,
-            "lookups_in_histories": diff.histories.lookups,
-            "histories_adapted_to_both": diff.histories.adapted,
-            "histories_of_which_the_end_is_not_compared": diff.histories.stopped,
-            "histories_not_compared": dict(diff.histories.uncompared),
-            "observables": [str(each) for each in Observable if each is not Observable.CALLS],
-        },
-        "unsettled": diff.open_questions,
-    }
-
-
-def _example_json(example: Example | None) -> dict[str, Any]:
-    if example is None:
-        return {"kinds": "", "configurations": 0, "models": [], "given": [], "base": "", "head": ""}
-    return {
-        "kinds": example.kinds,
-        "configurations": 0,
-        "models": [],
-        "given": list(example.given),
-        "base": example.base,
-        "head": example.head,
-        "configuration": example.play.as_json(),
-    }
 
 
 def summary(diff: Diff) -> str:
@@ -149,6 +59,42 @@ def covered(diff: Diff) -> str:
     return words
 
 
+def verdict_line(diff: Diff) -> str:
+    """The verdict, and what it is for."""
+    verdict = f"vLLM {diff.base.target.label} -> {diff.head.target.label}: {diff.verdict.label}, "
+    match diff.verdict:
+        case Verdict.INCONCLUSIVE:
+            return f"{verdict}{count(diff.open_questions, 'open question')}"
+        case Verdict.CONFORMS if not diff.changed:
+            return f"{verdict}no behavioural change"
+        case Verdict.CONFORMS:
+            return f"{verdict}behaviour changes, and the head is not worse"
+    harm = [
+        *(group.smallest.effect for group in diff.groups if is_harm(group, diff)),
+        *(change.effect for change in diff.histories.changes if is_harm(change, diff)),
+    ]
+    brought = causes(diff.brought, diff.head.target.version)
+    parts = [f"{count(brought, 'fault')} introduced"] if brought else []
+    parts += [str(effect) for effect in sorted(set(harm), key=list(Effect).index)]
+    if grown := [each for each in diff.reaches if each.grown]:
+        parts.append(f"{count(grown, 'fault')} of both reaching further")
+    return f"{verdict}the head is worse: {', '.join(parts)}"
+
+
+def is_harm(change: ChangeGroup | HistoryChange, diff: Diff) -> bool:
+    """Whether a change counts against the head, or loses the hits that do."""
+    harmful = (
+        change.smallest.effect in HARMFUL if isinstance(change, ChangeGroup) else change.harmful
+    )
+    return harmful or diff.loses_hits(change)
+
+
+def style(change: ChangeGroup | HistoryChange, diff: Diff) -> str:
+    """How the effect of a change is set off: harm in red, a gain in green, else neither."""
+    effect = change.smallest.effect if isinstance(change, ChangeGroup) else change.effect
+    return "bold red" if is_harm(change, diff) else "bold green" if effect in GAINS else "bold"
+
+
 def as_sentence(diff: Diff) -> str:
     """The summary with a capital letter; the names of targets keep theirs."""
     said = summary(diff)
@@ -157,35 +103,40 @@ def as_sentence(diff: Diff) -> str:
 
 def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
     """The comparison for people: the worst first."""
+    console.print(verdict_line(diff), highlight=False, markup=False)
+    console.print()
     for number, group in enumerate(diff.groups):
-        style = "bold red" if group.smallest.effect in HARMFUL else "bold green"
-        console.print(f"[{style}]{group.smallest.effect}[/]: {escape(about(group))}")
+        lost = "; hits are lost by it" if diff.loses_hits(group) else ""
+        how = style(group, diff)
+        console.print(f"[{how}]{group.smallest.effect}{lost}[/]: {escape(about(group))}")
         if verbose or number < _MOST_CASES:
             for line in witness(group):
                 console.print(f"  {escape(line)}", highlight=False)
             console.print()
     for change in filter(lambda change: change.counts, diff.histories.changes):
-        style = "bold red" if change.harmful else "bold green"
-        console.print(f"[{style}]{change.effect}[/]: {escape(about_histories(change, diff))}")
+        how = style(change, diff)
+        console.print(f"[{how}]{change.effect}[/]: {escape(about_histories(change, diff))}")
         if change.example:
             for line in case(change.example):
                 console.print(f"  {escape(line)}", highlight=False)
             console.print()
     if line := consequences(diff):
         console.print(escape(line), highlight=False)
-    for number, finding in enumerate(diff.brought):
+    for number, cause in enumerate(causes(diff.brought, diff.head.target.version)):
         if verbose or number == 0:
             console.print("[bold red]a fault that the head introduces[/]", highlight=False)
-            print_finding(finding, console)
+            print_cause(cause, console, verbose)
         else:
+            signature = cause.worst.signature
+            more = f" (and {cause.others})" if cause.others else ""
             console.print(
-                f"also introduced: {finding.signature.divergence}: {finding.signature.headline}",
+                f"also introduced: {signature.divergence}: {signature.headline}{more}",
                 highlight=False,
                 markup=False,
             )
     for each in diff.reaches:
-        style = "bold red" if each.grown else "bold green"
-        console.print(f"[{style}]{reach(each)}[/]: {escape(each.signature.headline)}")
+        how = "bold red" if each.grown else "bold green"
+        console.print(f"[{how}]{reach(each)}[/]: {escape(each.signature.headline)}")
         console.print(f"  {escape(_where(each))}", highlight=False)
     for name, base, head in diff.policies:
         console.print(f"policy {name}: {base} -> {head}", highlight=False, markup=False)
@@ -200,7 +151,9 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
             console.print(f"{title}: {len(findings)}{hint}", highlight=False)
         for finding in findings if verbose else ():
             print_finding(finding, console)
-    reasons = diff.open_questions
+    for line in became_unsettled(diff):
+        console.print(line, highlight=False, markup=False)
+    reasons = [each for each in diff.open_questions if each not in _reasons_of_head(diff)]
     for reason in reasons if verbose else reasons[:_MOST_REASONS]:
         console.print(f"[bold yellow]inconclusive[/]: {escape(reason)}", highlight=False)
     console.print(f"{summary(diff)}; {diff.seconds:.1f} s", highlight=False, markup=False)
@@ -209,7 +162,8 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
 def markdown(diff: Diff) -> str:
     """The comparison as a comment on a pull request."""
     base, head = diff.base.target.label, diff.head.target.label
-    lines = [f"### Prefix cache: `{base}` → `{head}`", "", as_sentence(diff) + ".", ""]
+    _, _, why = verdict_line(diff).partition(f"{head}: ")
+    lines = [f"### Prefix cache: `{base}` → `{head}`: {why}", "", as_sentence(diff) + ".", ""]
     if diff.groups:
         lines += ["| effect | where | models | smallest case | base | head |", "|" + "---|" * 6]
         lines += [_row(group) for group in diff.groups]
@@ -240,8 +194,10 @@ def markdown(diff: Diff) -> str:
                 for f in findings
             ]
             lines += ["", "</details>", ""]
+    lines += [f"- {line}" for line in became_unsettled(diff)]
     for reason in diff.open_questions:
-        lines.append(f"- inconclusive: {reason}")
+        if reason not in _reasons_of_head(diff):
+            lines.append(f"- inconclusive: {reason}")
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -292,6 +248,26 @@ def one_sided(diff: Diff) -> list[str]:
         f"{count(number, 'obligation')} on what only one of the two has: {reason}"
         for reason, number in reasons.items()
     ]
+
+
+def became_unsettled(diff: Diff) -> list[str]:
+    """All that the base settles and the head does not, and the faults that may be hidden there."""
+    together: dict[str, list[str]] = {}
+    for about, reason in diff.became_unsettled:
+        together.setdefault(reason, []).append(about)
+    lines = [
+        f"became inconclusive ({len(them)}): {reason}: {'; '.join(them)}"
+        for reason, them in together.items()
+    ]
+    return lines + [
+        f"not gone, since the head is not judged there: {finding.signature.divergence}: "
+        f"{finding.signature.headline}: {reason}"
+        for finding, reason in diff.unjudged
+    ]
+
+
+def _reasons_of_head(diff: Diff) -> set[str]:
+    return {reason for _, reason in diff.became_unsettled}
 
 
 def consequences(diff: Diff) -> str:

@@ -95,8 +95,10 @@ def test_a_check_prints_annotations_and_leaves_sarif(judge: Any, tmp_path: Path)
     ran = judge()
     sarif = str(tmp_path / "hitproof.sarif")
     report = str(tmp_path / "hitproof-report")
-    written = ["--write", f"sarif={sarif}", "--report", report]
+    table = f"markdown={tmp_path / 'hitproof.md'}"
+    written = ["--write", f"sarif={sarif}", "--write", table, "--report", report]
     assert ran.called == ["check", ".", "--format", "github", *written]
+    assert ran.summary == "a result as markdown\n"
     assert ran.printed == "::notice::judged\n"
     assert ran.outputs == {"exit-code": "0", "sarif": sarif, "report": report}
     assert Path(sarif).read_text() == "a result as sarif\n"
@@ -112,7 +114,7 @@ def test_the_exit_code_is_passed_on(code: int, base: str, judge: Any) -> None:
     written = code in (0, 1, 3)
     assert ("sarif" in ran.outputs) is (written and not base)
     assert ("report" in ran.outputs) is written
-    assert ran.summary == ("a result as markdown\n" if written and base else "")
+    assert ran.summary == ("a result as markdown\n" if written else "")
 
 
 def test_a_comparison_goes_to_the_summary(judge: Any, tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_inputs_become_arguments_and_never_shell(judge: Any, tmp_path: Path) -> 
     assert not harm.exists()
     assert ran.called[:4] == ["check", odd, "--format", "junit"]
     report = ["--report", str(tmp_path / "hitproof-report")]
-    assert ran.called[6:] == ["--ledger", odd, *report, "--quick", "--policy", "a=b c", odd]
+    assert ran.called[8:] == ["--ledger", odd, *report, "--quick", "--policy", "a=b c", odd]
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from typer.testing import CliRunner
 
 from hitproof.conformance.checks.mask import check_mask
+from hitproof.conformance.findings.places import Location as Place
+from hitproof.conformance.findings.places import Passed, Why
 from hitproof.conformance.reference.subject import ReferenceSubject
-from hitproof.spec.claims import CLAIMS
+from hitproof.spec.claims import CLAIMS, Divergence
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.reports.ci import github, junit, sarif
+from hitproof.vllm_integration.reports.ci import github, junit, sarif, summary
 from hitproof.vllm_integration.reports.ci.problems import place
+from hitproof.vllm_integration.reports.ci.source_lines import fingerprints
 from hitproof.vllm_integration.tests.reports import (
     CONFIGURATION,
     REPORTS,
@@ -29,10 +32,12 @@ from hitproof.vllm_integration.tests.reports import (
     inconclusive,
     known,
     obligations,
+    replayed_history,
+    stale,
 )
 from hitproof.vllm_integration.verdict import Verdict
 
-FORMATS = ["github", "sarif", "junit"]
+FORMATS = ["github", "sarif", "junit", "markdown"]
 SEMVER = r"^\d+\.\d+\.\d+(-[\da-z.]+)?$"
 
 all_reports = pytest.mark.parametrize("make", REPORTS.values(), ids=REPORTS)
@@ -108,10 +113,12 @@ def test_annotations_of_a_comparison() -> None:
     before, after = conforming(), diverging()
     diff = Diff(before, after, brought=list(after.judgement.new), policies=[("p", "a", "b")])
     diff.proved, diff.histories.histories = 1, 1
-    (kind, properties, _), policy, verdict = commands(github.diff_annotations(diff))
+    text = github.diff_annotations(diff)
+    ((kind, properties, _),) = commands(text)
     assert (kind, properties["line"]) == ("error", "641")
-    assert policy == ("notice", {"title": "policy p"}, "a -> b")
-    assert "the head is worse" in verdict[2]
+    verdict, *log = text.splitlines()
+    assert verdict.endswith("diverges, the head is worse: 1 fault introduced")
+    assert "policy p: a -> b" in log
 
 
 @pytest.mark.parametrize(
@@ -147,15 +154,33 @@ class ArtifactLocation(Strict):
 
 class Region(Strict):
     startLine: int = Field(ge=1)  # noqa: N815
+    startColumn: int = Field(ge=1, default=1)  # noqa: N815
+    endColumn: int = Field(ge=2, default=2)  # noqa: N815
 
 
 class PhysicalLocation(Strict):
     artifactLocation: ArtifactLocation  # noqa: N815
-    region: Region | None = None
+    region: Region  # code scanning requires it
 
 
 class Location(Strict):
     physicalLocation: PhysicalLocation  # noqa: N815
+
+
+class FlowPlace(Location):
+    message: Message
+
+
+class FlowLocation(Strict):
+    location: FlowPlace
+
+
+class ThreadFlow(Strict):
+    locations: list[FlowLocation] = Field(min_length=1)
+
+
+class CodeFlow(Strict):
+    threadFlows: list[ThreadFlow] = Field(min_length=1)  # noqa: N815
 
 
 class Suppression(Strict):
@@ -173,6 +198,7 @@ class Result(Strict):
     locations: list[Location] = Field(min_length=1)
     partialFingerprints: dict[str, str] = Field(min_length=1)  # noqa: N815
     suppressions: list[Suppression] = []
+    codeFlows: list[CodeFlow] = []  # noqa: N815
     properties: dict[str, Any] = {}
 
 
@@ -183,6 +209,8 @@ class ReportingConfiguration(Strict):
 class Rule(Strict):
     id: str
     shortDescription: Message  # noqa: N815
+    fullDescription: Message  # noqa: N815
+    help: Message
     defaultConfiguration: ReportingConfiguration  # noqa: N815
 
 
@@ -233,7 +261,7 @@ def as_sarif(document: dict[str, Any]) -> Run:
 @all_reports
 def test_sarif_says_what_the_verdict_says(make: Any) -> None:
     report = make()
-    run = as_sarif(sarif.sarif(report))
+    run = as_sarif(sarif.sarif(report, known=True))
     (invocation,) = run.invocations
     assert invocation.exitCode == int(report.verdict)
     assert invocation.executionSuccessful is (report.verdict is not Verdict.INCONCLUSIVE)
@@ -243,11 +271,16 @@ def test_sarif_says_what_the_verdict_says(make: Any) -> None:
     assert bool(invocation.toolExecutionNotifications) is told
     rules = {rule.id: rule.shortDescription.text for rule in run.tool.driver.rules}
     assert all(rules[name] == claim.sentence for name, claim in CLAIMS.items())
+    for rule in run.tool.driver.rules:
+        assert rule.fullDescription.text.startswith(rule.shortDescription.text)
+        assert "hitproof explain" in rule.help.text
+    without = as_sarif(sarif.sarif(report)).results
+    assert without == new
 
 
 def test_a_result_has_its_place_its_case_and_its_grade() -> None:
     (result,) = as_sarif(sarif.sarif(diverging())).results
-    assert (result.ruleId, result.level) == ("mask_keeps_every_reachable_block", "warning")
+    assert (result.ruleId, result.level) == ("mask_keeps_every_reachable_block", "error")
     (location,) = result.locations
     assert location.physicalLocation.artifactLocation.uri == SOURCE.split(":")[0]
     assert location.physicalLocation.region == Region(startLine=641)
@@ -255,7 +288,9 @@ def test_a_result_has_its_place_its_case_and_its_grade() -> None:
 
 
 def test_a_known_result_is_the_same_one_suppressed() -> None:
-    (new,), (old,) = (as_sarif(sarif.sarif(make())).results for make in (diverging, known))
+    (new,), (old,) = (
+        as_sarif(sarif.sarif(make(), known=True)).results for make in (diverging, known)
+    )
     assert old.partialFingerprints == new.partialFingerprints
     assert [s.justification for s in old.suppressions] == ["tolerated, 100 % sure"]
     assert not new.suppressions
@@ -271,8 +306,94 @@ def test_a_result_without_a_known_line_still_has_a_file(source: str) -> None:
 
 def test_levels_follow_severity() -> None:
     order = ["error", "warning", "note"]
-    levels = [sarif.LEVELS[d] for d in list(sarif.LEVELS)[:4]]
+    levels = [sarif.LEVELS[d] for d in list(Divergence)[:6]]
     assert all(order.index(one) <= order.index(other) for one, other in pairwise(levels))
+    assert sarif.LEVELS[Divergence.LOST_HIT] == "error"
+
+
+def test_a_result_has_the_columns_and_the_fingerprint_of_its_line(tmp_path: Path) -> None:
+    path, line = place(SOURCE)
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_text("\n" * (line - 1) + "    if use_eagle:\n")
+    report = diverging()
+    report.target = replace(report.target, root=tmp_path)
+    (result,) = as_sarif(sarif.sarif(report)).results
+    (where,) = result.locations
+    region = where.physicalLocation.region
+    assert (region.startLine, region.startColumn, region.endColumn) == (line, 5, 18)
+    fingerprint = result.partialFingerprints["primaryLocationLineHash"]
+    assert fingerprint == fingerprints(file.read_text())[line - 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [  # from the tests of github/codeql-action
+        ("", ["c129715d7a2bc9a3:1"]),
+        (
+            " a\nb\n  \t\tc\n d",
+            [
+                "271789c17abda88f:1",
+                "54703d4cd895b18:1",
+                "180aee12dab6264:1",
+                "a23a3dc5e078b07b:1",
+            ],
+        ),
+    ],
+)
+def test_fingerprints_are_those_of_code_scanning(text: str, expected: list[str]) -> None:
+    assert fingerprints(text) == expected
+    assert fingerprints(text.replace("\n", "\r\n")) == expected
+    repeated = fingerprints("x\n" * 200)
+    assert len(repeated) == 201
+    assert repeated[1].endswith(":2")
+
+
+def test_a_history_is_a_code_flow_at_the_methods_that_it_calls(tmp_path: Path) -> None:
+    report = replayed_history()
+    (finding,) = report.judgement.new
+    steps = json.loads(finding.configuration["text"])["steps"]
+    file = tmp_path / sarif.ENTRANCE
+    file.parent.mkdir(parents=True)
+    file.write_text("class KVCacheManager:\n    def allocate_slots(self):\n        return None\n")
+    report.target = replace(report.target, root=tmp_path)
+    (result,) = as_sarif(sarif.sarif(report)).results
+    ((flow,),) = [each.threadFlows for each in result.codeFlows]
+    shown = [json.loads(each.location.message.text) for each in flow.locations]
+    assert shown == steps
+    *before, last = [each.location.physicalLocation for each in flow.locations]
+    assert last == result.locations[0].physicalLocation
+    for step, where in zip(steps, before, strict=False):
+        if step["do"] == "schedule":
+            assert where.region.startLine == 2
+    assert not as_sarif(sarif.sarif(stale())).results[0].codeFlows
+
+
+# --- the summary of a job
+
+
+@all_reports
+def test_the_summary_says_what_the_verdict_says(make: Any) -> None:
+    report = make()
+    first, *rest = summary.markdown(report).splitlines()
+    assert first.startswith(f"**vLLM fork: {report.verdict.label}")
+    assert bool(rest) is (report.verdict is Verdict.DIVERGES or bool(report.open_questions))
+    assert ("| finding |" in "".join(rest)) is (report.verdict is Verdict.DIVERGES)
+
+
+def test_the_summary_has_the_finding_its_place_and_its_test() -> None:
+    report = replayed_history()
+    (finding,) = report.judgement.new
+    where = Place("vllm/v1/core/x.py", 7, "f", Why.CHANGED)
+    located = replace(finding, passed=Passed(where))
+    report.judgement = replace(report.judgement, new=(located,))
+    text = summary.markdown(report)
+    assert "| `vllm/v1/core/x.py:7` f, changed here |" in text
+    assert "raises &lt;ValueError>" in text
+    assert f"````python\n{finding.demonstration.pytest}" in text
+    told = suites(junit.junit(report))
+    (failed,) = [e for suite in told.values() for e in suite if e.find("failure") is not None]
+    assert (failed.attrib["file"], failed.attrib["line"]) == (where.path, "7")
 
 
 # --- JUnit
@@ -337,7 +458,9 @@ READERS: dict[str, Any] = {
     "github": commands,
     "sarif": lambda text: as_sarif(json.loads(text)),
     "junit": suites,
+    "markdown": str,
 }
+REFUSED = ["json", "github", "sarif", "junit"]
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -358,7 +481,7 @@ def test_other_formats_are_written_beside(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert all(read((tmp_path / form).read_text()) for form, read in READERS.items())
 
 
-@pytest.mark.parametrize("form", READERS)
+@pytest.mark.parametrize("form", REFUSED)
 @pytest.mark.parametrize(
     "arguments",
     [

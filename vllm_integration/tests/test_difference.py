@@ -7,6 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from hitproof.conformance.comparison.changes import Change
 from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.comparison.facts import Fact
 from hitproof.conformance.comparison.histories import Run
@@ -15,11 +16,13 @@ from hitproof.conformance.findings.footprints import Footprint
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.ledger.records import Reach
 from hitproof.spec.claims import CLAIMS, Status
-from hitproof.vllm_integration.gate.diff import Diff, difference
+from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff, difference
 from hitproof.vllm_integration.gate.obligations import Played, Task
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.side_by_side import ON_ONE_ONLY
 from hitproof.vllm_integration.reports.ci.github import diff_annotations
-from hitproof.vllm_integration.reports.diff import diff_json, markdown, print_diff, summary
+from hitproof.vllm_integration.reports.diff import markdown, print_diff, style, summary
+from hitproof.vllm_integration.reports.diff_json import diff_json
 from hitproof.vllm_integration.reports.html.pages import diff_page
 from hitproof.vllm_integration.tests import reports
 from hitproof.vllm_integration.verdict import Verdict
@@ -182,3 +185,112 @@ def test_faults_of_both_that_reach_further(size: int | None, digest: str, harm: 
     told = "less diverges" if size == 1 else "more diverges" if size == 3 else "answers differ"
     assert all((told in text) is (size is not None) for text in (*texts[:2], *texts[3:]))
     assert [each["harmful"] for each in diff_json(diff)["footprints"]] == [harm] * diff.changed
+
+
+def faulty() -> Report:
+    """A base with one fault, of a mask."""
+    return reports.diverging()
+
+
+def with_status(of: Report, status: Status, detail: str = "") -> Report:
+    """A head without findings, of which what shows the base's fault ends in another way."""
+    shows = {(o.claim, o.configuration) for o in faulty().obligations if o.signatures}
+    return replace(
+        of,
+        obligations=[
+            replace(o, status=status, detail=detail, signatures=())
+            if (o.claim, o.configuration) in shows
+            else o
+            for o in of.obligations
+        ],
+    )
+
+
+def test_a_fault_is_gone_only_where_the_head_was_judged() -> None:
+    same = difference(faulty(), faulty())
+    assert (same.gone, same.unjudged, len(same.shared)) == ([], [], 1)
+    fixed = difference(faulty(), reports.conforming())
+    assert (len(fixed.gone), fixed.unjudged) == (1, [])
+
+    head = with_status(reports.conforming(), Status.INCONCLUSIVE, "it takes too long")
+    hung = difference(faulty(), head)
+    assert (hung.gone, [reason for _, reason in hung.unjudged]) == ([], ["it takes too long"])
+    assert hung.verdict is Verdict.INCONCLUSIVE
+    for shown in rendered(hung):
+        assert "it takes too long" in shown
+    for shown in (rendered(hung)[0], markdown(hung), diff_annotations(hung)):
+        assert "became inconclusive (1): it takes too long: mask_keeps_every_reachable_" in shown
+        assert "not gone, since the head is not judged there: lost hit: sliding window" in shown
+        assert "that are fixed" not in shown
+
+    older = with_status(reports.conforming(), Status.NOT_APPLICABLE, "it predates masks")
+    assert [reason for _, reason in difference(faulty(), older).unjudged] == ["it predates masks"]
+
+
+def test_where_only_the_head_raises_a_fault_is_not_gone() -> None:
+    (crash,) = reports.replayed_history().judgement.new
+    head = with_status(reports.conforming(), Status.REFUTED)
+    raises = replace(
+        head,
+        obligations=[
+            replace(o, signatures=(crash.signature,)) if o.status is Status.REFUTED else o
+            for o in head.obligations
+        ],
+    )
+    ((_, reason),) = difference(faulty(), raises).unjudged
+    assert reason == "the head raises an exception there"
+    assert difference(raises, raises).unjudged == []
+
+    base, head = reports.replayed_history(), reports.conforming()
+    assert difference(base, head).gone == list(base.judgement.new)
+    ((_, reason),) = difference(base, replace(head, played=[])).unjudged
+    assert reason == ON_ONE_ONLY
+
+
+def lines_of(number: int) -> Report:
+    """A head of which that many obligations are inconclusive, each for a reason of its own."""
+    head = reports.conforming()
+    unsettled = [
+        replace(o, status=Status.INCONCLUSIVE, detail=f"reason {n}") if n < number else o
+        for n, o in enumerate(head.obligations)
+    ]
+    return replace(head, obligations=unsettled)
+
+
+def test_what_became_inconclusive_is_shown_whole() -> None:
+    diff = difference(reports.conforming(), lines_of(9))
+    assert len(diff.became_unsettled) == 9
+    for shown in rendered(diff):
+        assert all(f"reason {number}" in shown for number in range(9))
+    both = difference(lines_of(9), lines_of(9))
+    assert not both.became_unsettled
+    assert "became" not in rendered(both)[0]
+    assert "reason 8" not in rendered(both)[0]
+
+
+def test_the_verdict_is_the_first_line() -> None:
+    for base, head, verdict in (
+        (report(SAME), report(SAME), "conforms, no behavioural change"),
+        (faulty(), with_status(faulty(), Status.PROVED), "inconclusive, "),
+        (reports.conforming(), faulty(), "diverges, the head is worse: 1 fault introduced"),
+    ):
+        diff = difference(base, head)
+        text, _, data, table, log = rendered(diff)
+        for first in (text.splitlines()[0], log.splitlines()[0]):
+            assert first.startswith(f"vLLM fork -> fork: {verdict}")
+        assert table.splitlines()[0].startswith(f"### Prefix cache: `fork` → `fork`: {verdict}")
+        assert next(iter(json.loads(data))) == "verdict"
+
+
+def test_blocks_cached_fewer_are_not_green_where_hits_are_lost() -> None:
+    def group(effect: Effect) -> ChangeGroup:
+        return ChangeGroup(Change(effect, reports.CONFIGURATION, ("given",), "a", "b"), 1, ())
+
+    fewer, lost, gained = map(group, (Effect.FEWER, Effect.LOST, Effect.GAINED))
+    alone = Diff(reports.conforming(), reports.conforming(), [fewer])
+    both = Diff(reports.conforming(), reports.conforming(), [lost, fewer])
+    assert style(gained, alone) == "bold green"
+    assert style(fewer, alone) == "bold"
+    assert style(fewer, both) == style(lost, both) == "bold red"
+    assert "blocks cached fewer; hits are lost by it" in rendered(both)[0]
+    assert [each["harmful"] for each in diff_json(both)["changes"]] == [True, True]

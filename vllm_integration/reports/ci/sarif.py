@@ -3,13 +3,18 @@
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
 
+import ast
 import hashlib
 import importlib.metadata
+import json
 import os
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from hitproof.conformance.findings.codes import MEANINGS
 from hitproof.spec.claims import CLAIMS, Divergence
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.ci.problems import (
@@ -19,16 +24,17 @@ from hitproof.vllm_integration.reports.ci.problems import (
     new_problems,
     readable,
 )
+from hitproof.vllm_integration.reports.ci.source_lines import source_line
 from hitproof.vllm_integration.verdict import Verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
 LEVELS = {
     Divergence.UNSOUND: "error",
     Divergence.CRASH: "error",
-    Divergence.WRONG_DRAFTS: "warning",
-    Divergence.LOST_HIT: "warning",
-    Divergence.WASTE: "note",
-    Divergence.WRONG_METRIC: "note",
+    Divergence.WRONG_DRAFTS: "error",
+    Divergence.LOST_HIT: "error",
+    Divergence.WASTE: "warning",
+    Divergence.WRONG_METRIC: "warning",
     Divergence.POLICY_CHANGE: "warning",
 }
 """How SARIF grades the ways to be wrong. What makes the target diverge is the verdict's matter."""
@@ -37,14 +43,18 @@ LEVELS = {
 ENTRANCE = "vllm/v1/core/kv_cache_manager.py"
 
 
-def sarif(report: Report) -> dict[str, Any]:
-    """The report of `hitproof check`; known divergences are suppressed results."""
-    problems = [*new_problems(report), *known_problems(report)]
+def sarif(report: Report, known: bool = False) -> dict[str, Any]:
+    """The report of `hitproof check`; with ``known`` known divergences are suppressed results.
+
+    Code scanning opens an alert for a suppressed result, too.
+    """
+    problems = [*new_problems(report), *(known_problems(report) if known else ())]
     notes = [
         {"level": "warning", "message": {"text": readable(reason)}}
         for reason in report.open_questions
     ]
-    return _log(report.verdict, [_result(problem) for problem in problems], notes)
+    root = report.target.root
+    return _log(report.verdict, [_result(problem, root) for problem in problems], notes)
 
 
 def refusal(verdict: Verdict, sentence: str) -> dict[str, Any]:
@@ -82,32 +92,100 @@ def _rules() -> list[dict[str, Any]]:
         {
             "id": name,
             "shortDescription": {"text": sentence},
+            "fullDescription": {"text": _in_full(name, sentence)},
+            "help": {"text": _help(name, sentence)},
             "defaultConfiguration": {"level": levels.get(name, "warning")},
         }
         for name, sentence in sentences.items()
     ]
 
 
-def _result(problem: Problem) -> dict[str, Any]:
+def _in_full(name: str, sentence: str) -> str:
+    """What a rule says, and what it means when it is broken."""
+    claim = CLAIMS.get(name)
+    if claim is None:
+        return sentence
+    covers = ", ".join(claim.symbols)
+    return f"{sentence} Where it is broken: {claim.divergence}, at worst. It covers {covers}."
+
+
+def _help(name: str, sentence: str) -> str:
+    """What the codes of findings that break a rule mean."""
+    lines = [
+        f"{code}: {meaning.means} {meaning.effect}"
+        for code, meaning in MEANINGS.items()
+        if name in meaning.claims
+    ]
+    remedy = "`hitproof explain CODE` says what the code of a finding means."
+    return "\n\n".join([sentence, *lines, remedy])
+
+
+def _result(problem: Problem, root: Path | None) -> dict[str, Any]:
     level = "warning" if problem.divergence is None else LEVELS[problem.divergence]
-    physical: dict[str, Any] = {"artifactLocation": _artifact(problem.path or ENTRANCE)}
-    if problem.line:
-        physical["region"] = {"startLine": problem.line}
+    path, line = problem.path or ENTRANCE, problem.line or 1
+    found = source_line(root, path, line)
+    region: dict[str, int] = {"startLine": line}
+    identity = hashlib.sha256(problem.identity.encode()).hexdigest()
+    fingerprints = {"hitproofSignature/v2": identity}
+    if found is not None:
+        region |= {"startColumn": found.start, "endColumn": found.end}
+        fingerprints["primaryLocationLineHash"] = found.fingerprint
+    physical = {"artifactLocation": _artifact(path), "region": region}
     result: dict[str, Any] = {
         "ruleId": problem.rule,
         "level": level,
         "message": {"text": f"{problem.title}\n{problem.text}".rstrip()},
         "locations": [{"physicalLocation": physical}],
-        "partialFingerprints": {
-            "hitproofSignature/v2": hashlib.sha256(problem.identity.encode()).hexdigest()
-        },
+        "partialFingerprints": fingerprints,
     }
+    if problem.steps:
+        result["codeFlows"] = [_code_flow(problem.steps, physical, root)]
     properties = {"code": problem.code, "pytest": problem.pytest}
     if any(properties.values()):
         result["properties"] = {name: value for name, value in properties.items() if value}
     if problem.accepted:
         result["suppressions"] = [{"kind": "external", "justification": problem.accepted}]
     return result
+
+
+def _code_flow(steps: Sequence[str], last: dict[str, Any], root: Path | None) -> dict[str, Any]:
+    """The steps of a history, each at the method that it calls; the last shows the finding."""
+    methods = _methods(root)
+    entrance = {"artifactLocation": _artifact(ENTRANCE)}
+    places = [
+        entrance
+        | {"region": {"startLine": methods.get(_CALLED.get(json.loads(step)["do"], ""), 1)}}
+        for step in steps
+    ]
+    locations = [
+        {"location": {"physicalLocation": place, "message": {"text": step}}}
+        for place, step in zip([*places[:-1], last], steps, strict=True)
+    ]
+    return {"threadFlows": [{"locations": locations}]}
+
+
+_CALLED = {
+    "schedule": "allocate_slots",
+    "lookup": "get_computed_blocks",
+    "load": "allocate_slots",
+    "loaded": "cache_blocks",
+    "preempt": "free",
+    "finish": "free",
+    "evict": "evict_blocks",
+    "reset": "reset_prefix_cache",
+    "new_step": "new_step_starts",
+}
+"""The method of ``KVCacheManager`` that a step of a history is about."""
+
+
+@cache
+def _methods(root: Path | None) -> dict[str, int]:
+    """The lines of the methods by which users enter the cache."""
+    try:
+        tree = ast.parse((root / ENTRANCE).read_bytes()) if root else ast.Module([], [])
+    except (OSError, SyntaxError):
+        return {}
+    return {node.name: node.lineno for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
 def _artifact(path: str) -> dict[str, str]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from hitproof.conformance.comparison.effects import HARMFUL
 from hitproof.conformance.explain.story import Story, ToldFinding, tell
 from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.findings import Finding, figures
@@ -130,7 +129,9 @@ def diff_page(diff: Diff, command: str) -> str:
         consequences=diff_rendering.consequences(diff),
         reach=diff_rendering.reach,
         one_sided=diff_rendering.one_sided(diff),
-        harmful=HARMFUL,
+        is_harm=diff_rendering.is_harm,
+        verdict_line=diff_rendering.verdict_line(diff),
+        became_unsettled=diff_rendering.became_unsettled(diff),
         faults=[(title, list(map(Shown.of, found)), open_) for title, found, open_ in lists],
         sides=[
             (side, report, coverage_in_words(report), _settled(report.obligations))

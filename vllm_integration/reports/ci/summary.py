@@ -1,0 +1,64 @@
+"""The summary of a job on GitHub: the verdict, and a table of what is new."""
+
+from collections.abc import Iterator
+
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.causes import Cause, causes
+from hitproof.vllm_integration.reports.ci.problems import Problem, new_problems, of_cause, plain
+from hitproof.vllm_integration.reports.text import print_held_against, print_verdict
+
+_MOST_SHOWN = 10
+"""Findings that are shown in full; GitHub cuts a summary of more than a megabyte."""
+
+
+def markdown(report: Report) -> str:
+    """The report of `hitproof check`; one line where all is well."""
+    verdict = plain(lambda console: print_verdict(report, console))
+    lines = [f"**{verdict}**"]
+    found = causes(report.judgement.new, report.target.version)
+    others = [problem for problem in new_problems(report) if not problem.code]
+    if found or others:
+        lines += ["", plain(lambda console: print_held_against(report, console)), ""]
+        lines += ["| finding | class | where | fault | signatures |", "|" + "---|" * 5]
+        lines += [*map(_row, found), *map(_other, others), ""]
+        for cause in found[:_MOST_SHOWN]:
+            lines += _in_full(cause)
+    lines += [f"- inconclusive: {reason}" for reason in report.open_questions]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _row(cause: Cause) -> str:
+    signature, where = cause.worst.signature, cause.worst.location
+    return _cells(
+        signature.headline,
+        signature.divergence,
+        f"`{where.path}:{where.line}` {where.function}, {where.why}" if where else "",
+        ", ".join(f"BUGS {fault.number}" for fault in cause.known_from),
+        str(len(cause.findings)),
+    )
+
+
+def _other(problem: Problem) -> str:
+    return _cells(problem.title, str(problem.divergence or problem.rule), "", "", "")
+
+
+def _in_full(cause: Cause) -> Iterator[str]:
+    """The worst finding of a cause, and the test that shows it."""
+    problem = of_cause(cause)
+    yield f"<details><summary>{_escaped(problem.title)}</summary>"
+    yield from ("", *_fenced(problem.text), "")
+    if problem.pytest:
+        yield from (*_fenced(problem.pytest, "python"), "")
+    yield from ("</details>", "")
+
+
+def _fenced(text: str, language: str = "text") -> tuple[str, ...]:
+    return f"````{language}", text.rstrip(), "````"
+
+
+def _cells(*cells: str) -> str:
+    return f"| {' | '.join(_escaped(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _escaped(text: str) -> str:
+    return " ".join(text.replace("&", "&amp;").replace("<", "&lt;").split())
