@@ -11,7 +11,9 @@ from types import ModuleType
 import pytest
 
 from hitproof.conformance.mutation import Mutant
-from hitproof.conformance.structured import EFFECTIVE, Fault, Vocabulary, faults
+from hitproof.conformance.structured.edits import Fault
+from hitproof.conformance.structured.faults import EFFECTIVE, faults
+from hitproof.conformance.structured.scopes import Vocabulary
 
 SUBJECT = """
 class Full: pass

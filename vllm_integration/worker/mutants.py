@@ -16,7 +16,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from hitproof.conformance.mutation import Change, Mutant, mutants
-from hitproof.conformance.structured import Vocabulary, faults
+from hitproof.conformance.structured.faults import faults
+from hitproof.conformance.structured.scopes import Vocabulary
 from hitproof.vllm_integration.adapter.groups import NAMES
 from hitproof.vllm_integration.families import Family
 

@@ -23,7 +23,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.mutation import Mutant
 from hitproof.conformance.scope.layouts import judged_from_json
-from hitproof.conformance.structured import EFFECTIVE
+from hitproof.conformance.structured.faults import EFFECTIVE
 from hitproof.conformance.subject.failures import FailureKind, classify, refusal_of
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.adapter.subject import VllmSubject

@@ -1,0 +1,1 @@
+"""Structured faults of Python functions: what single-point mutants cannot express."""

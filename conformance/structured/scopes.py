@@ -1,0 +1,133 @@
+"""What is in reach of a statement: names, attributes, and the conditions made of them."""
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What the code under test is made of.
+
+    Attributes:
+        conditions: expressions under which a fault takes effect.
+        class_conditions: the same, which tell the subclasses of a class apart.
+        sizes: expressions for sizes in tokens, by which a number of tokens can be off.
+        groups: names of sequences with one entry a group.
+        group: names of the number of a group.
+        unordered: names of lists that are read as sets.
+        unjudged: a pattern of statements that are left as they are.
+        certain: a pattern of conditions that always hold.
+        sources: the modules whose classes the code under test uses, as text.
+    """
+
+    conditions: Sequence[str] = ()
+    class_conditions: Sequence[str] = ()
+    sizes: Sequence[str] = ()
+    groups: Collection[str] = ()
+    group: Collection[str] = ()
+    unordered: Collection[str] = ()
+    unjudged: re.Pattern[str] = re.compile(r"(?!)")
+    certain: re.Pattern[str] = re.compile(r"(?!)")
+    sources: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class: its bases, its methods, and its other attributes."""
+
+    bases: tuple[str, ...]
+    methods: frozenset[str]
+    fields: frozenset[str]
+
+
+Classes: TypeAlias = Mapping[str, Class]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is in reach of a statement.
+
+    Attributes:
+        vocabulary: the vocabulary.
+        classes: the classes that are known.
+        parameters: each parameter of the function, with the class that it is annotated with.
+        names: what the module defines.
+        constructs: whether the function sets its object up, so that no call is the second one.
+    """
+
+    vocabulary: Vocabulary
+    classes: Classes
+    parameters: Mapping[str, str]
+    names: frozenset[str]
+    constructs: bool = False
+
+    def members(self, owner: str) -> frozenset[str]:
+        """The attributes of the class that are no methods, inherited ones included."""
+        found: frozenset[str] = frozenset()
+        for each in self._lineage(owner):
+            found |= each.fields
+        return found
+
+    def conditions(self) -> Iterator[str]:
+        """The conditions that can be asked for."""
+        given = list(self.vocabulary.conditions)
+        if any(self.parameters.get("self") in each.bases for each in self.classes.values()):
+            given += self.vocabulary.class_conditions
+        return filter(self.reaches, given)
+
+    def reaches(self, expression: str) -> bool:
+        """Whether each name of the expression is bound, and each attribute of a parameter is."""
+        for node in ast.walk(ast.parse(expression, mode="eval")):
+            match node:
+                case ast.Name(id=name):
+                    if name not in self.parameters and name not in self.names:
+                        return False
+                case ast.Attribute(value=ast.Name(id=owner), attr=name):
+                    lineage = self._lineage(self.parameters.get(owner, ""))
+                    if not any(name in each.fields | each.methods for each in lineage):
+                        return False
+        return True
+
+    def _lineage(self, owner: str) -> Iterator[Class]:
+        pending, seen = [owner], set[str]()
+        while pending:
+            name = pending.pop()
+            if name in self.classes and name not in seen:
+                seen.add(name)
+                yield self.classes[name]
+                pending += self.classes[name].bases
+
+
+def parameters_of(node: ast.FunctionDef, path: Sequence[ast.ClassDef] = ()) -> dict[str, str]:
+    """The parameters of a function, with annotations; ``path`` has the classes around it."""
+    given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    found = {a.arg: ast.unparse(a.annotation).strip("\"'") if a.annotation else "" for a in given}
+    if path and "self" in found:
+        found["self"] = path[-1].name
+    return found
+
+
+def classes_of(tree: ast.Module) -> Iterator[tuple[str, Class]]:
+    """The classes that a module defines, by their names."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        methods, fields = set[str](), set[str]()
+        for each in node.body:
+            match each:
+                case ast.FunctionDef(name=name, decorator_list=decorators):
+                    is_field = any("property" in ast.unparse(d) for d in decorators)
+                    (fields if is_field else methods).add(name)
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    fields.add(name)
+                case ast.Assign(targets=[ast.Name(id=name)]):
+                    fields.add(name)
+        for inner in ast.walk(node):
+            match inner:
+                case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                    fields.add(name)
+        bases = tuple(ast.unparse(base) for base in node.bases)
+        yield node.name, Class(bases, frozenset(methods), frozenset(fields))
