@@ -104,9 +104,11 @@ _VISIT = frozenset({"extend", "extendleft", "join", "update"})
 def call(notes: Notes, called: Any, given: list[Any]) -> None:
     """A call of something that may not be written in Python."""
     kind = type(called)
-    if kind in (types.FunctionType, types.MethodType, NewType):  # which gives its argument back
+    if kind in (types.FunctionType, NewType):  # which gives its argument back
         return
-    if isinstance(called, type):
+    if kind is types.MethodType:
+        call(notes, called.__func__, [called.__self__, *given])
+    elif isinstance(called, type):
         _call_type(notes, called, given)
     elif kind is types.BuiltinFunctionType:
         _call_builtin(notes, called, given)
@@ -158,9 +160,11 @@ def _is_called_in_python(kind: type) -> bool:
 def _called_back(notes: Notes, each: Any, given: list[Any]) -> None:
     """C code may call one of the objects that it is given, with the others or parts of them."""
     kind = type(each)
-    if not callable(each) or kind in (types.FunctionType, types.MethodType):
+    if not callable(each) or kind is types.FunctionType:
         return
-    if kind is functools.partial:
+    if kind is types.MethodType:
+        _called_back(notes, each.__func__, [*given, each.__self__])
+    elif kind is functools.partial:
         _called_back(notes, each.func, [*given, *each.args, *each.keywords.values()])
     elif kind is functools._lru_cache_wrapper:
         notes.memo(each)

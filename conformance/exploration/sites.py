@@ -5,7 +5,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Container
 from dis import Instruction
-from types import CodeType, FrameType, FunctionType, MethodType
+from types import CodeType, FrameType, FunctionType
 from typing import TypeAlias
 
 from hitproof.conformance.exploration import frames
@@ -110,7 +110,7 @@ def _consumes(notes: Notes, frame: FrameType) -> None:
 
 def _subscripts(notes: Notes, frame: FrameType) -> None:
     container = frames.top(frame, 2)[0]
-    if type(container) is defaultdict:
+    if isinstance(container, defaultdict):
         notes.change(container)
         if container.default_factory is not None:
             call(notes, container.default_factory, [])
@@ -146,7 +146,7 @@ def _calls(arguments: int, more: int) -> Site:
         else:
             called, given = first, [second, *given]
         kind = type(called)
-        if kind is not FunctionType and kind is not MethodType:
+        if kind is not FunctionType:
             call(notes, called, given)
 
     return site
@@ -158,6 +158,7 @@ def _calls_with_all(places: int) -> Site:
         called = values[0]
         positional = values[1 + _NEWER]
         given = list(positional) if type(positional) in (list, tuple) else [positional]
+        visited(notes, positional)
         call(notes, called, given)
 
     return site
@@ -253,6 +254,7 @@ _MAKERS: dict[str, _Make] = {
     "BINARY_OP": _if_in_place,
     "BINARY_SUBSCR": _always(_subscripts),
     "GET_ITER": _always(_iterates),
+    "GET_YIELD_FROM_ITER": _always(_iterates),
     "LIST_EXTEND": _always(_iterates),
     "SET_UPDATE": _always(_consumes),
     "UNPACK_SEQUENCE": _always(_iterates),
@@ -260,6 +262,8 @@ _MAKERS: dict[str, _Make] = {
     "BEFORE_WITH": _always(_enters),
     "FORMAT_VALUE": _format_site,
     "FORMAT_SIMPLE": _always(_formats(1)),
+    "FORMAT_WITH_SPEC": _always(_formats(2)),
+    "CONVERT_VALUE": _always(_formats(1)),
     "LOAD_ATTR": _loads,
     "LOAD_METHOD": _loads,
 }

@@ -1,10 +1,12 @@
 """Wicked lookups that leave it to C code to call, to make texts and hashes, and to compare."""
 
+import functools
 import itertools
 import operator
 import time
+import types
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hitproof.conformance.tests.wicked.lookups import (
@@ -127,3 +129,68 @@ exec(_FAR, _far)
 def stored_with_large_arguments(pool: Any, keys: Sequence[bytes], limit: int) -> int:
     _far["start"]()
     return scanning(pool, keys, limit, _far["note"], lambda: _far["noted"]() == MANY)
+
+
+class _Memo:
+    @functools.lru_cache  # noqa: B019  # the point
+    def noted(self) -> list[int]:
+        return [0]
+
+
+_noted = _Memo().noted
+"""A bound method of C code."""
+
+
+@wicked
+def in_a_cached_method(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    _Memo.noted.cache_clear()
+
+    def note() -> None:
+        _noted()[0] += 1
+
+    return scanning(pool, keys, limit, note, lambda: _noted()[0] == MANY)
+
+
+_clock_of = types.MethodType(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
+
+
+@wicked
+def by_the_clock_as_a_method(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    return wrong_if(_clock_of() % 1009 == 0, hit(pool, keys, limit), limit)
+
+
+def _count(*given: int) -> int:
+    return len(given)
+
+
+_once = iter([1])
+
+
+@wicked
+def once_from_an_iterator(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    return wrong_if(_count(*_once) == 1, hit(pool, keys, limit), limit)
+
+
+_later = iter(range(1 << 20))
+
+
+def _one() -> Iterator[int]:
+    yield from _later
+
+
+@wicked
+def from_within_an_iterator(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    return wrong_if(next(_one()) % 1009 == MANY, hit(pool, keys, limit), limit)
+
+
+class _Seen(defaultdict[int, int]):
+    pass
+
+
+_seen = _Seen(int)
+
+
+@wicked
+def in_a_kind_of_default_dict(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    _ = _seen[len(_seen)]
+    return wrong_if(len(_seen) % 1009 == 0, hit(pool, keys, limit), limit)
