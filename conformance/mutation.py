@@ -310,7 +310,8 @@ def lines_of(statement: ast.stmt) -> tuple[int, int]:
     """The first and the last line of a statement, without the statements in it."""
     bodies = [child for name in _BODIES for child in getattr(statement, name, [])]
     last = statement.end_lineno or statement.lineno
-    first_inner = min((child.lineno for child in bodies), default=last + 1)
+    lines = (getattr(child, "pattern", child).lineno for child in bodies)  # a case has none
+    first_inner = min(lines, default=last + 1)
     return statement.lineno, max(statement.lineno, min(last, first_inner - 1))
 
 

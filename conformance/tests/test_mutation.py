@@ -92,3 +92,8 @@ def test_methods_are_mutated_and_what_is_raised_is_not() -> None:
     names = [mutant.name for mutant in mutants(groups)]
     assert any(name.startswith("spec.groups.Group.__post_init__: ") for name in names)
     assert not any("the alignment" in name or "a block holds" in name for name in names)
+
+
+def test_the_lines_of_a_statement_end_before_those_in_it() -> None:
+    (statement,) = ast.parse("match x:\n    case 1:\n        y = 1\n").body
+    assert mutation.lines_of(statement) == (1, 1)
