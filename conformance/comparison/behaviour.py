@@ -7,6 +7,7 @@ every cache state.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any, cast
 
@@ -16,8 +17,9 @@ from hitproof.conformance.comparison.facts import Fact, raised
 from hitproof.conformance.comparison.lookups import lookup_facts
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.failures import crash_of
+from hitproof.conformance.subject.failures import crash_of, refusal_of
 from hitproof.conformance.subject.subjects import Subject
+from hitproof.spec.claims import Status
 
 REGISTRATIONS = ("registered", "stored", "registered_when_final", "retained", "hits")
 """The methods of subjects whose runs are recorded."""
@@ -26,13 +28,22 @@ REGISTRATIONS = ("registered", "stored", "registered_when_final", "retained", "h
 def behaviour(
     subject: Subject, claim: str, judged: Configuration | Layout
 ) -> tuple[CheckResult, list[Fact]]:
-    """Run the claim's check, and tell what the subject did."""
+    """Run the claim's check, and tell what the subject did.
+
+    Where that cannot be told of a lookup that the check could judge, the result is inconclusive.
+    """
     recorder = _Recorder(subject)
     check = CHECKS[claim]
     result = check(cast(Subject, recorder), judged)
     facts = list(recorder.facts.values())
-    if result.statuses:
+    if Status.INCONCLUSIVE in result.statuses.values() or not result.statuses:
+        return result, facts
+    try:
         facts += lookup_facts(subject, check, judged)
+    except Exception as error:
+        reason = f"the lookup's answers cannot be recorded: {refusal_of(error)}"
+        unknown = dict.fromkeys(result.statuses, Status.INCONCLUSIVE)
+        result = replace(result, statuses=unknown, detail=reason)
     return result, facts
 
 

@@ -29,6 +29,8 @@ class Effect(StrEnum):
     OTHERS = "other blocks cached"
     CRASHES = "crashes changed"
     CONNECTOR = "flags for connectors changed"
+    CAPPED = "hits under a cap changed"
+    LOCAL_PREFIXES = "local prefixes for connectors changed"
     TABLES = "block tables changed"
     SHARED = "shared prefixes changed"
     COPIES = "block copies changed"

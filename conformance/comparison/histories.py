@@ -121,12 +121,21 @@ def compare(base: Run, head: Run) -> Comparison:
     return Comparison(tuple(found.values()), len(pairs), False)
 
 
+_NOT_IN_ALL = (Observable.COMMON_PREFIX, Observable.CAPPED_HITS, Observable.LOCAL_PREFIXES)
+"""What not all releases can be asked for."""
+
+
 def unreported(base: Run, head: Run) -> frozenset[Observable]:
-    """What only one of the two releases has, so that it cannot be compared: common prefixes."""
-    has = [
-        any(Observable.COMMON_PREFIX in step for step in run.record.steps) for run in (base, head)
-    ]
-    return frozenset({Observable.COMMON_PREFIX} if has[0] != has[1] else ())
+    """What only one of the two releases has, so that it cannot be compared."""
+    return frozenset(
+        observable
+        for observable in _NOT_IN_ALL
+        if (_reports(base, observable)) != (_reports(head, observable))
+    )
+
+
+def _reports(run: Run, observable: Observable) -> bool:
+    return any(observable in step for step in run.record.steps)
 
 
 def _leading(differing: Sequence[Observable]) -> list[Observable]:
@@ -138,6 +147,8 @@ _NEUTRAL = {
     Observable.HIT_TABLES: Effect.TABLES,
     Observable.TABLES: Effect.TABLES,
     Observable.SHARED: Effect.SHARED,
+    Observable.CAPPED_HITS: Effect.CAPPED,
+    Observable.LOCAL_PREFIXES: Effect.LOCAL_PREFIXES,
     Observable.COPIES: Effect.COPIES,
     Observable.POOL_ORDER: Effect.ORDER,
     Observable.REF_COUNTS: Effect.COUNTS,

@@ -24,7 +24,6 @@ from hitproof.conformance.exploration.explorer import explore, replay
 from hitproof.conformance.exploration.symbolic import Question, Space, SymbolicBlock
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.failures import refusal_of
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.subject.subjects import Subject
 from hitproof.spec.claims import Divergence
@@ -51,15 +50,14 @@ _RANDOM = 6
 def lookup_facts(
     subject: Subject, check: Callable[..., object], judged: Configuration | Layout
 ) -> Iterator[Fact]:
-    """What the lookup that a check judges answers; nothing for a check of something else."""
+    """What the lookup that a check judges answers; nothing for a check of something else.
+
+    Raises what the subject raises where a lookup cannot be recorded.
+    """
     asked = _ASKED.get(check)
-    if asked is None:
-        return
-    what, prepare = asked
-    try:
+    if asked is not None:
+        what, prepare = asked
         yield from prepare(subject, what, judged)
-    except Exception as error:
-        refusal_of(error)  # which the check's result says, too
 
 
 def questions_of(judged: Configuration | Layout, max_length: int) -> list[Question]:
@@ -180,6 +178,7 @@ def _in_all(
 ) -> list[_Answered]:
     """The answer for each state of few blocks, from one run for each path."""
     questions = questions_of(judged, max_length)
+    replay(space, lookup, max_length, frozenset())  # which makes the request
     paths = explore(space, lookup, max_length, merging=False).paths
     if not all(path.answers.keys() <= set(questions) for path in paths):
         states = states_of(LOOKUP, judged, (max_length,))

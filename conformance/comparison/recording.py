@@ -25,7 +25,9 @@ from hitproof.conformance.histories.schema import EngineConfiguration, History, 
 from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
+    CappedManager,
     Cleared,
+    ConnectorManager,
     Event,
     FineManager,
     Hit,
@@ -153,6 +155,31 @@ class Recorded:
         if hit.shared_prefix_boundary:
             self._note(Observable.SHARED, [name, hit.shared_prefix_boundary])
         return hit
+
+    def get_computed_blocks_up_to(self, name: str, cap: int) -> Hit | None:
+        """The hit under a cap, and its blocks."""
+        manager = self._manager
+        if not isinstance(manager, CappedManager):
+            return None
+        hit = self._run(lambda: manager.get_computed_blocks_up_to(name, cap), "get_computed_blocks")
+        if hit is not None:
+            answer = [name, cap, hit.length, self._labelled(hit.tables)]
+            self._note(Observable.CAPPED_HITS, answer)
+        return hit
+
+    def get_computed_blocks_for_connector(
+        self, name: str, cap: int | None = None
+    ) -> tuple[Hit, bool] | None:
+        """The local prefix, whether it is flagged, and its blocks."""
+        manager, call = self._manager, "get_computed_blocks_for_connector"
+        if not isinstance(manager, ConnectorManager):
+            return None
+        found = self._run(lambda: manager.get_computed_blocks_for_connector(name, cap), call)
+        if found is not None:
+            prefix, flagged = found
+            answer = [name, cap, prefix.length, flagged, self._labelled(prefix.tables)]
+            self._note(Observable.LOCAL_PREFIXES, answer)
+        return found
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
         """Whether there was space; the blocks show in the tables."""

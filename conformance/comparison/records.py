@@ -16,6 +16,8 @@ class Observable(StrEnum):
     HITS = "hits"
     HIT_TABLES = "block tables of hits"
     SHARED = "shared prefixes"
+    CAPPED_HITS = "hits under a cap"
+    LOCAL_PREFIXES = "local prefixes for connectors"
     ADMISSION = "admission"
     RESETS = "resets"
     COPIES = "block copies"

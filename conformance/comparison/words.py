@@ -40,6 +40,20 @@ def _of_shared(value: Any, other: Any) -> str:
     return f"request {value[0]} has a shared prefix of {in_tokens(value[1])}"
 
 
+def _of_capped(value: Any, _: Any) -> str:
+    request, cap, length, tables = value
+    within = _of_hit_tables([request, tables], None)
+    return f"hit of {in_tokens(length)} for {request}, at most {cap}: {within}"
+
+
+def _of_local_prefix(value: Any, _: Any) -> str:
+    request, cap, length, flagged, tables = value
+    capped = "" if cap is None else f", at most {cap}"
+    flag = ", flagged" if flagged else ""
+    within = _of_hit_tables([request, tables], None)
+    return f"local prefix of {in_tokens(length)} for {request}{capped}{flag}: {within}"
+
+
 def _of_admission(value: Any, other: Any) -> str:
     del other
     return f"request {value[0]} {'gets its blocks' if value[1] else 'gets no blocks'}"
@@ -142,6 +156,8 @@ _WORDS: dict[Observable, Callable[[Any, Any], str]] = {
     Observable.HITS: _of_hit,
     Observable.HIT_TABLES: _of_hit_tables,
     Observable.SHARED: _of_shared,
+    Observable.CAPPED_HITS: _of_capped,
+    Observable.LOCAL_PREFIXES: _of_local_prefix,
     Observable.ADMISSION: _of_admission,
     Observable.RESETS: _of_reset,
     Observable.COPIES: _of_copies,

@@ -128,6 +128,16 @@ class ConnectorIgnoresCaps(Wrapped):
         return self.inner.get_computed_blocks_for_connector(name)
 
 
+class ConnectorFlagsAll(Wrapped):
+    """Flags every local prefix."""
+
+    def get_computed_blocks_for_connector(
+        self, name: str, cap: int | None = None
+    ) -> tuple[Hit, bool] | None:
+        found = self.inner.get_computed_blocks_for_connector(name, cap)
+        return None if found is None else (found[0], True)
+
+
 class ConnectorFlagsNothing(Wrapped):
     """Flags no local prefix."""
 

@@ -14,7 +14,9 @@ from hitproof.conformance.comparison.facts import Fact
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
+from hitproof.spec.claims import Status
 from hitproof.spec.groups import Group, GroupKind
 
 SLIDING = GroupKind.SLIDING_WINDOW
@@ -214,6 +216,23 @@ def test_what_one_subject_was_not_asked_is_counted() -> None:
     _, facts = behaviour(ReferenceSubject(), MASK, WINDOW)
     assert unmatched(facts, facts) == 0
     assert unmatched(facts, facts[1:]) == unmatched(facts[1:], facts) == 1
+
+
+def test_a_lookup_whose_answers_cannot_be_recorded_is_inconclusive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result, facts = behaviour(ReferenceSubject(), COMMON, PAIR)
+    assert facts
+    assert set(result.statuses.values()) == {Status.PROVED}
+
+    def refuses(*_: object, **__: object) -> None:
+        raise CannotJudge("it depends on the clock")
+
+    monkeypatch.setattr(lookups, "explore", refuses)
+    result, facts = behaviour(ReferenceSubject(), COMMON, PAIR)
+    assert not facts
+    assert set(result.statuses.values()) == {Status.INCONCLUSIVE}
+    assert result.detail.endswith("cannot be recorded: it depends on the clock")
 
 
 def test_a_block_that_a_hit_needs_is_not_registered_any_more() -> None:

@@ -149,6 +149,13 @@ def test_recording_does_not_change_what_is_judged() -> None:
         (Broken(broken.StaleHit), Effect.UNSOUND, Effect.SOUND, Observable.HITS),
         (Broken(SwapsHit), Effect.TABLES, Effect.TABLES, Observable.HIT_TABLES),
         (Broken(broken.TellsTooMuch), Effect.SHARED, Effect.SHARED, Observable.SHARED),
+        (Broken(broken.IgnoresCaps), Effect.CAPPED, Effect.CAPPED, Observable.CAPPED_HITS),
+        (
+            Broken(broken.ConnectorFlagsAll),
+            Effect.LOCAL_PREFIXES,
+            Effect.LOCAL_PREFIXES,
+            Observable.LOCAL_PREFIXES,
+        ),
         (Broken(Refuses), Effect.REFUSED, Effect.ADMITTED, Observable.ADMISSION),
         (Broken(RefusesResets), Effect.REFUSED, Effect.ADMITTED, Observable.RESETS),
         (Broken(broken.Crashes), Effect.CRASH, Effect.FIXED, Observable.CRASHES),
