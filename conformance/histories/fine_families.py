@@ -174,14 +174,19 @@ def _at_once(engine: EngineConfiguration, length: int, chunk: int | None) -> His
 
 
 def _resumed(engine: EngineConfiguration, length: int, chunk: int | None) -> History:
-    """A request is preempted repeatedly, and recomputes its output like a prompt."""
+    """A request is preempted repeatedly, and recomputes its output like a prompt.
+
+    In every second round a chunk ends within the output.
+    """
     requests = _requests(engine, length)
     steps: list[Step] = [Schedule("producer", chunk)] * 5
     blocks = tuple(range(engine.max_model_len))
-    for _ in range(engine.alignment + 1):
+    within = (length // engine.alignment + 1) * engine.alignment
+    for turn in range(engine.alignment + 1):
         steps += [NewStep(), Preempt("producer")]
         steps += [Evict("producer", group, blocks) for group in range(len(engine.groups))]
-        steps += [Schedule("producer"), Schedule("producer"), Lookup("extension"), Lookup("turn")]
+        steps += [Schedule("producer", within if turn % 2 else None), Schedule("producer")]
+        steps += [Lookup("extension"), Lookup("turn")]
     steps += [NewStep(), Finish("producer"), Schedule("extension"), Schedule("extension")]
     return History(engine, requests, tuple(steps))
 
