@@ -143,7 +143,7 @@ class Diff:
         uncompared = set(self.histories.uncompared)
         if any(name == "hit_granularity" for name, *_ in self.policies):
             uncompared.discard(ON_ONE_ONLY)  # a change that is reported
-        reasons |= {each.unsettled for each in unplayed} | uncompared
+        reasons |= {each.reason for each in unplayed} | uncompared
         if self.unmatched:
             reasons.add(f"{self.unmatched} runs and lookups were made on one of the two only")
         if not self.proved:
@@ -276,7 +276,7 @@ def _unjudged(base: Report, head: Report) -> dict[Signature, list[str]]:
         elif _crashes(judged.signatures) and not _crashes(history.signatures):
             reason = _RAISES
         else:
-            reason = judged.unsettled
+            reason = judged.reason
         for signature in history.signatures if reason else ():
             found.setdefault(signature, []).append(reason)
     return found
@@ -364,9 +364,7 @@ def _compare_obligations(diff: Diff) -> None:
 def _compare_unplayed(diff: Diff) -> None:
     settled = {each.play for each in diff.base.played if not each.unsettled}
     diff.became_unsettled += [
-        (each.play.describe(), each.unsettled)
-        for each in diff.head.unplayed
-        if each.play in settled
+        (each.play.describe(), each.reason) for each in diff.head.unplayed if each.play in settled
     ]
 
 

@@ -77,6 +77,11 @@ class Played:
     unsettled: str = ""
     run: Run | None = None
 
+    @property
+    def reason(self) -> str:
+        """Why it could not be judged, without its name, so that others have the same reason."""
+        return self.unsettled.removeprefix(f"{self.play.describe()}: ")
+
 
 def tasks(profile: Profile, entries: Sequence[Entry]) -> list[Task]:
     """What the gate runs: each check on each configuration, ledger configurations included."""

@@ -101,7 +101,7 @@ class Report:
     def open_questions(self) -> list[str]:
         """Why not everything could be judged, each reason once."""
         unsettled = [obligation.detail for obligation in self.unsettled]
-        unplayed = [each.unsettled for each in self.unplayed]
+        unplayed = [each.reason for each in self.unplayed]
         unknown = self.policies_detail, self.reads.detail, self.unrecorded
         return list(dict.fromkeys(filter(None, [*unknown, *unsettled, *unplayed])))
 

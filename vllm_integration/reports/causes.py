@@ -19,7 +19,8 @@ class Cause:
     """Findings that have one cause.
 
     Attributes:
-        findings: the worst first.
+        findings: the worst first; known divergences that have grown come after new ones, since
+            the case of such a one may show the known divergence, too.
         known_from: the faults of BUGS that the worst is a case of in other releases, or in this.
     """
 
@@ -65,9 +66,13 @@ def causes(findings: Sequence[Finding], release: str | None) -> list[Cause]:
         together.append((keys, sorted(members)))
     found = sorted(members for _, members in together)
     return [
-        Cause(tuple(findings[n] for n in members), known_from(findings[members[0]], release))
-        for members in found
+        Cause(group, known_from(group[0], release))
+        for group in (_worst_first([findings[n] for n in members]) for members in found)
     ]
+
+
+def _worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda finding: finding.grown is not None))
 
 
 def known_from(finding: Finding, release: str | None) -> tuple[Fault, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hitproof.vllm_integration.bundled import LEDGER
-from hitproof.vllm_integration.tests.conftest import release
+from hitproof.vllm_integration.tests.conftest import MANAGERS, release
 from hitproof.vllm_integration.tests.test_commits import git
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,7 +204,9 @@ def test_a_checkout_made_of_two_releases(judge: Any, fork: Path, tmp_path: Path)
     assert ran.code == 0, ran.said + ran.printed
     sarif = json.loads(Path(ran.outputs["sarif"]).read_text())
     assert sarif["version"] == "2.1.0"
-    assert all(result["suppressions"] for result in sarif["runs"][0]["results"])
+    assert not sarif["runs"][0]["results"]
+    assert ran.summary.startswith("**vLLM .: conforms, ")
+    assert len(ran.summary.splitlines()) == 1
     assert ran.outputs["exit-code"] == "0"
     page = Path(ran.outputs["report"]) / "index.html"
     assert "conforms" in page.read_text()
@@ -216,6 +218,73 @@ def test_a_checkout_made_of_two_releases(judge: Any, fork: Path, tmp_path: Path)
     assert ran.outputs == {"exit-code": "1", "report": str(page.parent)}
     assert "hits gained" in page.read_text()
     assert git(fork, "status", "--porcelain") == before
+
+
+PULL_REQUESTS = {
+    "break": (r"shift = 1 if use_eagle else 0", "shift = 0"),
+    "harmless": (r"\bshift\b", "offset"),
+    "rename": (r"\bdrop_eagle_block\b", "peek_eagle_block"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.release
+def test_three_pull_requests(judge: Any, tmp_path: Path) -> None:
+    """A fork of 0.23.0 by its tag, and what the action says of pull requests to it."""
+    (tmp_path / "bin" / "hitproof").write_text(f"#!{sys.executable}\n{REAL}")
+    root = tmp_path / "fork"
+    vllm = release("0.23.0") / "vllm"
+    shutil.copytree(vllm, root / "vllm", ignore=shutil.ignore_patterns("*.pyc"))
+    git(root, "init", "-qb", "main")
+    git(root, "add", "--force", ".")
+    git(root, "commit", "-qm", "0.23.0")
+    git(root, "tag", "v0.23.0")
+    ran, sarif = {}, {}
+    for name, (old, new) in PULL_REQUESTS.items():
+        git(root, "switch", "-qc", name, "main")
+        for file in (root / "vllm/v1/core").glob("*.py"):
+            file.write_text(re.sub(old, new, file.read_text()))
+        git(root, "commit", "-qam", name)
+        ran[name] = judge(cwd=root, args="--quick")
+        (sarif[name],) = json.loads(Path(ran[name].outputs["sarif"]).read_text())["runs"]
+    verdicts = {name: each.printed.splitlines()[0] for name, each in ran.items()}
+    annotations = {
+        name: [line for line in each.printed.splitlines() if line.startswith("::")]
+        for name, each in ran.items()
+    }
+    summaries = {name: each.summary.splitlines() for name, each in ran.items()}
+    assert {name: each.code for name, each in ran.items()} == {
+        "break": 1,
+        "harmless": 0,
+        "rename": 3,
+    }
+
+    assert verdicts["break"].startswith("vLLM .: diverges, 1 new finding of ")
+    managers = root / MANAGERS
+    git(root, "switch", "-q", "break")
+    lines = managers.read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if text.strip() == "shift = 0")
+    (annotation,) = annotations["break"]
+    assert annotation.startswith(f"::error file={MANAGERS},line={line},title=lost hit")
+    (result,) = sarif["break"]["results"]
+    (where,) = [each["physicalLocation"] for each in result["locations"]]
+    assert where["artifactLocation"]["uri"] == MANAGERS
+    assert where["region"] == {"startLine": line, "startColumn": 9, "endColumn": 18}
+    assert result["partialFingerprints"]["primaryLocationLineHash"]
+    assert result["codeFlows"]
+    assert result["level"] == "error"
+    assert any(f"`{MANAGERS}:{line}`" in text for text in summaries["break"])
+    assert any(text.startswith("def test_") for text in summaries["break"])
+
+    assert verdicts["harmless"].startswith("vLLM .: conforms, ")
+    assert annotations["harmless"] == sarif["harmless"]["results"] == []
+    assert len(summaries["harmless"]) == 1
+
+    assert verdicts["rename"].startswith("vLLM .: inconclusive, ")
+    (annotation,) = annotations["rename"]
+    assert annotation.startswith("::warning ")
+    assert "peek_eagle_block" in annotation
+    assert not sarif["rename"]["results"]
 
 
 def test_the_action_calls_the_script_with_its_inputs() -> None:

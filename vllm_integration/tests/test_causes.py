@@ -26,7 +26,7 @@ from hitproof.vllm_integration.survey import faults
 from hitproof.vllm_integration.targets.changed import Hunk, hunks
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import MANAGERS, Copy, release
-from hitproof.vllm_integration.tests.reports import conforming, entry, found
+from hitproof.vllm_integration.tests.reports import conforming, entry, found, grown
 
 FILE = "vllm/v1/core/managers.py"
 SOURCE = '''\
@@ -214,3 +214,11 @@ def test_a_fault_of_many_signatures_is_one_finding_at_the_changed_line(broken_co
         assert finding.location is not None
         assert (finding.location.function, finding.location.why) == (where.function, Why.BRANCH)
         assert "if " in text[finding.location.line - 1]
+
+
+def test_the_case_of_a_cause_is_new_rather_than_grown() -> None:
+    (has_grown,) = grown().judgement.new
+    where = Location(FILE, 3, "f", Why.CHANGED)
+    older, newer = (replace(each, passed=Passed(where)) for each in (has_grown, shown([1])))
+    (cause,) = causes([older, newer], None)
+    assert cause.findings == (newer, older)

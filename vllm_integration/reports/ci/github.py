@@ -130,8 +130,12 @@ def _annotation(kind: str, problem: Problem) -> str:
 
 
 def _inconclusive(reasons: list[str]) -> Iterator[str]:
-    for reason in dict.fromkeys(filter(None, reasons)):
-        yield command("warning", readable(reason), title="inconclusive")
+    """One annotation for all that is open: it is seldom about one place."""
+    if reasons:
+        shown = reasons[:_MOST]
+        if (more := len(reasons) - _MOST) > 0:
+            shown.append(f"and {count(more, 'more reason')}")
+        yield command("warning", readable("\n".join(shown)), title="inconclusive")
 
 
 def _data(text: str) -> str:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
+from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.causes import Cause, causes
 from hitproof.vllm_integration.reports.ci.problems import Problem, new_problems, of_cause, plain
 from hitproof.vllm_integration.reports.text import print_held_against, print_verdict
 
 _MOST_SHOWN = 10
-"""Findings that are shown in full; GitHub cuts a summary of more than a megabyte."""
+"""Findings in full, and reasons; GitHub cuts a summary of more than a megabyte."""
 
 
 def markdown(report: Report) -> str:
@@ -23,7 +24,10 @@ def markdown(report: Report) -> str:
         lines += [*map(_row, found), *map(_other, others), ""]
         for cause in found[:_MOST_SHOWN]:
             lines += _in_full(cause)
-    lines += [f"- inconclusive: {reason}" for reason in report.open_questions]
+    reasons = report.open_questions
+    lines += [f"- inconclusive: {_escaped(reason)}" for reason in reasons[:_MOST_SHOWN]]
+    if (more := len(reasons) - _MOST_SHOWN) > 0:
+        lines.append(f"- and {count(more, 'more reason')}")
     return "\n".join(lines).rstrip() + "\n"
 
 
