@@ -41,6 +41,7 @@ from hitproof.vllm_integration.commands.running import (
 from hitproof.vllm_integration.gate.diff import compare
 from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.reports.ci.github import diff_annotations
+from hitproof.vllm_integration.reports.ci.sarif import diff_sarif
 from hitproof.vllm_integration.reports.diff import markdown, print_diff
 from hitproof.vllm_integration.reports.diff_json import diff_json
 from hitproof.vllm_integration.reports.html.pages import diff_page
@@ -57,6 +58,7 @@ class DiffFormat(StrEnum):
     JSON = "json"
     MARKDOWN = "markdown"
     GITHUB = "github"
+    SARIF = "sarif"
 
 
 def diff(
@@ -76,7 +78,8 @@ def diff(
         DiffFormat,
         typer.Option(
             "--format",
-            help="Text for people, JSON for programs, Markdown for comments, GitHub's annotations.",
+            help="Text for people, JSON for programs, Markdown for comments, GitHub's annotations, "
+            "SARIF for code scanning.",
         ),
     ] = DiffFormat.TEXT,
     write: Write = None,
@@ -135,6 +138,7 @@ def diff(
         "json": lambda: as_document(diff_json(found)),
         "markdown": lambda: markdown(found),
         "github": lambda: diff_annotations(found),
+        "sarif": lambda: as_document(diff_sarif(found)),
     }
     write_files(files, documents, output)
     write_report(directory, lambda command: diff_page(found, command), context, output)

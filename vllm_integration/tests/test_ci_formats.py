@@ -13,16 +13,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from typer.testing import CliRunner
 
 from hitproof.conformance.checks.mask import check_mask
+from hitproof.conformance.comparison.changes import Change
+from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.findings.places import Location as Place
 from hitproof.conformance.findings.places import Passed, Why
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.spec.claims import CLAIMS, Divergence
 from hitproof.vllm_integration import cli
-from hitproof.vllm_integration.gate.diff import Diff
+from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.ci import github, junit, sarif, summary
 from hitproof.vllm_integration.reports.ci.problems import place
 from hitproof.vllm_integration.reports.ci.source_lines import fingerprints
+from hitproof.vllm_integration.targets.changed import Hunk
 from hitproof.vllm_integration.tests.reports import (
     CONFIGURATION,
     REPORTS,
@@ -513,7 +516,7 @@ def test_the_reference_is_reported_without_problems() -> None:
     assert not list(suites(junit.junit(report))["mask_keeps_every_reachable_block"].iter("failure"))
 
 
-@pytest.mark.parametrize("form", ["text", "json", "markdown", "github"])
+@pytest.mark.parametrize("form", ["text", "json", "markdown", "github", "sarif"])
 def test_a_comparison_is_printed_and_written(
     form: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -532,8 +535,25 @@ def test_a_comparison_is_printed_and_written(
     assert "lookahead block is not registered" in result.stdout
     assert table.read_text().startswith("### Prefix cache")
     assert (form == "markdown") is (result.stdout == table.read_text())
-    refused = CliRunner().invoke(cli.app, [*command, "--write", "sarif=x"])
+    refused = CliRunner().invoke(cli.app, [*command, "--write", "junit=x"])
     assert refused.exit_code == 2
+
+
+def test_harm_without_a_fault_is_one_problem_at_the_only_change() -> None:
+    lost = [
+        ChangeGroup(Change(Effect.LOST, CONFIGURATION, ("given",), "a", "b"), n, ()) for n in (1, 2)
+    ]
+    hunk = Hunk("vllm/v1/core/x.py", 7, 8, range(5, 9), "f")
+    diff = Diff(conforming(), conforming(), lost, hunks=(hunk,))
+    ((kind, properties, message),) = commands(github.diff_annotations(diff))
+    assert (kind, properties["file"], properties["line"]) == ("error", hunk.path, "7")
+    assert "also: hits lost: sliding window" in message
+    (result,) = as_sarif(sarif.diff_sarif(diff)).results
+    (where,) = result.locations
+    assert (result.level, where.physicalLocation.region.startLine) == ("error", 7)
+    diff.hunks = (hunk, replace(hunk, line=17))
+    assert len(commands(github.diff_annotations(diff))) == 2
+    assert len(as_sarif(sarif.diff_sarif(diff)).results) == 2
 
 
 @pytest.mark.parametrize("version", ["0.1.0", "0.2.0.dev0"])

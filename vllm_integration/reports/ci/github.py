@@ -3,32 +3,24 @@
 https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.reports.causes import causes
+from hitproof.vllm_integration.reports.ci.diff_problems import diff_problems
 from hitproof.vllm_integration.reports.ci.problems import (
     Problem,
     known_problems,
     new_problems,
-    of_cause,
     plain,
     readable,
 )
 from hitproof.vllm_integration.reports.diff import (
-    about,
-    about_histories,
     became_unsettled,
-    case,
-    is_harm,
     one_sided,
-    reach,
     summary,
     verdict_line,
-    witness,
 )
 from hitproof.vllm_integration.reports.text import print_held_against, print_verdict
 from hitproof.vllm_integration.verdict import Verdict
@@ -70,51 +62,16 @@ def _log(told: Sequence[str], commands: Sequence[str]) -> str:
 
 
 def diff_annotations(diff: Diff) -> str:
-    """The report of `hitproof diff`: harm is an error, all else is lines of the log.
-
-    Where one change of the source, or one fault that the head introduces, is all there is, it is
-    one annotation.
-    """
-    problems = [*map(of_cause, causes(diff.brought, diff.head.target.version))]
-    harms, told = _effects(diff)
+    """The report of `hitproof diff`: harm is an error, all else is lines of the log."""
+    problems, told = diff_problems(diff)
     told += [f"policy {name}: {base} -> {head}" for name, base, head in diff.policies]
     told += [*one_sided(diff), *became_unsettled(diff), summary(diff)]
-    if not problems and len(diff.hunks) == 1:
-        (hunk,) = diff.hunks
-        harms = [replace(harm, path=hunk.path, line=hunk.line) for harm in harms]
-    if len(problems) == 1 or (not problems and len(diff.hunks) == 1 and harms):
-        first, *others = *problems, *harms
-        also = "".join(f"\nalso: {each.title}" for each in others)
-        problems = [replace(first, text=first.text + also)]
-    else:
-        problems += harms
     lines = [_annotation("error", problem) for problem in problems]
     if problems:  # what cannot be compared may be a consequence
         told += [f"inconclusive: {reason}" for reason in diff.open_questions]
     else:
         lines += _inconclusive(diff.open_questions)
     return _log([readable(line) for line in (verdict_line(diff), *told)], lines)
-
-
-def _effects(diff: Diff) -> tuple[list[Problem], list[str]]:
-    """The effects that do harm, and the others as lines."""
-    harms: list[Problem] = []
-    told: list[str] = []
-
-    def add(harmful: bool, title: str, text: Iterable[str]) -> None:
-        if harmful:
-            harms.append(Problem("", None, readable(title), readable("\n".join(text))))
-        else:
-            told.append(title)
-
-    for group in diff.groups:
-        add(is_harm(group, diff), f"{group.smallest.effect}: {about(group)}", witness(group))
-    for change in filter(lambda change: change.counts, diff.histories.changes):
-        title = f"{change.effect}: {about_histories(change, diff)}"
-        add(is_harm(change, diff), title, case(change.example) if change.example else [title])
-    for each in diff.reaches:
-        add(bool(each.grown), reach(each), [each.signature.headline])
-    return harms, told
 
 
 def refusal(verdict: Verdict, sentence: str) -> str:

@@ -30,11 +30,13 @@ POLICY_CHANGE = "policy_change"
 STALE_ENTRY = "stale_ledger_entry"
 SHRUNK = "footprint_too_large"
 REPLAYED = "replayed_history"
+WORSE = "behaviour_made_worse"
 RULES = {
     POLICY_CHANGE: "The target behaves as its release does where releases differ.",
     STALE_ENTRY: "Every entry of the ledger that speaks of the target reproduces.",
     SHRUNK: "Every known divergence reaches as far as its footprint on record.",
     REPLAYED: "Every step of a history is as the claims have it on a whole manager.",
+    WORSE: "What requests get from the head of a comparison is no worse than from its base.",
 }
 """What is judged beside the claims, by the name of its rule."""
 

@@ -16,9 +16,12 @@ from urllib.parse import quote
 
 from hitproof.conformance.findings.codes import MEANINGS
 from hitproof.spec.claims import CLAIMS, Divergence
+from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.ci.diff_problems import diff_problems
 from hitproof.vllm_integration.reports.ci.problems import (
     RULES,
+    WORSE,
     Problem,
     known_problems,
     new_problems,
@@ -49,12 +52,20 @@ def sarif(report: Report, known: bool = False) -> dict[str, Any]:
     Code scanning opens an alert for a suppressed result, too.
     """
     problems = [*new_problems(report), *(known_problems(report) if known else ())]
-    notes = [
-        {"level": "warning", "message": {"text": readable(reason)}}
-        for reason in report.open_questions
-    ]
-    root = report.target.root
-    return _log(report.verdict, [_result(problem, root) for problem in problems], notes)
+    return _judged(report.verdict, problems, report.open_questions, report.target.root)
+
+
+def diff_sarif(diff: Diff) -> dict[str, Any]:
+    """The report of `hitproof diff`: what it holds against the head."""
+    problems, _ = diff_problems(diff)
+    return _judged(diff.verdict, problems, diff.open_questions, diff.head.target.root)
+
+
+def _judged(
+    verdict: Verdict, problems: Sequence[Problem], reasons: Sequence[str], root: Path | None
+) -> dict[str, Any]:
+    notes = [{"level": "warning", "message": {"text": readable(reason)}} for reason in reasons]
+    return _log(verdict, [_result(problem, root) for problem in problems], notes)
 
 
 def refusal(verdict: Verdict, sentence: str) -> dict[str, Any]:
@@ -121,7 +132,9 @@ def _help(name: str, sentence: str) -> str:
 
 
 def _result(problem: Problem, root: Path | None) -> dict[str, Any]:
-    level = "warning" if problem.divergence is None else LEVELS[problem.divergence]
+    level = "error" if problem.rule == WORSE else "warning"
+    if problem.divergence is not None:
+        level = LEVELS[problem.divergence]
     path, line = problem.path or ENTRANCE, problem.line or 1
     found = source_line(root, path, line)
     region: dict[str, int] = {"startLine": line}
