@@ -39,8 +39,8 @@ from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.verdict import Verdict
 
 
-def _print_schema(wanted: bool) -> None:
-    if wanted:
+def _print_schema(context: typer.Context, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
         typer.echo(json.dumps(schema(), indent=2))
         raise typer.Exit
 

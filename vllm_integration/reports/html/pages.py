@@ -24,6 +24,7 @@ from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.obligations import Obligation
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports import diff as diff_rendering
+from hitproof.vllm_integration.reports.causes import causes
 from hitproof.vllm_integration.reports.ci.problems import readable
 from hitproof.vllm_integration.reports.text import by_cause, coverage_in_words
 
@@ -104,7 +105,10 @@ def check_page(report: Report, command: str) -> str:
         command,
         title=f"vLLM {report.target.label}: {report.verdict.label}",
         report=report,
-        new=[Shown.of(finding) for finding in judgement.new],
+        new=[
+            (cause, [Shown.of(finding) for finding in cause.findings])
+            for cause in causes(judgement.new, report.target.version)
+        ],
         causes=[_cause(known) for known in by_cause(report).values()],
         coverage=coverage_in_words(report),
         settled=_settled(report.obligations),
