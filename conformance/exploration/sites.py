@@ -134,8 +134,9 @@ def _formats(place: int) -> Site:
     return site
 
 
-def _calls(arguments: int, more: int) -> Site:
+def _calls(arguments: int, more: int, code: CodeType) -> Site:
     places = arguments + more
+    hashes = code.co_name == "__hash__"  # for C code, which shows it in the order of sets only
 
     def site(notes: Notes, frame: FrameType) -> None:
         first, second, *given = frames.top(frame, places)
@@ -146,7 +147,7 @@ def _calls(arguments: int, more: int) -> Site:
         else:
             called, given = first, [second, *given]
         kind = type(called)
-        if kind is not FunctionType:
+        if kind is not FunctionType and not (hashes and called is hash):
             call(notes, called, given)
 
     return site
@@ -223,8 +224,8 @@ def _if_shared(instruction: Instruction, _: Instruction | None, code: CodeType) 
     return lambda notes, frame: notes.change(frames.cell(frame, place))
 
 
-def _call_site(instruction: Instruction, *_: object) -> Site:
-    return _calls(instruction.arg or 0, 2 + (instruction.opname == "CALL_KW"))
+def _call_site(instruction: Instruction, _: Instruction | None, code: CodeType) -> Site:
+    return _calls(instruction.arg or 0, 2 + (instruction.opname == "CALL_KW"), code)
 
 
 def _call_all_site(instruction: Instruction, *_: object) -> Site:

@@ -768,3 +768,16 @@ def right_with_a_cached_property(pool: Any, keys: Sequence[bytes], limit: int) -
         if row == 2:
             return block + 2
     return row
+
+
+@dataclass(frozen=True)
+class _Key:
+    name: str
+    kind: type
+
+
+@benign
+def right_with_hashed_keys(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+    """Made for a dict, the hash of a text and of an address decides nothing."""
+    right = {_Key("hit", int): hit(pool, keys, limit)}
+    return right[_Key("hit", int)]
