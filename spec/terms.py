@@ -76,7 +76,7 @@ class IntegerArithmetic:
 
     def for_all(self, start: int, end: int, holds: Callable[[int], bool]) -> bool:
         """Evaluate ``holds`` over the range, stopping at the first failure."""
-        return all(holds(i) for i in range(start, end))
+        return all(map(holds, range(start, end)))
 
     def implies(self, premise: bool, conclusion: bool) -> bool:
         """Material implication."""

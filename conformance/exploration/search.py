@@ -202,7 +202,11 @@ class _Run:
         self._taken = len(self._decisions)
         self._again = False
         self._watch = Watch(ENTRY, search.attributes, search.inputs) if READABLE else None
-        self._pool = SymbolicPool(search.space, self._decide, self._merging, self._watch)
+        # The last decision is taken anew, where the watch begins.
+        given = tuple(zip(self._asked, self._decisions, strict=True))[: max(self._taken - 1, 0)]
+        self._pool = SymbolicPool(
+            search.space, self._decide, self._merging, self._watch, given=given
+        )
         answer = self._answer()
         if self._watch is not None:
             self._look_back(self._watch, answer)
@@ -219,6 +223,8 @@ class _Run:
         try:
             if watch is not None and not self._taken:
                 watch.begin()
+            elif watch is not None:
+                watch.pause()
             answer = answered(search.lookup, pool, search.max_length)
         except BaseException as error:
             if pool.raised is None:
@@ -267,7 +273,7 @@ class _Run:
                 raise self._pool.thrown(
                     CannotJudge("lookup behaves differently when it is run twice")
                 )
-            if level == self._taken - 1 and watch is not None:
+            if watch is not None:
                 watch.begin(frame)
             return self._decisions[level]
         key, stored = self._state(question, frame, arguments)

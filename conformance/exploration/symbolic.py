@@ -26,7 +26,13 @@ class Forgotten(BaseException):
 
 
 class Supervisor(Protocol):
-    """Watches a lookup, but not the pool."""
+    """Watches a lookup, but not the pool.
+
+    Attributes:
+        active: whether it watches yet.
+    """
+
+    active: bool
 
     def pause(self) -> None:
         """Look away while the pool is asked."""
@@ -176,7 +182,8 @@ class SymbolicPool:
     """A block pool whose contents are decided question by question.
 
     It has what lookups use of vLLM's ``BlockPool``: ``get_cached_block``, ``null_block`` and
-    ``hash_block_size``. ``number`` gives blocks other numbers than those of their places.
+    ``hash_block_size``. ``number`` gives blocks other numbers than those of their places. The first
+    answers are ``given``, with the questions that are expected.
 
     Attributes:
         answers: the questions that were asked, and their answers.
@@ -191,6 +198,7 @@ class SymbolicPool:
         merging: bool,
         supervisor: Supervisor | None = None,
         number: Callable[[Question], int] | None = None,
+        given: Sequence[tuple[Question, bool]] = (),
     ) -> None:
         self.hash_block_size = space.hash_block_size
         self.answers: dict[Question, bool] = {}
@@ -201,6 +209,7 @@ class SymbolicPool:
         self._merging = merging
         self._supervisor = supervisor
         self._number = number
+        self._given = given
         self._blocks: dict[tuple[Question, int], SymbolicBlock] = {}
         self._bits = space.bits if merging else {}
         self._open: Sequence[_Candidate] = space.candidates if merging else ()
@@ -220,13 +229,15 @@ class SymbolicPool:
         self, block_hash: bytes, kv_cache_group_ids: Sequence[int]
     ) -> list[SymbolicBlock] | None:
         """The blocks registered under ``block_hash``, one per group, or None."""
-        if self._supervisor is None:
+        supervisor = self._supervisor
+        if supervisor is None:
             return self._cached_block(block_hash, kv_cache_group_ids, sys._getframe(1))
-        self._supervisor.pause()
+        if supervisor.active:
+            supervisor.pause()
         try:
             return self._cached_block(block_hash, kv_cache_group_ids, sys._getframe(1))
         finally:
-            self._supervisor.resume()
+            supervisor.resume()
 
     def _cached_block(
         self, block_hash: bytes, group_ids: Sequence[int], asker: FrameType
@@ -234,22 +245,34 @@ class SymbolicPool:
         if self.raised is not None:
             raise self.raised
         questions, of_groups = self._space.asked(block_hash, group_ids)
+        answers, merging = self.answers, self._merging
         for question in questions:
             # No block of a group may end where that hash does.
             if question is None:
                 return None
-            if question not in self.answers:
-                arguments = (block_hash, *group_ids)
-                self.answers[question] = cached = self._decide(question, asker, arguments)
-                if self._merging:
-                    self._asked |= self._bits[question]
-                    self._cached |= self._bits[question] * cached
-            elif self._merging and not self._bits[question] & self._remembered():
+            cached = answers.get(question)
+            if cached is None:
+                level = len(answers)
+                if level < len(self._given):
+                    expected, cached = self._given[level]
+                    if question != expected:
+                        raise self.thrown(
+                            CannotJudge("lookup behaves differently when it is run twice")
+                        )
+                else:
+                    cached = self._decide(question, asker, (block_hash, *group_ids))
+                answers[question] = cached
+                if merging:
+                    bit = self._bits[question]
+                    self._asked |= bit
+                    if cached:
+                        self._cached |= bit
+            elif merging and not self._bits[question] & self._remembered():
                 self.noticed = self.noticed or "it asks again what it may not need any more"
-            if not self.answers[question]:
+            if not cached:
                 return None
         recall = self._recall
-        if self._merging:  # then which object it is makes no difference
+        if merging:  # then which object it is makes no difference
             return [
                 SymbolicBlock(question, group, recall) for question, group in of_groups if question
             ]

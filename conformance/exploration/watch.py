@@ -33,14 +33,14 @@ class Watch(Notes):
     ) -> None:
         super().__init__(attributes, inputs)
         self._entry = entry
-        self._active = False
+        self.active = False
         self._collects = False
         self._before = sys.gettrace()
         self._tracers: dict[CodeType, Any] = {}
 
     def begin(self, innermost: FrameType | None = None) -> None:
         """Watch from now on, beside what will be called the frames from ``innermost`` outwards."""
-        self._active = True
+        self.active = True
         self._collects = gc.isenabled()
         gc.disable()  # it would run callbacks and finalizers that are not the lookup's
         if innermost is None:
@@ -52,7 +52,7 @@ class Watch(Notes):
 
     def resume(self) -> None:
         """Go on watching, once begun."""
-        if self._active:
+        if self.active:
             sys.settrace(self._entered)
 
     def pause(self) -> None:
@@ -61,7 +61,7 @@ class Watch(Notes):
 
     def end(self) -> None:
         """Watch no longer; whoever traced before goes on."""
-        self._active = False
+        self.active = False
         sys.settrace(self._before)
         if self._collects:
             gc.enable()

@@ -1,7 +1,7 @@
 """Judging one answer of a manager's lookup, by the spec alone, on the manager's own cache."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hitproof.conformance.checks.block_tables import wrong_length
 from hitproof.conformance.findings.codes import Defect
@@ -50,6 +50,17 @@ Entries = Callable[[int, int], bool]
 Cap = int | None
 """The most tokens that a lookup may serve, where that is not all but the last of its request."""
 
+
+@dataclass(frozen=True)
+class _Registered:
+    """`Entries` of one request, as they are: ``of_groups`` has the positions of each group."""
+
+    of_groups: tuple[frozenset[int], ...]
+
+    def __call__(self, group: int, block: int) -> bool:
+        return block in self.of_groups[group]
+
+
 _TABLE = "hit_has_every_block_attention_reads"
 _EAGLE = "eagle_needs_tail_plus_one"
 _LONGEST = "lookup_returns_longest_valid_hit"
@@ -86,6 +97,9 @@ class LookupJudge:
         ]
         self._hit_shapes = [geometry(group, self._alignment) for group in self._hit_groups]
         self._alone: dict[tuple[Group, bool], list[Group]] = {}
+        # The last ones: several things are judged of one answer.
+        self._due: tuple[tuple[str, int, _Registered], int] | None = None
+        self._by_groups: tuple[tuple[int, _Registered], tuple[int, int]] | None = None
 
     @property
     def is_possible(self) -> bool:
@@ -231,7 +245,15 @@ class LookupJudge:
         """The hit, in tokens, that a request of ``num_tokens`` tokens is due."""
         return self._due_hit(request, num_tokens, self._entries(request, num_tokens, cached))
 
-    def _due_hit(self, request: str, num_tokens: int, entries: Entries, cap: Cap = None) -> int:
+    def _due_hit(self, request: str, num_tokens: int, entries: _Registered, cap: Cap = None) -> int:
+        if cap is not None:
+            return self._longest(request, num_tokens, entries, cap)
+        key = request, num_tokens, entries
+        if self._due is None or self._due[0] != key:
+            self._due = key, self._longest(request, num_tokens, entries, None)
+        return self._due[1]
+
+    def _longest(self, request: str, num_tokens: int, entries: Entries, cap: Cap) -> int:
         if self._requests[request].skip_reading_prefix_cache:
             return 0
         groups, alignment = self._groups, self._alignment
@@ -254,8 +276,16 @@ class LookupJudge:
             return NOTHING_SHARED
         return self._shown(num_tokens, hit, self._entries(request, num_tokens, cached))
 
-    def _shown(self, num_tokens: int, hit: Hit, entries: Entries) -> Shared:
-        """What the groups show of a prefix to be shared, each alone.
+    def _shown(self, num_tokens: int, hit: Hit, entries: _Registered) -> Shared:
+        """What the groups show of a prefix to be shared, beyond a hit."""
+        key = num_tokens, entries
+        if self._by_groups is None or self._by_groups[0] != key:
+            self._by_groups = key, self._shown_and_seen(num_tokens, entries)
+        kept, seen = self._by_groups[1]
+        return Shared(kept if self._keeps_junctions and kept > hit.length else 0, seen)
+
+    def _shown_and_seen(self, num_tokens: int, entries: Entries) -> tuple[int, int]:
+        """The junction that the groups, each alone, show, and the most that one of them shows.
 
         Full attention holds all of what is shared, to the last whole block, with the lookahead
         block if it drops one. So it decides which hit the next request is due: what each of its
@@ -276,7 +306,7 @@ class LookupJudge:
                 shown.append(length + drops if length else 0)
         lookahead = self.promises.lookahead_tokens
         kept = int(junction_boundary(min(shown, default=0), lookahead, alignment))
-        return Shared(kept if self._keeps_junctions and kept > hit.length else 0, seen)
+        return kept, seen
 
     def shared_boundary(
         self, request: str, num_tokens: int, hit: Hit, cached: Cached
@@ -351,18 +381,27 @@ class LookupJudge:
             ]
         return known
 
-    def _entries(self, request: str, num_tokens: int, cached: Cached) -> Entries:
+    def _entries(self, request: str, num_tokens: int, cached: Cached) -> _Registered:
         """Whether a group has the request's prefix up to the end of a block, or of a hash unit.
 
         Only keys count for which all tokens that the hash covers are known.
         """
-        known = num_tokens - self._engine.num_hash_lookahead_tokens
+        known, unit = (
+            num_tokens - self._engine.num_hash_lookahead_tokens,
+            self._engine.hash_block_size,
+        )
 
-        def entered(group: int, block: int) -> bool:
-            end = (block + 1) * self._hit_groups[group].block_size
-            return end <= known and (group, self._prefixes.name(request, end)) in cached
+        def registered(group: int, size: int) -> Iterator[int]:
+            for end in range(size, known + 1, size):
+                if end % unit == 0 and (group, self._prefixes.name(request, end)) in cached:
+                    yield end // size - 1
 
-        return entered
+        return _Registered(
+            tuple(
+                frozenset(registered(index, group.block_size))
+                for index, group in enumerate(self._hit_groups)
+            )
+        )
 
     def _is_valid(
         self, groups: Sequence[Group], length: int, num_tokens: int, found: Entries, cap: Cap = None

@@ -1,12 +1,13 @@
 """Calls into a target whose signatures are not known in advance."""
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Self, TypeVar
 
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
 
@@ -49,67 +50,88 @@ def definitions(function: Callable[..., Any]) -> list[Callable[..., Any]]:
     return [getattr(each, "__func__", each) for each in found]
 
 
-def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+@dataclass(frozen=True)
+class _Parameters:
+    """Parameters, and what is asked of them again and again.
+
+    Attributes:
+        by_name: the parameters by name.
+        takes_any: whether there is one for keywords of any name.
+        required: the names of those that have no default.
+    """
+
+    by_name: Mapping[str, inspect.Parameter]
+    takes_any: bool
+    required: tuple[str, ...]
+
+    @classmethod
+    def of(cls, by_name: Mapping[str, inspect.Parameter]) -> Self:
+        """Look through the parameters once."""
+        parameters = by_name.values()
+        takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
+        required = tuple(
+            each.name
+            for each in parameters
+            if each.default is inspect.Parameter.empty and each.kind not in _ANY
+        )
+        return cls(by_name, takes_any, required)
+
+
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """The parameters that a function takes by name.
 
     A function with ``**kwargs`` passes them to what it overrides, as subclasses in forks do.
     """
+    return _parameters_of(function).by_name
+
+
+def _parameters_of(function: Callable[..., Any]) -> _Parameters:
     found = _own_parameters(function)
-    if not _takes_any(found):
+    if not found.takes_any:
         return found
     for overridden in definitions(function)[1:]:
-        if not _takes_any(found):
+        if not found.takes_any:
             break
-        named = {name: each for name, each in found.items() if each.kind not in _ANY}
+        named = {name: each for name, each in found.by_name.items() if each.kind not in _ANY}
         _, *inherited = _signature(overridden).parameters.items()  # but for self or cls
-        found = dict(inherited) | named
+        found = _Parameters.of(dict(inherited) | named)
     return found
 
 
-def _takes_any(parameters: dict[str, inspect.Parameter]) -> bool:
-    """Whether there is a parameter for keywords of any name."""
-    return any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-
-
-def _own_parameters(function: Any) -> dict[str, inspect.Parameter]:
+def _own_parameters(function: Any) -> _Parameters:
     if inspect.ismethod(function) and inspect.isfunction(function.__func__):
         # A bound method is a new object each time; its function is not.
-        return _named(function.__func__, bound=True).copy()
+        return _named(function.__func__, bound=True)
     plain = inspect.isclass(function) or inspect.isfunction(function)
     if not plain:
-        return dict(inspect.signature(function).parameters)
-    return _named(function, bound=False).copy()
+        return _Parameters.of(dict(inspect.signature(function).parameters))
+    return _named(function, bound=False)
 
 
 @cache
-def _named(function: Any, bound: bool) -> dict[str, inspect.Parameter]:
+def _named(function: Any, bound: bool) -> _Parameters:
     """The parameters by name; without the first, self or cls, if it is ``bound``."""
-    return dict(list(_signature(function).parameters.items())[bound:])
+    by_name = dict(list(_signature(function).parameters.items())[bound:])
+    return _Parameters.of(MappingProxyType(by_name))
 
 
 def arguments(
     function: Callable[..., Any], values: dict[str, Any], where: str, given: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The values that ``function`` has parameters for; a required one must be known."""
-    parameters = parameters_of(function)
-    unknown = [
-        parameter.name
-        for parameter in parameters.values()
-        if parameter.default is inspect.Parameter.empty
-        and parameter.kind not in _ANY
-        and parameter.name not in values
-        and parameter.name not in given
-    ]
+    parameters = _parameters_of(function)
+    by_name = parameters.by_name
+    unknown = [name for name in parameters.required if name not in values and name not in given]
     if unknown:
         raise CannotJudge(
             f"{where} requires {', '.join(unknown)}, which hitproof does not know how to fill"
         )
     left_out = _LEFT_OUT.get()
     if left_out is not None:
-        rest = {n for n, p in parameters.items() if p.kind not in _ANY and n not in values}
+        rest = {n for n, p in by_name.items() if p.kind not in _ANY and n not in values}
         left_out[where] = left_out.get(where, rest) & rest - set(given)
-    any_keyword = _takes_any(parameters)
-    return {name: v for name, v in values.items() if any_keyword or name in parameters}
+    any_keyword = parameters.takes_any
+    return {name: v for name, v in values.items() if any_keyword or name in by_name}
 
 
 def probed(policy: str, behaviour: Callable[[], T]) -> T:
