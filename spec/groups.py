@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
 
 from hitproof.spec.attention import lookahead_blocks, tail_blocks
 from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
@@ -145,7 +144,6 @@ def whole_blocks(tokens: Term, block_size: Term, arithmetic: Arithmetic = INTEGE
     return arithmetic.floor_div(tokens, block_size)
 
 
-@cache
 def geometry(group: Group, alignment_tokens: int) -> BlockGeometry:
     """The group in blocks, for hits that end on multiples of ``alignment_tokens``.
 

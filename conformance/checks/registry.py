@@ -1,21 +1,22 @@
 """The checks, one for each claim; some judge several claims at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hitproof.conformance.checks.agreement import check_agreement, is_in_grid
 from hitproof.conformance.checks.connector import check_local_prefix, is_judged
-from hitproof.conformance.checks.fine_hits import check_fine
+from hitproof.conformance.checks.fine_hits import check_fine, scales_of
 from hitproof.conformance.checks.junctions import check_junctions
 from hitproof.conformance.checks.lookup import check_common_hit, check_lookup
 from hitproof.conformance.checks.mask import check_mask
 from hitproof.conformance.checks.outcomes import CheckResult
-from hitproof.conformance.checks.pool import check_pool
+from hitproof.conformance.checks.pool import check_pool, is_judged_once
 from hitproof.conformance.checks.retention import check_retention
 from hitproof.conformance.checks.sharing import check_sharing
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.subjects import Subject
+from hitproof.spec.retention import SPARSE_KINDS
 
 CHECKS: dict[str, Callable[[Subject, Any], CheckResult]] = {
     "hit_has_every_block_attention_reads": check_lookup,
@@ -44,8 +45,18 @@ CHECKS: dict[str, Callable[[Subject, Any], CheckResult]] = {
 """The check of each claim, by the claim's name."""
 
 
+_SETTLES: Mapping[Callable[[Subject, Any], CheckResult], Callable[[Configuration], object]] = {
+    check_fine: scales_of,
+    check_junctions: lambda configuration: configuration.group.kind in SPARSE_KINDS,
+    check_pool: is_judged_once,
+    check_retention: lambda configuration: configuration.group.kind in SPARSE_KINDS,
+    check_sharing: is_judged_once,
+}
+"""Where the checks that settle nothing on most configurations do settle something."""
+
+
 def is_about(claim: str, judged: Configuration | Layout) -> bool:
-    """Whether the claim's check takes such a thing: one group, or a layout of several.
+    """Whether the claim's check settles something there: on one group, or a layout of several.
 
     Groups whose blocks several ranks share are looked up and registered like others.
     """
@@ -56,4 +67,7 @@ def is_about(claim: str, judged: Configuration | Layout) -> bool:
         return for_connector or CHECKS[claim] is check_common_hit
     if judged.ranks != (1, 1):
         return CHECKS[claim] in (check_lookup, check_mask)
-    return CHECKS[claim] not in (check_agreement, check_common_hit, check_local_prefix)
+    if CHECKS[claim] in (check_agreement, check_common_hit, check_local_prefix):
+        return False
+    settles = _SETTLES.get(CHECKS[claim])
+    return settles is None or bool(settles(judged))

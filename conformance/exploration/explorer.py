@@ -190,7 +190,7 @@ def replay(
     def decide(question: Question, _frame: FrameType, _arguments: object) -> bool:
         return question in cached
 
-    pool = SymbolicPool(space, decide, merging=False, number=number)
+    pool = SymbolicPool(space, decide, number=number)
     answer = answered(lookup, pool, max_length)
     if pool.raised is not None:
         raise CannotJudge("lookup swallows exceptions that the block pool raises")

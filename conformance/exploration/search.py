@@ -14,6 +14,7 @@ from hitproof.conformance.exploration.frames import READABLE
 from hitproof.conformance.exploration.symbolic import (
     Forgotten,
     Question,
+    Recall,
     Space,
     SymbolicPool,
 )
@@ -110,6 +111,7 @@ class Search:
         self._differing: dict[int, frozenset[Question]] = {}
         self._places: set[Any] = set()
         self.inputs = (lookup, *lookup.inputs)
+        self.recall = None if merging is Merging.NONE else Recall()
         self._todo: list[tuple[_Edge, tuple[bool, ...], tuple[Question, ...]]] = []
 
     def run(self) -> None:
@@ -180,7 +182,7 @@ class _Run:
         self, search: Search, edge: _Edge, decisions: Sequence[bool], asked: Sequence[Question]
     ) -> None:
         self._search = search
-        self._merging = search.merging is not Merging.NONE
+        self._recall = search.recall
         self._edge = edge
         self._decisions, self._asked = list(decisions), list(asked)
 
@@ -205,7 +207,7 @@ class _Run:
         # The last decision is taken anew, where the watch begins.
         given = tuple(zip(self._asked, self._decisions, strict=True))[: max(self._taken - 1, 0)]
         self._pool = SymbolicPool(
-            search.space, self._decide, self._merging, self._watch, given=given
+            search.space, self._decide, self._recall, self._watch, given=given
         )
         answer = self._answer()
         if self._watch is not None:
@@ -244,7 +246,7 @@ class _Run:
 
     def _look_back(self, watch: Watch, answer: LookupAnswer | Exception | None) -> None:
         """What a finished run has left behind."""
-        if self._merging and (reason := self._unmergeable(watch)):
+        if self._recall is not None and (reason := self._unmergeable(watch, self._recall)):
             raise Forgotten(reason)
         if isinstance(answer, Exception):
             return  # a finding, whose traceback has all that the run had
@@ -261,9 +263,10 @@ class _Run:
         if kept is not None:
             self._search.kept = _described(kept)
 
-    def _unmergeable(self, watch: Watch) -> str:
+    @staticmethod
+    def _unmergeable(watch: Watch, recall: Recall) -> str:
         """Why states are not merged; "" where they are."""
-        return self._pool.noticed or watch.reason or watch.depends
+        return recall.noticed or watch.reason or watch.depends
 
     def _decide(self, question: Question, frame: FrameType, arguments: tuple[Any, ...]) -> bool:
         """The answer to a question; see `conformance.exploration.symbolic.Decide`."""
@@ -295,10 +298,10 @@ class _Run:
     ) -> tuple[Any, tuple[frozenset[Question], ...]]:
         """What must be equal in states that are merged, and the stored blocks, which may differ."""
         search, watch, answers = self._search, self._watch, self._pool.answers
-        if not self._merging:
+        if self._recall is None:
             return object(), ()
         assert watch is not None
-        if reason := self._unmergeable(watch):
+        if reason := self._unmergeable(watch, self._recall):
             raise self._pool.thrown(Forgotten(reason))
         canonical = Canonical(search.inputs, self._pool)
         try:

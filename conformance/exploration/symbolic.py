@@ -107,6 +107,25 @@ class SymbolicNullBlock(SymbolicBlock):
     is_null_block = True
 
 
+class Recall:
+    """The blocks of runs that are merged, which one run after the other receives.
+
+    It makes no difference which objects they are, since a lookup that could tell is not merged.
+
+    Attributes:
+        noticed: how a run used what merging forgets; "" where it did not.
+        blocks: the blocks that an answer has, by what was asked.
+    """
+
+    def __init__(self) -> None:
+        self.noticed = ""
+        self.blocks: dict[tuple[Any, ...], tuple[SymbolicBlock, ...]] = {}
+
+    def looked_into(self) -> None:
+        """Note that a run looks into a block."""
+        self.noticed = self.noticed or "it looks into blocks"
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A hit that lookup may serve, in tokens, and the blocks that it requires."""
@@ -168,11 +187,11 @@ class Space:
     def _asked(self) -> dict[tuple[Any, ...], _Asked]:
         return {}
 
-    def asked(self, block_hash: bytes, group_ids: Sequence[int]) -> _Asked:
-        """What a lookup asks by a hash: the questions, and those of each group."""
-        key = (block_hash, *group_ids)
+    def asked(self, key: tuple[Any, ...]) -> _Asked:
+        """What a lookup asks by a hash and groups: the questions, and those of each group."""
         known = self._asked.get(key)
         if known is None:
+            block_hash, *group_ids = key
             pairs = [(self.keys.get((group, block_hash)), group) for group in group_ids]
             known = self._asked[key] = tuple(dict.fromkeys(q for q, _ in pairs)), tuple(pairs)
         return known
@@ -182,20 +201,20 @@ class SymbolicPool:
     """A block pool whose contents are decided question by question.
 
     It has what lookups use of vLLM's ``BlockPool``: ``get_cached_block``, ``null_block`` and
-    ``hash_block_size``. ``number`` gives blocks other numbers than those of their places. The first
-    answers are ``given``, with the questions that are expected.
+    ``hash_block_size``. With ``recall`` the run is to be merged with others. ``number`` gives
+    blocks other numbers than those of their places. The first answers are ``given``, with the
+    questions that are expected.
 
     Attributes:
         answers: the questions that were asked, and their answers.
         raised: what was raised that a lookup has no reason to catch.
-        noticed: how the lookup used what merging forgets; "" where it did not.
     """
 
     def __init__(
         self,
         space: Space,
         decide: Decide,
-        merging: bool,
+        recall: Recall | None = None,
         supervisor: Supervisor | None = None,
         number: Callable[[Question], int] | None = None,
         given: Sequence[tuple[Question, bool]] = (),
@@ -203,27 +222,25 @@ class SymbolicPool:
         self.hash_block_size = space.hash_block_size
         self.answers: dict[Question, bool] = {}
         self.raised: BaseException | None = None
-        self.noticed = ""
         self._space = space
         self._decide = decide
-        self._merging = merging
+        self._recall = recall
         self._supervisor = supervisor
         self._number = number
         self._given = given
         self._blocks: dict[tuple[Question, int], SymbolicBlock] = {}
-        self._bits = space.bits if merging else {}
-        self._open: Sequence[_Candidate] = space.candidates if merging else ()
+        self._bits = space.bits if recall else {}
+        self._open: Sequence[_Candidate] = space.candidates if recall else ()
         self._asked = self._cached = self._ruled_out_by = 0
-        self.null_block = SymbolicNullBlock((-1, -1), -1, self._recall)
+        self._looked_into = _nothing
+        if recall is not None:
+            recall.noticed, self._looked_into = "", recall.looked_into
+        self.null_block = SymbolicNullBlock((-1, -1), -1, self._looked_into)
 
     def thrown(self, error: _Thrown) -> _Thrown:
         """The exception, which is raised into the lookup from now on."""
         self.raised = error
         return error
-
-    def _recall(self) -> None:
-        if self._merging:
-            self.noticed = self.noticed or "it looks into blocks"
 
     def get_cached_block(
         self, block_hash: bytes, kv_cache_group_ids: Sequence[int]
@@ -244,8 +261,9 @@ class SymbolicPool:
     ) -> list[SymbolicBlock] | None:
         if self.raised is not None:
             raise self.raised
-        questions, of_groups = self._space.asked(block_hash, group_ids)
-        answers, merging = self.answers, self._merging
+        key = (block_hash, *group_ids)
+        questions, of_groups = self._space.asked(key)
+        answers, recall = self.answers, self._recall
         for question in questions:
             # No block of a group may end where that hash does.
             if question is None:
@@ -260,22 +278,26 @@ class SymbolicPool:
                             CannotJudge("lookup behaves differently when it is run twice")
                         )
                 else:
-                    cached = self._decide(question, asker, (block_hash, *group_ids))
+                    cached = self._decide(question, asker, key)
                 answers[question] = cached
-                if merging:
+                if recall is not None:
                     bit = self._bits[question]
                     self._asked |= bit
                     if cached:
                         self._cached |= bit
-            elif merging and not self._bits[question] & self._remembered():
-                self.noticed = self.noticed or "it asks again what it may not need any more"
+            elif recall is not None and not self._bits[question] & self._remembered():
+                recall.noticed = recall.noticed or "it asks again what it may not need any more"
             if not cached:
                 return None
-        recall = self._recall
-        if merging:  # then which object it is makes no difference
-            return [
-                SymbolicBlock(question, group, recall) for question, group in of_groups if question
-            ]
+        if recall is not None:
+            blocks = recall.blocks.get(key)
+            if blocks is None:
+                blocks = recall.blocks[key] = tuple(
+                    SymbolicBlock(question, group, recall.looked_into)
+                    for question, group in of_groups
+                    if question
+                )
+            return list(blocks)
         return [self._block(question, group) for question, group in of_groups if question]
 
     def undecided(self) -> list[tuple[int, int]]:
@@ -318,7 +340,7 @@ class SymbolicPool:
         known = self._blocks.get((question, group_id))
         if known is None:
             number = None if self._number is None else self._number(question)
-            known = SymbolicBlock(question, group_id, self._recall, number)
+            known = SymbolicBlock(question, group_id, self._looked_into, number)
             self._blocks[question, group_id] = known
         return known
 
@@ -328,3 +350,7 @@ class SymbolicPool:
         raise self.thrown(
             CannotJudge(f"lookup uses BlockPool.{name}, which hitproof does not model")
         )
+
+
+def _nothing() -> None:
+    """Where nothing is merged, nothing is forgotten that a run could look into."""

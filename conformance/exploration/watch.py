@@ -89,8 +89,7 @@ class Watch(Notes):
         frame.f_trace_opcodes = True
         find = sites.get
 
-        def follow(running: FrameType, event: str, argument: Any) -> Any:
-            del argument
+        def follow(running: FrameType, event: str, _: Any) -> Any:
             site = find(running.f_lasti)
             if site is not None and event == "opcode":
                 site(self, running)

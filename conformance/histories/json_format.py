@@ -3,18 +3,23 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from hitproof.conformance.histories.schema import History, HistoryError
 
-_ADAPTER = TypeAdapter(History)
+
+@cache
+def _adapter() -> TypeAdapter[History]:
+    """Made when it is first used, which takes longer than all imports of this package."""
+    return TypeAdapter(History)
 
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a history."""
-    return _ADAPTER.json_schema()
+    return _adapter().json_schema()
 
 
 def read(text: str | bytes, where: str = "the history") -> History:
@@ -24,7 +29,7 @@ def read(text: str | bytes, where: str = "the history") -> History:
     """
     try:
         json.loads(text, object_pairs_hook=_no_duplicates)
-        return _ADAPTER.validate_json(text, strict=True)
+        return _adapter().validate_json(text, strict=True)
     except ValidationError as invalid:
         error = invalid.errors(include_url=False, include_context=False)[0]
         raise HistoryError(f"{where}: {_sentence(error['loc'], error['msg'])}") from invalid

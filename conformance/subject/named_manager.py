@@ -63,7 +63,8 @@ class NamedManager:
         cached: dict[tuple[int, Name], tuple[int, ...]] = {}
         for (group, key), ids in seen.cached.items():
             # Of two keys for one content, either finds it.
-            cached[group, name(key)] = (*cached.get((group, name(key)), ()), *ids)
+            named = group, name(key)
+            cached[named] = (*cached[named], *ids) if named in cached else ids
         self.seen = replace(
             seen,
             cached=cached,

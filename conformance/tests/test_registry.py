@@ -1,5 +1,6 @@
 """The registry is complete: every claim has a theorem and a check, and the other way round."""
 
+import contextlib
 import inspect
 from importlib import import_module
 from pkgutil import walk_packages
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 
 from hitproof import spec
-from hitproof.conformance.checks.registry import CHECKS
+from hitproof.conformance.checks.registry import CHECKS, is_about
+from hitproof.conformance.scope.grid import configurations
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec.claims import CLAIMS, Claim
 
@@ -65,3 +68,46 @@ def test_every_public_clause_belongs_to_a_claim() -> None:
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("_"):
                 assert function in cited, f"{name} is in no claim"
+
+
+ONE_GROUP = {
+    check: claim
+    for claim, check in CHECKS.items()
+    if check.__name__ not in ("check_agreement", "check_common_hit", "check_local_prefix")
+}
+
+
+@pytest.mark.parametrize("claim", ONE_GROUP.values(), ids=lambda claim: CHECKS[claim].__name__)
+def test_what_is_not_asked_would_settle_nothing(claim: str) -> None:
+    """A check is left out only where it ends before it asks the subject anything."""
+    left_out = [
+        each
+        for each in configurations(Profile.DEFAULT)
+        if each.ranks == (1, 1) and not is_about(claim, each)
+    ]
+    for configuration in left_out:
+        subject = _Asked()
+        result = CHECKS[claim](subject, configuration)
+        assert (result.statuses, result.evidence, result.paths) == ({}, (), 0)
+        assert not subject.asked
+
+
+@pytest.mark.parametrize("claim", ONE_GROUP.values(), ids=lambda claim: CHECKS[claim].__name__)
+def test_a_check_that_is_asked_asks_the_subject(claim: str) -> None:
+    asked = [each for each in configurations(Profile.QUICK) if is_about(claim, each)]
+    assert asked
+    for configuration in asked:
+        subject = _Asked()
+        with contextlib.suppress(AttributeError):
+            CHECKS[claim](subject, configuration)
+        assert subject.asked
+
+
+class _Asked:
+    """A subject that has nothing, and notes that something is asked of it."""
+
+    asked = False
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked = True
+        raise AttributeError(name)

@@ -173,6 +173,7 @@ class SpecClasses:
         self._interface = interface
         self._managers = managers
         self._names = names
+        self._chosen: dict[tuple[Any, Group, int, bool], dict[str, Any]] = {}
 
     def chosen(self, group: Group, number: int, alone: bool) -> Chosen:
         """The class and its values for a group.
@@ -189,8 +190,10 @@ class SpecClasses:
             classes = [each for each in classes if each.__name__ not in self._only_alone]
         spec_class = classes[number % len(classes)] if classes else plain
         managed = self._classes[kind].get(spec_class, manager)
-        values = dict(self._values(spec_class, group, number, alone))
-        return Chosen(spec_class, managed, values)
+        key = spec_class, group, number, alone
+        if key not in self._chosen:
+            self._chosen[key] = dict(self._values(*key))
+        return Chosen(spec_class, managed, self._chosen[key].copy())
 
     @cached_property
     def _classes(self) -> dict[GroupKind, dict[Any, Any]]:
