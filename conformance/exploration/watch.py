@@ -26,7 +26,11 @@ from hitproof.conformance.exploration.sites import sites_of
 
 
 class Watch(Notes):
-    """Watches a run of what ``entry`` calls, once begun."""
+    """Watches a run of what ``entry`` calls, once begun.
+
+    Attributes:
+        active: whether it has begun, and not ended.
+    """
 
     def __init__(
         self, entry: CodeType, attributes: Attributes, inputs: Iterable[object] = ()
