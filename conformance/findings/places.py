@@ -52,21 +52,24 @@ class Passed:
     Attributes:
         location: the line that decides; None where nothing of the source was run.
         lines: file and line of all that was run, what decides on the answer last.
+        decisive: how many of them, at the end, the judged function ran, or what it called.
     """
 
     location: Location | None = None
     lines: tuple[tuple[str, int], ...] = ()
+    decisive: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """As the worker answers it; `from_json` reads it."""
         location = None if self.location is None else self.location.as_json()
-        return {"location": location, "lines": self.lines}
+        return {"location": location, "lines": self.lines, "decisive": self.decisive}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Inverse of `as_json`."""
         location = data["location"] and Location.from_json(data["location"])
-        return cls(location, tuple((path, line) for path, line in data["lines"]))
+        lines = tuple((path, line) for path, line in data["lines"])
+        return cls(location, lines, data["decisive"])
 
 
 NOT_RUN = Passed()

@@ -58,6 +58,7 @@ class Tracing:
         return Passed(
             self._decides(crashes),
             tuple((self._name(file), line) for file, line in ordered),
+            sum(below for below, _ in self._lines.values()),
         )
 
     def _decides(self, crashes: bool) -> Location | None:
@@ -91,7 +92,8 @@ class Tracing:
         code, line = frame.f_code, frame.f_lineno
         if event == "line":
             self._number += 1
-            self._lines[code.co_filename, line] = bool(self._below), self._number
+            place, order = (code.co_filename, line), (bool(self._below), self._number)
+            self._lines[place] = max(order, self._lines.get(place, order))
             if code is self._entry:
                 self._last_call.append((code, line))
         elif event == "exception":

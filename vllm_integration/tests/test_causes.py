@@ -123,6 +123,20 @@ def test_a_finding_is_at_the_change_that_its_case_runs_last(
     assert (where.function == "f") is (where.why is Why.CHANGED)
 
 
+def test_a_change_of_what_the_judged_function_runs_comes_first() -> None:
+    helper, judged = hunk(5, 6, range(4, 7)), hunk(12, 12)
+    finding = shown([10, 11, 5])
+    for decisive, line in ((0, 5), (3, 5), (2, 5)):
+        passed = replace(finding.passed, decisive=decisive)
+        where = located(replace(finding, passed=passed), [helper, judged]).location
+        assert where is not None
+        assert where.line == line
+    passed = replace(shown([5, 10, 11]).passed, decisive=2)
+    where = located(replace(finding, passed=passed), [helper, judged]).location
+    assert where is not None
+    assert where.line == 12
+
+
 def at(line: int, function: str, why: Why = Why.BRANCH, code: Code = Code.HIT_UNALIGNED) -> Finding:
     finding = shown([line])
     return replace(
