@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import attrgetter
 from types import FrameType
 from typing import Any
 
@@ -137,12 +138,14 @@ class Search:
     def _weigh(self) -> None:
         """Count the runs that come to each state and end, and what they disagree on."""
         self.start.weight = 1
-        for node in sorted(self.nodes, key=lambda node: node.level):
+        for node in sorted(self.nodes, key=attrgetter("level")):
             for cached, after in enumerate(node.after):
                 assert after is not None
-                differing = self._differing.get(id(node) * 2 + cached, frozenset())
                 after.weight += node.weight
-                after.disputed |= node.disputed | differing
+                if node.disputed:
+                    after.disputed |= node.disputed
+                if differing := self._differing.get(id(node) * 2 + cached):
+                    after.disputed |= differing
 
     def reach(self, edge: _Edge, key: Any, question: Question, stored: Any) -> tuple[Node, bool]:
         """The state with that key, and whether it was known."""
