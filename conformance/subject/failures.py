@@ -1,11 +1,15 @@
 """Failures: what an exception says, and of whom. Checks, replay and shadow all ask here.
 
 An exception that comes up while a subject is asked is one of four kinds. Either hitproof itself
-says why it cannot judge (`CannotJudge`, `Predates`), or that it is wrong (`InternalError`); all
-else is the subject's own: it crashes. Where hitproof runs beside a subject that somebody else
-drives, as in a shadow, nothing that its own code raises is the subject's.
+says why it cannot judge (`CannotJudge`, `Predates`), or that it is wrong (`InternalError`), or its
+call does not reach the subject, which lacks a name or a parameter; all else is the subject's own:
+it crashes. Where hitproof runs beside a subject that somebody else drives, as in a shadow, nothing
+that its own code raises is the subject's.
 """
 
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import Enum, auto
 
 from hitproof.conformance.histories.schema import HistoryError
@@ -64,6 +68,8 @@ def classify(error: BaseException, *, asked: bool = True) -> FailureKind:
             return FailureKind.INCONCLUSIVE
         case InternalError():
             return FailureKind.INTERNAL
+        case AttributeError() | TypeError() if asked and _unreached(error):
+            return FailureKind.INCONCLUSIVE
         case _ if asked:
             return FailureKind.CRASH
         case HistoryError() | ConfigurationError():  # somebody's use of it that the spec has not
@@ -73,14 +79,59 @@ def classify(error: BaseException, *, asked: bool = True) -> FailureKind:
 
 
 def crash_of(error: Exception) -> Exception:
-    """The exception, if it is the subject's own; any other is raised again."""
-    if classify(error) is not FailureKind.CRASH:
-        raise error
-    return error
+    """The exception, if it is the subject's own; any other is raised again.
+
+    One that says that the subject was not reached becomes a `CannotJudge`.
+    """
+    if classify(error) is FailureKind.CRASH:
+        return error
+    unreached = _unreached(error)
+    if unreached and not isinstance(error, CannotJudge):
+        raise CannotJudge(unreached) from error
+    raise error
+
+
+def _unreached(error: BaseException) -> str:
+    """What the subject lacks, if a call of hitproof did not reach it; otherwise empty."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    here = trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS)
+    if not here:
+        return ""
+    match error:
+        case AttributeError(name=str() as name, obj=lacking):
+            kind = lacking if isinstance(lacking, type) else type(lacking)
+            if kind.__module__ == "builtins" or kind.__module__.startswith(_OURS):
+                return ""
+            return f"{kind.__name__} has no {name}{instead(name, dir(lacking))}"
+        case TypeError() if _NOT_CALLED.search(str(error)):
+            return str(error)
+    return ""
+
+
+_OURS = "hitproof."
+_NOT_CALLED = re.compile(
+    r"\(\) (got an unexpected keyword argument|missing \d+ required|takes .* positional argument)"
+)
+_ALIKE = 0.5
+"""How alike names have to be for one to be taken for a new name of the other."""
+
+
+def like(name: str, others: Iterable[str]) -> str:
+    """The public name that is most like one; empty if none is like it."""
+    public = [other for other in others if not other.startswith("_")]
+    return next(iter(get_close_matches(name, public, 1, _ALIKE)), "")
+
+
+def instead(name: str, others: Iterable[str]) -> str:
+    """How to say that one of the ``others`` is meant by a name that is missing."""
+    new = like(name, others)
+    return f"; if {new} is its new name, use --alias {new}={name}" if new else ""
 
 
 def refusal_of(error: Exception, *, asked: bool = True) -> str:
     """Why something is not judged; an exception that does not say so is raised again."""
     if classify(error, asked=asked) not in (FailureKind.NOT_APPLICABLE, FailureKind.INCONCLUSIVE):
         raise error
-    return str(error)
+    return _unreached(error) or str(error)

@@ -7,7 +7,13 @@ from typing import Any
 
 from hitproof.conformance.subject.hashing import Prompt
 from hitproof.conformance.subject.pools import Key, PoolSnapshot
-from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
+from hitproof.vllm_integration.adapter.inspection import (
+    arguments,
+    attribute,
+    call,
+    parameters_of,
+    spelled,
+)
 
 
 class VllmPools:
@@ -28,7 +34,8 @@ class VllmPools:
 
     def __call__(self, num_blocks: int) -> "VllmPool":
         """A new pool of ``num_blocks`` blocks."""
-        pool = self._class(**self._keywords, num_gpu_blocks=num_blocks)
+        keywords = {**self._keywords, "num_gpu_blocks": num_blocks}
+        pool = self._class(**spelled(self._class, keywords))
         return VllmPool(pool, self._utils, self._registration)
 
     @cached_property
@@ -51,7 +58,8 @@ class VllmPools:
             "block_size": 1,
             "kv_cache_group_id": group,
         }
-        return {name: values[name] for name in self._registers}
+        named = {name: values[name] for name in self._registers}
+        return spelled(attribute(self._class, "cache_full_blocks"), named)
 
     @cached_property
     def _registers(self) -> tuple[str, ...]:

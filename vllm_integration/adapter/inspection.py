@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
-from hitproof.conformance.subject.failures import CannotJudge, crash_of
+from hitproof.conformance.subject.failures import CannotJudge, crash_of, instead, like
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,9 @@ class Made:
     function: Callable[..., Any]
     keywords: dict[str, Any]
 
+
+RENAMED: dict[str, str] = {}
+"""New names of parameters, each with the one that hitproof knows (`adapter.aliases`)."""
 
 _MADE: ContextVar[dict[int, Made] | None] = ContextVar("made", default=None)
 _LEFT_OUT: ContextVar[dict[str, set[str]] | None] = ContextVar("left_out", default=None)
@@ -33,8 +36,19 @@ def attribute(owner: Any, name: str) -> Any:
     found = getattr(owner, name, None)
     if found is None:
         owner_name = getattr(owner, "__name__", type(owner).__name__)
-        raise CannotJudge(f"{owner_name} has no {name}")
+        raise CannotJudge(f"{owner_name} has no {name}{instead(name, dir(owner))}")
     return found
+
+
+def spelled(function: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Keywords under the names that the function has for them."""
+    if not RENAMED:
+        return keywords
+    parameters = parameters_of(function)
+    return {
+        parameters[name].name if name in parameters else name: value
+        for name, value in keywords.items()
+    }
 
 
 def definitions(function: Callable[..., Any]) -> list[Callable[..., Any]]:
@@ -55,7 +69,7 @@ class _Parameters:
     """Parameters, and what is asked of them again and again.
 
     Attributes:
-        by_name: the parameters by name.
+        by_name: the parameters by name, those that are renamed by the name that hitproof knows.
         takes_any: whether there is one for keywords of any name.
         required: the names of those that have no default.
     """
@@ -67,14 +81,17 @@ class _Parameters:
     @classmethod
     def of(cls, by_name: Mapping[str, inspect.Parameter]) -> Self:
         """Look through the parameters once."""
-        parameters = by_name.values()
-        takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
+        by_name = {
+            name if (old := RENAMED.get(name, name)) in by_name else old: each
+            for name, each in by_name.items()
+        }
+        takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in by_name.values())
         required = tuple(
-            each.name
-            for each in parameters
+            name
+            for name, each in by_name.items()
             if each.default is inspect.Parameter.empty and each.kind not in _ANY
         )
-        return cls(by_name, takes_any, required)
+        return cls(MappingProxyType(by_name), takes_any, required)
 
 
 def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
@@ -112,7 +129,7 @@ def _own_parameters(function: Any) -> _Parameters:
 def _named(function: Any, bound: bool) -> _Parameters:
     """The parameters by name; without the first, self or cls, if it is ``bound``."""
     by_name = dict(list(_signature(function).parameters.items())[bound:])
-    return _Parameters.of(MappingProxyType(by_name))
+    return _Parameters.of(by_name)
 
 
 def arguments(
@@ -123,9 +140,16 @@ def arguments(
     by_name = parameters.by_name
     unknown = [name for name in parameters.required if name not in values and name not in given]
     if unknown:
+        old = like(unknown[0], [name for name in (*values, *given) if name not in by_name])
+        renamed = f"; if it is the new name of {old}, use --alias {unknown[0]}={old}"
         raise CannotJudge(
             f"{where} requires {', '.join(unknown)}, which hitproof does not know how to fill"
+            f"{renamed if old else ''}"
         )
+    missing = [name for name in given if name not in by_name]
+    if missing and not parameters.takes_any:
+        remedy = instead(missing[0], by_name.keys() - values.keys())
+        raise CannotJudge(f"{where} has no parameter {missing[0]}{remedy}")
     left_out = _LEFT_OUT.get()
     if left_out is not None:
         rest = {n for n, p in by_name.items() if p.kind not in _ANY and n not in values}
@@ -148,12 +172,12 @@ def call(function: Callable[..., Any], values: dict[str, Any], where: str) -> An
     """Set something up; an error here is not a finding about lookup or mask."""
     keywords = arguments(function, values, where)
     try:
-        result = function(**keywords)
+        result = function(**spelled(function, keywords))
     except Exception as error:
         raise CannotJudge(f"{where} could not be set up: {error!r:.200}") from error
     made = _MADE.get()
     if made is not None:
-        made[id(result)] = Made(result, function, keywords)
+        made[id(result)] = Made(result, function, spelled(function, keywords))
     return result
 
 

@@ -11,8 +11,10 @@ from hitproof.conformance.exploration.watch import UNWATCHED
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import LookupAnswer
-from hitproof.vllm_integration.adapter.inspection import arguments, attribute, definitions
+from hitproof.vllm_integration.adapter.inspection import arguments, attribute, definitions, spelled
 from hitproof.vllm_integration.adapter.parts import Parts, parallel
+
+_GIVEN = ("block_pool", "max_length")
 
 
 class VllmLookup:
@@ -28,12 +30,14 @@ class VllmLookup:
         self.keys = keys
         self.inputs = (keywords, *keywords.values())
         self._function = function
-        self._keywords = keywords
+        self._keywords = spelled(function, keywords)
+        self._given = tuple(spelled(function, dict.fromkeys(_GIVEN)))
         self._block_size = block_size
 
     def __call__(self, pool: Any, max_length: int) -> LookupAnswer:
         """See `conformance.subject.lookups.Lookup`."""
-        returned = self._function(block_pool=pool, max_length=max_length, **self._keywords)
+        given = dict(zip(self._given, (pool, max_length), strict=True))
+        returned = self._function(**given, **self._keywords)
         # Newer lookups also return the hit length; before, it follows from the tables.
         match returned:
             case (tuple() as tables, int() as hit_length):
@@ -75,7 +79,7 @@ def group_lookup(
         **parallel(configuration),
     }
     where = f"{manager.__name__}.find_longest_cache_hit"
-    keywords = arguments(function, values, where, given=("block_pool", "max_length"))
+    keywords = arguments(function, values, where, given=_GIVEN)
     if not {"block_hashes", "kv_cache_spec", "alignment_tokens"} <= keywords.keys() or (
         configuration.group.eagle and not {"drop_eagle_block", "use_eagle"} & keywords.keys()
     ):

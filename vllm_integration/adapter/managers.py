@@ -22,7 +22,13 @@ from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hashe
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS
 from hitproof.vllm_integration.adapter.groups import NAMES, kv_cache_config, kv_cache_spec
-from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
+from hitproof.vllm_integration.adapter.inspection import (
+    arguments,
+    attribute,
+    call,
+    parameters_of,
+    spelled,
+)
 from hitproof.vllm_integration.adapter.overrides import check_taken_up
 from hitproof.vllm_integration.adapter.parts import put
 from hitproof.vllm_integration.adapter.variants import (
@@ -262,7 +268,9 @@ class VllmManager:
         """See `conformance.subject.managers.CappedManager`; not all releases have caps."""
         if not self._vllm.caps_lookups:
             return None
-        found = self._manager.get_computed_blocks(self._requests[name], **{_CAP: cap})
+        found = self._manager.get_computed_blocks(
+            self._requests[name], **spelled(self._manager.get_computed_blocks, {_CAP: cap})
+        )
         blocks, length, *_ = found
         return Hit(length, self._tables(blocks))
 
@@ -274,7 +282,7 @@ class VllmManager:
         if find is None or (cap is not None and not self._vllm.caps_lookups):
             return None
         capped = {} if cap is None else {_CAP: cap}
-        blocks, length, _, diverged = find(self._requests[name], **capped)
+        blocks, length, _, diverged = find(self._requests[name], **spelled(find, capped))
         return Hit(length, self._tables(blocks)), diverged
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
@@ -289,11 +297,10 @@ class VllmManager:
             keywords["delay_cache_blocks"] = True
         if allocation.full_sequence_must_fit and not self._fits(name, allocation, keywords):
             return None
-        new = self._manager.allocate_slots(
-            self._requests[name],
-            allocation.num_new_tokens,
-            num_lookahead_tokens=allocation.num_lookahead_tokens,
-            **keywords,
+        keywords["num_lookahead_tokens"] = allocation.num_lookahead_tokens
+        allocate = self._manager.allocate_slots
+        new = allocate(
+            self._requests[name], allocation.num_new_tokens, **spelled(allocate, keywords)
         )
         return None if new is None else self._tables(new)
 
@@ -313,7 +320,7 @@ class VllmManager:
         }
         fits = attribute(self._manager, "can_fit_full_sequence")
         where = "KVCacheManager.can_fit_full_sequence"
-        return bool(fits(**arguments(fits, values, where)))
+        return bool(fits(**spelled(fits, arguments(fits, values, where))))
 
     def _blocks(self, name: str, hit: Hit) -> Any:
         """The blocks that the lookup returned, or the blocks of another answer."""

@@ -43,6 +43,7 @@ from hitproof.vllm_integration.adapter.inspection import (
     attribute,
     parameters_of,
     probed,
+    spelled,
 )
 from hitproof.vllm_integration.adapter.lookups import VllmCommonLookup, VllmLookup, group_lookup
 from hitproof.vllm_integration.adapter.managers import VllmManager, VllmManagers
@@ -139,7 +140,7 @@ class VllmSubject:
         for start, stop in ((0, bound // 3), (bound // 3, bound)):
             places = {"start_block": start, "end_block": stop}
             keywords = arguments(mask, values | places, f"{manager_class.__name__}.{MASK}")
-            stored += mask(**keywords) or [True] * (stop - start)
+            stored += mask(**spelled(mask, keywords)) or [True] * (stop - start)
         return stored
 
     def registered_when_final(

@@ -18,6 +18,7 @@ from hitproof.vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
     AcceptRead,
+    Aliases,
     Coordinators,
     Html,
     Jobs,
@@ -116,6 +117,7 @@ def check(
     accept_read: AcceptRead = None,
     manager: Managers = None,
     coordinator: Coordinators = None,
+    alias: Aliases = None,
     release: Release = None,
     baseline: Annotated[
         str | None,
@@ -143,7 +145,9 @@ def check(
             fail(Verdict.USAGE, str(unknown), output)
         entries = load(ledger)
         interpreter = find_python(python)
-        resolved = with_classes(resolve(target, announce=announce), manager, coordinator, release)
+        resolved = with_classes(
+            resolve(target, announce=announce), manager, coordinator, release, alias
+        )
         accepted = accepted_reads(ledger, resolved.version)
         accepted |= dict.fromkeys(accept_read or (), "accepted by --accept-read")
         record = baseline_of(

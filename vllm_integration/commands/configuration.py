@@ -97,6 +97,7 @@ KEYS: Mapping[str, _Key] = {
     ),
     "managers": _texts("manager"),
     "coordinators": _texts("coordinator"),
+    "aliases": _texts("alias"),
     "accepted_reads": _texts("accept_read"),
     "timeout": _number("timeout"),
     "memory": _number("memory"),

@@ -11,6 +11,7 @@ from hitproof.vllm_integration.commands.options import (
     JOBS,
     MEMORY,
     PYTHON,
+    Aliases,
     Coordinators,
     Html,
     Jobs,
@@ -91,6 +92,7 @@ def diff(
     jobs: Jobs = JOBS,
     manager: Managers = None,
     coordinator: Coordinators = None,
+    alias: Aliases = None,
     release: Release = None,
     policy: Policy = None,
     verbose: Verbose = False,
@@ -111,14 +113,19 @@ def diff(
         except ValueError as unknown:
             fail(Verdict.USAGE, str(unknown), output)
         interpreter = find_python(python)
-        base_target = held_as(resolve(base, announce=announce), release)
-        head_target = with_classes(resolve(head, announce=announce), manager, coordinator, release)
+        base_target = resolve(base, announce=announce)
+        if not base_target.is_release:
+            base_target = held_as(base_target, release)
+        head_target = with_classes(
+            resolve(head, announce=announce), manager, coordinator, release, alias
+        )
         # What only the head's tree has is new there.
         managers, coordinators = (
             [text for text in texts or () if base_target.has(text) or not head_target.has(text)]
             for texts in (manager, coordinator)
         )
-        base_target = with_classes(base_target, managers, coordinators)
+        renamed = [text for text in alias or () if base_target.mentions(text.partition("=")[0])]
+        base_target = with_classes(base_target, managers, coordinators, aliases=renamed)
         with progress(f"comparing vLLM {base} and {head}") as done:
             found = compare(
                 base_target,

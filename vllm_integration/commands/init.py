@@ -17,6 +17,7 @@ from hitproof.vllm_integration.commands.options import (
     JOBS,
     MEMORY,
     PYTHON,
+    Aliases,
     Coordinators,
     Format,
     Jobs,
@@ -68,6 +69,7 @@ def init(
     policy: Policy = None,
     manager: Managers = None,
     coordinator: Coordinators = None,
+    alias: Aliases = None,
     release: Release = None,
 ) -> None:
     """Set up a checkout: configuration file, ledger with footprints, and a GitHub workflow.
@@ -85,7 +87,9 @@ def init(
             if Path(name).exists():
                 fail(Verdict.USAGE, f"{name} exists already; remove it or keep it", Format.TEXT)
         interpreter = find_python(python)
-        resolved = with_classes(resolve(target, announce=announce), manager, coordinator, release)
+        resolved = with_classes(
+            resolve(target, announce=announce), manager, coordinator, release, alias
+        )
         profile = Profile.QUICK if quick else Profile.DEFAULT
         adoption = adopt(
             resolved,

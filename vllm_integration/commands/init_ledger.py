@@ -25,6 +25,7 @@ from hitproof.vllm_integration.commands.options import (
     JOBS,
     MEMORY,
     PYTHON,
+    Aliases,
     Coordinators,
     Format,
     Jobs,
@@ -73,6 +74,7 @@ def init_ledger(
     policy: Policy = None,
     manager: Managers = None,
     coordinator: Coordinators = None,
+    alias: Aliases = None,
     release: Release = None,
 ) -> None:
     """Write a ledger with which `hitproof check --ledger FILE` of this target conforms.
@@ -93,7 +95,9 @@ def init_ledger(
             fail(Verdict.USAGE, f"{output} {where}; name another file with --output", Format.TEXT)
         accepted = all_accepted_reads(ledger)
         interpreter = find_python(python)
-        resolved = with_classes(resolve(target, announce=announce), manager, coordinator, release)
+        resolved = with_classes(
+            resolve(target, announce=announce), manager, coordinator, release, alias
+        )
         adoption = adopt(
             resolved,
             load(ledger),

@@ -10,6 +10,7 @@ from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
+    Aliases,
     Coordinators,
     Format,
     Ledger,
@@ -56,6 +57,7 @@ def lockstep(
     pytest: Pytest = None,
     manager: Managers = None,
     coordinator: Coordinators = None,
+    alias: Aliases = None,
     release: Release = None,
     verbose: Verbose = False,
 ) -> None:
@@ -68,7 +70,9 @@ def lockstep(
     with failures(output):
         entries = load(ledger)
         interpreter = find_python(python)
-        resolved = with_classes(resolve(target, announce=announce), manager, coordinator, release)
+        resolved = with_classes(
+            resolve(target, announce=announce), manager, coordinator, release, alias
+        )
         with progress(f"playing vLLM {resolved.name}") as done:
             report = run(
                 resolved,

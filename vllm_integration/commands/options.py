@@ -112,6 +112,16 @@ Managers = Annotated[
         show_default=False,
     ),
 ]
+Aliases = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--alias",
+        metavar="NEW=OLD",
+        help="Take NEW in the target for what was named OLD: a function, an attribute or a "
+        "parameter that a change has renamed; repeatable.",
+        show_default=False,
+    ),
+]
 Coordinators = Annotated[
     list[str] | None,
     typer.Option(

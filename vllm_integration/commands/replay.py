@@ -12,6 +12,7 @@ from hitproof.conformance.histories.schema import HistoryError
 from hitproof.vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
+    Aliases,
     Coordinators,
     Format,
     Managers,
@@ -61,6 +62,7 @@ def replay(
     policy: Policy = None,
     manager: Managers = None,
     coordinator: Coordinators = None,
+    alias: Aliases = None,
     release: Release = None,
     verbose: Verbose = False,
     print_schema: Annotated[
@@ -95,7 +97,9 @@ def replay(
         except HistoryError as error:
             fail(Verdict.USAGE, str(error), output)
         interpreter = find_python(python)
-        resolved = with_classes(resolve(target, announce=announce), manager, coordinator, release)
+        resolved = with_classes(
+            resolve(target, announce=announce), manager, coordinator, release, alias
+        )
         reports = run(
             resolved,
             played,

@@ -77,8 +77,11 @@ def with_classes(
     managers: Sequence[str] | None,
     coordinators: Sequence[str] | None,
     release: str | None = None,
+    aliases: Sequence[str] | None = None,
 ) -> Target:
     """The target with classes built instead of vLLM's own, held against a release.
+
+    ``aliases`` are new names, each as ``new=old``.
 
     Raises `TargetError`.
     """
@@ -91,7 +94,15 @@ def with_classes(
                 raise TargetError(
                     f"{text!r} is not a class; write it as module:Class with {option}"
                 )
-    return replace(target, managers=tuple(managers or ()), coordinators=tuple(coordinators or ()))
+    for text in aliases or ():
+        if not all(part.isidentifier() for part in text.split("=")) or text.count("=") != 1:
+            raise TargetError(f"{text!r} is no alias; write the new and the old name as NEW=OLD")
+    return replace(
+        target,
+        managers=tuple(managers or ()),
+        coordinators=tuple(coordinators or ()),
+        aliases=tuple(aliases or ()),
+    )
 
 
 def announce(text: str) -> None:

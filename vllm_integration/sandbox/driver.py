@@ -197,6 +197,7 @@ class Worker(Asked):
                 policies=dict(policies or {}),
                 managers=target.managers,
                 coordinators=target.coordinators,
+                aliases=target.aliases,
                 predates=[
                     feature
                     for feature, first in _FIRST_WITH.items()

@@ -15,7 +15,8 @@ answer (`driver.WorkerGone`): the gate starts another worker and goes on.
                           where the target is (null: installed), ``memory`` a limit in bytes,
                           ``policies`` values to judge by, ``predates`` features that the
                           release is too old for, ``managers`` and ``coordinators`` classes to
-                          build. Gives ``python``, and whether ``copies`` can be made.
+                          build, ``aliases`` new names with the old ones. Gives ``python``, and
+                          whether ``copies`` can be made.
 ``copy``                  Fork; ``mark`` is the copy's `processes.MARK`, its pipes come over a
                           socket. Gives its ``number``.
 ``here``                  Answer, so that the gate knows that a copy works.

@@ -1,5 +1,6 @@
 """What the gate judges, as a value."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ class Target:
             from; None where nothing says it (take it for newer than any release).
         managers: classes that are built instead of vLLM's managers, each as ``module:Class``.
         coordinators: classes that are built instead of vLLM's coordinators.
+        aliases: new names of functions, attributes and parameters, each as ``new=old``.
         inferred: what says which release that is, if the name does not.
     """
 
@@ -34,6 +36,7 @@ class Target:
     version: str | None
     managers: tuple[str, ...] = ()
     coordinators: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     inferred: str = field(default="", compare=False)
 
     @property
@@ -50,7 +53,21 @@ class Target:
             "version_from": self.inferred,
             "managers": list(self.managers),
             "coordinators": list(self.coordinators),
+            "aliases": list(self.aliases),
         }
+
+    @property
+    def is_release(self) -> bool:
+        """Whether the target is named by its release."""
+        return self.version is not None and not self.inferred
+
+    def mentions(self, name: str) -> bool:
+        """Whether the name occurs in the target's managers."""
+        if self.root is None:
+            return True
+        files = (self.root / "vllm" / "v1" / "core").glob("*.py")
+        word = re.compile(rf"\b{name}\b")
+        return any(word.search(file.read_text(encoding="utf-8")) for file in files)
 
     def has(self, text: str) -> bool:
         """Whether the module of a ``module:Class`` is in the target's own tree."""

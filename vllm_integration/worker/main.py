@@ -21,6 +21,7 @@ from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.comparison.behaviour import behaviour
 from hitproof.conformance.scope.layouts import judged_from_json
 from hitproof.conformance.subject.failures import FailureKind, InternalError, classify, refusal_of
+from hitproof.vllm_integration.adapter.aliases import AliasError, take_up
 from hitproof.vllm_integration.adapter.overrides import OverrideError, put_in_place
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.sandbox.forks import end_copies_of_others, make_copy
@@ -156,7 +157,10 @@ def _import_target(message: dict[str, Any]) -> VllmSubject:
         sys.path.insert(0, root)
     gc.disable()  # there is almost no garbage, and collecting it takes a tenth of the time
     try:
+        take_up(message["aliases"])
         subject = VllmSubject(frozenset(message["predates"]))
+    except AliasError as error:
+        raise _Refused(Failure.ENVIRONMENT, str(error)) from error
     except ModuleNotFoundError as error:
         if (error.name or "vllm").split(".")[0] != "vllm":
             raise _Refused(
