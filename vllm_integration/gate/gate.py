@@ -6,12 +6,15 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from hitproof.conformance.histories.plays import Play
+from hitproof.conformance.judge.policy_costs import costs
 from hitproof.conformance.ledger.ledger import Entry, judge
 from hitproof.conformance.ledger.records import Record
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.spec.releases.fine import HitGranularity
+from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.gate.growth import hold, reached
 from hitproof.vllm_integration.gate.obligations import histories, tasks
-from hitproof.vllm_integration.gate.policies import held_against
+from hitproof.vllm_integration.gate.policies import expected_value, held_against
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.sessions import Session, Sessions
 from hitproof.vllm_integration.sandbox.driver import Workers
@@ -48,21 +51,33 @@ def check(
     demonstrated. ``progress`` is called with the checks done and their number. Raises the
     exceptions of `Workers` when the target cannot be imported or hitproof itself is wrong.
     """
-    with opened(target, python, timeout, memory, jobs, policies) as sessions:
-        return judged(
-            sessions,
-            target,
-            profile,
-            entries,
-            progress,
-            dict(policies or {}),
-            keep_facts,
-            also,
-            record,
-            remedy,
-            accepted_reads,
-            shows_known,
-        )
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(_foresee, target, profile, policies or {})
+        with opened(target, python, timeout, memory, jobs, policies) as sessions:
+            return judged(
+                sessions,
+                target,
+                profile,
+                entries,
+                progress,
+                dict(policies or {}),
+                keep_facts,
+                also,
+                record,
+                remedy,
+                accepted_reads,
+                shows_known,
+            )
+
+
+def _foresee(target: Target, profile: Profile, chosen: Mapping[str, str]) -> None:
+    """Work out while the target is imported what will be asked, and is remembered.
+
+    That is if the target behaves as its release.
+    """
+    histories(profile, (), HitGranularity.FINE)
+    as_released = {name: expected_value(each, target.version) for name, each in POLICIES.items()}
+    costs(as_released | dict(chosen))
 
 
 @contextmanager
