@@ -96,6 +96,7 @@ class Code(StrEnum):
     RESET_WHILE_IN_USE = "reset-while-in-use"
     RESET_REFUSED = "reset-refused"
     ALLOCATION_REFUSED = "allocation-refused"
+    HANDED_BLOCKS_WRONG = "handed-blocks-wrong"
     EVENTS_WRONG = "events-wrong"
     EVENT_DESCRIPTION_WRONG = "event-description-wrong"
     STATISTICS_WRONG = "statistics-wrong"

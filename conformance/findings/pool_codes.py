@@ -262,6 +262,14 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_BOOKS,),
         (Divergence.WASTE,),
     ),
+    Code.HANDED_BLOCKS_WRONG: Meaning(
+        "KV connector is handed other blocks than those of the tokens",
+        "The blocks of a request's computed tokens, or of a hit that is cut at a boundary, are not "
+        "the first ones of its tables that these tokens fill.",
+        "The connector stores or loads blocks of other tokens, or leaves some out.",
+        (_BOOKS,),
+        (Divergence.UNSOUND,),
+    ),
     Code.EVENTS_WRONG: Meaning(
         "events do not lead to what is cached",
         "The events of a call, applied to what was cached before it, do not give what is cached "

@@ -16,6 +16,7 @@ from hitproof.conformance.judge.admission import most_needed
 from hitproof.conformance.judge.books import Books
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.damage import Damage, explained_by_holders, explained_by_keys
+from hitproof.conformance.judge.handed_blocks import cut, wrong_blocks
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.outcome import LookupResult, ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
@@ -26,6 +27,7 @@ from hitproof.conformance.subject.managers import (
     Allocation,
     CappedManager,
     ConnectorManager,
+    HandingManager,
     Hit,
     Manager,
     ManagerSubject,
@@ -37,6 +39,7 @@ from hitproof.conformance.subject.named_manager import NamedManager
 from hitproof.spec.claims import Divergence
 
 _T = TypeVar("_T")
+_Find = Callable[[str, int], Tables | None]
 
 
 class Crashed(Exception):
@@ -59,8 +62,7 @@ class JudgedManager:
     ) -> None:
         requests, engine = history.requests, history.engine
         prefixes = Prefixes(requests, engine.hash_block_size, engine.num_hash_lookahead_tokens)
-        self._engine = engine
-        self._outcome = outcome
+        self._engine, self._outcome = engine, outcome
         self._fine = policies.fine(engine)
         self._named = NamedManager(subject, history, prefixes, self._fine)
         self._prefixes = prefixes
@@ -75,8 +77,7 @@ class JudgedManager:
         self._num_tokens: dict[str, int] = {}
         self._progress: dict[str, int] = {}
         self._preempted: set[str] = set()
-        # The first token that a connector loads.
-        self._loading: dict[str, int] = {}
+        self._loading: dict[str, int] = {}  # the first token that a connector loads
         self._worker = WorkerTables()
         self._damage = Damage()
         self.step = 0
@@ -135,6 +136,7 @@ class JudgedManager:
         self._add(self._judge.shared_boundary(name, num_tokens, hit, cached), call)
         if hit.length and wrong is None:
             self._judge_capped(name, hit.length - 1)
+            self._judge_truncated(name, hit)
         if self._judge.judges_local_prefixes:
             self._judge_local_prefix(name)
         due = self._judge.due_hit(name, num_tokens, cached)
@@ -177,6 +179,7 @@ class JudgedManager:
         for wrong in self._content.compute(name, tables, start, num_new, known):
             self._add(explained_by_keys(wrong, sizes, known, named), call)
         self._registrations.computed(name, min(start + num_new, known))
+        self._judge_handed(name, self._tables(seen, name), min(start + num_new, known))
         return new
 
     def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
@@ -253,6 +256,26 @@ class JudgedManager:
         hit = self._ask(call, lambda _: manager.get_computed_blocks_up_to(name, cap), name)
         if hit is not None:
             self._add(self._judge.hit(name, self._num_tokens[name], hit, cached, cap), call)
+
+    def _judge_truncated(self, name: str, hit: Hit) -> None:
+        """Judge the hit as a scheduler cuts it for a connector that has more."""
+        end = cut(self._engine, hit.length)
+        if isinstance(manager := self._named.manager, HandingManager) and end:
+            self._add_handed("get_computed_blocks", name, hit.tables, end, manager.truncated)
+
+    def _judge_handed(self, name: str, tables: Tables, num_tokens: int) -> None:
+        """Judge the blocks of its computed tokens that a connector gets."""
+        if isinstance(manager := self._named.manager, HandingManager):
+            find = manager.block_ids_for_computed_tokens
+            self._add_handed("allocate_slots", name, tables, num_tokens, find)
+
+    def _add_handed(
+        self, call: str, name: str, tables: Tables, num_tokens: int, find: _Find
+    ) -> None:
+        handed = self._ask(call, lambda _: find(name, num_tokens), name)
+        for due, actual in wrong_blocks(self._engine, tables, num_tokens, handed):
+            code = Defect(Code.HANDED_BLOCKS_WRONG)
+            self._add(self._judge.pool_claim("block_pool", code, due, actual), call)
 
     def _judge_local_prefix(self, name: str) -> None:
         """Judge the same lookup as a scheduler with a KV connector does it, and with a cap."""

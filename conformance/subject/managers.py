@@ -225,6 +225,20 @@ class ConnectorManager(Manager, Protocol):
         """
 
 
+@runtime_checkable
+class HandingManager(Manager, Protocol):
+    """A manager that hands blocks of a number of tokens to KV connectors."""
+
+    def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables | None:
+        """The blocks of a request's first tokens; None where it hands out none."""
+
+    def truncated(self, name: str, num_tokens: int) -> Tables | None:
+        """The tables of the request's last hit, cut at a boundary of all groups' blocks.
+
+        None where it cuts none.
+        """
+
+
 class ManagerSubject(Protocol):
     """A factory of managers: a vLLM target, the reference, or a broken one in a test."""
 

@@ -314,6 +314,37 @@ class MiscountsHits(Wrapped):
         return replace(seen, stats={**seen.stats, "hits": 0})
 
 
+class HandsTooFew(Wrapped):
+    """Leaves out the block that the last tokens fill in part."""
+
+    def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables:
+        tables = self.inner.observe().tables[name]
+        sizes = [group.block_size for group in self.inner._engine.groups]
+        return tuple(table[: num_tokens // size] for table, size in zip(tables, sizes, strict=True))
+
+    def truncated(self, name: str, num_tokens: int) -> Tables | None:
+        del name, num_tokens
+        return None
+
+
+class CutsTooLittle(Wrapped):
+    """Cuts no hit."""
+
+    _hit = Hit(0, ())
+
+    def get_computed_blocks(self, name: str) -> Hit:
+        self._hit = self.inner.get_computed_blocks(name)
+        return self._hit
+
+    def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables | None:
+        del name, num_tokens
+        return None
+
+    def truncated(self, name: str, num_tokens: int) -> Tables:
+        del name, num_tokens
+        return self._hit.tables
+
+
 class Refuses(Wrapped):
     """Leaves a third of the pool unused."""
 

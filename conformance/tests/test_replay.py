@@ -104,6 +104,8 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.ChangesKeys, "lost hit: two-keys-for-content"),
     (broken.WrongUsage, "wrong metric: usage-wrong"),
     (broken.Refuses, "waste: allocation-refused"),
+    (broken.HandsTooFew, "unsound: handed-blocks-wrong"),
+    (broken.CutsTooLittle, "unsound: handed-blocks-wrong"),
     (broken.SilentEviction, "lost hit: events-wrong"),
     (broken.Misdescribes, "lost hit: event-description-wrong"),
     (broken.NamesNoKind, "lost hit: event-description-wrong"),

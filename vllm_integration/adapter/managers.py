@@ -285,6 +285,16 @@ class VllmManager:
         blocks, length, _, diverged = find(self._requests[name], **spelled(find, capped))
         return Hit(length, self._tables(blocks)), diverged
 
+    def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables | None:
+        """See `conformance.subject.managers.HandingManager`; not all releases have that."""
+        find = getattr(self._manager, "get_block_ids_for_computed_tokens", None)
+        return None if find is None else self._numbers(find(name, num_tokens))
+
+    def truncated(self, name: str, num_tokens: int) -> Tables | None:
+        """See `conformance.subject.managers.HandingManager`; not all releases have that."""
+        cut = getattr(self._manager, "truncate_computed_blocks", None)
+        return None if cut is None else self._tables(cut(self._found[name][1], num_tokens))
+
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
         """See `conformance.subject.managers.Manager`."""
         keywords: dict[str, Any] = {}
