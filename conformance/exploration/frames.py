@@ -22,6 +22,8 @@ _FRAME, _TOP, _PLACES = 24, 64, 72
 """Offsets, in bytes: of the interpreter's frame in a frame object; of the count of used places
 and of the places in the interpreter's frame. The variables come first, then the stack."""
 
+_address = functools.lru_cache(1 << 10)(ctypes.c_void_p.from_address)
+"""What memory holds as an address; it shows what is there when it is asked."""
 _MOST = 1 << 20
 """More places than any frame has."""
 
@@ -61,37 +63,18 @@ class _Places:
 
 
 _Values, _Addresses = ctypes.py_object * _MOST, ctypes.c_void_p * _MOST
-_pointers: dict[int, ctypes.c_void_p] = {}
-"""What the memory of a frame object has as an address, by the object's own; it shows what is there
-when it is asked."""
-_places: dict[int | None, _Places] = {}
-_MOST_VIEWS = 1 << 12
+_places = functools.lru_cache(1 << 10)(_Places)
 
 
 def _interpreters(frame: FrameType) -> _Places:
-    try:
-        return _places[_pointers[id(frame)].value]
-    except KeyError:
-        return _viewed(frame)
-
-
-def _viewed(frame: FrameType) -> _Places:
-    if len(_pointers) + len(_places) > _MOST_VIEWS:
-        _pointers.clear()
-        _places.clear()
-    pointer = _pointers[id(frame)] = ctypes.c_void_p.from_address(id(frame) + _FRAME)
-    base = pointer.value
-    assert base is not None
-    found = _places[base] = _Places(base)
-    return found
+    address = _address(id(frame) + _FRAME).value
+    assert address is not None
+    return _places(address)
 
 
 def top(frame: FrameType, count: int) -> list[Any]:
     """The ``count`` uppermost values on the stack of a frame that is being traced, lowest first."""
-    try:
-        places = _places[_pointers[id(frame)].value]
-    except KeyError:
-        places = _viewed(frame)
+    places = _interpreters(frame)
     end = places.used.value
     start = end - count
     if places.addresses[start] is None:  # as below a function that is no method
