@@ -4,6 +4,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -163,6 +164,7 @@ def adopt(
     jobs: int,
 ) -> Adoption:
     """Check a target until nothing new is found; arguments as `gate.check`."""
+    entries = _as_written(entries)
     for _ in range(_MOST_CHECKS):
         with progress(f"judging vLLM {target.name}") as done:
             report = gate.check(
@@ -177,7 +179,7 @@ def adopt(
                 policies=policies,
                 accepted_reads=accepted,
             )
-        entries = _kept(entries, report)
+        entries = _as_written(_kept(entries, report))
         if not report.judgement.new:
             break
     record = Record.of(name_of(target), report.profile, report.reached)
@@ -194,6 +196,14 @@ def adopt(
         )
         record = record.and_also(smaller)
     return Adoption(entries, record, report)
+
+
+def _as_written(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """The entries as they are read back: a footprint goes by the place that a ledger names."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "ledger.toml"
+        path.write_text(to_toml(entries, "", ()), encoding="utf-8")
+        return load(path)
 
 
 def _kept(entries: Sequence[Entry], report: Report) -> list[Entry]:

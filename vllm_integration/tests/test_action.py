@@ -230,8 +230,9 @@ PULL_REQUESTS = {
 @pytest.mark.long
 @pytest.mark.release
 def test_three_pull_requests(judge: Any, tmp_path: Path) -> None:
-    """A fork of 0.23.0 by its tag, and what the action says of pull requests to it."""
-    (tmp_path / "bin" / "hitproof").write_text(f"#!{sys.executable}\n{REAL}")
+    """A fork of 0.23.0 by its tag, set up once, and what the action says of pull requests to it."""
+    command = tmp_path / "bin" / "hitproof"
+    command.write_text(f"#!{sys.executable}\n{REAL}")
     root = tmp_path / "fork"
     vllm = release("0.23.0") / "vllm"
     shutil.copytree(vllm, root / "vllm", ignore=shutil.ignore_patterns("*.pyc"))
@@ -239,13 +240,26 @@ def test_three_pull_requests(judge: Any, tmp_path: Path) -> None:
     git(root, "add", "--force", ".")
     git(root, "commit", "-qm", "0.23.0")
     git(root, "tag", "v0.23.0")
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    set_up = subprocess.run(
+        [command, "init", ".", "--quick"],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert set_up.returncode == 0, set_up.stdout + set_up.stderr
+    assert 'release = "0.23.0"  # by ' in (root / "hitproof.toml").read_text()
+    git(root, "add", "--force", "hitproof.toml", "hitproof-ledger.*", ".github")
+    git(root, "commit", "-qm", "hitproof")
     ran, sarif = {}, {}
     for name, (old, new) in PULL_REQUESTS.items():
         git(root, "switch", "-qc", name, "main")
         for file in (root / "vllm/v1/core").glob("*.py"):
             file.write_text(re.sub(old, new, file.read_text()))
         git(root, "commit", "-qam", name)
-        ran[name] = judge(cwd=root, args="--quick")
+        ran[name] = judge(cwd=root)
         (sarif[name],) = json.loads(Path(ran[name].outputs["sarif"]).read_text())["runs"]
     verdicts = {name: each.printed.splitlines()[0] for name, each in ran.items()}
     annotations = {
@@ -285,6 +299,10 @@ def test_three_pull_requests(judge: Any, tmp_path: Path) -> None:
     assert annotation.startswith("::warning ")
     assert "peek_eagle_block" in annotation
     assert not sarif["rename"]["results"]
+    git(root, "switch", "-q", "rename")
+    aliased = judge(cwd=root, args="--alias peek_eagle_block=drop_eagle_block")
+    assert aliased.code == 0, aliased.printed
+    assert aliased.printed.startswith("vLLM .: conforms, ")
 
 
 def test_the_action_calls_the_script_with_its_inputs() -> None:
