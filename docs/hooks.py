@@ -9,7 +9,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs import clauses, explorer, figures, source, tables
+from docs import clauses, explorer, figures, selftests, source, tables
 from docs.notation import NotWritable
 from docs.pictures import NoPicture
 from hitproof.conformance.findings.strip_svg import STYLE
@@ -88,6 +88,7 @@ def _environment() -> Environment:
         "window_reach": figures.window_reach,
         "draft_entries": figures.draft_entries,
         "releases": tables.releases,
+        "selftests": selftests.table,
         "bounds": tables.bounds,
         "limits": tables.limits,
         "signs": SIGNS,

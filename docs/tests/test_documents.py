@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from docs import selftests
 from docs.source import ROOT, NoSuchCode, find
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import grid
@@ -34,6 +35,23 @@ def test_readme_names_the_bounds_of_the_default_profile() -> None:
     tokens = sorted({each.num_tokens for each in grid(Profile.DEFAULT)})
     assert f"at least {blocks} blocks in one group" in README
     assert f"of {tokens[0]} to {tokens[-1]} tokens in several" in README
+
+
+def test_readme_has_the_figures_of_the_last_self_tests() -> None:
+    assert selftests.row() in README
+    assert selftests.written(README) == README
+    other = README.replace(selftests.row(), "| **self-tested** | all | all |")
+    assert other != README
+    assert selftests.written(other) == README
+
+
+def test_each_family_and_profile_has_a_self_test_on_record() -> None:
+    found = {(run["family"], run["profile"]) for run in selftests.runs()}
+    assert found == {
+        ("structured", "default"),
+        ("single-point", "default"),
+        ("single-point", "quick"),
+    }
 
 
 def test_readme_names_the_python_that_is_needed() -> None:

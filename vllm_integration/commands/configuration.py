@@ -108,6 +108,7 @@ KEYS: Mapping[str, _Key] = {
 def find(directory: Path) -> Path | None:
     """The configuration file of a directory or of the nearest one above it that has one.
 
+    A repository's root is the last one that is looked at.
     Raises `ConfigurationError` where a file that could be it cannot be read.
     """
     for place in (directory, *directory.parents):
@@ -116,6 +117,8 @@ def find(directory: Path) -> Path | None:
         project = place / _PROJECT
         if project.is_file() and "hitproof" in _read(project).get("tool", {}):
             return project
+        if (place / ".git").exists():
+            break
     return None
 
 

@@ -83,6 +83,14 @@ def test_a_project_file_counts_if_it_has_the_table(written: Path) -> None:
     assert options(found) == {"ledger": Path.cwd() / "known" / "ledger.toml"}
 
 
+def test_what_is_above_a_repository_is_not_looked_at(written: Path) -> None:
+    repository = written.parent / "vllm"
+    (repository / ".git").mkdir()
+    assert find(Path.cwd()) is None
+    (repository / FILE).touch()
+    assert find(Path.cwd()) == repository / FILE
+
+
 def test_without_a_file_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(".").startswith(". False False")
