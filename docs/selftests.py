@@ -1,0 +1,86 @@
+"""The figures of the self-test: what was run last, and what README and the pages say of it.
+
+``hitproof selftest 0.33.0 --format json > run.json`` makes a run, ``python -m docs.selftests
+run.json`` puts it in the place of the last one of its family and profile, and writes README anew.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from docs.source import ROOT
+
+RECORD = ROOT / "docs" / "selftests.json"
+README = ROOT / "README.md"
+_KEPT = ("family", "profile", "sample", "seed", "mutants", "caught", "equivalent", "survived")
+_KEPT_OF_UPSTREAM = ("upstream", "killed_by_upstream")
+_ROW = "| **self-tested** |"
+
+
+def runs() -> list[dict[str, Any]]:
+    """What is on record of each run."""
+    found: list[dict[str, Any]] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return found
+
+
+def command(run: dict[str, Any]) -> str:
+    """The command that makes the run."""
+    words = ["hitproof selftest", run["target"]]
+    words += ["--family structured"] if run["family"] == "structured" else []
+    words += ["--quick"] if run["profile"] == "quick" else []
+    if run["sample"] is not None:
+        words += [f"--sample {run['sample']} --seed {run['seed']}"]
+    words += ["--upstream"] if run["upstream"] else []
+    return " ".join(words)
+
+
+def share(run: dict[str, Any]) -> str:
+    """The caught faults, of those that are not equivalent."""
+    return f"{run['caught']} of {run['caught'] + run['survived']}"
+
+
+def table() -> str:
+    """The runs as a table."""
+    lines = [
+        "| command | caught | equivalent | noticed by vLLM's tests only |",
+        "|---|---|---|---|",
+    ]
+    for run in runs():
+        noticed = run["killed_by_upstream"] if run["upstream"] else "not run"
+        lines.append(f"| `{command(run)}` | {share(run)} | {run['equivalent']} | {noticed} |")
+    return "\n".join(lines)
+
+
+def row() -> str:
+    """README's line."""
+    said = ", ".join(
+        f"{run['family']}{' with `--quick`' if run['profile'] == 'quick' else ''} {share(run)}"
+        for run in runs()
+    )
+    return (
+        f"{_ROW} faults that are put into vLLM's own code are noticed ([`hitproof selftest`]"
+        f"(docs/pages/commands/selftest.md)) | {said} of the generated faults in a sample |"
+    )
+
+
+def written(text: str) -> str:
+    """README with the figures on record."""
+    lines = text.splitlines(keepends=True)
+    return "".join(f"{row()}\n" if line.startswith(_ROW) else line for line in lines)
+
+
+def main(files: list[str]) -> None:
+    """Take up runs, and write README."""
+    kept = {(run["family"], run["profile"]): run for run in runs()} if RECORD.exists() else {}
+    for file in files:
+        run = json.loads(Path(file).read_text(encoding="utf-8"))
+        chosen = {name: run[name] for name in (*_KEPT, *_KEPT_OF_UPSTREAM)}
+        kept[run["family"], run["profile"]] = {"target": run["target"]["name"]} | chosen
+    ordered = [kept[key] for key in sorted(kept, reverse=True)]
+    RECORD.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
