@@ -131,6 +131,10 @@ def _draft_cases(subject: MaskSubject, configuration: Configuration) -> Iterator
             # Once its boundary is reached a block may be registered before its run is final.
             optional = {block for block in range(final) if next_boundary(shape, block) <= full}
             yield _judged(configuration, (num_tokens,), held, due, "drafting", optional)
+            if not alone and configuration.group.kind is GroupKind.FULL_ATTENTION:
+                # Retention thins out no full attention, so there the same is due under it.
+                held = partial(held, interval=0)
+                yield _judged(configuration, (num_tokens,), held, due, "drafting", optional)
 
 
 def _judged(

@@ -77,9 +77,14 @@ class _Recorder:
         return found
 
     def registered_when_final(
-        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+        self,
+        configuration: Configuration,
+        num_tokens: int,
+        not_final: int,
+        alone: bool,
+        interval: int | None = None,
     ) -> list[bool]:
-        given, run = (num_tokens, not_final, alone), self._subject.registered_when_final
+        given, run = (num_tokens, not_final, alone, interval), self._subject.registered_when_final
         found: list[bool] = self._kept(
             "registered_when_final", given, lambda: run(configuration, *given)
         )

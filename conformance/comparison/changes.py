@@ -132,7 +132,7 @@ def _registrations(
     does = "stores" if fact.what == "stored" else "registers"
     registered = [f"{does} {_listed(sorted(held)) or 'no block'}" for held in (old, new)]
     if fact.what == "registered_when_final":
-        num_tokens, not_final, _ = fact.given
+        num_tokens, not_final, *_ = fact.given
         final = (num_tokens - not_final) // judged.group.block_size
         for effect, blocks in ((Effect.UNSOUND, new - old), (Effect.SOUND, old - new)):
             if max(blocks, default=-1) >= final:
@@ -286,11 +286,12 @@ def _words(fact: Fact) -> str:
             (end,) = fact.given
             return f"what a connector stores of a request that it has {in_blocks(end)} of"
         case "registered_when_final":
-            num_tokens, not_final, alone = fact.given
+            num_tokens, not_final, alone, interval = fact.given
             beside = "alone" if alone else "beside full attention"
+            under = "" if interval is None else f", {_retention(interval)}"
             return (
                 f"a prompt of {in_tokens(num_tokens)}, {beside}, of which a draft model computes "
-                f"the last {not_final} anew"
+                f"the last {not_final} anew{under}"
             )
         case "hits":
             lengths, shared, interval = fact.given

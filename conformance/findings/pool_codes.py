@@ -273,7 +273,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.EVENTS_WRONG: Meaning(
         "events do not lead to what is cached",
         "The events of a call, applied to what was cached before it, do not give what is cached "
-        "after it: one is missing, or says what did not happen.",
+        "after it: one is missing, says what did not happen, or comes before that of its parent.",
         "Routers and connectors that follow the events look for blocks where they are not.",
         (_BOOKS,),
         (Divergence.LOST_HIT,),

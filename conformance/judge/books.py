@@ -13,7 +13,7 @@ from typing import Any
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
-from hitproof.conformance.subject.managers import Cleared, Observation, Removed, Stored
+from hitproof.conformance.subject.managers import Cleared, Event, Observation, Removed, Stored
 from hitproof.spec.groups import GroupKind
 
 Wrong = tuple[Code, str, str]
@@ -82,13 +82,21 @@ class Books:
             return
         grouped = all(getattr(event, "group", 0) is not None for event in seen.events)
         cached = _entries(before, grouped)
-        for event in seen.events:
+        for number, event in enumerate(seen.events):
             match event:
                 case Cleared():
                     cached.clear()
                 case Removed(group=group, keys=keys):
                     cached.subtract((group, key) for key in keys)
-                case Stored(group=group, keys=keys):
+                case Stored(group=group, keys=keys, parent=parent):
+                    if not cached[group, parent or ""] and _is_stored(
+                        seen.events[number + 1 :], group, parent
+                    ):
+                        yield (
+                            Code.EVENTS_WRONG,
+                            f"the event that {parent} is stored comes before those of the next",
+                            f"it comes after that of {', '.join(keys)}",
+                        )
                     cached.update((group, key) for key in keys)
                     yield from self._wrong_description(event)
             if min(cached.values(), default=0) < 0:
@@ -150,6 +158,13 @@ class Books:
         ]
         others = [request.lora_name, request.cache_salt if start == 0 else None]
         return sorted([*images, *(text for text in others if text)])
+
+
+def _is_stored(events: Sequence[Event], group: int | None, key: Name | None) -> bool:
+    """Whether one of the events says that a key is stored."""
+    return any(
+        isinstance(event, Stored) and event.group == group and key in event.keys for event in events
+    )
 
 
 def _entries(seen: Observation, grouped: bool) -> Counter[tuple[int | None, Name]]:

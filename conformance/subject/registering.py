@@ -19,7 +19,7 @@ class MaskSubject(Protocol):
         """Which full blocks the producer registers for a prompt of ``chunks[-1]`` tokens.
 
         It is computed in chunks that end at ``chunks``, ascending. The group stands beside full
-        attention, as in `retained`, or ``alone``.
+        attention, as in `retained`, or ``alone``. ``interval`` is the retention interval.
         """
 
     def stored(self, configuration: Configuration, end: int) -> list[bool]:
@@ -29,7 +29,12 @@ class MaskSubject(Protocol):
         """
 
     def registered_when_final(
-        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+        self,
+        configuration: Configuration,
+        num_tokens: int,
+        not_final: int,
+        alone: bool,
+        interval: int | None = None,
     ) -> list[bool]:
         """Which full blocks the producer registers of a prompt of ``num_tokens`` tokens.
 

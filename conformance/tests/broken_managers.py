@@ -8,6 +8,7 @@ from hitproof.conformance.histories.schema import EngineConfiguration, RequestIn
 from hitproof.conformance.reference.managers import ReferenceManager, ReferenceManagers
 from hitproof.conformance.subject.managers import (
     Allocation,
+    Event,
     Hit,
     Manager,
     Observation,
@@ -304,6 +305,34 @@ class SilentEviction(Wrapped):
         seen = self.inner.observe()
         kept = tuple(event for event in seen.events or () if type(event).__name__ != "Removed")
         return replace(seen, events=kept)
+
+
+class StoresTheRestFirst(Wrapped):
+    """Sends the event of a first block after that of those that follow it."""
+
+    def observe(self) -> Observation:
+        seen = self.inner.observe()
+        events = [part for event in seen.events or () for part in self._parts(event)]
+        return replace(seen, events=tuple(events))
+
+    def _parts(self, event: Event) -> list[Event]:
+        if not isinstance(event, Stored) or len(event.keys) < 2:
+            return [event]
+        first, rest = slice(0, 1), slice(1, None)
+
+        def part(which: slice, tokens: slice, parent: str | None) -> Stored:
+            return replace(
+                event,
+                keys=event.keys[which],
+                parent=parent,
+                token_ids=event.token_ids[tokens],
+                extra_keys=event.extra_keys and event.extra_keys[which],
+                ahead=event.ahead and event.ahead[which],
+            )
+
+        size = event.block_size
+        after = part(rest, slice(size, None), event.keys[0])
+        return [after, part(first, slice(0, size), event.parent)]
 
 
 class MiscountsHits(Wrapped):

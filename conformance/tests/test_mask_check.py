@@ -16,6 +16,7 @@ from hitproof.spec.groups import GroupKind
 WINDOW = single_group(GroupKind.SLIDING_WINDOW, 2, 3, 2, False, 10)
 EARLY = single_group(GroupKind.SLIDING_WINDOW, 2, 3, 4, True, 9)
 DRAFTED = single_group(GroupKind.SLIDING_WINDOW, 2, 2, 2, True, 6)
+UNTHINNED = single_group(GroupKind.FULL_ATTENTION, 2, 2, None, True, 6)
 
 
 class StoresBoundariesOnly(ReferenceSubject):
@@ -41,16 +42,40 @@ class StoringCrashes(ReferenceSubject):
 
 class RegistersAtOnce(ReferenceSubject):
     def registered_when_final(
-        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+        self,
+        configuration: Configuration,
+        num_tokens: int,
+        not_final: int,
+        alone: bool,
+        interval: int | None = None,
     ) -> list[bool]:
-        del not_final
+        del not_final, interval
         return super().registered_when_final(configuration, num_tokens, 0, alone)
+
+
+class RegistersAtOnceUnderRetention(ReferenceSubject):
+    def registered_when_final(
+        self,
+        configuration: Configuration,
+        num_tokens: int,
+        not_final: int,
+        alone: bool,
+        interval: int | None = None,
+    ) -> list[bool]:
+        ahead = not_final if interval is None else 0
+        return super().registered_when_final(configuration, num_tokens, ahead, alone)
 
 
 class RegistersLate(ReferenceSubject):
     def registered_when_final(
-        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+        self,
+        configuration: Configuration,
+        num_tokens: int,
+        not_final: int,
+        alone: bool,
+        interval: int | None = None,
     ) -> list[bool]:
+        del interval
         ahead = not_final + configuration.group.block_size
         return super().registered_when_final(configuration, num_tokens, ahead, alone)[
             : num_tokens // configuration.group.block_size
@@ -59,15 +84,21 @@ class RegistersLate(ReferenceSubject):
 
 class RegistersBeforeTheBoundary(ReferenceSubject):
     def registered_when_final(
-        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+        self,
+        configuration: Configuration,
+        num_tokens: int,
+        not_final: int,
+        alone: bool,
+        interval: int | None = None,
     ) -> list[bool]:
+        del interval
         held = super().registered_when_final(configuration, num_tokens, not_final, alone)
         final = (num_tokens - not_final) // configuration.group.block_size
         return [each or block == 1 < final for block, each in enumerate(held)]
 
 
 class RegisteringCrashes(ReferenceSubject):
-    def registered_when_final(self, *_: Any) -> list[bool]:
+    def registered_when_final(self, *_: Any, **__: Any) -> list[bool]:
         raise IndexError("made to fail")
 
 
@@ -84,6 +115,13 @@ class RegisteringCrashes(ReferenceSubject):
         ),
         (StoringCrashes(), WINDOW, "crash", Code.RAISES_EXCEPTION, "store"),
         (RegistersAtOnce(), DRAFTED, "wrong drafts", Code.UNFINAL_BLOCK_REGISTERED, "drafting"),
+        (
+            RegistersAtOnceUnderRetention(),
+            UNTHINNED,
+            "wrong drafts",
+            Code.UNFINAL_BLOCK_REGISTERED,
+            "drafting",
+        ),
         (RegistersLate(), DRAFTED, "lost hit", Code.LOOKAHEAD_BLOCK_UNREGISTERED, "drafting"),
         (RegistersBeforeTheBoundary(), EARLY, "waste", Code.BLOCK_REGISTERED_EARLY, "drafting"),
         (RegisteringCrashes(), DRAFTED, "crash", Code.RAISES_EXCEPTION, "drafting"),
@@ -114,7 +152,7 @@ def test_older_targets_are_judged_by_what_they_have() -> None:
         def stored(self, *_: Any) -> list[bool]:
             raise Predates("the target is older")
 
-        def registered_when_final(self, *_: Any) -> list[bool]:
+        def registered_when_final(self, *_: Any, **__: Any) -> list[bool]:
             raise Predates("the target is older")
 
     for configuration in (WINDOW, DRAFTED):

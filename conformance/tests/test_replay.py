@@ -107,6 +107,7 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.HandsTooFew, "unsound: handed-blocks-wrong"),
     (broken.CutsTooLittle, "unsound: handed-blocks-wrong"),
     (broken.SilentEviction, "lost hit: events-wrong"),
+    (broken.StoresTheRestFirst, "lost hit: events-wrong"),
     (broken.Misdescribes, "lost hit: event-description-wrong"),
     (broken.NamesNoKind, "lost hit: event-description-wrong"),
     (broken.NamesTokensAhead, "lost hit: event-description-wrong"),

@@ -144,14 +144,21 @@ class VllmSubject:
         return stored
 
     def registered_when_final(
-        self, configuration: Configuration, num_tokens: int, not_final: int, alone: bool
+        self,
+        configuration: Configuration,
+        num_tokens: int,
+        not_final: int,
+        alone: bool,
+        interval: int | None = None,
     ) -> list[bool]:
         """The same as `registered`, with draft models that look ahead."""
         if not self._producer.looks_ahead:
             self._parts.lacks("drafts that are computed anew")
         # One token ahead is what the drafts themselves are, and is never computed anew.
         ends, ahead = ends_of(configuration, num_tokens), not_final + 1
-        return self._computing.registered(configuration, ends, alone=alone, prefill_lookahead=ahead)
+        return self._computing.registered(
+            configuration, ends, interval, alone=alone, prefill_lookahead=ahead
+        )
 
     @cached_property
     def lookahead_horizon(self) -> LookaheadHorizon:
