@@ -17,7 +17,7 @@ from hitproof.conformance.comparison.facts import Fact, raised
 from hitproof.conformance.comparison.lookups import lookup_facts
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.failures import crash_of, refusal_of
+from hitproof.conformance.subject.failures import Predates, crash_of, refusal_of
 from hitproof.conformance.subject.subjects import Subject
 from hitproof.spec.claims import Status
 
@@ -40,6 +40,8 @@ def behaviour(
         return result, facts
     try:
         facts += lookup_facts(subject, check, judged)
+    except Predates:  # which the check's result says, too
+        pass
     except Exception as error:
         reason = f"the lookup's answers cannot be recorded: {refusal_of(error)}"
         unknown = dict.fromkeys(result.statuses, Status.INCONCLUSIVE)

@@ -14,7 +14,7 @@ from hitproof.conformance.comparison.facts import Fact
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import Group, GroupKind
@@ -225,10 +225,17 @@ def test_a_lookup_whose_answers_cannot_be_recorded_is_inconclusive(
     assert facts
     assert set(result.statuses.values()) == {Status.PROVED}
 
-    def refuses(*_: object, **__: object) -> None:
-        raise CannotJudge("it depends on the clock")
+    def raising(error: Exception) -> Any:
+        def explore(*_: object, **__: object) -> None:
+            raise error
 
-    monkeypatch.setattr(lookups, "explore", refuses)
+        return explore
+
+    monkeypatch.setattr(lookups, "explore", raising(Predates("the target is older")))
+    result, facts = behaviour(ReferenceSubject(), COMMON, PAIR)
+    assert not facts
+    assert set(result.statuses.values()) == {Status.PROVED}
+    monkeypatch.setattr(lookups, "explore", raising(CannotJudge("it depends on the clock")))
     result, facts = behaviour(ReferenceSubject(), COMMON, PAIR)
     assert not facts
     assert set(result.statuses.values()) == {Status.INCONCLUSIVE}

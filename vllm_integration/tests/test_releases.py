@@ -220,6 +220,7 @@ def test_the_newest_release_conforms_and_every_obligation_is_settled(
         "version_from": "",
         "managers": [],
         "coordinators": [],
+        "aliases": [],
     }
     assert all(entry["reason"] for entry in report["known_divergences"])
 
