@@ -43,7 +43,7 @@ def _unknown_is_usage(output: Format) -> Iterator[None]:
 
 
 _AT_LEAST = {
-    (Family.SINGLE_POINT, Profile.QUICK): 85.0,
+    (Family.SINGLE_POINT, Profile.QUICK): 92.0,
     (Family.SINGLE_POINT, Profile.DEFAULT): 97.0,
     (Family.STRUCTURED, Profile.QUICK): 0.0,
     (Family.STRUCTURED, Profile.DEFAULT): 95.0,
