@@ -95,7 +95,7 @@ def selftest(
             min=0.0,
             max=100.0,
             help="Percent of the mutants that must be caught. [default: single-point 97, with "
-            "--quick 85; structured 95, with --quick none]",
+            "--quick 92; structured 95, with --quick none]",
             show_default=False,
         ),
     ] = None,
