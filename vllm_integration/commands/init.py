@@ -1,5 +1,6 @@
 """``hitproof init``."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -118,7 +119,7 @@ def init(
 
 
 def _configuration(target: Target, profile: Profile, policies: Mapping[str, str]) -> str:
-    """The configuration file; strings in it need no escapes, since names have none."""
+    """The configuration file."""
     lines = [
         "# How hitproof judges this repository. Options of the command line take precedence.",
         f'ledger = "{_LEDGER}"',
@@ -127,9 +128,9 @@ def _configuration(target: Target, profile: Profile, policies: Mapping[str, str]
         lines.append(f'release = "{target.version}"  # by {target.inferred}')
     if profile is not Profile.DEFAULT:
         lines.append(f'profile = "{profile}"')
-    for key, classes in (("managers", target.managers), ("coordinators", target.coordinators)):
-        if classes:
-            lines.append(f"{key} = [{', '.join(f'{chr(34)}{each}{chr(34)}' for each in classes)}]")
+    for key in ("managers", "coordinators", "aliases"):
+        if names := getattr(target, key):
+            lines.append(f"{key} = {json.dumps(names)}")  # which is TOML, too
     if policies:
         lines += ["", "[policies]", *(f'{name} = "{value}"' for name, value in policies.items())]
     return "\n".join((*lines, ""))

@@ -165,7 +165,7 @@ def test_init_sets_a_checkout_up(
     report = diverging()
     target = replace(report.target, version="0.33.0", inferred="its git tags")
     behaves(replace(report, target=target))
-    code, said = run("init", ".", "--quick")
+    code, said = run("init", ".", "--quick", "--alias", "new=old", "--manager", "a.b:C")
     assert (code, said) == (
         0,
         "hitproof.toml, .github/workflows/hitproof.yml and hitproof-ledger.toml with 1 entry\n",
@@ -173,6 +173,8 @@ def test_init_sets_a_checkout_up(
     assert options(checkout / FILE) == {
         "ledger": checkout / "hitproof-ledger.toml",
         "release": "0.33.0",
+        "manager": ["a.b:C"],
+        "alias": ["new=old"],
         "quick": True,
         "thorough": False,
     }
