@@ -13,8 +13,10 @@ from docs.source import ROOT
 
 RECORD = ROOT / "docs" / "selftests.json"
 README = ROOT / "README.md"
-_KEPT = ("family", "profile", "sample", "seed", "mutants", "caught", "equivalent", "survived")
-_KEPT_OF_UPSTREAM = ("upstream", "killed_by_upstream")
+_KEPT = (
+    *("family", "profile", "sample", "seed", "mutants", "caught", "equivalent", "survived"),
+    *("upstream", "killed_by_upstream"),
+)
 _ROW = "| **self-tested** |"
 
 
@@ -75,7 +77,7 @@ def main(files: list[str]) -> None:
     kept = {(run["family"], run["profile"]): run for run in runs()} if RECORD.exists() else {}
     for file in files:
         run = json.loads(Path(file).read_text(encoding="utf-8"))
-        chosen = {name: run[name] for name in (*_KEPT, *_KEPT_OF_UPSTREAM)}
+        chosen = {name: run[name] for name in _KEPT}
         kept[run["family"], run["profile"]] = {"target": run["target"]["name"]} | chosen
     ordered = [kept[key] for key in sorted(kept, reverse=True)]
     RECORD.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")

@@ -89,8 +89,10 @@ class Books:
                 case Removed(group=group, keys=keys):
                     cached.subtract((group, key) for key in keys)
                 case Stored(group=group, keys=keys, parent=parent):
-                    if not cached[group, parent or ""] and _is_stored(
-                        seen.events[number + 1 :], group, parent
+                    if (
+                        parent is not None
+                        and not cached[group, parent]
+                        and _is_stored(seen.events[number + 1 :], group, parent)
                     ):
                         yield (
                             Code.EVENTS_WRONG,
@@ -160,7 +162,7 @@ class Books:
         return sorted([*images, *(text for text in others if text)])
 
 
-def _is_stored(events: Sequence[Event], group: int | None, key: Name | None) -> bool:
+def _is_stored(events: Sequence[Event], group: int | None, key: Name) -> bool:
     """Whether one of the events says that a key is stored."""
     return any(
         isinstance(event, Stored) and event.group == group and key in event.keys for event in events

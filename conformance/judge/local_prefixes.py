@@ -53,12 +53,12 @@ class LocalPrefixJudge(LookupJudge):
         due = 0
         if not skips:
             due = longest_local_prefix(self._groups, self._alignment, most, reach, entries)
-        lacks_state = not valid_hit(self._groups, self._alignment, due, most, reach, entries)
-        expected = LocalPrefix(request, due, lacks_state)
         kinds = " + ".join(sorted({group.kind for group in self._hit_groups}))
         _, eagle = self._kinds()
 
         def violation(signature: Signature) -> Violation:
+            has_states = valid_hit(self._groups, self._alignment, due, most, reach, entries)
+            expected = LocalPrefix(request, due, lacks_state=not has_states)
             actual = f"local prefix of {in_tokens(prefix.length)}{', flagged' if flagged else ''}"
             return Violation(
                 signature,

@@ -1,5 +1,6 @@
 """The mask check notices faults in what connectors store, and in what is registered too early."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,7 +41,12 @@ class StoringCrashes(ReferenceSubject):
         raise IndexError("made to fail")
 
 
-class RegistersAtOnce(ReferenceSubject):
+class Registers(ReferenceSubject):
+    """Takes another number of tokens for those that are not final."""
+
+    def __init__(self, taken: Callable[[Configuration, int, int | None], int]) -> None:
+        self._taken = taken
+
     def registered_when_final(
         self,
         configuration: Configuration,
@@ -49,37 +55,13 @@ class RegistersAtOnce(ReferenceSubject):
         alone: bool,
         interval: int | None = None,
     ) -> list[bool]:
-        del not_final, interval
-        return super().registered_when_final(configuration, num_tokens, 0, alone)
+        taken = self._taken(configuration, not_final, interval)
+        return super().registered_when_final(configuration, num_tokens, taken, alone)
 
 
-class RegistersAtOnceUnderRetention(ReferenceSubject):
-    def registered_when_final(
-        self,
-        configuration: Configuration,
-        num_tokens: int,
-        not_final: int,
-        alone: bool,
-        interval: int | None = None,
-    ) -> list[bool]:
-        ahead = not_final if interval is None else 0
-        return super().registered_when_final(configuration, num_tokens, ahead, alone)
-
-
-class RegistersLate(ReferenceSubject):
-    def registered_when_final(
-        self,
-        configuration: Configuration,
-        num_tokens: int,
-        not_final: int,
-        alone: bool,
-        interval: int | None = None,
-    ) -> list[bool]:
-        del interval
-        ahead = not_final + configuration.group.block_size
-        return super().registered_when_final(configuration, num_tokens, ahead, alone)[
-            : num_tokens // configuration.group.block_size
-        ]
+AT_ONCE = Registers(lambda *_: 0)
+AT_ONCE_UNDER_RETENTION = Registers(lambda _, ahead, interval: ahead if interval is None else 0)
+LATE = Registers(lambda configuration, ahead, _: ahead + configuration.group.block_size)
 
 
 class RegistersBeforeTheBoundary(ReferenceSubject):
@@ -114,15 +96,15 @@ class RegisteringCrashes(ReferenceSubject):
             "store",
         ),
         (StoringCrashes(), WINDOW, "crash", Code.RAISES_EXCEPTION, "store"),
-        (RegistersAtOnce(), DRAFTED, "wrong drafts", Code.UNFINAL_BLOCK_REGISTERED, "drafting"),
+        (AT_ONCE, DRAFTED, "wrong drafts", Code.UNFINAL_BLOCK_REGISTERED, "drafting"),
         (
-            RegistersAtOnceUnderRetention(),
+            AT_ONCE_UNDER_RETENTION,
             UNTHINNED,
             "wrong drafts",
             Code.UNFINAL_BLOCK_REGISTERED,
             "drafting",
         ),
-        (RegistersLate(), DRAFTED, "lost hit", Code.LOOKAHEAD_BLOCK_UNREGISTERED, "drafting"),
+        (LATE, DRAFTED, "lost hit", Code.LOOKAHEAD_BLOCK_UNREGISTERED, "drafting"),
         (RegistersBeforeTheBoundary(), EARLY, "waste", Code.BLOCK_REGISTERED_EARLY, "drafting"),
         (RegisteringCrashes(), DRAFTED, "crash", Code.RAISES_EXCEPTION, "drafting"),
     ],

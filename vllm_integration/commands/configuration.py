@@ -21,6 +21,7 @@ from hitproof.vllm_integration.verdict import Verdict
 FILE = "hitproof.toml"
 _PROJECT = "pyproject.toml"
 _TARGETS = ("target", "targets", "base", "head")
+_PROFILES = ("quick", "thorough")
 
 _Options = Mapping[str, Any]
 
@@ -170,9 +171,6 @@ class ConfiguredCommand(TyperCommand):
             found = {name: each for name, each in found.items() if name not in _PROFILES}
         names = {parameter.name for parameter in self.params}
         return {name: value for name, value in found.items() if name in names}
-
-
-_PROFILES = ("quick", "thorough")
 
 
 def _targets(given: _Options) -> list[str]:
