@@ -41,7 +41,6 @@ from hitproof.vllm_integration.commands.report import wanted_report, write_repor
 from hitproof.vllm_integration.commands.running import (
     announce,
     as_document,
-    fail,
     failures,
     progress,
     show_document,
@@ -62,7 +61,6 @@ from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.changed import Hunk, hunks
 from hitproof.vllm_integration.targets.resolving import resolve, tree_before
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.verdict import Verdict
 
 
 class CheckFormat(StrEnum):
@@ -139,10 +137,7 @@ def check(
     shows_known = {"json", "sarif"} if sarif_known else {"json"}
     profile = wanted_profile(quick, thorough, output)
     with failures(output):
-        try:
-            policies = (best_values() if strict else {}) | chosen_values(policy or [])
-        except ValueError as unknown:
-            fail(Verdict.USAGE, str(unknown), output)
+        policies = (best_values() if strict else {}) | chosen_values(policy or [])
         entries = load(ledger)
         interpreter = find_python(python)
         resolved = with_classes(

@@ -32,7 +32,6 @@ from hitproof.vllm_integration.commands.report import wanted_report, write_repor
 from hitproof.vllm_integration.commands.running import (
     announce,
     as_document,
-    fail,
     failures,
     progress,
     show_document,
@@ -49,7 +48,6 @@ from hitproof.vllm_integration.reports.html.pages import diff_page
 from hitproof.vllm_integration.reproduce.tested import tested
 from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.resolving import held_as, resolve
-from hitproof.vllm_integration.verdict import Verdict
 
 
 class DiffFormat(StrEnum):
@@ -108,10 +106,7 @@ def diff(
     files = wanted_files(write or [], [f for f in DiffFormat if f is not DiffFormat.TEXT], output)
     directory = wanted_report(html, output)
     with failures(output):
-        try:
-            policies = chosen_values(policy or [])
-        except ValueError as unknown:
-            fail(Verdict.USAGE, str(unknown), output)
+        policies = chosen_values(policy or [])
         interpreter = find_python(python)
         base_target = resolve(base, announce=announce)
         if not base_target.is_release:

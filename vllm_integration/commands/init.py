@@ -80,10 +80,7 @@ def init(
     is said; the exit code is then that of `hitproof check`.
     """
     with failures(Format.TEXT):
-        try:
-            policies = chosen_values(policy or [])
-        except ValueError as unknown:
-            fail(Verdict.USAGE, str(unknown), Format.TEXT)
+        policies = chosen_values(policy or [])
         for name in (FILE, _LEDGER, _WORKFLOW):
             if Path(name).exists():
                 fail(Verdict.USAGE, f"{name} exists already; remove it or keep it", Format.TEXT)

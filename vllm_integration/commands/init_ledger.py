@@ -87,10 +87,7 @@ def init_ledger(
     footprints`.
     """
     with failures(Format.TEXT):
-        try:
-            policies = chosen_values(policy or [])
-        except ValueError as unknown:
-            fail(Verdict.USAGE, str(unknown), Format.TEXT)
+        policies = chosen_values(policy or [])
         if output.exists() or not output.absolute().parent.is_dir():
             where = "exists already" if output.exists() else "is in a directory that does not exist"
             fail(Verdict.USAGE, f"{output} {where}; name another file with --output", Format.TEXT)

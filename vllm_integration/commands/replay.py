@@ -82,10 +82,7 @@ def replay(
     del print_schema
     started = time.monotonic()
     with failures(output):
-        try:
-            policies = chosen_values(policy or [], for_histories=True)
-        except ValueError as unknown:
-            fail(Verdict.USAGE, str(unknown), output)
+        policies = chosen_values(policy or [], for_histories=True)
         where = "standard input" if str(history) == "-" else str(history)
         try:
             text = typer.get_binary_stream("stdin").read() if where != str(history) else None

@@ -71,8 +71,12 @@ def best_values() -> dict[str, str]:
     return {name: str(each.best) for name, each in POLICIES.items() if each.best is not None}
 
 
+class UnknownPolicy(ValueError):
+    """There is no such policy or value; the message is one sentence that names the valid ones."""
+
+
 def chosen_values(texts: Sequence[str], *, for_histories: bool = False) -> dict[str, str]:
-    """Policies and values, each written ``NAME=VALUE``; raises ValueError with the valid ones.
+    """Policies and values, each written ``NAME=VALUE``; raises `UnknownPolicy` with the valid ones.
 
     With ``for_histories`` those that decide nothing there are not valid either.
     """
@@ -80,15 +84,15 @@ def chosen_values(texts: Sequence[str], *, for_histories: bool = False) -> dict[
     for text in texts:
         name, equals, value = text.partition("=")
         if name not in POLICIES:
-            raise ValueError(f"there is no policy {name!r}; name one of {', '.join(POLICIES)}")
+            raise UnknownPolicy(f"there is no policy {name!r}; name one of {', '.join(POLICIES)}")
         values = [str(era.value) for era in POLICIES[name].eras]
         if not equals or value not in values:
-            raise ValueError(
+            raise UnknownPolicy(
                 f"the policy {name} has no value {value!r}; write "
                 + " or ".join(f"'{name}={valid}'" for valid in values)
             )
         if for_histories and name in NOT_IN_HISTORIES:
-            raise ValueError(
+            raise UnknownPolicy(
                 f"the policy {name} decides nothing here ({NOT_IN_HISTORIES[name]}); leave it out"
             )
         chosen[name] = value
