@@ -107,7 +107,7 @@ def main() -> NoReturn:
         where = f"{error.filename}: " if error.filename else ""
         _end(
             int(Verdict.USAGE),
-            f"{where}{error.strerror or error}; see to room and permissions, and run it again",
+            f"{where}{error.strerror or error}; check free space and permissions, and run it again",
         )
     except Exception as error:
         if os.environ.get("HITPROOF_TRACEBACK"):

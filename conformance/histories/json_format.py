@@ -10,6 +10,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from hitproof.conformance.histories.schema import History, HistoryError
 
+_SCHEMA = "`hitproof replay --schema` prints the schema"
+_MESSAGES = {
+    "unexpected_keyword_argument": f"there is no such field; {_SCHEMA}",
+    "missing": f"this field is required; {_SCHEMA}",
+    "union_tag_not_found": f"'do' is missing, which names the kind of the step; {_SCHEMA}",
+}
+"""What is said where pydantic speaks of Python, by the type of its error."""
+
 
 @cache
 def _adapter() -> TypeAdapter[History]:
@@ -32,7 +40,8 @@ def read(text: str | bytes, where: str = "the history") -> History:
         return _adapter().validate_json(text, strict=True)
     except ValidationError as invalid:
         error = invalid.errors(include_url=False, include_context=False)[0]
-        raise HistoryError(f"{where}: {_sentence(error['loc'], error['msg'])}") from invalid
+        message = _MESSAGES.get(error["type"], error["msg"])
+        raise HistoryError(f"{where}: {_sentence(error['loc'], message)}") from invalid
     except (ValueError, RecursionError) as invalid:
         raise HistoryError(f"{where} is not JSON ({invalid}); fix it there") from invalid
 

@@ -90,7 +90,11 @@ def replay(
             several = history.suffix == ".jsonl"
             played = read_lines(text, where) if several else [read(text, where)]
         except OSError as error:
-            fail(Verdict.USAGE, f"{where} cannot be read ({error.strerror})", output)
+            fail(
+                Verdict.USAGE,
+                f"{where} cannot be read ({error.strerror}); name another file",
+                output,
+            )
         except HistoryError as error:
             fail(Verdict.USAGE, str(error), output)
         interpreter = find_python(python)

@@ -3,15 +3,18 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
 
 from hitproof.conformance.ledger.ledger import LedgerError
 from hitproof.conformance.scope.profiles import Profile
@@ -110,21 +113,47 @@ def announce(text: str) -> None:
     Console(stderr=True).print(text, style="dim", highlight=False)
 
 
+class _Counts(ProgressColumn):
+    """What is done of how many, the time that it took, and an estimate of what is left."""
+
+    def render(self, task: Task) -> Text:
+        done = [f"{task.completed:.0f}/{task.total:.0f}"] if task.total else []
+        elapsed = [f"{timedelta(seconds=int(task.elapsed or 0))} elapsed"]
+        left = (
+            [f"about {timedelta(seconds=int(task.time_remaining))} left"]
+            if task.time_remaining
+            else []
+        )
+        return Text(", ".join(done + elapsed + left))
+
+
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal; call it with what is done and the total."""
-    console = Console(stderr=True)
+def progress(
+    what: str, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[int, int], None]]:
+    """A bar with phase, elapsed time and estimate on a terminal, standard error by default.
+
+    Call it with what is done and the total: before the first call the target is imported, after
+    the last one findings are reduced and shown.
+    """
+    console = console or Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        _Counts(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
+        get_time=clock,
     )
     with bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        task = bar.add_task(f"{what}: import", total=None)
+
+        def show_done(done: int, total: int) -> None:
+            phase = what if done < total else f"{what}: findings"
+            bar.update(task, description=phase, completed=done, total=total, refresh=True)
+
+        yield show_done
 
 
 def show(output: StrEnum, as_json: Callable[[], Any], as_text: Callable[[Console], None]) -> None:

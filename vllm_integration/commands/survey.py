@@ -56,7 +56,9 @@ def survey(
     thorough: Thorough = False,
     kept: Annotated[
         Path,
-        typer.Option("--from", help="A survey in JSON to show. [default: hitproof's own]"),
+        typer.Option(
+            "--from", show_default=False, help="A survey in JSON to show. [default: hitproof's own]"
+        ),
     ] = SURVEY,
     recording: Annotated[
         bool,

@@ -69,6 +69,9 @@ def run(
 
 def _judged(session: Session, target: Target, history: History) -> ReplayReport:
     report = ReplayReport(target, history)
+    if not history.steps:
+        report.unsettled = "the history has no steps, so nothing was judged; add steps"
+        return report
     try:
         answer = session.ask(op="replay", play=Play.written(history, "").as_json())
     except WorkerGone as gone:

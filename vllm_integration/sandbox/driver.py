@@ -95,7 +95,9 @@ class Asked(ABC):
                 return answer
             kind, text = Failure(answer["kind"]), str(answer["message"])
         except TimeoutError:
-            raise WorkerGone(f"it did not return within {timeout:g} seconds") from None
+            raise WorkerGone(
+                f"it did not return within {timeout:g} seconds; --timeout allows more"
+            ) from None
         except EOFError:
             raise WorkerGone(self._ending()) from None
         except (ValueError, KeyError) as error:

@@ -1,13 +1,17 @@
 """The command: its help and its exit codes."""
 
+import itertools
 import json
 import re
 import signal
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from typer.main import get_group
 from typer.testing import CliRunner
 
 from hitproof.conformance.subject.failures import InternalError
@@ -17,7 +21,9 @@ from hitproof.spec.claims import Status
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.commands.options import EXIT_CODES
+from hitproof.vllm_integration.commands.running import progress
 from hitproof.vllm_integration.sandbox.driver import InternalFailure
+from hitproof.vllm_integration.sandbox.processes import MARK
 from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
 
 
@@ -25,24 +31,10 @@ def test_version() -> None:
     assert re.fullmatch(r"hitproof \d+\.\d+\.\d+(\.dev\d+)?\n", hitproof("--version").stdout)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        [],
-        ["check"],
-        ["diff"],
-        ["survey"],
-        ["replay"],
-        ["lockstep"],
-        ["explain"],
-        ["prove"],
-        ["policies"],
-        ["configs"],
-        ["selftest"],
-        ["init"],
-        ["init-ledger"],
-    ],
-)
+COMMANDS = sorted(get_group(cli.app).commands)
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
 def test_help_documents_the_exit_codes(command: list[str]) -> None:
     result = hitproof(*command, "--help")
     assert result.returncode == 0
@@ -104,6 +96,43 @@ def test_output_that_cannot_be_written_is_the_environments_fault(arguments: list
     assert result.returncode == 2
     assert result.stderr.startswith("hitproof: No space left on device; ")
     assert result.stderr.count("\n") == 1
+
+
+def test_every_environment_variable_is_documented() -> None:
+    package = Path(cli.__file__).resolve().parent
+    read = {
+        name
+        for path in package.rglob("*.py")
+        if "tests" not in path.parts
+        for name in re.findall(r"HITPROOF_[A-Z_]*[A-Z]", path.read_text("utf-8"))
+    }
+    page = package.parent / "docs/pages/commands/targets.md"
+    documented = set(re.findall(r"^\| `(HITPROOF_\w+)` \|", page.read_text("utf-8"), re.MULTILINE))
+    assert documented == read - {MARK}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_each_default_once(name: str) -> None:
+    options = CliRunner().invoke(cli.app, [name, "--help"]).output.split("\n  -")
+    assert options[1:]
+    assert [each for each in options if each.count("[default") > 1] == []
+
+
+def test_progress_has_phase_count_elapsed_time_and_an_estimate() -> None:
+    printed = StringIO()
+    console = Console(file=printed, force_terminal=True, width=120)
+    clock = itertools.count()
+    with progress("judging", console, lambda: float(next(clock))) as done:
+        for number in range(5):
+            done(number, 4)
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", printed.getvalue()).splitlines()
+    assert not [line for line in lines if "?" in line or "0/0" in line]
+    for wanted in (
+        r"judging: import .* \d+:\d\d:\d\d elapsed",
+        r"judging .* [23]/4, \d+:\d\d:\d\d elapsed, about \d+:\d\d:\d\d left",
+        r"judging: findings .* 4/4, \d+:\d\d:\d\d elapsed",
+    ):
+        assert [line for line in lines if re.match(wanted, line)], wanted
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
