@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -51,6 +52,7 @@ from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.places import judgement_located
 from hitproof.vllm_integration.gate.policies import best_values, chosen_values
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.store import Store
 from hitproof.vllm_integration.reports import text as rendering
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
@@ -58,6 +60,7 @@ from hitproof.vllm_integration.reports.ci.summary import markdown
 from hitproof.vllm_integration.reports.html.pages import check_page
 from hitproof.vllm_integration.reproduce.tested import tested
 from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.targets.cache import cache_directory
 from hitproof.vllm_integration.targets.changed import Hunk, hunks
 from hitproof.vllm_integration.targets.resolving import resolve, tree_before
 from hitproof.vllm_integration.targets.target import Target
@@ -128,6 +131,14 @@ def check(
             show_default=False,
         ),
     ] = None,
+    no_cache: Annotated[
+        bool,
+        typer.Option(
+            "--no-cache",
+            envvar="HITPROOF_NO_CACHE",
+            help="Judge all anew: reuse no results of unchanged code, and keep none.",
+        ),
+    ] = False,
 ) -> None:
     """Judge vLLM's real prefix-cache code against the spec, for every cache state up to a bound."""
     started = time.monotonic()
@@ -136,7 +147,10 @@ def check(
     forms = {output.value, *(form for form, _ in files)}
     shows_known = {"json", "sarif"} if sarif_known else {"json"}
     profile = wanted_profile(quick, thorough, output)
-    with failures(output):
+    with failures(output), ExitStack() as stack:
+        store = (
+            None if no_cache else stack.enter_context(closing(Store(cache_directory(), announce)))
+        )
         policies = (best_values() if strict else {}) | chosen_values(policy or [])
         entries = load(ledger)
         interpreter = find_python(python)
@@ -156,6 +170,7 @@ def check(
             memory=in_bytes(memory),
             jobs=jobs,
             policies=policies,
+            store=store,
         )
         with progress(f"judging vLLM {resolved.name}") as done:
             report = gate.check(
@@ -172,11 +187,12 @@ def check(
                 remedy=remedy_for(resolved, ledger),
                 accepted_reads=accepted,
                 shows_known=verbose or directory is not None or not forms.isdisjoint(shows_known),
+                store=store,
             )
         report.judgement = judgement_located(report.judgement, _changed(resolved, baseline))
         if pytest is not None:
             report.judgement = _tested(pytest, report, interpreter, timeout, verbose)
-    report.seconds = time.monotonic() - started
+        report.took(time.monotonic() - started)
     documents = {
         "json": lambda: as_document(report_json(report)),
         "github": lambda: github.annotations(report, verbose),

@@ -34,6 +34,7 @@ from hitproof.vllm_integration.commands.options import (
 from hitproof.vllm_integration.commands.running import announce, failures, progress
 from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.store import Store
 from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
@@ -101,6 +102,7 @@ def recorded(
     memory: int,
     jobs: int,
     policies: Mapping[str, str] | None = None,
+    store: Store | None = None,
 ) -> tuple[Record, list[str]]:
     """The footprints of a target under some profiles; the rest as `gate.recorded`."""
     found: list[Record] = []
@@ -118,6 +120,7 @@ def recorded(
                 progress=done,
                 jobs=jobs,
                 policies=policies,
+                store=store,
             )
         found.append(record if not found else found.pop().and_also(record))
         unsettled += reasons
@@ -177,6 +180,7 @@ def baseline_of(
     memory: int,
     jobs: int,
     policies: Mapping[str, str] | None,
+    store: Store | None,
 ) -> Record | None:
     """The footprints that a target is held against; None where there are none on record.
 
@@ -199,6 +203,7 @@ def baseline_of(
         memory=memory,
         jobs=jobs,
         policies=policies,
+        store=store,
     )
     for reason in unsettled:  # what diverges there counts as grown
         typer.echo(f"hitproof: the baseline {baseline} is not judged in full: {reason}", err=True)

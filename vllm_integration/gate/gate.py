@@ -15,9 +15,11 @@ from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.gate.growth import hold, reached
 from hitproof.vllm_integration.gate.obligations import histories, tasks
 from hitproof.vllm_integration.gate.policies import expected_value, held_against
+from hitproof.vllm_integration.gate.recall import Recall, Recalling
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.sessions import Session, Sessions
-from hitproof.vllm_integration.sandbox.driver import Workers
+from hitproof.vllm_integration.gate.store import Store
+from hitproof.vllm_integration.sandbox.driver import Answers, Workers
 from hitproof.vllm_integration.targets.target import Target
 
 
@@ -38,6 +40,7 @@ def check(
     remedy: str = "",
     accepted_reads: Mapping[str, str] | None = None,
     shows_known: bool = True,
+    store: Store | None = None,
 ) -> Report:
     """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) each worker.
 
@@ -48,13 +51,15 @@ def check(
     says how to make one where there is none. ``accepted_reads`` asks for what the target reads of
     its inputs, too, of which these are accepted unseen, for their reasons. Unless somebody is
     shown known divergences (``shows_known``), they stay as they were found, neither shrunk nor
-    demonstrated. ``progress`` is called with the checks done and their number. Raises the
-    exceptions of `Workers` when the target cannot be imported or hitproof itself is wrong.
+    demonstrated. ``progress`` is called with the checks done and their number. What ``store`` has
+    of unchanged code is not judged again. Raises the exceptions of `Workers` when the target cannot
+    be imported or hitproof itself is wrong.
     """
+    recall = _recall(store, target, python, memory, policies)
     with ThreadPoolExecutor(1) as beside:
         beside.submit(_foresee, target, profile, policies or {})
-        with opened(target, python, timeout, memory, jobs, policies) as sessions:
-            return judged(
+        with opened(target, python, timeout, memory, jobs, policies, recall) as sessions:
+            report = judged(
                 sessions,
                 target,
                 profile,
@@ -68,6 +73,18 @@ def check(
                 accepted_reads,
                 shows_known,
             )
+    report.recall = recall
+    return report
+
+
+def _recall(
+    store: Store | None,
+    target: Target,
+    python: str,
+    memory: int,
+    policies: Mapping[str, str] | None,
+) -> Recall | None:
+    return None if store is None else Recall(store, target, python, memory, policies or {})
 
 
 def _foresee(target: Target, profile: Profile, chosen: Mapping[str, str]) -> None:
@@ -88,13 +105,23 @@ def opened(
     memory: int,
     jobs: int,
     policies: Mapping[str, str] | None = None,
+    recall: Recall | None = None,
 ) -> Iterator[Sessions]:
-    """Workers for ``target``; arguments and exceptions as for `check`."""
-    with (
-        Workers(target, python, memory, dict(policies or {})) as workers,
-        closing(Sessions(jobs, lambda: Session(workers.start, timeout))) as sessions,
-    ):
-        yield sessions
+    """Workers for ``target``; arguments and exceptions as for `check`.
+
+    What ``recall`` has is not asked them again.
+    """
+    with Workers(target, python, memory, dict(policies or {})) as workers:
+
+        def start() -> Answers:
+            return workers.start() if recall is None else Recalling(workers, recall)
+
+        try:
+            with closing(Sessions(jobs, lambda: Session(start, timeout))) as sessions:
+                yield sessions
+        finally:
+            if recall is not None:
+                recall.keep(workers.imported)
 
 
 def judged(
@@ -160,6 +187,7 @@ def recorded(
     progress: Callable[[int, int], None],
     jobs: int = 1,
     policies: Mapping[str, str] | None = None,
+    store: Store | None = None,
 ) -> tuple[Record, list[str]]:
     """The footprints of ``target``, by the checks and histories of `check`; arguments as there.
 
@@ -167,7 +195,8 @@ def recorded(
     something could not be judged, so that it is not in the record, comes with it.
     """
     todo = tasks(profile, entries)
-    with opened(target, python, timeout, memory, jobs, policies) as sessions:
+    recall = _recall(store, target, python, memory, policies)
+    with opened(target, python, timeout, memory, jobs, policies, recall) as sessions:
         actual, detail = sessions.policies()
         granularity = {**actual, **(policies or {})}.get("hit_granularity", "")
         replays = histories(profile, entries, granularity)

@@ -14,6 +14,7 @@ from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task
 from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.reads import ReadsReport
+from hitproof.vllm_integration.gate.recall import Recall, Reused
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -37,7 +38,9 @@ class Report:
         record: the footprints that known divergences were held against; None without any.
         shrunk: known divergences that do not reach as far as the record says.
         unrecorded: why known divergences could not be held against a record; empty if they were.
-        seconds: wall clock, filled in by the caller.
+        recall: what was judged before, and need not be judged again.
+        seconds: how long it took to judge, filled in by the caller.
+        spent: how long it took now, where all is reused.
     """
 
     target: Target
@@ -54,7 +57,21 @@ class Report:
     record: Record | None = None
     shrunk: tuple[Shrunk, ...] = ()
     unrecorded: str = ""
+    recall: Recall | None = None
     seconds: float = 0.0
+    spent: float = 0.0
+
+    def took(self, seconds: float) -> None:
+        """Fill in the time: what it took to judge, which is longer ago where all is reused."""
+        before = None if self.recall is None else self.recall.seconds
+        self.seconds, self.spent = seconds if before is None else before, seconds
+        if self.recall is not None:
+            self.recall.keep_seconds(seconds)
+
+    @property
+    def reused(self) -> Reused | None:
+        """What was not judged anew."""
+        return None if self.recall is None else self.recall.reused
 
     @property
     def verdict(self) -> Verdict:

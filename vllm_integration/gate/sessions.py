@@ -23,7 +23,7 @@ from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task, unsettled
 from hitproof.vllm_integration.gate.reads import ReadsReport
-from hitproof.vllm_integration.sandbox.driver import Asked, EnvironmentFailure, WorkerGone
+from hitproof.vllm_integration.sandbox.driver import Answers, EnvironmentFailure, WorkerGone
 
 _CHECKS_TO_SHRINK = 2_000
 """Checks that are run to shrink the evidence of one finding."""
@@ -57,10 +57,10 @@ class Session:
     A worker that ends or hangs is replaced before the next question.
     """
 
-    def __init__(self, start: Callable[[], Asked], timeout: float) -> None:
+    def __init__(self, start: Callable[[], Answers], timeout: float) -> None:
         self._start = start
         self._timeout = timeout
-        self._worker: Asked | None = start()
+        self._worker: Answers | None = start()
         self._gone = ""
         self._fatal: dict[tuple[str, str], str] = {}
 

@@ -90,6 +90,7 @@ def report_json(report: Report) -> dict[str, Any]:
         if report.record is None
         else {"of": report.record.name, "profiles": sorted(report.record.profiles)},
         "footprints_detail": report.unrecorded,
+        "reused": None if report.reused is None else report.reused.as_json(),
     }
 
 

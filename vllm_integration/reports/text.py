@@ -53,6 +53,7 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
     _print_coverage(report, console)
     _print_baseline(report, console)
     print_held_against(report, console)
+    print_reused(report, console)
     print_verdict(report, console)
 
 
@@ -298,6 +299,14 @@ def print_held_against(report: Report, console: Console) -> None:
         console.print(
             f"held against {target.version}, by {escape(target.inferred)}", highlight=False
         )
+
+
+def print_reused(report: Report, console: Console) -> None:
+    """What was not judged anew, if anything."""
+    if report.reused is not None:
+        now = f"; {report.spent:.1f} s now" if report.reused.whole else ""
+        line = f"{report.reused.describe()}{now}; --no-cache judges all anew"
+        console.print(line, highlight=False)
 
 
 def _what_diverges(report: Report) -> str:

@@ -9,10 +9,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from socket import send_fds, socketpair
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from packaging.version import Version
 
@@ -68,10 +69,43 @@ class WorkerGone(Exception):
     """The worker ended or did not answer in time; the message says which."""
 
 
+class Answers(Protocol):
+    """What answers questions about a target; see `sandbox.protocol`."""
+
+    def ask(self, timeout: float, **message: Any) -> dict[str, Any]:
+        """The answer to one question, which takes at most ``timeout`` seconds."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+@dataclass
+class Imported:
+    """What processes of one target have read to import modules, by absolute paths.
+
+    Attributes:
+        files: the modules, and those whose import failed.
+        directories: where modules were looked for.
+    """
+
+    files: set[str] = field(default_factory=set)
+    directories: set[str] = field(default_factory=set)
+
+    def add(self, news: Mapping[str, Any], scratch: str) -> None:
+        """Take up what a process reports; what is in its ``scratch`` directory is our own."""
+        for known, paths in (
+            (self.files, news["files"]),
+            (self.directories, news["directories"]),
+        ):
+            known.update(path for path in paths if path and not path.startswith(scratch))
+
+
 class Asked(ABC):
     """A process with the target imported, which answers over a channel."""
 
     _channel: Channel
+    _imported: Imported
+    _home: str
 
     @abstractmethod
     def close(self) -> None:
@@ -91,6 +125,8 @@ class Asked(ABC):
             answer = decode(line)
             if answer.pop("token", None) != token:
                 raise ValueError("it does not answer the request")
+            if news := answer.pop("imported", None):
+                self._imported.add(news, self._home)
             if answer["ok"]:
                 return answer
             kind, text = Failure(answer["kind"]), str(answer["message"])
@@ -121,6 +157,7 @@ class Copy(Asked):
 
     def __init__(self, worker: "Worker", number: int, mark: str, requests: int, answers: int):
         self._worker, self._number, self._mark = worker, number, mark
+        self._imported, self._home = worker._imported, worker._home
         self._channel = Channel(requests, answers, lambda: is_running(number))
 
     def close(self) -> None:
@@ -137,7 +174,8 @@ class Worker(Asked):
 
     Raises `EnvironmentFailure` when the target does not import within two minutes and ``memory``
     bytes. What the target prints goes to a scratch file, never to our output. ``policies`` are the
-    values by which the target is judged, where they do not follow from how it behaves.
+    values by which the target is judged, where they do not follow from how it behaves. What it
+    imports is added to ``imported``.
     """
 
     def __init__(
@@ -146,6 +184,7 @@ class Worker(Asked):
         python: str,
         memory: int,
         policies: Mapping[str, str] | None = None,
+        imported: Imported | None = None,
     ) -> None:
         # The target may have deleted it.
         self._scratch = tempfile.TemporaryDirectory(prefix="hitproof-", ignore_cleanup_errors=True)
@@ -157,6 +196,7 @@ class Worker(Asked):
         (scratch / "work").mkdir()
         self._log = (scratch / "log").open("w+b")
         self._environment = environment(target, scratch / "work")
+        self._imported, self._home = imported or Imported(), str(scratch)
         # Separate pipes: what the target prints is never an answer, not even before it is imported.
         asked, requests = os.pipe()
         answers, answered = os.pipe()
@@ -193,18 +233,8 @@ class Worker(Asked):
             here = self.ask(
                 _IMPORT_SECONDS,
                 op="hello",
-                text=TEXT,
                 root=root,
-                memory=memory,
-                policies=dict(policies or {}),
-                managers=target.managers,
-                coordinators=target.coordinators,
-                aliases=target.aliases,
-                predates=[
-                    feature
-                    for feature, first in _FIRST_WITH.items()
-                    if target.version is not None and Version(target.version) < first
-                ],
+                **judged_with(target, memory, policies or {}),
             )
         except WorkerGone as gone:
             last = self.last_words()
@@ -282,20 +312,41 @@ class Worker(Asked):
         return self._process.poll()
 
 
+def judged_with(target: Target, memory: int, policies: Mapping[str, str]) -> dict[str, Any]:
+    """What a worker is given beside the target's tree; see ``hello`` in `sandbox.protocol`."""
+    return {
+        "text": TEXT,
+        "memory": memory,
+        "policies": dict(policies),
+        "managers": target.managers,
+        "coordinators": target.coordinators,
+        "aliases": target.aliases,
+        "predates": [
+            feature
+            for feature, first in _FIRST_WITH.items()
+            if target.version is not None and Version(target.version) < first
+        ],
+    }
+
+
 class Workers:
     """Processes that each have the same target imported; arguments as for `Worker`.
 
-    The target is imported once if its process can be copied. Use as a context manager.
+    The target is imported once, for the first of them, if its process can be copied. Use as a
+    context manager.
     """
 
     def __init__(
         self, target: Target, python: str, memory: int, policies: Mapping[str, str]
     ) -> None:
-        self._start: Callable[[], Worker] = lambda: Worker(target, python, memory, policies)
-        first = self._start()
-        self._original = first if first.can_be_copied else None
-        self._unused = None if first.can_be_copied else first
-        self._copies = first.can_be_copied
+        self.imported = Imported()
+        """What they have imported so far."""
+        self._start: Callable[[], Worker] = lambda: Worker(
+            target, python, memory, policies, self.imported
+        )
+        self._original: Worker | None = None
+        self._unused: Worker | None = None
+        self._copies: bool | None = None
         self._starting = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -306,9 +357,21 @@ class Workers:
             if worker is not None:
                 worker.close()
 
+    @property
+    def any_started(self) -> bool:
+        """Whether the target could be imported."""
+        return self._copies is not None
+
     def start(self) -> Asked:
         """Another one, which the caller closes first. Raises what `Worker` raises."""
         with self._starting:
+            if self._copies is None:
+                first = self._start()
+                self._copies = first.can_be_copied
+                if self._copies:
+                    self._original = first
+                else:
+                    self._unused = first
             unused, self._unused = self._unused, None
             if self._copies and self._original is not None:
                 try:

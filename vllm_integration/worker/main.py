@@ -29,6 +29,7 @@ from hitproof.vllm_integration.sandbox.processes import MARK
 from hitproof.vllm_integration.sandbox.protocol import OURS, TEXT, Failure, decode, encode
 from hitproof.vllm_integration.sandbox.seal import Seal
 from hitproof.vllm_integration.worker import findings, lockstep, reads, replay, selftest
+from hitproof.vllm_integration.worker.imports import Imports
 
 
 class _Refused(Exception):
@@ -54,6 +55,7 @@ def main(requests: int, answers: int, handover: int) -> None:
     handed_over = socket(fileno=_moved(handover))
     us, pid, leave, lead = os.getpid, os.getpid(), os._exit, os.setsid
     seal = Seal(OURS)
+    imports = Imports()
     subject: VllmSubject | None = None
     while line := asked.readline():
         message = decode(line)
@@ -92,7 +94,7 @@ def main(requests: int, answers: int, handover: int) -> None:
         if changed := seal.broken():
             reason = f"the target changes {changed}, with which it is judged"
             answer = {"ok": False, "kind": Failure.TAMPERED, "message": reason}
-        answered.write(encode(answer | {"token": message["token"]}))
+        answered.write(encode(answer | imports.news() | {"token": message["token"]}))
         answered.flush()
 
 
