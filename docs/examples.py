@@ -3,9 +3,9 @@
 ``python -m docs.examples`` runs each of them and writes what it prints into the documents.
 """
 
+import os
 import re
 import shlex
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
