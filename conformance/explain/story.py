@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from hitproof.conformance.explain.explanation import ExplanationError, lacking
 from hitproof.conformance.explain.reasons import Reason, in_words, need_reason, run_reasons
+from hitproof.conformance.explain.traces import Trace
 from hitproof.conformance.findings.evidence import (
     ConnectorEvidence,
     Evidence,
@@ -46,6 +47,7 @@ class ToldFinding(BaseModel):
     signature: _Pattern = _Pattern()
     strip: list[str] = []
     evidence: dict[str, Any] = {}
+    trace: Trace | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Story:
         divergence: how it is violated.
         chapters: the steps, in order.
         strip: the finding's picture, by rows.
+        trace: the history that shows it, step by step; None where there is none.
     """
 
     claim: str
@@ -78,6 +81,7 @@ class Story:
     divergence: str
     chapters: tuple[Chapter, ...]
     strip: tuple[str, ...]
+    trace: Trace | None = None
 
 
 def choose(text: str | bytes, where: str, number: int | None) -> ToldFinding:
@@ -129,22 +133,33 @@ def tell(finding: ToldFinding) -> Story:
             f"the finding's evidence cannot be read ({error!r}); pass it as check printed it"
         ) from None
     return Story(
-        finding.claim, finding.sentence, finding.divergence, chapters, tuple(finding.strip)
+        finding.claim,
+        finding.sentence,
+        finding.divergence,
+        chapters,
+        tuple(finding.strip),
+        finding.trace,
     )
 
 
 def _chapters(finding: ToldFinding, evidence: Evidence | None) -> Iterator[Chapter]:
     yield _plain("what was given", finding, *finding.given)
+    if evidence is not None:
+        yield from why(evidence)
+    yield _plain("what the spec says", finding, finding.spec)
+    pattern = [finding.signature.pattern] if finding.signature.pattern else []
+    yield _plain("what vLLM did", finding, finding.actual, *pattern)
+    if isinstance(evidence, LookupEvidence):
+        yield from consequence(evidence)
+
+
+def why(evidence: Evidence) -> Iterator[Chapter]:
+    """Why the spec says of an evidence what it says; nothing where its steps are the reason."""
     match evidence:
         case LookupEvidence():
             yield from _lookup(evidence)
         case MaskEvidence(block=int(block)) | RetentionEvidence(block=int(block)):
             yield _mask(evidence, block)
-    yield _plain("what the spec says", finding, finding.spec)
-    pattern = [finding.signature.pattern] if finding.signature.pattern else []
-    yield _plain("what vLLM did", finding, finding.actual, *pattern)
-    if isinstance(evidence, LookupEvidence):
-        yield from _served(evidence)
 
 
 def _plain(title: str, finding: ToldFinding, *texts: str) -> Chapter:
@@ -216,7 +231,7 @@ def _held(judged: Configuration | Layout, evidence: LookupEvidence) -> Any:
     return lambda looked_up: cached[looked_up.group_ids]
 
 
-def _served(evidence: LookupEvidence) -> Iterator[Chapter]:
+def consequence(evidence: LookupEvidence) -> Iterator[Chapter]:
     """The consequence of the hit that was served, if it is a boundary of another length."""
     judged, hit, due = evidence.configuration, evidence.actual_hit, evidence.spec_hit
     if hit is None or hit == due or hit % judged.alignment:

@@ -64,6 +64,8 @@ class Finding:
         evidence: what it was made of, as JSON, so that `hitproof explain` can tell it again.
         grown: where a known divergence has grown; None for any other finding.
         passed: what of the subject's source it runs, and the line that decides.
+        trace: the history that shows it, step by step, as JSON (`conformance.explain.traces`); None
+            where no history does.
     """
 
     signature: Signature
@@ -78,6 +80,7 @@ class Finding:
     evidence: dict[str, Any] = field(default_factory=dict)
     grown: Grown | None = None
     passed: Passed = field(default=NOT_RUN, repr=False)
+    trace: dict[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def location(self) -> Location | None:
@@ -99,6 +102,7 @@ class Finding:
             "location": None if self.location is None else self.location.as_json(),
             "configuration": self.configuration,
             "evidence": self.evidence,
+            "trace": self.trace,
             **self.demonstration.as_json(),
         }
 
@@ -108,6 +112,7 @@ def finding(
     source: str,
     demonstration: Demonstration | None = None,
     passed: Passed = NOT_RUN,
+    trace: dict[str, Any] | None = None,
 ) -> Finding:
     """The finding that ``evidence`` shows; ``source`` is the judged code, as file:line."""
     return Finding(
@@ -122,6 +127,7 @@ def finding(
         demonstration=demonstration or Demonstration(),
         evidence=evidence.as_json(),
         passed=passed,
+        trace=trace,
     )
 
 

@@ -1,6 +1,7 @@
 """Findings of replayed histories, in the form of all findings."""
 
 import json
+from typing import Any
 
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.findings import Finding
@@ -22,6 +23,7 @@ def replayed(
     step: int,
     shown: Demonstration,
     passed: Passed = NOT_RUN,
+    trace: dict[str, Any] | None = None,
 ) -> Finding:
     """What the history ``play`` shows at ``step``, an index."""
     claim = CLAIMS.get(signature.claim)
@@ -39,6 +41,7 @@ def replayed(
         configuration=play.as_json(),
         demonstration=shown,
         passed=passed,
+        trace=trace,
     )
 
 

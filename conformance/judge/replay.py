@@ -11,6 +11,7 @@ request that the call was for, unless the exception leaves the pool in a wrong s
 
 from collections.abc import Callable
 
+from hitproof.conformance.explain.traces import Standing, State
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.judged_manager import Crashed, JudgedManager
 from hitproof.conformance.judge.outcome import ReplayOutcome
@@ -28,10 +29,13 @@ def replay(
     subject: ManagerSubject,
     policies: JudgedPolicies | None = None,
     step_ends: Callable[[], None] = lambda: None,
+    states: list[State] | None = None,
 ) -> ReplayOutcome:
     """Play ``history`` on a manager of ``subject`` and judge it under a release's policies.
 
-    ``step_ends`` is called after every step that is played, also after one that crashes.
+    ``step_ends`` is called after every step that is played, also after one that crashes. To
+    ``states``, if given, the state is added that was observed last, before the first step and after
+    each one; the manager is asked nothing more.
 
     Raises `CannotJudge` when the subject lacks what the history asks for, or when the spec does
     not cover what the subject does.
@@ -48,6 +52,8 @@ def replay(
     outcome = ReplayOutcome()
     manager = JudgedManager(history, subject, judged, outcome)
     player = Player(history, manager, judged.tail(engine), judged.horizon)
+    if states is not None:
+        states.append(_state(manager, player))
     for number, step in enumerate(history.steps):
         manager.step = number
         try:
@@ -59,6 +65,16 @@ def replay(
             deviation = f"raises {crash}"
         finally:
             step_ends()
+            if states is not None:
+                states.append(_state(manager, player))
         manager.step_ends()
         outcome.steps.append(deviation)
     return outcome
+
+
+def _state(manager: JudgedManager, player: Player) -> State:
+    requests = {
+        name: Standing(state=state, computed=computed, tokens=tokens)
+        for name, (state, computed, tokens) in player.standing().items()
+    }
+    return State.of(manager.observe(), requests)

@@ -109,6 +109,13 @@ class Player:
         """Let a request arrive, unless it has arrived already."""
         self._request(name)
 
+    def standing(self) -> dict[str, tuple[str, int, int]]:
+        """Of each request that has arrived: its state in a word, computed tokens, and tokens."""
+        return {
+            name: (each.state.name.lower(), each.num_computed_tokens, each.num_tokens)
+            for name, each in self._requests.items()
+        }
+
     def num_computed_tokens(self, name: str) -> int:
         """The computed tokens of a request that has arrived."""
         return self._requests[name].num_computed_tokens

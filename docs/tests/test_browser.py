@@ -17,11 +17,13 @@ from docs import explorer
 from docs.source import ROOT
 from docs.tests.building import REQUIRED, SCREENSHOTS, chromium
 from hitproof.conformance.findings.demonstration import Demonstration
+from hitproof.conformance.tests.broken_managers import ShorterHit
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.html import writing
-from hitproof.vllm_integration.reports.html.pages import check_page, diff_page
+from hitproof.vllm_integration.reports.html.pages import check_page, diff_page, replay_page
 from hitproof.vllm_integration.tests.reports import conforming, diverging, known
+from hitproof.vllm_integration.tests.test_traces import report_of
 
 Scheme = Literal["light", "dark"]
 PAGES = ROOT / "docs" / "pages"
@@ -139,6 +141,30 @@ def test_the_report_is_used_by_keyboard(
         assert not page.locator("article").is_visible()
         page.keyboard.press("Enter")
         assert page.locator("article").is_visible()
+
+
+def test_a_trace_is_gone_through_by_keyboard(
+    browser: Browser, written: Callable[[str, str], Path]
+) -> None:
+    path = written("trace", replay_page([report_of(ShorterHit)], "hitproof replay h.json fork"))
+    with seen(browser, path) as page:
+        assert page.locator(".state:visible").count() == 1
+        assert page.locator(".state:visible .broken").first.is_visible()
+        slider = page.get_by_role("slider", name="step")
+        slider.focus()
+        assert slider.get_attribute("aria-valuetext") == "steps[2], breaks a clause"
+        page.keyboard.press("ArrowLeft")
+        assert page.locator("output").inner_text() == "steps[1]"
+        assert page.locator(".state:visible").get_by_text("block table of a, group 0").is_visible()
+        page.keyboard.press("Home")
+        assert page.locator("output").inner_text() == "start"
+        page.get_by_role("button", name="Next").click()
+        page.get_by_role("button", name="Next").click()
+        assert page.locator("output").inner_text() == "steps[1]"
+        assert page.locator(".state:visible tr.same").first.is_visible()
+        page.get_by_label("changed fields only").check()
+        assert not page.locator(".state:visible tr.same").first.is_visible()
+        assert_fits(page)
 
 
 def test_dark_and_light_differ_and_both_can_be_read(

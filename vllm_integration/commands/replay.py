@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from hitproof.vllm_integration.commands.options import (
     Aliases,
     Coordinators,
     Format,
+    Html,
     Managers,
     Memory,
     Output,
@@ -26,9 +28,11 @@ from hitproof.vllm_integration.commands.options import (
     Verbose,
     in_bytes,
 )
+from hitproof.vllm_integration.commands.report import wanted_report, write_report
 from hitproof.vllm_integration.commands.running import announce, fail, failures, show, with_classes
 from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.gate.replay import run, worst
+from hitproof.vllm_integration.reports.html.pages import replay_page
 from hitproof.vllm_integration.reports.replay import (
     print_replay,
     print_replays,
@@ -47,6 +51,7 @@ def _print_schema(context: typer.Context, wanted: bool) -> None:
 
 
 def replay(
+    context: typer.Context,
     history: Annotated[
         Path,
         typer.Argument(
@@ -65,6 +70,15 @@ def replay(
     alias: Aliases = None,
     release: Release = None,
     verbose: Verbose = False,
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace",
+            help="Show the state after every step: block tables, what is cached, the free queue; "
+            "and why a step breaks a clause.",
+        ),
+    ] = False,
+    html: Html = None,
     print_schema: Annotated[
         bool,
         typer.Option(
@@ -81,6 +95,7 @@ def replay(
     """
     del print_schema
     started = time.monotonic()
+    directory = wanted_report(html, output)
     with failures(output):
         policies = chosen_values(policy or [], for_histories=True)
         where = "standard input" if str(history) == "-" else str(history)
@@ -108,8 +123,12 @@ def replay(
             timeout=timeout,
             memory=in_bytes(memory),
             policies=policies,
+            trace=trace or directory is not None,
         )
     seconds = time.monotonic() - started
+    write_report(directory, lambda command: replay_page(reports, command), context, output)
+    if not trace:
+        reports = [replace(report, trace=None) for report in reports]
     if several:
         show(
             output,

@@ -10,6 +10,7 @@ from typing import Any
 from packaging.version import Version
 
 from hitproof.conformance.findings.demonstration import Demonstration
+from hitproof.conformance.findings.places import Location, Passed
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.lockstep.outcome import FIELDS
@@ -41,6 +42,8 @@ class LockstepFinding:
         smallest: the smallest history that shows it, as JSON text, and what it shows.
         shown: the evidence, as `vllm_integration.worker.lockstep` reports it.
         case: the finding on the target's manager alone.
+        location: the line of the target's source that decides; None where it is not known.
+        trace: the smallest history on the target's manager, step by step, as JSON.
     """
 
     what: Any
@@ -49,6 +52,8 @@ class LockstepFinding:
     shown: dict[str, Any]
     smallest: str = ""
     case: Demonstration = field(default_factory=Demonstration)
+    location: Location | None = None
+    trace: dict[str, Any] | None = None
 
 
 @dataclass
@@ -153,7 +158,9 @@ def run(
                 **message,
             )
             if shown is not None:
-                shown.pop("passed", None)
+                passed = shown.pop("passed", None)
+                item.location = None if passed is None else Passed.from_json(passed).location
+                item.trace = shown.pop("trace", None)
                 item.smallest, item.shown = shown.pop("history"), shown
     return report
 

@@ -5,6 +5,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
+from hitproof.conformance.explain.traces import Trace
+from hitproof.conformance.findings.places import Location
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.histories.schema import History
@@ -25,6 +28,8 @@ class ReplayReport:
         steps: how each step that was played deviated; "" when it was done as asked.
         lookups: every lookup: the step, the request, the hit that is due, the hit served.
         findings: in the order of their first time; those with a cause follow from others.
+        locations: of findings with no cause the line that decides, as far as it is known.
+        trace: the history step by step, if it was asked for.
         ended: why the history ended early, "" when it did not.
         unsettled: why the history could not be judged, "" when it could.
         seconds: wall clock, filled in by the caller.
@@ -36,6 +41,8 @@ class ReplayReport:
     steps: list[str] = field(default_factory=list)
     lookups: list[dict[str, Any]] = field(default_factory=list)
     findings: list[Occurrence] = field(default_factory=list)
+    locations: dict[Signature, Location] = field(default_factory=dict)
+    trace: Trace | None = None
     ended: str = ""
     unsettled: str = ""
     seconds: float = 0.0
@@ -56,24 +63,34 @@ def run(
     timeout: float,
     memory: int,
     policies: Mapping[str, str] | None = None,
+    trace: bool = False,
 ) -> list[ReplayReport]:
     """Play each of ``histories`` on a manager of its own of the target, and judge every step.
 
     ``timeout`` (seconds) bounds one history, ``memory`` (bytes) what the worker maps. ``policies``
-    are values of policies to judge by, by name; the others are those that the target shows. Raises
-    the exceptions of `Worker` when the target cannot be imported or hitproof itself is wrong.
+    are values of policies to judge by, by name; the others are those that the target shows. With
+    ``trace`` each report has a trace. Raises the exceptions of `Worker` when the target cannot be
+    imported or hitproof itself is wrong.
     """
     with closing(Session(lambda: Worker(target, python, memory, policies), timeout)) as session:
-        return [_judged(session, target, history) for history in histories]
+        known: dict[Signature, Location | None] = {}
+        return [_judged(session, target, history, trace, known) for history in histories]
 
 
-def _judged(session: Session, target: Target, history: History) -> ReplayReport:
-    report = ReplayReport(target, history)
+def _judged(
+    session: Session,
+    target: Target,
+    history: History,
+    trace: bool,
+    known: dict[Signature, Location | None],
+) -> ReplayReport:
+    """The report on one history; ``known`` are the lines of findings of those before it."""
+    report, play = ReplayReport(target, history), Play.written(history, "")
     if not history.steps:
         report.unsettled = "the history has no steps, so nothing was judged; add steps"
         return report
     try:
-        answer = session.ask(op="replay", play=Play.written(history, "").as_json())
+        answer = session.ask(op="replay", play=play.as_json(), trace=trace)
     except WorkerGone as gone:
         report.unsettled = str(gone)
         return report
@@ -83,6 +100,13 @@ def _judged(session: Session, target: Target, history: History) -> ReplayReport:
     report.policies, report.steps = answer["policies"], answer["steps"]
     report.lookups, report.ended = answer["lookups"], answer["ended"]
     report.findings = [Occurrence.from_json(found) for found in answer["findings"]]
+    report.trace = Trace.model_validate(answer["trace"]) if trace else None
+    for found in report.findings:
+        if found.cause is None and found.signature not in known:
+            shown = session.finding((found.signature, play), found.signature.claim)
+            known[found.signature] = shown.location
+        if found.cause is None and (location := known[found.signature]) is not None:
+            report.locations[found.signature] = location
     return report
 
 

@@ -164,7 +164,7 @@ class Session:
         if found is None:  # shown as it was found, larger than need be
             return finding(evidence, "", shown)
         evidence, source = Evidence.from_json(found["evidence"]), str(found["source"])
-        return finding(evidence, source, shown, _passed(found))
+        return finding(evidence, source, shown, _passed(found), found.get("trace"))
 
     def _found_by_replay(self, signature: Signature, play: Play, name: str, budget: int) -> Finding:
         found, shown = self.demonstrated(
@@ -174,7 +174,7 @@ class Session:
             return replayed(signature, play, "", "", 0, shown)
         small = Play(Origin.WRITTEN, play.name, found["history"])
         told = found["spec"], found["actual"], found["step"]
-        return replayed(signature, small, *told, shown, _passed(found))
+        return replayed(signature, small, *told, shown, _passed(found), found.get("trace"))
 
     def demonstrated(
         self, by: str, name: str, budget: int, **divergence: Any

@@ -13,7 +13,8 @@ from hitproof.conformance.explain.story import Story
 from hitproof.conformance.findings.strip_svg import svg
 from hitproof.conformance.findings.strips import LABEL_COLUMNS, LEGEND, Figure, Strip
 from hitproof.conformance.words import count
-from hitproof.vllm_integration.reports.text import print_whole
+from hitproof.vllm_integration.reports.lines import print_whole
+from hitproof.vllm_integration.reports.traces import print_trace
 
 _PIPE_WIDTH = 100
 _INDENT = 2
@@ -206,6 +207,7 @@ def story_json(story: Story) -> dict[str, Any]:
             for chapter in story.chapters
         ],
         "strip": list(story.strip),
+        "trace": None if story.trace is None else story.trace.as_json(),
     }
 
 
@@ -221,3 +223,5 @@ def print_story(story: Story, console: Console) -> None:
             _line("\n".join(_wrapped(reason.text, console)), console)
     for line in story.strip:
         print_whole(f"    {line}", console)
+    if story.trace is not None:
+        print_trace(story.trace, console)

@@ -7,10 +7,12 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from hitproof.conformance.explain.traces import Trace
 from hitproof.conformance.findings.signatures import SEVERITY, Signature
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.lockstep import LockstepFinding, LockstepReport
 from hitproof.vllm_integration.reports.text import print_demonstration
+from hitproof.vllm_integration.reports.traces import print_trace
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -35,7 +37,7 @@ def lockstep_json(report: LockstepReport) -> dict[str, Any]:
 def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> None:
     """What `hitproof lockstep` prints."""
     for found in report.findings:
-        _print_finding(found, console)
+        _print_finding(found, console, verbose)
     for found in report.faults:
         console.print(
             f"[bold red]defect in hitproof[/]: {escape(' of '.join(reversed(found.what)))} "
@@ -77,14 +79,19 @@ def _words(found: LockstepFinding) -> str:
     return escape(f"{what['divergence']}: {kind}: {what['pattern']}")
 
 
-def _print_finding(found: LockstepFinding, console: Console) -> None:
+def _print_finding(found: LockstepFinding, console: Console, verbose: bool) -> None:
     console.print(f"[bold]{_words(found)}[/], in {_histories(found)}", highlight=False)
     signature = Signature.from_json(found.what)
     console.print(f"  code  : {escape(str(signature.defect))}", highlight=False)
     console.print(f"  claim : {escape(signature.claim)}", highlight=False)
     console.print(f"  spec  : {escape(str(found.shown.get('spec')))}", highlight=False)
     console.print(f"  vllm  : {escape(str(found.shown.get('actual')))}", highlight=False)
+    if found.location is not None:
+        console.print(f"  {found.location}", highlight=False, markup=False)
     _print_case(found, console)
+    if verbose and found.trace is not None:
+        print_trace(Trace.model_validate(found.trace), console)
+        console.print()
 
 
 def _print_case(found: LockstepFinding, console: Console) -> None:

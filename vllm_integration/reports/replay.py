@@ -7,12 +7,14 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from hitproof.conformance.findings.places import Location
 from hitproof.conformance.findings.replayed import describe
 from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.json_format import as_json
 from hitproof.conformance.words import count
 from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration.gate.replay import ReplayReport, worst
+from hitproof.vllm_integration.reports.traces import print_trace
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -38,9 +40,11 @@ def replay_json(report: ReplayReport) -> dict[str, Any]:
                 "call": found.call,
                 "times": found.times,
                 "cause": None if found.cause is None else found.cause.as_json(),
+                "location": None if (line := _location(report, found)) is None else line.as_json(),
             }
             for found in report.findings
         ],
+        "trace": None if report.trace is None else report.trace.as_json(),
         "ended": report.ended,
         "unsettled": report.unsettled,
         "seconds": round(report.seconds, 1),
@@ -49,6 +53,9 @@ def replay_json(report: ReplayReport) -> dict[str, Any]:
 
 def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
     """What `hitproof replay` prints."""
+    if report.trace is not None:
+        print_trace(report.trace, console)
+        console.print()
     for found in report.findings:
         _print_finding(report, found, console)
     if report.ended:
@@ -132,7 +139,14 @@ def _print_finding(report: ReplayReport, found: Occurrence, console: Console) ->
         console.print(f"  {'' if number else 'given :':<7} {escape(fact)}", highlight=False)
     console.print(f"  spec  : {escape(found.violation.spec)}", highlight=False)
     console.print(f"  vllm  : {escape(found.violation.actual)}", highlight=False)
+    if (location := _location(report, found)) is not None:
+        console.print(f"  {location}", highlight=False, markup=False)
     console.print()
+
+
+def _location(report: ReplayReport, found: Occurrence) -> Location | None:
+    """The line that decides; none for what follows from another finding."""
+    return None if found.cause is not None else report.locations.get(found.signature)
 
 
 def _sentence(found: Occurrence) -> str:

@@ -1,6 +1,5 @@
 """Reports as people and as programs read them."""
 
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
@@ -8,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hitproof.conformance.explain.traces import Trace
 from hitproof.conformance.findings.demonstration import CaseOutcome, Demonstration
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.footprints import in_words
@@ -19,7 +19,9 @@ from hitproof.conformance.words import count
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.causes import Cause, causes
+from hitproof.vllm_integration.reports.lines import print_fact, print_whole
 from hitproof.vllm_integration.reports.policies import print_costs, print_policy_change
+from hitproof.vllm_integration.reports.traces import print_trace
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_INCONCLUSIVE = 5
@@ -59,50 +61,42 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
 
 def print_cause(cause: Cause, console: Console, verbose: bool = False) -> None:
     """The worst finding of a cause in full, and how many others there are; ``verbose``: all."""
-    print_finding(cause.worst, console, cause.fault)
+    print_finding(cause.worst, console, cause.fault, verbose)
     for finding in cause.findings[1:] if verbose else ():
-        print_finding(finding, console)
+        print_finding(finding, console, verbose=verbose)
     if cause.others and not verbose:
         console.print(f"  and {cause.others}\n", highlight=False, markup=False)
 
 
-def print_finding(finding: Finding, console: Console, fault: str = "") -> None:
-    """One finding in full: the claim, what was given, the spec, vLLM, and a picture."""
+def print_finding(
+    finding: Finding, console: Console, fault: str = "", verbose: bool = False
+) -> None:
+    """One finding in full: the claim, what was given, the spec, vLLM, and a picture.
+
+    ``verbose``: also the history that shows it, step by step.
+    """
     signature = finding.signature
     console.print(
         f"[bold red]{signature.divergence}[/]: {escape(finding.signature.headline)}",
         highlight=False,
     )
-    _print_fact("code", str(signature.defect), console)
+    print_fact("code", str(signature.defect), console)
     if fault:
-        _print_fact("fault", fault, console)
-    _print_fact("claim", signature.claim, console)
-    _print_fact("", finding.sentence, console)
+        print_fact("fault", fault, console)
+    print_fact("claim", signature.claim, console)
+    print_fact("", finding.sentence, console)
     for number, fact in enumerate(finding.given):
-        _print_fact("" if number else "given", fact, console)
-    _print_fact("spec", finding.spec, console)
-    _print_fact("vllm", finding.actual, console)
+        print_fact("" if number else "given", fact, console)
+    print_fact("spec", finding.spec, console)
+    print_fact("vllm", finding.actual, console)
     for line in finding.strip.splitlines():
         print_whole(f"    {line}", console)
     if where := finding.location or finding.source:
         console.print(f"  {where}", highlight=False, markup=False)
     print_demonstration(finding.demonstration, console)
+    if verbose and finding.trace is not None:
+        print_trace(Trace.model_validate(finding.trace), console)
     console.print()
-
-
-def print_whole(line: str, console: Console) -> None:
-    """A line of a picture, which is neither broken nor cut where the terminal is narrow."""
-    console.print(line, highlight=False, markup=False, no_wrap=True, crop=False, overflow="ignore")
-
-
-def _print_fact(label: str, text: str, console: Console) -> None:
-    """A fact under its label; on a terminal, what does not fit goes on below it."""
-    head = f"  {label:<6}{':' if label else ' '} "
-    room = max(console.width - len(head) - 1, 20)
-    lines = textwrap.wrap(text, room) if console.is_terminal else [text]
-    for line in lines or [""]:
-        console.print(f"{head}{line}", highlight=False, markup=False)
-        head = " " * len(head)
 
 
 def _print_others(found: Sequence[Cause], console: Console) -> None:
@@ -149,13 +143,13 @@ def print_shrunk(shrunk: Shrunk, console: Console) -> None:
         f"in {count(shrunk.places, 'place')}; record the footprints anew with hitproof footprints",
         highlight=False,
     )
-    _print_fact("code", str(signature.defect), console)
-    _print_fact("claim", signature.claim, console)
+    print_fact("code", str(signature.defect), console)
+    print_fact("claim", signature.claim, console)
     for number, (place, before, now) in enumerate(shrunk.places[:_MOST_PLACES]):
         fact = f"{place}: {in_words(before, now)}"
-        _print_fact("" if number else "fixed", fact, console)
+        print_fact("" if number else "fixed", fact, console)
     if len(shrunk.places) > _MOST_PLACES:
-        _print_fact("", f"and in {len(shrunk.places) - _MOST_PLACES} more", console)
+        print_fact("", f"and in {len(shrunk.places) - _MOST_PLACES} more", console)
     console.print()
 
 
@@ -184,7 +178,7 @@ def _print_known(known: list[tuple[Finding, Entry]], console: Console) -> None:
     for entry in {entry.reason: entry for _, entry in known}.values():
         console.print(f"[yellow]known[/] since {entry.releases}: {escape(entry.reason.strip())}")
     for finding, _ in known:
-        print_finding(finding, console)
+        print_finding(finding, console, verbose=True)
 
 
 def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:

@@ -35,7 +35,8 @@ another worker and goes on.
                           consequence of, the ``footprints`` of those without one, and why the
                           history ``ended`` early; or ``cannot``, the reason. With ``record`` also
                           that, digests of what was observed, and ``values``, all that was
-                          observed at the step ``values``. ``abilities`` adapts the history to
+                          observed at the step ``values``, and with ``trace`` that
+                          (`conformance.explain.traces`). ``abilities`` adapts the history to
                           these instead of to the target.
 ``abilities``             What histories can ask of the target: ``abilities``; or ``cannot``.
 ``lockstep``              Play generated histories on target and reference, for ``seconds``
@@ -49,8 +50,8 @@ another worker and goes on.
 ``check`` (``evidence``), ``replay`` (``play``, ``signature``) or ``lockstep`` (``history``,
 ``shows``, and what the batch was asked with). At most ``budget`` checks or histories are run to
 shrink it; 0 leaves it as it is. ``name`` is what the test is called; with "" nothing is
-demonstrated. It gives ``finding``, the smallest case (null where it does not show again) and what
-it has ``passed`` of the source, and ``demonstration``, a
+demonstrated. It gives ``finding``, the smallest case (null where it does not show again), what it
+has ``passed`` of the source, and the ``trace`` where a history shows it; and ``demonstration``, a
 `conformance.findings.demonstration.Demonstration` or {}. Where the question ends the worker the
 gate asks again with less, so that a finding is never lost
 (`vllm_integration.gate.sessions.Session.demonstrated`).

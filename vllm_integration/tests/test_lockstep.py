@@ -47,6 +47,9 @@ def test_what_is_not_in_the_ledger_is_a_finding(tmp_path: Path) -> None:
     assert found["what"]["code"] == "hit-too-long"
     assert found["what"]["parameters"] == {"group": "full_attention"}
     smallest = read(found["smallest"])
+    assert found["location"]["path"].startswith("vllm/v1/core/")
+    (broken,) = found["trace"]["steps"][-1]["broken"]
+    assert broken["code"] == "hit-too-long(group=full_attention)"
     assert len(smallest.steps) <= 3
     assert {group.kind.value for group in smallest.engine.groups} >= {"full_attention", "mamba"}
     text = hitproof("lockstep", "--histories", 45, "--ledger", empty, "0.23.0").stdout

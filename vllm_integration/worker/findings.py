@@ -26,6 +26,7 @@ from hitproof.vllm_integration.adapter.managers import VllmManagers
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.adapter.tracing import Tracing
 from hitproof.vllm_integration.worker import cases
+from hitproof.vllm_integration.worker.judging import trace
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,12 @@ def of_evidence(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]
     case = cases.reproduce(subject, small, name) if name else {}
     if case.get("reproduced") is False and small != found:
         case = cases.reproduce(subject, found, name)
-    about = {"evidence": small.as_json(), "source": subject.source(small.entry)}
+    about: dict[str, Any] = {"evidence": small.as_json(), "source": subject.source(small.entry)}
     if name:
         about["passed"] = _passed_by_check(subject, small, case.get("vector"))
+    if (vector := case.get("vector")) is not None:
+        shown = read(json.dumps(vector))
+        about["trace"] = trace(subject, shown, len(shown.steps))
     return {"finding": about, "demonstration": case}
 
 
@@ -119,4 +123,5 @@ def of_history(
     elif message["name"]:
         case = cases.of_violation(small, found.violation, found.step, message["name"])
         about["passed"] = _passed_by_history(subject, small, shown, found)
+        about["trace"] = trace(subject, small, found.step)
     return {"finding": about, "demonstration": case}

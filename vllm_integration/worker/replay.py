@@ -4,41 +4,42 @@ from functools import cache
 from typing import Any
 
 from hitproof.conformance.comparison.recording import Recorder
+from hitproof.conformance.explain.traces import State
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Abilities, Play
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.outcome import ReplayOutcome
-from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.judge.tracing import trace_of
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.retention import SPARSE_KINDS
-from hitproof.vllm_integration.adapter.managers import VllmManagers
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.findings import Shown, of_history
-
-_managers = cache(VllmManagers)
+from hitproof.vllm_integration.worker.judging import judged, managers, policies_of
 
 
 def played(subject: VllmSubject, play: Play) -> ReplayOutcome:
     """Replay one of the gate's histories. Raises `CannotJudge`."""
-    return _replay(subject, _history(subject, play))
+    return judged(subject, _history(subject, play))
 
 
 def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """Replay a history under the policies that the target shows, and say what became of it.
 
-    With ``record`` say what was observed, too, and of the step ``values`` in full.
+    With ``record`` say what was observed, too, and of the step ``values`` in full; with ``trace``
+    give the trace.
     """
     record, wanted = message.get("record", False), message.get("values")
+    states: list[State] | None = [] if message.get("trace") else None
     try:
-        play, policies = Play.from_json(message["play"]), _policies(subject)
+        play, policies = Play.from_json(message["play"]), policies_of(subject)
         history = _history(subject, play, message.get("abilities"))
-        recorder = Recorder(_managers(), history, wanted) if record else None
+        recorder = Recorder(managers(), history, wanted) if record else None
         if recorder is not None:
             outcome = replay(history, recorder, policies, recorder.step_ends)
         else:
-            outcome = _replay(subject, history)
+            outcome = replay(history, managers(), policies, states=states)
     except Exception as error:
         return {"cannot": refusal_of(error)}
     answer = {
@@ -51,6 +52,8 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
     }
     if recorder is not None:
         answer |= {"record": recorder.record.as_json(), "values": recorder.values}
+    if states is not None:
+        answer["trace"] = trace_of(history, outcome, states, policies).as_json()
     return answer
 
 
@@ -68,7 +71,7 @@ def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     wanted = Signature.from_json(message["signature"])
 
     def shown(history: History) -> Shown | None:
-        for each in _replay(subject, history).causes:
+        for each in judged(subject, history).causes:
             if each.signature == wanted:
                 return Shown(each.step, each.as_json(), each.violation)
         return None
@@ -83,22 +86,13 @@ def _history(subject: VllmSubject, play: Play, given: dict[str, Any] | None = No
 
 @cache
 def _abilities(subject: VllmSubject) -> Abilities:
-    managers, policies = _managers(), _policies(subject)
+    vllm, policies = managers(), policies_of(subject)
     return Abilities(
-        registers_tails=managers.registers_tails,
+        registers_tails=vllm.registers_tails,
         retained_kinds=[kind for kind in SPARSE_KINDS if policies.thins_out(kind)],
-        fits_whole=managers.fits_whole,
+        fits_whole=vllm.fits_whole,
         # Replay judges them where the end of a prompt is kept for resends.
-        exports_states=managers.exports_states and policies.fine_tail is FineTail.RESEND,
-        keeps_shared_states=managers.keeps_shared_states,
-        hashes_look_ahead=managers.hashes_look_ahead,
+        exports_states=vllm.exports_states and policies.fine_tail is FineTail.RESEND,
+        keeps_shared_states=vllm.keeps_shared_states,
+        hashes_look_ahead=vllm.hashes_look_ahead,
     )
-
-
-def _replay(subject: VllmSubject, history: History) -> ReplayOutcome:
-    return replay(history, _managers(), _policies(subject))
-
-
-@cache
-def _policies(subject: VllmSubject) -> JudgedPolicies:
-    return JudgedPolicies.of(subject.policies(), _managers().keeps_every_state)

@@ -1,13 +1,14 @@
 """What the pages of `hitproof check` and `hitproof diff` show; how it looks is in the templates.
 
-A page refers to nothing outside itself and runs no script; its Content-Security-Policy says so.
+A page refers to nothing outside itself, and runs no script but that of traces; its
+Content-Security-Policy says so.
 """
 
 import importlib.metadata
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,22 +17,26 @@ from markupsafe import Markup
 from hitproof.conformance.explain.story import Story, ToldFinding, tell
 from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.findings import Finding, figures
+from hitproof.conformance.findings.replayed import describe
 from hitproof.conformance.findings.strip_svg import STYLE, inline_svg
 from hitproof.conformance.findings.strips import ROLES, SIGNS
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.spec.claims import CLAIMS, Divergence, Status
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.obligations import Obligation
+from hitproof.vllm_integration.gate.replay import ReplayReport, worst
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports import diff as diff_rendering
 from hitproof.vllm_integration.reports.causes import causes
 from hitproof.vllm_integration.reports.ci.problems import readable
+from hitproof.vllm_integration.reports.html.traces import SCRIPT, SCRIPT_HASH, ShownTrace
 from hitproof.vllm_integration.reports.text import by_cause, coverage_in_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _HERE = Path(__file__).parent
+_HAS_TRACE = '<div class="trace"'
 _PER_LINE = 8
 """Blocks of a line: as many as a phone has room for."""
 
@@ -44,11 +49,13 @@ class Shown:
         finding: the finding.
         picture: its strips as SVG; empty where its steps led to a picture of their own.
         story: it, step by step.
+        trace: the history that shows it, state by state; None where none does.
     """
 
     finding: Finding
     picture: Markup
     story: Story
+    trace: ShownTrace | None
 
     @staticmethod
     def of(finding: Finding) -> "Shown":
@@ -57,7 +64,9 @@ class Shown:
         title = f"spec: {finding.spec}; vllm: {finding.actual}"
         # ElementTree escapes what is in it.
         picture = Markup(inline_svg(title, drawn, _PER_LINE)) if drawn else Markup()
-        return Shown(finding, picture, tell(ToldFinding.model_validate(finding.as_json())))
+        story = tell(ToldFinding.model_validate(finding.as_json()))
+        trace = None if story.trace is None else ShownTrace.of(story.trace)
+        return Shown(finding, picture, story, trace)
 
 
 @dataclass(frozen=True)
@@ -112,6 +121,26 @@ def check_page(report: Report, command: str) -> str:
         causes=[_cause(known) for known in by_cause(report).values()],
         coverage=coverage_in_words(report),
         settled=_settled(report.obligations),
+    )
+
+
+def replay_page(reports: Sequence[ReplayReport], command: str) -> str:
+    """The page of `hitproof replay`; ``command`` is what made it."""
+    target, verdict = reports[0].target, worst(reports)
+    return _page(
+        "replay.html",
+        command,
+        title=f"replay on vLLM {target.label}: {verdict.label}",
+        target=target,
+        verdict=verdict,
+        histories=[
+            {
+                "report": each,
+                "engine": describe(each.history.engine),
+                "trace": each.trace and ShownTrace.of(each.trace),
+            }
+            for each in reports
+        ],
     )
 
 
@@ -191,7 +220,8 @@ def _environment() -> "Environment":
 def _page(name: str, command: str, **shown: Any) -> str:
     style = (_HERE / "report.css").read_text(encoding="utf-8")
     template = _environment().get_template(name)
-    page = template.render(
+    render = partial(
+        template.render,
         **shown,
         command=command,
         style=Markup(f"{STYLE}\n{style}"),
@@ -202,5 +232,9 @@ def _page(name: str, command: str, **shown: Any) -> str:
             "Python": platform.python_version(),
             "platform": platform.platform(),
         },
+        script_hash=SCRIPT_HASH,
     )
+    page = render(script="")
+    if _HAS_TRACE in page:
+        page = render(script=Markup(SCRIPT))
     return readable(page)

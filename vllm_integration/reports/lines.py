@@ -1,0 +1,20 @@
+"""Lines of reports in the terminal: facts under a label, and lines that are kept whole."""
+
+import textwrap
+
+from rich.console import Console
+
+
+def print_whole(line: str, console: Console) -> None:
+    """A line of a picture, which is neither broken nor cut where the terminal is narrow."""
+    console.print(line, highlight=False, markup=False, no_wrap=True, crop=False, overflow="ignore")
+
+
+def print_fact(label: str, text: str, console: Console) -> None:
+    """A fact under its label; on a terminal, what does not fit goes on below it."""
+    head = f"  {label:<6}{':' if label else ' '} "
+    room = max(console.width - len(head) - 1, 20)
+    lines = textwrap.wrap(text, room) if console.is_terminal else [text]
+    for line in lines or [""]:
+        console.print(f"{head}{line}", highlight=False, markup=False)
+        head = " " * len(head)

@@ -1,0 +1,34 @@
+"""Whole managers of the imported vLLM, judged under the policies that it shows."""
+
+from functools import cache
+from typing import Any
+
+from hitproof.conformance.histories.schema import History
+from hitproof.conformance.judge.outcome import ReplayOutcome
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.judge.replay import replay
+from hitproof.conformance.judge.tracing import traced
+from hitproof.vllm_integration.adapter.managers import VllmManagers
+from hitproof.vllm_integration.adapter.subject import VllmSubject
+
+managers = cache(VllmManagers)
+
+
+@cache
+def policies_of(subject: VllmSubject) -> JudgedPolicies:
+    """The policies to judge by. Raises `CannotJudge`."""
+    return JudgedPolicies.of(subject.policies(), managers().keeps_every_state)
+
+
+def judged(subject: VllmSubject, history: History) -> ReplayOutcome:
+    """Replay a history. Raises `CannotJudge`."""
+    return replay(history, managers(), policies_of(subject))
+
+
+def trace(subject: VllmSubject, history: History, step: int) -> dict[str, Any] | None:
+    """The trace of a history up to a step, an index, as JSON; None where it cannot be played."""
+    try:
+        _, found = traced(history, managers(), policies_of(subject))
+    except Exception:  # what is traced was found before, and is to be shown in any case
+        return None
+    return found.up_to(step).as_json()
