@@ -1,6 +1,6 @@
 """Names that the target has changed: what the user says a new name stands for.
 
-Imported in the worker process only.
+Imported only where vLLM is: in the worker's process, and in that of a shadow.
 """
 
 import inspect

@@ -24,7 +24,7 @@ from hitproof.vllm_integration.gate.policies import CannotProbe, UnknownPolicy
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, InternalFailure, WorkerGone
 from hitproof.vllm_integration.targets.resolving import held_as
-from hitproof.vllm_integration.targets.target import Target, TargetError
+from hitproof.vllm_integration.targets.target import Target, TargetError, check_aliases
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -97,14 +97,11 @@ def with_classes(
                 raise TargetError(
                     f"{text!r} is not a class; write it as module:Class with {option}"
                 )
-    for text in aliases or ():
-        if not all(part.isidentifier() for part in text.split("=")) or text.count("=") != 1:
-            raise TargetError(f"{text!r} is no alias; write the new and the old name as NEW=OLD")
     return replace(
         target,
         managers=tuple(managers or ()),
         coordinators=tuple(coordinators or ()),
-        aliases=tuple(aliases or ()),
+        aliases=check_aliases(aliases or ()),
     )
 
 

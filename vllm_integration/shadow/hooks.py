@@ -7,10 +7,14 @@ what it raised.
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
+from hitproof.vllm_integration.adapter.inspection import RENAMED
+
 Method = Callable[..., Any]
+_LOOKUP = "find_longest_cache_hit"
 
 
 class Watcher(Protocol):
@@ -42,13 +46,21 @@ class Given:
         """The arguments by name, those left out by their defaults; without the manager."""
         bound = self._signature.bind(*self.arguments, **self.keywords)
         bound.apply_defaults()
-        return dict(list(bound.arguments.items())[1:])
+        return old_names(dict(list(bound.arguments.items())[1:]))
+
+
+def old_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by the names that hitproof knows (`adapter.aliases`)."""
+    return {RENAMED.get(name, name): value for name, value in values.items()}
 
 
 class Hooks:
-    """The wrappers in the imported vLLM; `remove` takes them off again."""
+    """The wrappers in the imported vLLM; `remove` takes them off again.
 
-    def __init__(self, watcher: Watcher) -> None:
+    ``renamed`` has new names of methods, each with the one that the watcher knows.
+    """
+
+    def __init__(self, watcher: Watcher, renamed: Mapping[str, str] = MappingProxyType({})) -> None:
         # The whole manager first: imported alone, its parts run into circular imports.
         import vllm.v1.core.kv_cache_manager as kv_cache_manager
         from vllm.v1.core import single_type_kv_cache_manager
@@ -62,16 +74,18 @@ class Hooks:
             if inspect.isfunction(found) and not name.startswith("_")
         ]
         for name in wrapped:
-            self._replace(manager_class, name, self._wrapper(name, vars(manager_class)[name]))
+            method = vars(manager_class)[name]
+            self._replace(manager_class, name, self._wrapper(renamed.get(name, name), method))
         self._replace(
             manager_class, "__init__", self._maker(manager_class, manager_class.__init__, wrapped)
         )
         for found in vars(single_type_kv_cache_manager).values():
             if inspect.isclass(found) and found.__module__ == single_type_kv_cache_manager.__name__:
-                lookup = vars(found).get("find_longest_cache_hit")
-                if isinstance(lookup, classmethod):
-                    wrapper: Any = classmethod(self._lookup_wrapper(lookup.__func__))
-                    self._replace(found, "find_longest_cache_hit", wrapper)
+                for name in (_LOOKUP, *(new for new, old in renamed.items() if old == _LOOKUP)):
+                    lookup = vars(found).get(name)
+                    if isinstance(lookup, classmethod):
+                        wrapper: Any = classmethod(self._lookup_wrapper(lookup.__func__))
+                        self._replace(found, name, wrapper)
 
     def remove(self) -> None:
         """Put the original methods back."""

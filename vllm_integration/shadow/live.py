@@ -5,6 +5,7 @@
     HITPROOF_SHADOW_FILE=FILE      append findings as JSON lines, one for each signature
     HITPROOF_SHADOW_RECORD=FILE    write the managers' lives when the process ends, to FILE.PID
     HITPROOF_SHADOW_POLICY=N=V,... judge by these values of policies, not by those of the release
+    HITPROOF_SHADOW_ALIAS=NEW=OLD,... take NEW for what was named OLD
     HITPROOF_SHADOW_RELEASE=0.33.0 hold vLLM against this release, not the one it descends from
 
 What the managers return stays as it is, and no error of ours reaches them: after ten the shadow
@@ -58,12 +59,13 @@ class _Live:
 
         environment = os.environ
         file, record = (environment.get(f"HITPROOF_SHADOW_{n}") for n in ("FILE", "RECORD"))
-        policies = environment.get("HITPROOF_SHADOW_POLICY")
+        policies, aliases = (environment.get(f"HITPROOF_SHADOW_{n}") for n in ("POLICY", "ALIAS"))
         self._file = Path(file) if file else None
         self._session = Session(
             policies=policies.split(",") if policies else (),
             record=Path(f"{record}.{os.getpid()}") if record else None,
             release=environment.get("HITPROOF_SHADOW_RELEASE"),
+            aliases=aliases.split(",") if aliases else (),
             thorough=False,
             judges=_sample(environment.get("HITPROOF_SHADOW_SAMPLE", "1")),
             on_off=self._gives_up,

@@ -17,7 +17,7 @@ from hitproof.reference.lookup import Lookup
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.vllm_integration.adapter.groups import KINDS
-from hitproof.vllm_integration.shadow.hooks import Method
+from hitproof.vllm_integration.shadow.hooks import Method, old_names
 from hitproof.vllm_integration.shadow.real import LookupPool, RealCache
 from hitproof.vllm_integration.shadow.report import Report
 
@@ -58,7 +58,8 @@ class Lookups:
         bound = inspect.signature(method).bind(owner, *arguments, **keywords)
         bound.apply_defaults()
         try:
-            self._judge(owner, bound.arguments, "resolve_block_hashes" in _names(method), result)
+            values = old_names(bound.arguments)
+            self._judge(owner, values, "resolve_block_hashes" in _names(method), result)
         except Exception as error:
             reason = refusal_of(error, asked=False)
             self._report.not_judged[f"a lookup without a manager: {reason}"] += 1

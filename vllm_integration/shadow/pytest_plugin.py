@@ -59,6 +59,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Hold vLLM against this release. [default: the one that it is or descends from]",
     )
     group.addoption(
+        "--hitproof-alias",
+        action="append",
+        default=[],
+        metavar="NEW=OLD",
+        help="Take NEW in vLLM for what was named OLD: a function, an attribute or a parameter; "
+        "repeatable.",
+    )
+    group.addoption(
         "--hitproof-record",
         type=Path,
         metavar="FILE",
@@ -82,6 +90,7 @@ def pytest_configure(config: pytest.Config) -> None:
             policies=config.getoption("--hitproof-policy"),
             record=_record_of(config),
             release=config.getoption("--hitproof-release"),
+            aliases=config.getoption("--hitproof-alias"),
         )
     except SessionError as error:
         raise pytest.UsageError(f"hitproof: {error}") from error

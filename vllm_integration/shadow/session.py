@@ -9,6 +9,7 @@ from packaging.version import Version
 
 from hitproof.conformance.ledger.ledger import LedgerError
 from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.vllm_integration.adapter.aliases import AliasError, take_up
 from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.shadow.hooks import Hooks
 from hitproof.vllm_integration.shadow.lockstep import policies_of as policies_of_reference
@@ -17,6 +18,7 @@ from hitproof.vllm_integration.shadow.report import LEDGERS, Report, load_known
 from hitproof.vllm_integration.shadow.scope import policies_of
 from hitproof.vllm_integration.shadow.watch import Watch
 from hitproof.vllm_integration.targets.descent import number, of_tree
+from hitproof.vllm_integration.targets.target import TargetError, check_aliases
 
 
 class SessionError(Exception):
@@ -28,7 +30,8 @@ class Session:
 
     ``ledgers`` are files of known divergences, hitproof's own where None; ``policies`` are written
     NAME=VALUE; ``record`` is where lives are written; ``release`` is what vLLM is held against,
-    that which it is or descends from where None. Raises `SessionError`.
+    that which it is or descends from where None; ``aliases`` are new names, each as ``new=old``.
+    Raises `SessionError`.
     """
 
     def __init__(
@@ -38,11 +41,14 @@ class Session:
         record: Path | None = None,
         *,
         release: str | None = None,
+        aliases: Sequence[str] = (),
         thorough: bool = True,
         judges: Callable[[str], bool] = lambda _: True,
         on_off: Callable[[str], None] | None = None,
     ) -> None:
         try:
+            if checked := check_aliases(aliases):
+                take_up(checked)
             self.version = imported_version() if release is None else number(Version(release))
             known = load_known(self.version, LEDGERS if ledgers is None else ledgers)
             in_force = policies_of(self.version, chosen_values(policies, for_histories=True))
@@ -56,10 +62,11 @@ class Session:
                 judges=judges,
                 on_off=on_off,
             )
-            self._hooks = Hooks(self.watch)
+            renamed = {new: old for new, _, old in (each.partition("=") for each in aliases)}
+            self._hooks = Hooks(self.watch, renamed)
         except ImportError as error:
             raise SessionError(f"vLLM cannot be imported ({error}); put it on the path") from error
-        except (LedgerError, ValueError, CannotJudge) as error:
+        except (LedgerError, ValueError, CannotJudge, AliasError, TargetError) as error:
             raise SessionError(str(error)) from error
         self._record = record
         self._recorded: list[str] = []

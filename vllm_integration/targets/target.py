@@ -1,6 +1,7 @@
 """What the gate judges, as a value."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,15 @@ UNPACKED = ("vllm", "tests", "PKG-INFO")
 
 class TargetError(Exception):
     """The target cannot be resolved; the message is one sentence that names the remedy."""
+
+
+def check_aliases(aliases: Iterable[str]) -> tuple[str, ...]:
+    """The aliases, each of them ``new=old``. Raises `TargetError`."""
+    checked = tuple(aliases)
+    for text in checked:
+        if not all(part.isidentifier() for part in text.split("=")) or text.count("=") != 1:
+            raise TargetError(f"{text!r} is no alias; write the new and the old name as NEW=OLD")
+    return checked
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from xml.etree import ElementTree
 import pytest
 
 from hitproof.conformance.histories.json_format import read_lines
-from hitproof.vllm_integration.tests.conftest import hitproof, release
+from hitproof.vllm_integration.tests.conftest import Copy, hitproof, release
+from hitproof.vllm_integration.tests.test_aliases import HISTORY
 
 HOME = Path(__file__).resolve().parents[2]
 GUIDE = HOME / "docs" / "pages" / "commands" / "shadow.md"
@@ -46,10 +47,10 @@ def installed(path: Path) -> None:
 
 
 def run(
-    version: str, *arguments: object, path: Path | None = None, **environment: str
+    version: str | Path, *arguments: object, path: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python where the release is the vLLM that gets imported, in its directory."""
-    root = release(version)
+    """Run Python where the release, or a copy, is the vLLM that gets imported, in its directory."""
+    root = release(version) if isinstance(version, str) else version
     paths = [root, HOME / "src", *([] if path is None else [path])]
     settings = {
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
@@ -69,7 +70,7 @@ def run(
 
 
 def shadowed(
-    version: str, *arguments: object, path: Path | None = None
+    version: str | Path, *arguments: object, path: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run pytest on the release under the shadow."""
     plain = ("--noconftest", "-p", "no:cacheprovider", "-q", "-W", "ignore", "-rf")
@@ -417,6 +418,49 @@ for name, each in played.items():
                   for found in ((w.signature for w in wanted), session.report.times)]
 print("TOLD " + json.dumps(told))
 """
+RENAMED = """
+from hitproof.conformance.histories.json_format import read
+from hitproof.conformance.playing.player import Player
+from hitproof.vllm_integration.adapter.managers import VllmManagers
+
+HISTORY = %r
+
+def test_a_resend():
+    history = read(HISTORY)
+    manager = VllmManagers().start(history.engine)
+    player = Player(history, manager)
+    for step in history.steps:
+        assert not player.play(step)
+    manager._manager.find_computed_blocks(manager._requests["b"])
+"""
+
+
+@pytest.mark.release
+def test_a_renamed_release_is_judged_by_what_the_user_says(
+    broken_copy: Copy, tmp_path: Path
+) -> None:
+    """Calls by the new names are seen, and their arguments known."""
+    names = {
+        "get_computed_blocks": "find_computed_blocks",
+        "num_new_tokens": "new_tokens",
+        "find_longest_cache_hit": "find_cache_hit",
+    }
+    fork = broken_copy("0.33.0", names)
+    (tmp_path / "test_renamed.py").write_text(RENAMED % HISTORY)
+    asked = tmp_path / "test_renamed.py", "--hitproof-release", "0.33.0"
+    aliases = [f"--hitproof-alias={new}={old}" for old, new in names.items()]
+    result = shadowed(fork, *asked, *aliases)
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert "3 lookups judged" in result.stdout
+    assert NEW in result.stdout
+    unsaid = shadowed(fork, *asked)
+    assert unsaid.returncode == 1
+    assert "use --alias find_computed_blocks=get_computed_blocks" in unsaid.stdout
+    refused = shadowed(fork, *asked, "--hitproof-alias=zzz=free")
+    assert refused.returncode == 4
+    assert "nothing named zzz" in refused.stderr
+
+
 UNSEEN = (
     *("other-content-read", "draft-entry-of-other-token", "key-names-other-content"),
     *("state-read-too-early", "freed=before-hash", "local_prefix_"),
