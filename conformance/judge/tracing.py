@@ -6,7 +6,7 @@ from what was cached before its step, of anything else from what the step left.
 
 from collections.abc import Iterator, Sequence
 
-from hitproof.conformance.explain.reasons import Reason
+from hitproof.conformance.explain.reasons import Reason, in_words
 from hitproof.conformance.explain.story import consequence, why
 from hitproof.conformance.explain.traces import (
     Answer,
@@ -295,7 +295,7 @@ class _Derivations:
 
 
 def _found(entry: Entry) -> str:
-    return f"block {', '.join(map(str, entry.blocks))} in group {entry.group}"
+    return f"{in_words(entry.blocks)} in group {entry.group}"
 
 
 def _order(part: Part) -> tuple[str, str]:
