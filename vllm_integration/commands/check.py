@@ -52,6 +52,7 @@ from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.places import judgement_located
 from hitproof.vllm_integration.gate.policies import best_values, chosen_values
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.selection import Selection, Wanted
 from hitproof.vllm_integration.gate.store import Store
 from hitproof.vllm_integration.reports import text as rendering
 from hitproof.vllm_integration.reports.check_json import report_json
@@ -131,6 +132,29 @@ def check(
             show_default=False,
         ),
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            metavar="CODE|CLAIM|GLOB",
+            help="Check these claims, or those that these codes break, and show their findings "
+            "only; repeatable. A restricted run is no verdict on the rest.",
+            show_default=False,
+        ),
+    ] = None,
+    configuration: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--configuration",
+            metavar="NAME",
+            help="Judge configurations and histories with this in their name, or whose name this "
+            "glob matches, or the configuration that this is as JSON; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    exit_first: Annotated[
+        bool, typer.Option("--exitfirst", "-x", help="Stop at the first new finding.")
+    ] = False,
     no_cache: Annotated[
         bool,
         typer.Option(
@@ -150,6 +174,9 @@ def check(
     with failures(output), ExitStack() as stack:
         store = (
             None if no_cache else stack.enter_context(closing(Store(cache_directory(), announce)))
+        )
+        wanted = Wanted(
+            Selection(tuple(only or ()), tuple(configuration or ())), exit_first=exit_first
         )
         policies = (best_values() if strict else {}) | chosen_values(policy or [])
         entries = load(ledger)
@@ -188,6 +215,7 @@ def check(
                 accepted_reads=accepted,
                 shows_known=verbose or directory is not None or not forms.isdisjoint(shows_known),
                 store=store,
+                wanted=wanted,
             )
         report.judgement = judgement_located(report.judgement, _changed(resolved, baseline))
         if pytest is not None:

@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 EXIT_CODES = """\
-Exit codes: 0 conforms (known divergences of the ledger excepted); 1 diverges: a finding that is
-not in the ledger, or a ledger entry that no longer reproduces; 2 usage or environment: bad
-arguments, no such target, a target that does not import; 3 inconclusive: a timeout, a limit, a
-claim that could not be checked; 4 internal error: a defect in hitproof."""
+Exit codes: 0 conforms (known divergences of the ledger excepted), or nothing new in a restricted
+run; 1 diverges: a finding that is not in the ledger, or a ledger entry that no longer reproduces;
+2 usage or environment: bad arguments, no such target, a target that does not import; 3
+inconclusive: a timeout, a limit, a claim that could not be checked; 4 internal error: a defect in
+hitproof."""
 
 
 class Format(StrEnum):

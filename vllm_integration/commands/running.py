@@ -21,6 +21,7 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.failures import InternalError
 from hitproof.proofs.errors import ReplayError, SecondSolverError
 from hitproof.vllm_integration.gate.policies import CannotProbe, UnknownPolicy
+from hitproof.vllm_integration.gate.selection import NothingSelected
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, InternalFailure, WorkerGone
 from hitproof.vllm_integration.targets.resolving import held_as
@@ -52,7 +53,7 @@ def failures(output: StrEnum) -> Iterator[None]:
     """End with one sentence and the exit code where the body cannot do its work."""
     try:
         yield
-    except (TargetError, LedgerError, EnvironmentFailure, UnknownPolicy) as error:
+    except (TargetError, LedgerError, EnvironmentFailure, UnknownPolicy, NothingSelected) as error:
         fail(Verdict.USAGE, str(error), output)
     except (CannotProbe, WorkerGone) as error:
         fail(Verdict.INCONCLUSIVE, f"the target's policies cannot be determined: {error}", output)

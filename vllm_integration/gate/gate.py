@@ -1,14 +1,15 @@
 """The gate: judges a target against the spec and says conforms, diverges or inconclusive."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.judge.policy_costs import costs
 from hitproof.conformance.ledger.ledger import Entry, judge
-from hitproof.conformance.ledger.records import Record
+from hitproof.conformance.ledger.records import Reach, Record, outside
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.releases.fine import HitGranularity
 from hitproof.spec.releases.policies import POLICIES
@@ -17,6 +18,7 @@ from hitproof.vllm_integration.gate.obligations import histories, tasks
 from hitproof.vllm_integration.gate.policies import expected_value, held_against
 from hitproof.vllm_integration.gate.recall import Recall, Recalling
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.selection import EVERYTHING, Restricted, Wanted
 from hitproof.vllm_integration.gate.sessions import Session, Sessions
 from hitproof.vllm_integration.gate.store import Store
 from hitproof.vllm_integration.sandbox.driver import Answers, Workers
@@ -41,6 +43,7 @@ def check(
     accepted_reads: Mapping[str, str] | None = None,
     shows_known: bool = True,
     store: Store | None = None,
+    wanted: Wanted = EVERYTHING,
 ) -> Report:
     """Judge ``target``. ``timeout`` (seconds) bounds each check, ``memory`` (bytes) each worker.
 
@@ -52,9 +55,14 @@ def check(
     its inputs, too, of which these are accepted unseen, for their reasons. Unless somebody is
     shown known divergences (``shows_known``), they stay as they were found, neither shrunk nor
     demonstrated. ``progress`` is called with the checks done and their number. What ``store`` has
-    of unchanged code is not judged again. Raises the exceptions of `Workers` when the target cannot
-    be imported or hitproof itself is wrong.
+    of unchanged code is not judged again. ``wanted`` may restrict what is judged. Raises the
+    exceptions of `Workers` when the target cannot be imported or hitproof itself is wrong, and
+    `NothingSelected`.
     """
+    applicable = [entry for entry in entries if entry.applies_to(target.version)]
+    wanted.selection.check_any(
+        tasks(profile, applicable), histories(profile, applicable, HitGranularity.FINE)
+    )
     recall = _recall(store, target, python, memory, policies)
     with ThreadPoolExecutor(1) as beside:
         beside.submit(_foresee, target, profile, policies or {})
@@ -72,6 +80,7 @@ def check(
                 remedy,
                 accepted_reads,
                 shows_known,
+                wanted,
             )
     report.recall = recall
     return report
@@ -137,32 +146,51 @@ def judged(
     remedy: str = "",
     accepted_reads: Mapping[str, str] | None = None,
     shows_known: bool = True,
+    wanted: Wanted = EVERYTHING,
 ) -> Report:
     """Judge ``target`` in the ``sessions`` that are open for it; arguments as for `check`."""
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
+    known = {entry.signature for entry in applicable}
+    selection = wanted.selection
     report = Report(target, profile)
-    todo = tasks(profile, applicable)
+    every = tasks(profile, applicable)
+    todo = selection.tasks(every)
     actual, report.policies_detail = sessions.policies()
     if not report.policies_detail:
         report.policies = held_against(target, actual, chosen)
     granularity = {**actual, **chosen}.get("hit_granularity", "")
     own = histories(profile, applicable, granularity)
-    replays = list(dict.fromkeys([*also, *own]))
+    replays = list(dict.fromkeys([*also, *selection.histories(own)]))
     report.besides = frozenset(also).difference(own)
+    ends = _Ends(wanted, known, record if record and profile in record.profiles else None)
     with ThreadPoolExecutor(1) as beside:
-        reads = accepted_reads is not None and beside.submit(sessions.reads, accepted_reads)
-        settled, report.played = sessions.settle(todo, replays, progress, keep_facts)
+        traced = accepted_reads is not None and selection.is_all
+        reads = traced and beside.submit(sessions.reads, accepted_reads or {})
+        settled, report.played = sessions.settle(
+            todo,
+            replays,
+            progress,
+            keep_facts,
+            first=wanted.first,
+            ends=lambda task, outcome: ends.at(reached([task], [outcome], [])),
+            ends_at=lambda played: ends.at(reached([], [], [played])),
+        )
         if reads:
             report.reads = reads.result()
     for task, outcome in zip(todo, settled, strict=True):
-        report.obligations += outcome.obligations
+        report.obligations += filter(selection.has_obligation, outcome.obligations)
         if keep_facts:
             report.facts[task] = outcome.facts
     evidence = [each for outcome in settled for each in outcome.evidence]
     of_check = [each for each in report.played if each.play not in report.besides]
     report.reached = reached(todo, settled, of_check)
-    unshown = frozenset() if shows_known else {entry.signature for entry in applicable}
-    findings = sessions.findings(evidence, report.played, unshown)
+    shown = {each.signature for each in report.reached if selection.has(each.signature)}
+    unshown = frozenset() if shows_known else known
+    findings = sessions.findings(
+        [each for each in evidence if each.signature in shown],
+        [replace(each, signatures=_among(shown, each.signatures)) for each in report.played],
+        unshown,
+    )
     grown = hold(report, record, applicable, evidence, sessions, remedy)
     unplayed = {each.play for each in report.unplayed}
     unsettled = {
@@ -172,7 +200,40 @@ def judged(
     judgement = judge(findings, applicable, unsettled)
     new = sorted((*judgement.new, *grown), key=lambda found: found.signature.severity)
     report.judgement = replace(judgement, new=tuple(new))
+    if not selection.is_all or ends.ended:
+        report.judgement, others = selection.judgement(report.judgement)
+        others += len({each.signature for each in report.reached} - shown - known)
+        report.shrunk = ()  # what was not judged may diverge as it did
+        checked = len(todo) - sum(outcome.skipped for outcome in settled)
+        report.restricted = Restricted(
+            selection,
+            ends.ended,
+            (checked, max(len(every), len(todo))),
+            (len(of_check), len(own)),
+            others,
+        )
     return report
+
+
+class _Ends:
+    """Whether a run has come to its end with the first new finding, if that is wanted."""
+
+    def __init__(self, wanted: Wanted, known: Set[Signature], record: Record | None) -> None:
+        self._wanted, self._known, self._record = wanted, known, record
+        self.ended = False
+
+    def at(self, found: Sequence[Reach]) -> bool:
+        if not self._wanted.exit_first:
+            return False
+        found = [each for each in found if self._wanted.selection.has(each.signature)]
+        grown = self._record is not None and outside(found, self._record, self._known)
+        if grown or any(each.signature not in self._known for each in found):
+            self.ended = True
+        return self.ended
+
+
+def _among(shown: Set[Signature], signatures: Sequence[Signature]) -> tuple[Signature, ...]:
+    return tuple(signature for signature in signatures if signature in shown)
 
 
 def recorded(

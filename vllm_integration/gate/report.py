@@ -15,6 +15,7 @@ from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task
 from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.reads import ReadsReport
 from hitproof.vllm_integration.gate.recall import Recall, Reused
+from hitproof.vllm_integration.gate.selection import Restricted
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -38,6 +39,7 @@ class Report:
         record: the footprints that known divergences were held against; None without any.
         shrunk: known divergences that do not reach as far as the record says.
         unrecorded: why known divergences could not be held against a record; empty if they were.
+        restricted: what was left out on purpose, if anything.
         recall: what was judged before, and need not be judged again.
         seconds: how long it took to judge, filled in by the caller.
         spent: how long it took now, where all is reused.
@@ -57,6 +59,7 @@ class Report:
     record: Record | None = None
     shrunk: tuple[Shrunk, ...] = ()
     unrecorded: str = ""
+    restricted: Restricted | None = None
     recall: Recall | None = None
     seconds: float = 0.0
     spent: float = 0.0
@@ -78,12 +81,32 @@ class Report:
         """The verdict: a divergence counts before what could not be judged."""
         if self.judgement.new or self.judgement.stale or self.shrunk or self.policy_changes:
             return Verdict.DIVERGES
-        judged = {o.claim for o in self.obligations if o.status is not Status.INCONCLUSIVE}
-        replayed = bool(self.played) and not self.unplayed
         unknown = self.unsettled or self.policies_detail or self.unrecorded or self.reads.detail
-        if unknown or judged != CLAIMS.keys() or not replayed:
+        if unknown or self.unplayed or not self._is_judged:
             return Verdict.INCONCLUSIVE
         return Verdict.CONFORMS
+
+    @property
+    def verdict_label(self) -> str:
+        """The verdict as one word, which does not say that the target conforms where it may not."""
+        whole = self.restricted is None or self.verdict is not Verdict.CONFORMS
+        return self.verdict.label if whole else "restricted"
+
+    @property
+    def _is_judged(self) -> bool:
+        """Whether all claims and some histories were judged; of a restricted run, anything."""
+        settled = [o for o in self.obligations if o.status is not Status.INCONCLUSIVE]
+        if self.restricted is not None:
+            absent = all(o.status is Status.NOT_APPLICABLE for o in settled)
+            return not absent if self.obligations else bool(self.played)
+        return {o.claim for o in settled} == CLAIMS.keys() and bool(self.played)
+
+    @property
+    def idle(self) -> str:
+        """Why a restricted run has judged nothing; empty where it has."""
+        if self.restricted is None or self._is_judged or self.unsettled:
+            return ""
+        return "nothing was judged: the release predates what was asked for"
 
     @property
     def policy_changes(self) -> list[Standing]:
@@ -119,7 +142,7 @@ class Report:
         """Why not everything could be judged, each reason once."""
         unsettled = [obligation.detail for obligation in self.unsettled]
         unplayed = [each.reason for each in self.unplayed]
-        unknown = self.policies_detail, self.reads.detail, self.unrecorded
+        unknown = self.policies_detail, self.reads.detail, self.unrecorded, self.idle
         return list(dict.fromkeys(filter(None, [*unknown, *unsettled, *unplayed])))
 
     @property

@@ -14,7 +14,7 @@ from hitproof.conformance.comparison.histories import Run
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.evidence import Evidence, smallest
 from hitproof.conformance.findings.findings import Finding, finding
-from hitproof.conformance.findings.footprints import Footprint
+from hitproof.conformance.findings.footprints import Footprint, place_of
 from hitproof.conformance.findings.places import NOT_RUN, Passed
 from hitproof.conformance.findings.replayed import replayed
 from hitproof.conformance.findings.signatures import Signature
@@ -43,12 +43,14 @@ class Outcome:
         facts: what the target did, if that was asked for.
         evidence: where it diverges.
         footprints: how far each signature of the evidence reaches.
+        skipped: whether it was not begun.
     """
 
     obligations: list[Obligation]
     facts: list[Fact] = field(default_factory=list)
     evidence: Sequence[Evidence] = ()
     footprints: Mapping[Signature, Footprint] = field(default_factory=dict)
+    skipped: bool = False
 
 
 class Session:
@@ -257,35 +259,53 @@ class Sessions:
         histories: Sequence[Play],
         progress: Callable[[int, int], None],
         keep_facts: bool = False,
+        *,
+        first: Collection[str] = (),
+        ends: Callable[[Task, Outcome], bool] = lambda *_: False,
+        ends_at: Callable[[Played], bool] = lambda _: False,
     ) -> tuple[list[Outcome], list[Played]]:
         """The outcome of each task, and what became of each history.
 
         Tasks of one entry point stay in one session, in order: what ends the worker on the first
-        of them is not tried on the others. So do histories of one origin.
+        of them is not tried on the others. So do histories of one origin. Those in the places
+        ``first`` come before the others. Once ``ends`` says so of an outcome, or ``ends_at`` of a
+        history, nothing more is begun; histories that were not are left out.
         """
         together: dict[object, list[Task | Play]] = {}
+        earlier: dict[object, list[Task | Play]] = {}
         for task in todo:
-            together.setdefault(task.entry, []).append(task)
+            early = first and place_of(task.configuration) in first
+            (earlier if early else together).setdefault(task.entry, []).append(task)
         for play in histories:
-            together.setdefault(play.origin, []).append(play)
+            early = first and place_of(play) in first
+            (earlier if early else together).setdefault(play.origin, []).append(play)
         outcomes: dict[Task, Outcome] = {}
         played: dict[Play, Played] = {}
         done, total = itertools.count(), len(todo) + len(histories)
-        counting = threading.Lock()
+        counting, ended = threading.Lock(), threading.Event()
         progress(next(done), total)
 
         def settle(session: Session, some: list[Task | Play]) -> None:
             for each in some:
+                if ended.is_set():
+                    return
                 if isinstance(each, Task):
                     outcomes[each] = session.settle(each, keep_facts)
+                    is_last = ends(each, outcomes[each])
                 else:
                     played[each] = session.play(each, keep_facts)
+                    is_last = ends_at(played[each])
+                if is_last:
+                    ended.set()
                 with counting:
                     progress(next(done), total)
 
         # The longest first, so that all sessions have work to the end.
-        self._each(settle, sorted(together.values(), key=_length, reverse=True))
-        return [outcomes[task] for task in todo], [played[play] for play in histories]
+        longest = sorted(together.values(), key=_length, reverse=True)
+        self._each(settle, [*earlier.values(), *longest])
+        skipped = Outcome([], skipped=True)
+        settled = [outcomes.get(task, skipped) for task in todo]
+        return settled, [played[play] for play in histories if play in played]
 
     def findings(
         self,

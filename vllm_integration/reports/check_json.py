@@ -17,8 +17,9 @@ def report_json(report: Report) -> dict[str, Any]:
     found = causes(report.judgement.new, report.target.version)
     cause_of = {id(f): number for number, cause in enumerate(found) for f in cause.findings}
     return {
-        "verdict": report.verdict.label,
+        "verdict": report.verdict_label,
         "exit_code": int(report.verdict),
+        "restricted": None if report.restricted is None else report.restricted.as_json(),
         "target": report.target.as_json(),
         "profile": str(report.profile),
         "seconds": round(report.seconds, 1),

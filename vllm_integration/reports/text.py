@@ -30,6 +30,8 @@ _MOST_PLACES = 3
 
 def print_report(report: Report, console: Console, verbose: bool) -> None:
     """The report of `hitproof check` for people: short when all is well."""
+    if report.restricted is not None:
+        console.print(escape(report.restricted.describe()), highlight=False)
     found = causes(report.judgement.new, report.target.version)
     for cause in found if verbose else found[:1]:
         print_cause(cause, console, verbose)
@@ -182,7 +184,7 @@ def _print_known(known: list[tuple[Finding, Entry]], console: Console) -> None:
 
 
 def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
-    for detail in filter(None, (report.policies_detail, report.reads.detail)):
+    for detail in filter(None, (report.policies_detail, report.reads.detail, report.idle)):
         console.print(f"[bold yellow]inconclusive[/]: {escape(detail)}", highlight=False)
     reasons = list(dict.fromkeys(o.detail for o in report.unsettled))
     shown = reasons if verbose else reasons[:_MOST_INCONCLUSIVE]
@@ -251,8 +253,9 @@ def coverage_in_words(report: Report) -> str:
     """How much was judged, and how it ended."""
     states = report.tasks_total(lambda o: o.states)
     counts = {s: sum(o.status is s for o in report.obligations) for s in Status}
+    models = f" ({len(MODELS)} real models among them)" if report.restricted is None else ""
     return (
-        f"{report.num_configurations} configurations ({len(MODELS)} real models among them), "
+        f"{count(report.num_configurations, 'configuration')}{models}, "
         f"{_scientific(states)} cache states covered by "
         f"{report.tasks_total(lambda o: o.paths)} paths, confirmed by "
         f"{count(report.tasks_total(lambda o: o.runs), 'concrete run')}; obligations: "
@@ -283,6 +286,12 @@ def print_verdict(report: Report, console: Console) -> None:
         )
         + (", known divergences without footprints" if report.unrecorded else ""),
     }
+    if report.idle:
+        words[Verdict.INCONCLUSIVE] = "[bold yellow]inconclusive[/], nothing was judged"
+    if report.restricted is not None:
+        more = f"; {count(known, 'known divergence')}" if known else ""
+        words = {each: f"{words[each]}, in a restricted run" for each in words}
+        words[Verdict.CONFORMS] = f"[bold]nothing new found[/] in what was judged, not all{more}"
     console.print(f"vLLM {escape(report.target.label)}: {words[report.verdict]}", highlight=False)
 
 

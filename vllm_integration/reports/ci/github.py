@@ -41,6 +41,7 @@ def annotations(report: Report, verbose: bool) -> str:
     The verdict comes first, as a line of the log: it is no annotation.
     """
     told = [
+        *([] if report.restricted is None else [readable(report.restricted.describe())]),
         *plain(lambda console: print_verdict(report, console)).splitlines(),
         *plain(lambda console: print_held_against(report, console)).splitlines(),
         *plain(lambda console: print_reused(report, console)).splitlines(),

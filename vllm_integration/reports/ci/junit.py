@@ -1,6 +1,6 @@
 """JUnit XML, which test reporters read: a test suite a claim, a test case an obligation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
@@ -68,13 +68,17 @@ def junit(report: Report) -> str:
     histories = [
         replace(each, signatures=in_place(each.signatures, each.play)) for each in report.played
     ]
+    if report.restricted is not None:  # other findings of the same obligations are not shown
+        shown = {*new, *known}
+        obligations = [_of_shown(o, shown) for o in obligations]
+        histories = [replace(each, signatures=_among(each.signatures, shown)) for each in histories]
     suites = {
         claim: [_of_obligation(o, new, known) for o in obligations if o.claim == claim]
-        or [_Case("judged", "error", "no check of this claim was run")]
+        or [_not_judged(report, "judged", "no check of this claim was run")]
         for claim in CLAIMS
     }
     suites[REPLAYED] = [_of_history(each, new, known) for each in histories] or [
-        _Case("replayed", "error", "no history was replayed")
+        _not_judged(report, "replayed", "no history was replayed")
     ]
     suites[POLICY_CHANGE] = list(_of_policies(report))
     # What is new may hide what is known.
@@ -89,6 +93,24 @@ def junit(report: Report) -> str:
 def refusal(verdict: Verdict, sentence: str) -> str:
     """That there is no report, and why."""
     return _document({"hitproof": [_Case(verdict.label, "error", readable(sentence))]}, 0)
+
+
+def _not_judged(report: Report, name: str, message: str) -> _Case:
+    """What is not there, which is an error where nobody has left it out."""
+    if report.restricted is None:
+        return _Case(name, "error", message)
+    return _Case(name, "skipped", readable(report.restricted.describe()))
+
+
+def _of_shown(obligation: Obligation, shown: Set[Signature]) -> Obligation:
+    left = replace(obligation, signatures=_among(obligation.signatures, shown))
+    if left.status is not Status.REFUTED or left.signatures:
+        return left
+    return replace(left, status=Status.NOT_APPLICABLE, detail="refuted by what is not shown")
+
+
+def _among(signatures: Sequence[Signature], shown: Set[Signature]) -> tuple[Signature, ...]:
+    return tuple(signature for signature in signatures if signature in shown)
 
 
 def _of_obligation(

@@ -52,7 +52,11 @@ def sarif(report: Report, known: bool = False) -> dict[str, Any]:
     Code scanning opens an alert for a suppressed result, too.
     """
     problems = [*new_problems(report), *(known_problems(report) if known else ())]
-    return _judged(report.verdict, problems, report.open_questions, report.target.root)
+    log = _judged(report.verdict, problems, report.open_questions, report.target.root)
+    if report.restricted is not None:
+        note = {"level": "note", "message": {"text": readable(report.restricted.describe())}}
+        log["runs"][0]["invocations"][0]["toolExecutionNotifications"].append(note)
+    return log
 
 
 def diff_sarif(diff: Diff) -> dict[str, Any]:

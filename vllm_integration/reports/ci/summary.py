@@ -16,8 +16,10 @@ def markdown(report: Report) -> str:
     """The report of `hitproof check`; one line where all is well."""
     verdict = plain(lambda console: print_verdict(report, console))
     lines = [f"**{verdict}**"]
+    if report.restricted is not None:
+        lines = [_escaped(report.restricted.describe()), "", *lines]
     if report.reused is not None:
-        lines[0] += f" ({report.reused.describe()})"
+        lines[-1] += f" ({report.reused.describe()})"
     found = causes(report.judgement.new, report.target.version)
     others = [problem for problem in new_problems(report) if not problem.code]
     if found or others:

@@ -112,7 +112,7 @@ def check_page(report: Report, command: str) -> str:
     return _page(
         "check.html",
         command,
-        title=f"vLLM {report.target.label}: {report.verdict.label}",
+        title=f"vLLM {report.target.label}: {report.verdict_label}",
         report=report,
         new=[
             (cause, [Shown.of(finding) for finding in cause.findings])
