@@ -27,8 +27,9 @@ def pages() -> Iterator[tuple[str, str]]:
 
 def _overview() -> str:
     rows = (
-        f"| [{title(claim.name)}]({claim.name}.md) | {claim.sentence} | {claim.divergence} |"
-        for claim in CLAIMS.values()
+        f"| {number} | [{title(claim.name)}]({claim.name}.md) | {claim.sentence} "
+        f"| {claim.divergence} |"
+        for number, claim in enumerate(CLAIMS.values(), 1)
     )
     return "\n".join(
         [
@@ -38,8 +39,8 @@ def _overview() -> str:
             "of `spec/`, has a theorem of the same name, and is judged on vLLM's real code by a "
             "check of the same name. Its page says what the theorem covers.",
             "",
-            "| claim | sentence | a violation is |",
-            "|---|---|---|",
+            "| | claim | sentence | a violation is |",
+            "|---|---|---|---|",
             *rows,
             "",
             "## Proved and executable clauses",

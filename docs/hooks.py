@@ -12,6 +12,7 @@ from mkdocs.structure.pages import Page
 from docs import clauses, explorer, figures, selftests, source, tables
 from docs.notation import NotWritable
 from docs.pictures import NoPicture
+from docs.translation.expressions import CannotTranslate
 from hitproof.conformance.findings.strip_svg import STYLE
 from hitproof.conformance.findings.strips import ROLES, SIGNS
 from hitproof.spec.claims import CLAIMS
@@ -39,10 +40,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages and assets that are generated."""
-    made = {"assets/strips.css": STYLE, "assets/explorer-data.js": explorer.script()}
+    made = {"assets/strips.css": STYLE}
     try:
+        made["assets/explorer-spec.js"] = explorer.script()
         made |= dict(clauses.pages()) | dict(tables.pages())
-    except (NoPicture, source.NoSuchCode, NotWritable) as error:
+    except (NoPicture, source.NoSuchCode, NotWritable, CannotTranslate) as error:
         raise PluginError(str(error)) from error
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))

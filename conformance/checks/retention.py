@@ -81,19 +81,15 @@ def _evidence(
 ) -> Iterator[RetentionEvidence]:
     shape, size = configuration.shape, configuration.group.block_size
     resend, extension = configuration.replays(num_tokens, subject.lookahead_horizon)
-    replays = {"resend": resend, "extension": extension}
     every = interval // size or None
     policy = _policy(interval)
     for block, held in enumerate(registered):
-        promised = dict(replays)
-        sibling = 0 if every is None else sibling_boundary(shape, block, every)
-        if sibling <= replays["extension"]:  # else the prompt does not complete its run
-            promised["sibling"] = sibling
+        promised, sibling = promised_to(shape, block, resend, extension, every)
         kept = bool(in_retained_mask(shape, block, list(promised.values())))
         if kept == held or (held and in_retained_mask(shape, block, [sibling])):
             continue
         if held and can_be_used(
-            shape, block, replays["extension"], [*promised.values(), sibling], _holds(registered)
+            shape, block, extension, [*promised.values(), sibling], _holds(registered)
         ):
             continue
         yield _divergence(configuration, num_tokens, interval, policy, registered, block, promised)
@@ -101,6 +97,21 @@ def _evidence(
 
 def _holds(registered: Sequence[bool]) -> Callable[[int], bool]:
     return lambda block: block < len(registered) and registered[block]
+
+
+def promised_to(
+    shape: BlockGeometry, block: int, resend: int, extension: int, every: int | None
+) -> tuple[dict[str, int], int]:
+    """The promised boundaries by whom they are promised to, and the sibling's that decides.
+
+    All in blocks; ``every`` is the retention interval. The sibling's is 0 without an interval, and
+    not promised where the prompt does not complete its run.
+    """
+    promised = {"resend": resend, "extension": extension}
+    sibling = 0 if every is None else sibling_boundary(shape, block, every)
+    if sibling <= extension:
+        promised["sibling"] = sibling
+    return promised, sibling
 
 
 def can_be_used(

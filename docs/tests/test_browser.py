@@ -13,7 +13,6 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
-from docs import explorer
 from docs.source import ROOT
 from docs.tests.building import REQUIRED, SCREENSHOTS, chromium
 from hitproof.conformance.findings.demonstration import Demonstration
@@ -199,41 +198,53 @@ def test_the_comparison_is_clicked_through(
 
 
 @everywhere
-def test_the_explorer_is_clicked_through(
+def test_the_explorer_answers_what_is_typed_in(
     browser: Browser, site: Path, size: tuple[int, int], scheme: Scheme
 ) -> None:
     with seen(browser, site / "explorer.html", size, scheme) as page:
-        strips, said = page.locator("#explorer-strips"), page.locator("#explorer-said")
-        assert "hits 512 tokens" in said.inner_text()
-        assert "blocks 25 to 32" in strips.inner_text()
-        assert strips.locator("td.t").count() == 7
+        shown, said = page.locator("#explorer-answer"), page.locator("#explorer-said")
+        assert "longest valid hit is 512 tokens" in said.inner_text()
+        assert "blocks 25 to 32" in shown.inner_text()
+        assert shown.locator("td.t").count() == 7
+        group = page.get_by_role("group", name="Group 1")
+        group.get_by_label("cached", exact=True).fill("0-27, 29-35")
+        assert "longest valid hit is 384 tokens" in said.inner_text()
+        assert "of which block 28 is not cached" in shown.inner_text()
+        assert "has_required_run" in shown.inner_text()
+        group.get_by_label("mask", exact=True).fill("0-27")
+        assert "missing from mask 1" in shown.inner_text()
+        group.get_by_label("mask", exact=True).fill("0-35")
+        assert "waste" in shown.inner_text()
         page.get_by_label("EAGLE", exact=True).select_option("off")
-        assert "blocks 25 to 31" in strips.inner_text()
-        assert strips.locator("td.L").count() == 0
-        held = strips.locator("td.held").count()
-        page.get_by_label("retention", exact=True).select_option("latest boundary only")
-        assert strips.locator("td.held").count() < held
-        page.get_by_label("window", exact=True).select_option("33")
-        assert "blocks 30 to 31" in strips.inner_text()
-        page.get_by_label("prompt", exact=True).select_option("64")
-        assert "hits 0 tokens" in said.inner_text()
-        for name in explorer.LAYOUTS:
-            page.get_by_label("groups", exact=True).select_option(name)
-            for label in explorer.LAYOUTS[name]:
-                control = page.get_by_label(label, exact=True)
-                for value in control.locator("option").all_inner_texts():
-                    control.select_option(value)
-            page.get_by_label("prompt", exact=True).select_option("641")
-            assert strips.locator("td.p").count() > 0
+        assert shown.locator("td.L").count() == 0
+        group.get_by_label("block size", exact=True).fill("0")
+        assert "block size 0 is invalid" in said.inner_text()
+        assert shown.locator("section").count() == 0
+        group.get_by_label("block size", exact=True).fill("<b>")
+        assert "not '<b>'" in said.inner_text()
+        group.get_by_label("block size", exact=True).fill("32")
+        group.get_by_label("cached", exact=True).fill("registered")
+        group.get_by_label("mask", exact=True).fill("")
+        page.get_by_label("groups", exact=True).fill("3")
+        page.get_by_role("group", name="Group 2").get_by_label("kind").select_option("mamba")
+        assert shown.locator("section").count() == 3
         assert_fits(page)
 
 
 def test_the_explorer_opens_what_a_link_names(browser: Browser, site: Path) -> None:
-    fragment = "#groups=full+attention&full+attention+block+size=32&EAGLE=on&prompt=129&hit=96"
+    fragment = "#kind+0=full_attention&block+size+0=32&EAGLE=on&prompt=129&hit=96"
     with seen(browser, site / "explorer.html", fragment=fragment) as page:
-        assert page.locator("#explorer-strips section").count() == 1
-        assert page.locator("td.p").count() == 3
-        assert page.locator("td.L").count() == 1
+        assert page.locator("#explorer-answer section").count() == 1
+        assert page.locator("td.p").count() == 2 * 3  # what it needs, and the longest hit
+        assert page.locator("td.L").count() == 2
+        page.get_by_label("hit", exact=True).fill("32")
+        again = page.evaluate("location.hash")
+        told = page.locator("#explorer-said").inner_text()
+    with seen(browser, site / "explorer.html", fragment=again) as page:
+        assert page.locator("#explorer-said").inner_text() == told
+        assert "hit of 32 tokens is valid" in told
+    with seen(browser, site / "explorer.html", fragment="#no-such=1") as page:
+        assert "no choice 'no-such'" in page.locator("#explorer-said").inner_text()
 
 
 @everywhere
@@ -287,7 +298,7 @@ def test_search_works_from_disk(browser: Browser, site: Path) -> None:
 @pytest.mark.parametrize(
     "breakage",
     [
-        ("assets/explorer-data.js", "assets/no-such-file.js"),
+        ("assets/explorer-spec.js", "assets/no-such-file.js"),
         ('id="explorer-said"', 'id="other"'),
         ("</body>", "<script>console.error('broken')</script></body>"),
         ("</body>", "<img src='https://example.invalid/x.png'></body>"),

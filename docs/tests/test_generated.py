@@ -1,24 +1,22 @@
-"""What pages are made of: formulas, pictures, code, the explorer's data."""
+"""What pages are made of: formulas, pictures, code."""
 
-import json
 from html import unescape
 from re import sub
 from typing import Any
 
 import pytest
 
-from docs import explorer, figures
+from docs import figures
 from docs.notation import formulas
 from docs.pictures import PICTURES, picture
 from docs.pool_pictures import states
 from docs.source import NoSuchCode, find, listing, place, rests_on
 from docs.tables import bounds
-from hitproof.conformance.explain.explanation import Explanation
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.attention import attends, tail_blocks
 from hitproof.spec.claims import CLAIMS
-from hitproof.spec.hits import Cached, in_required_run, longest_valid_hit, run_start, valid_hit
+from hitproof.spec.hits import in_required_run, run_start, valid_hit
 from hitproof.spec.pool import is_sound, touched
 from hitproof.spec.releases.fine import witness_unit
 from hitproof.spec.releases.horizons import horizon
@@ -86,69 +84,6 @@ def test_figures_are_computed() -> None:
     assert "in 2 blocks, the tail" in figures.window_reach(6, 4, 3)
     assert "in 1 block, the tail" in figures.window_reach(5, 4, 3)
     assert "token 7 in a draft layer depends on token 8" in figures.draft_entries(4, 2)
-
-
-# --- the explorer
-
-
-def data() -> dict[str, Any]:
-    text = explorer.script().removeprefix("var HITPROOF = ").rstrip(";\n")
-    read: dict[str, Any] = json.loads(text)
-    return read
-
-
-def test_what_is_shown_first_is_in_the_grid() -> None:
-    held = data()
-    start = held["start"]
-    sizes = held["sizes"][start["groups"]]
-    key = "|".join(str(start[name]) for name in ("groups", *sizes, "EAGLE"))
-    case = held["cases"][key]
-    assert case["alignment"] == 64
-    assert case["hits"]["512"][1][:2] == [25, "tttttttL"]
-    assert case["prompts"]["576"]["dense"][:2] == [512, 512]
-    assert start["retention"] in held["retentions"]
-
-
-def blocks(ranges: list[list[int]]) -> set[int]:
-    return {block for first, last in ranges for block in range(first, last + 1)}
-
-
-def with_cached(case: explorer.Case, held: list[set[int]]) -> Cached:
-    """What is cached of each group, given the blocks of each set of groups."""
-    owner = {g: at for at, each in enumerate(case.layout.looked_up) for g in each.group_ids}
-    return lambda group_id, block: block in held[owner[group_id]]
-
-
-@pytest.mark.parametrize("case", list(explorer.cases()), ids=lambda case: case.key)
-def test_the_data_is_what_the_spec_says(case: explorer.Case) -> None:
-    held = explorer.of_case(case)
-    groups, align, far = case.layout.shared, held["alignment"], 2 * max(explorer.PROMPTS)
-    runs = {
-        int(hit): [set(range(start, start + len(letters))) for start, letters, _ in drawn]
-        for hit, drawn in held["hits"].items()
-    }
-    for hit, run in runs.items():
-        assert valid_hit(groups, align, hit, far, far, with_cached(case, run))
-        for at, needed in enumerate(run):
-            if not needed:
-                continue  # a chunk starts at the boundary
-            less = [*run[:at], needed - {min(needed)}, *run[at + 1 :]]
-            assert not valid_hit(groups, align, hit, far, far, with_cached(case, less))
-    for tokens in explorer.PROMPTS[5::12]:
-        for retention, (resend, extension, registered) in held["prompts"][str(tokens)].items():
-            kept = [blocks(ranges) for ranges in registered]
-            reach = explorer.explained(case, tokens, retention).reach
-            assert resend == longest_valid_hit(groups, align, *reach, with_cached(case, kept))
-            assert resend <= extension
-            for hit in {resend, extension} - {0}:
-                assert all(run <= have for run, have in zip(runs[hit], kept, strict=True))
-
-
-def test_explanations_of_the_grid_have_answers() -> None:
-    for case in explorer.cases():
-        for retention in explorer.RETENTIONS:
-            explanation: Explanation = explorer.explained(case, max(explorer.PROMPTS), retention)
-            explanation.check()
 
 
 def test_bounds_are_those_of_the_configurations() -> None:

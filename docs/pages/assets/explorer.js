@@ -1,15 +1,18 @@
-// Selects what explorer-data.js holds, which the spec computed, and draws it. Decides nothing.
+// Draws what HITPROOF answers, which docs/translation made of the spec. Decides nothing.
 (function () {
   "use strict";
-  const data = HITPROOF;
   const form = document.getElementById("explorer-choices");
   const said = document.getElementById("explorer-said");
-  const strips = document.getElementById("explorer-strips");
+  const shown = document.getElementById("explorer-answer");
   const LABEL = 110, CELL = 34; // pixels
-  let chosen = Object.assign({}, data.start, read());
+  let chosen = read();
 
   function read() {
     return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  }
+
+  function ask(what) {
+    return py.write(HITPROOF[what](py.read(chosen)));
   }
 
   function element(name, attributes, ...children) {
@@ -19,105 +22,119 @@
     return made;
   }
 
-  // The choices that there are, by name, given the choices before them.
-  function options() {
-    const found = { groups: Object.keys(data.sizes) };
-    if (!found.groups.includes(chosen.groups)) chosen.groups = found.groups[0];
-    Object.assign(found, data.sizes[chosen.groups]);
-    settle(found);
-    found.EAGLE = ["off", "on"].filter((eagle) => key(found, eagle) in data.cases);
-    settle(found);
-    found.retention = data.retentions;
-    found.prompt = data.prompts;
-    settle(found);
-    const { retention, prompt } = chosen;
-    const [resend] = current(found).prompts[prompt][retention];
-    found.hit = Object.keys(current(found).hits).filter((hit) => Number(hit) <= resend);
-    if (!found.hit.includes(String(chosen.hit))) chosen.hit = String(resend);
-    if (!found.hit.length) found.hit = ["0"];
-    return found;
-  }
-
-  function settle(found) {
-    for (const [name, values] of Object.entries(found)) {
-      const texts = values.map(String);
-      if (!texts.includes(String(chosen[name]))) chosen[name] = texts[texts.length - 1];
-    }
-  }
-
-  function key(found, eagle) {
-    const names = ["groups", ...Object.keys(data.sizes[chosen.groups])];
-    return [...names.map((name) => chosen[name]), eagle].join("|");
-  }
-
-  function current(found) {
-    return data.cases[key(found, chosen.EAGLE)];
-  }
-
   function draw() {
-    const found = options();
+    const controls = ask("controls");
     const active = document.activeElement && document.activeElement.name;
-    form.replaceChildren(...Object.entries(found).map(([name, values]) => control(name, values)));
+    form.replaceChildren(...fieldsets(controls));
     if (active && form.elements[active]) form.elements[active].focus();
-    const now = current(found);
-    const [resend, extension, registered] = now.prompts[chosen.prompt][chosen.retention];
-    said.textContent =
-      `A resend of the prompt hits ${resend} tokens, an extension of it ${extension}. ` +
-      `Hits are multiples of ${now.alignment} tokens.`;
-    const runs = now.hits[chosen.hit];
-    strips.replaceChildren(
-      ...now.groups.map((group, at) => strip(group, registered[at], runs && runs[at]))
-    );
-    const told = Object.keys(found).map((name) => [name, chosen[name]]);
-    history.replaceState(null, "", "#" + new URLSearchParams(told));
+    answer();
   }
 
-  function control(name, values) {
-    const id = "choose-" + name.replaceAll(" ", "-");
-    const select = element("select", { name, id });
-    for (const value of values) {
-      const option = element("option", { value }, String(value));
-      option.selected = String(value) === String(chosen[name]);
-      select.append(option);
+  // The choices of the engine, then those of each group.
+  function fieldsets(controls) {
+    const sets = new Map();
+    for (const each of controls) {
+      const number = each.name.slice(each.label.length);
+      const title = number ? `Group${number}` : "Request and engine";
+      if (!sets.has(title)) sets.set(title, []);
+      sets.get(title).push(control(each));
     }
-    select.addEventListener("change", () => {
-      chosen[name] = select.value;
-      draw();
-    });
-    const label = name === "hit" ? "hit to show" : name;
-    return element("div", {}, element("label", { for: id }, label), select);
+    return [...sets].map(([title, made]) =>
+      element("fieldset", {}, element("legend", {}, title), ...made)
+    );
   }
 
-  function strip(group, registered, run) {
-    const count = Math.floor(chosen.prompt / group.size);
-    const blocks = [...Array(count).keys()];
-    const held = new Set(registered.flatMap(([a, z]) => blocks.slice(a, z + 1)));
-    const [start, letters, sentence] = run || [0, "", "No hit, so nothing is needed."];
-    const end = run ? chosen.hit / group.size : -1;
-    const cells = (block) => [
-      String(block),
-      held.has(block) ? "#" : ".",
-      letters[block - start] || ".",
-    ];
-    const room = Math.max(4, Math.floor((strips.clientWidth - LABEL) / CELL));
-    const perLine = room > group.segment ? room - (room % group.segment) : room;
+  function control({ name, label, value, options, hint }) {
+    const id = "choose-" + name.replaceAll(" ", "-");
+    let made;
+    if (options) {
+      made = element("select", { name, id });
+      for (const option of options) made.append(element("option", { value: option }, option));
+      if (!options.includes(value)) made.append(element("option", { value }, value));
+    } else {
+      made = element("input", { name, id, type: "text", spellcheck: "false" });
+    }
+    made.value = value;
+    if (hint) made.setAttribute("aria-describedby", id + "-hint");
+    made.addEventListener("input", () => choose(name, made.value));
+    return element(
+      "div", { class: /^(cached|mask)/.test(name) ? "wide" : "" },
+      element("label", { for: id }, label), made,
+      ...(hint ? [element("small", { id: id + "-hint" }, hint)] : [])
+    );
+  }
+
+  // A choice makes the address name all of them. Fields stay as they are unless others are needed,
+  // so that what is being typed keeps its place.
+  function choose(name, value) {
+    const names = () => ask("controls").map((each) => each.name).join();
+    const before = names();
+    chosen = Object.fromEntries(ask("controls").map((each) => [each.name, each.value]));
+    chosen[name] = value;
+    history.replaceState(null, "", "#" + new URLSearchParams(chosen));
+    if (names() === before) answer();
+    else draw();
+  }
+
+  function answer() {
+    const found = ask("answer");
+    said.classList.toggle("refused", "refused" in found);
+    if ("refused" in found) {
+      said.textContent = found.refused[0].toUpperCase() + found.refused.slice(1) + ".";
+      shown.replaceChildren();
+      return;
+    }
+    const valid = found.served ? "valid" : "not valid";
+    said.textContent =
+      `The longest valid hit is ${found.longest} tokens. ` +
+      (found.length === found.longest ? "" : `The hit of ${found.length} tokens is ${valid}. `) +
+      `With all blocks registered a resend of the prompt hits ${found.resend} tokens, ` +
+      `an extension of it ${found.extension}. Hits are multiples of ${found.alignment} tokens.`;
+    shown.replaceChildren(
+      ...(found.longer.length
+        ? [element("h3", {}, "Why no longer hit is valid"), reasons(found.longer)] : []),
+      ...found.groups.map(group),
+      element("h3", {}, "All groups together"),
+      reasons(found.reasons)
+    );
+  }
+
+  function reasons(all) {
+    return element("ul", {}, ...all.map(([text, number, claim, sentence, clause, quoted]) => {
+      const made = element("li", {}, text);
+      if (claim) {
+        const link = element("a", { href: `${claim}.html`, title: sentence, class: "claim" },
+          `claim ${number}: ${claim}`);
+        made.append(" ", link);
+      }
+      if (clause) made.append(element("br", {}), element("q", {}, quoted), " ", element("code", {}, clause));
+      return made;
+    }));
+  }
+
+  function group({ title, segment, rows, reasons: why, judged }) {
+    const count = rows.length ? rows[0][1].length : 0;
+    const room = Math.max(4, Math.floor((shown.clientWidth - LABEL) / CELL));
+    const perLine = room > segment ? room - (room % segment) : room;
     const lines = [];
     for (let first = 0; first < count; first += perLine) {
-      const shown = blocks.slice(first, first + perLine);
-      const rows = ["block", "registered", "hit needs"].map((label, row) =>
+      const made = rows.map(([label, cells, end]) =>
         element(
           "tr", {},
           element("th", { scope: "row" }, label),
-          ...shown.map((block) => cell(cells(block)[row], label, block, group.segment, row === 2 && end))
+          ...cells.slice(first, first + perLine).map((sign, at) =>
+            cell(sign, label, first + at, segment, end))
         )
       );
-      lines.push(element("table", { class: "cells strip" }, ...rows));
+      lines.push(element("table", { class: "cells strip" }, element("tbody", {}, ...made)));
     }
     return element(
       "section", {},
-      element("h3", {}, group.title),
+      element("h3", {}, title),
       ...lines,
-      element("p", {}, count ? sentence : "The prompt fills no block.")
+      ...(count ? [] : [element("p", {}, "The prompt fills no block.")]),
+      ...(judged.length ? [element("h4", {}, "The mask"), reasons(judged)] : []),
+      reasons(why)
     );
   }
 
@@ -127,14 +144,15 @@
     if (block % segment === 0) classes.push("boundary");
     if (block === end) classes.push("hit");
     if (block + 1 === end) classes.push("hit-after");
-    const title = `block ${block}, ${label}: ${data.signs[sign] || sign}`;
+    const title = `block ${block}, ${label}: ${sign}`;
     return element("td", { class: classes.join(" "), title }, sign);
   }
 
+  form.addEventListener("submit", (event) => event.preventDefault());
   window.addEventListener("hashchange", () => {
-    Object.assign(chosen, read());
+    chosen = read();
     draw();
   });
-  window.addEventListener("resize", draw);
+  window.addEventListener("resize", answer);
   draw();
 })();

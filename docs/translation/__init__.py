@@ -1,0 +1,1 @@
+"""The spec in the browser: Python functions of this repository, translated to JavaScript."""
