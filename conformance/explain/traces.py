@@ -7,7 +7,7 @@ through JSON as it is. Writers show a state by its `fields`, and mark those that
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -84,6 +84,12 @@ class State(_Data):
             ref_counts=dict(seen.ref_counts),
             free_queue=tuple(runs(seen.free_queue)),
         )
+
+    @property
+    def size(self) -> int:
+        """How many entries of tables, keys, counts and the queue it has."""
+        tables = sum(len(table) for tables in self.tables.values() for table in tables)
+        return tables + len(self.cached) + len(self.ref_counts) + len(self.free_queue)
 
     @property
     def holders(self) -> Counter[int]:
@@ -229,7 +235,7 @@ class Trace(_Data):
     Attributes:
         engine: the configuration, one fact a line.
         start: the state before the first step.
-        steps: the steps that were played.
+        steps: the steps that were played; of a history that is too long for all, some of them.
         ended: why the history ended early; "" when it did not.
     """
 
@@ -242,23 +248,36 @@ class Trace(_Data):
         """The trace as JSON; `Trace.model_validate` reads it."""
         return self.model_dump(mode="json")
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all steps, and not those only that were chosen of a long history."""
+        return all(place == step.number for place, step in enumerate(self.steps))
+
     def up_to(self, step: int) -> "Trace":
         """The trace up to a step, an index."""
-        return self.model_copy(update={"steps": self.steps[: step + 1], "ended": ""})
+        steps = tuple(each for each in self.steps if each.number <= step)
+        return self.model_copy(update={"steps": steps, "ended": ""})
 
 
+class _Step(Protocol):
+    @property
+    def broken(self) -> object:
+        """Whether something is broken by it."""
+
+
+_S = TypeVar("_S", bound=_Step)
 _BEFORE_A_BREAK = 5
-_AT_THE_ENDS = 3
+_AT_THE_START = 3
 
 
-def chosen(steps: Sequence[TracedStep], most: int) -> list[TracedStep]:
+def chosen(steps: Sequence[_S], most: int) -> list[_S]:
     """At most about ``most`` of the steps: those that break something with the steps before them.
 
     And the first and the last ones. The rest is for who reads the whole.
     """
     if len(steps) <= most:
         return list(steps)
-    kept = {*range(_AT_THE_ENDS), *range(len(steps) - _AT_THE_ENDS, len(steps))}
+    kept = {*range(_AT_THE_START), *range(len(steps) - _BEFORE_A_BREAK, len(steps))}
     for place, step in enumerate(steps):
         if step.broken and len(kept) < most:
             kept.update(range(max(place - _BEFORE_A_BREAK, 0), place + 1))

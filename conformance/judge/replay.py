@@ -29,13 +29,13 @@ def replay(
     subject: ManagerSubject,
     policies: JudgedPolicies | None = None,
     step_ends: Callable[[], None] = lambda: None,
-    states: list[State] | None = None,
+    noted: Callable[[State, bool], None] | None = None,
 ) -> ReplayOutcome:
     """Play ``history`` on a manager of ``subject`` and judge it under a release's policies.
 
-    ``step_ends`` is called after every step that is played, also after one that crashes. To
-    ``states``, if given, the state is added that was observed last, before the first step and after
-    each one; the manager is asked nothing more.
+    ``step_ends`` is called after every step that is played, also after one that crashes. ``noted``
+    is given the state that was observed last, before the first step and after each one, and whether
+    something was found at the step for the first time; the manager is asked nothing more.
 
     Raises `CannotJudge` when the subject lacks what the history asks for, or when the spec does
     not cover what the subject does.
@@ -52,23 +52,24 @@ def replay(
     outcome = ReplayOutcome()
     manager = JudgedManager(history, subject, judged, outcome)
     player = Player(history, manager, judged.tail(engine), judged.horizon)
-    if states is not None:
-        states.append(_state(manager, player))
+    if noted is not None:
+        noted(_state(manager, player), False)
     for number, step in enumerate(history.steps):
         manager.step = number
         try:
             deviation = player.play(step)
         except Crashed as crash:
             player.abandon(crash.request)
-            if outcome.ended:
-                break
             deviation = f"raises {crash}"
         finally:
             step_ends()
-            if states is not None:
-                states.append(_state(manager, player))
-        manager.step_ends()
-        outcome.steps.append(deviation)
+        if not outcome.ended:
+            manager.step_ends()
+            outcome.steps.append(deviation)
+        if noted is not None:
+            noted(_state(manager, player), any(found.step == number for found in outcome.findings))
+        if outcome.ended:
+            break
     return outcome
 
 

@@ -4,7 +4,8 @@ The derivation of a finding is worked out from the state in which the spec was a
 from what was cached before its step, of anything else from what the step left.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from hitproof.conformance.explain.reasons import Reason, in_words
 from hitproof.conformance.explain.story import consequence, why
@@ -16,6 +17,7 @@ from hitproof.conformance.explain.traces import (
     Trace,
     TracedStep,
     changes,
+    chosen,
     in_runs,
 )
 from hitproof.conformance.findings.evidence import (
@@ -45,51 +47,101 @@ from hitproof.spec.groups import geometry
 from hitproof.spec.mask import next_boundary
 
 _MOST_PARTS = 6
+_FEW = 40
 _OF_LOOKUPS = "get_computed_blocks"
+
+
+class States:
+    """The states of a history as it is played, for `trace_of`.
+
+    Of a history whose states take more than ``most`` entries of tables, keys and queues only those
+    are kept that `conformance.explain.traces.chosen` keeps of a long one.
+    """
+
+    def __init__(self, most: int = 500_000) -> None:
+        self.start: State | None = None
+        self.kept: list[Noted] = []
+        self._most = most
+        self._played = self._size = 0
+
+    def __call__(self, state: State, breaks: bool) -> None:
+        """Note a state: the first, then that after each step, which ``breaks`` something or not."""
+        if self.start is None:
+            self.start = self._before = state
+            return
+        changed = tuple(change.name for change in changes(self._before, state))
+        noted = Noted(self._played, state, changed, breaks, self._before if breaks else None)
+        self.kept.append(noted)
+        self._before = state
+        self._played += 1
+        self._size += state.size
+        if self._size > self._most:
+            self.kept = chosen(self.kept, _FEW)
+            self._size = sum(each.state.size for each in self.kept)
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A state that is kept.
+
+    Attributes:
+        number: the step that led to it, an index.
+        state: the state.
+        changed: the fields that the step changed.
+        broken: whether something was found at the step for the first time.
+        before: the state before such a step.
+    """
+
+    number: int
+    state: State
+    changed: tuple[str, ...]
+    broken: bool
+    before: State | None
 
 
 def traced(
     history: History, subject: ManagerSubject, policies: JudgedPolicies | None = None
 ) -> tuple[ReplayOutcome, Trace]:
     """Replay a history, and the trace of it. Raises as `conformance.judge.replay.replay` does."""
-    states: list[State] = []
-    outcome = replay(history, subject, policies, states=states)
+    states = States()
+    outcome = replay(history, subject, policies, noted=states)
     return outcome, trace_of(history, outcome, states, policies)
 
 
 def trace_of(
     history: History,
     outcome: ReplayOutcome,
-    states: Sequence[State],
+    states: States,
     policies: JudgedPolicies | None = None,
 ) -> Trace:
-    """The trace of a history whose ``states`` `conformance.judge.replay.replay` noted."""
+    """The trace of a history whose ``states`` were noted when it was replayed."""
     derivations = _Derivations(history, policies or JudgedPolicies(), outcome)
     steps = as_json(history)["steps"]
-    start, *after = states
+    lookups: dict[int, list[Answer]] = {}
+    for each in outcome.lookups:
+        answer = Answer(request=each.request, due=each.due, served=each.served)
+        lookups.setdefault(each.step, []).append(answer)
+    assert states.start is not None
     return Trace(
         engine=describe(history.engine),
-        start=start,
+        start=states.start,
         steps=tuple(
             TracedStep(
                 number=number,
                 step=steps[number],
                 # The step at which the history ended has none.
                 deviation=outcome.steps[number] if number < len(outcome.steps) else outcome.ended,
-                lookups=tuple(
-                    Answer(request=each.request, due=each.due, served=each.served)
-                    for each in outcome.lookups
-                    if each.step == number
-                ),
-                changed=tuple(change.name for change in changes(before, state)),
-                state=state,
+                lookups=tuple(lookups.get(number, ())),
+                changed=noted.changed,
+                state=noted.state,
                 broken=tuple(
-                    derivations.broken(found, before, state)
+                    derivations.broken(found, noted.before, noted.state)
                     for found in outcome.findings
-                    if found.step == number
+                    if found.step == number and noted.before is not None
                 ),
             )
-            for number, (before, state) in enumerate(zip(states, after, strict=False))
+            for noted in states.kept
+            for number in [noted.number]
         ),
         ended=outcome.ended,
     )
@@ -108,6 +160,7 @@ class _Derivations:
             history.requests, engine.hash_block_size, engine.num_hash_lookahead_tokens
         )
         self._fine = policies.fine(engine)
+        self._steps = history.steps
 
     def broken(self, found: Occurrence, before: State, after: State) -> Broken:
         """A finding at its step, whose states are given."""
@@ -140,10 +193,14 @@ class _Derivations:
         if isinstance(expected := found.violation.expected, Held):
             yield self._read(expected, before, claim)
         violation = found.violation
+        yield from self._entries_promised(found, claim)
         parts = dict.fromkeys(
             [*violation.damages, *(p for them in violation.evidence for p in them)]
         )
         facts = [fact for part in sorted(parts, key=_order) for fact in self._facts(part, state)]
+        if not facts and (request := self._asks(found)):
+            groups = range(len(self._groups))
+            facts = [fact for group in groups for fact in self._found_by(request, group, state)]
         yield from (Reason(fact, claim) for fact in facts[:_MOST_PARTS])
         if len(facts) > _MOST_PARTS:
             yield Reason(f"and {count(len(facts) - _MOST_PARTS, 'fact')} more of this kind", claim)
@@ -229,6 +286,26 @@ class _Derivations:
             for block in range(num_tokens // size)
             if self._prefixes.name(request, (block + 1) * size) in named
         )
+
+    def _asks(self, found: Occurrence) -> str | None:
+        """The request of a finding's step, if there is one."""
+        return getattr(self._steps[found.step], "request", None)
+
+    def _entries_promised(self, found: Occurrence, claim: str) -> Iterator[Reason]:
+        """Which entries inside blocks a promised hit of the step's request takes."""
+        who, request = dict(found.signature.defect.parameters).get("hit"), self._asks(found)
+        if not self._fine or request is None:
+            return
+        for group in range(len(self._groups)):
+            ends = self._promises.entries_inside(request, group).get(str(who))
+            if ends:
+                tokens = str(ends[0]) if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
+                yield Reason(
+                    f"a hit of the {who} of request {request} ends at token "
+                    f"{self._promises.tail(request)}; of group {group} it takes an entry at token "
+                    f"{tokens}",
+                    claim,
+                )
 
     def _read(self, held: Held, before: State, claim: str) -> Reason:
         """Which blocks the request's next token reads."""

@@ -1,6 +1,7 @@
 """Traces: the states of a history, what each step changes, and why a finding is one."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -20,7 +21,8 @@ from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.replay import replay
-from hitproof.conformance.judge.tracing import traced
+from hitproof.conformance.judge.tracing import States, traced
+from hitproof.conformance.judge.tracing import trace_of as trace_of_states
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.test_replay import FAULTS, REFERENCE, histories
 
@@ -159,6 +161,21 @@ def test_a_history_that_an_exception_ends_is_traced_up_to_it() -> None:
         assert trace.up_to(0).ended == ""
 
 
+def test_a_history_that_is_too_long_keeps_the_states_where_something_breaks() -> None:
+    first, finish, resend = TWICE.steps
+    history = replace(TWICE, steps=(first, *[finish] * 60, resend, *[resend] * 60))
+    subject, states = broken.OtherBlock, States(most=200)
+    outcome = replay(history, broken.Broken(subject), noted=states)
+    whole, cut = trace_of(subject, history), trace_of_states(history, outcome, states)
+    assert whole.is_whole
+    assert not cut.is_whole
+    assert len(cut.steps) < len(whole.steps) == len(outcome.steps)
+    assert cut.start == whole.start
+    assert any(step.broken for step in cut.steps)
+    assert all(step == whole.steps[step.number] for step in cut.steps)
+    assert [s.number for s in cut.steps if s.broken] == [s.number for s in whole.steps if s.broken]
+
+
 STATE = State(
     requests={"a": Standing(state="running", computed=4, tokens=9)},
     tables={"a": ((0, 0, 3), (5, 4))},
@@ -211,5 +228,5 @@ def test_of_a_long_history_the_steps_that_break_something_are_kept() -> None:
         for number in range(100)
     ]
     kept = [step.number for step in chosen(many, 20)]
-    assert kept == [0, 1, 2, *range(45, 51), 97, 98, 99]
+    assert kept == [0, 1, 2, *range(45, 51), *range(95, 100)]
     assert chosen(many, 100) == many

@@ -36,7 +36,8 @@ def print_trace(trace: Trace, console: Console, most: int = MOST_STEPS) -> None:
     for step in chosen(trace.steps, most):
         if step.number > after + 1:
             left_out = count(step.number - after - 1, "step")
-            _line(f"... {left_out} left out; --format json has all", console, style="dim")
+            more = "; --format json has all" if trace.is_whole else ""
+            _line(f"... {left_out} left out{more}", console, style="dim")
         _print_step(state, step, console)
         state, after = step.state, step.number
     if trace.ended:

@@ -84,8 +84,10 @@ def test_what_is_left_out_of_a_long_trace_is_said() -> None:
     trace = trace_of(broken.ShorterHit)
     many = [trace.steps[0].model_copy(update={"number": number}) for number in range(60)]
     text = printed(trace.model_copy(update={"steps": tuple(many)}))
-    assert "... 54 steps left out; --format json has all" in text
-    assert text.count("steps[") == 6
+    assert "... 52 steps left out; --format json has all" in text
+    assert text.count("steps[") == 8
+    some = trace.model_copy(update={"steps": tuple(many[40:])})
+    assert "... 40 steps left out\n" in printed(some)
     assert "left out" not in printed(trace)
 
 

@@ -4,13 +4,12 @@ from functools import cache
 from typing import Any
 
 from hitproof.conformance.comparison.recording import Recorder
-from hitproof.conformance.explain.traces import State
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Abilities, Play
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.replay import replay
-from hitproof.conformance.judge.tracing import trace_of
+from hitproof.conformance.judge.tracing import States, trace_of
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.retention import SPARSE_KINDS
@@ -31,7 +30,7 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
     give the trace.
     """
     record, wanted = message.get("record", False), message.get("values")
-    states: list[State] | None = [] if message.get("trace") else None
+    states = States() if message.get("trace") else None
     try:
         play, policies = Play.from_json(message["play"]), policies_of(subject)
         history = _history(subject, play, message.get("abilities"))
@@ -39,7 +38,7 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
         if recorder is not None:
             outcome = replay(history, recorder, policies, recorder.step_ends)
         else:
-            outcome = replay(history, managers(), policies, states=states)
+            outcome = replay(history, managers(), policies, noted=states)
     except Exception as error:
         return {"cannot": refusal_of(error)}
     answer = {
