@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from packaging.version import InvalidVersion
 
 from hitproof.conformance.explain.explanation import (
     MOST_TOKENS,
@@ -26,6 +27,7 @@ from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.commands.options import Format, Output
 from hitproof.vllm_integration.commands.running import fail, failures, show
+from hitproof.vllm_integration.gate.policies import expected_value
 from hitproof.vllm_integration.reports.codes import (
     code_json,
     codes_json,
@@ -107,6 +109,15 @@ def explain(
     horizon: Annotated[
         LookaheadHorizon, typer.Option(help="How far past the hit a lookup may look.")
     ] = _NEWEST,
+    release: Annotated[
+        str | None,
+        typer.Option(
+            "--release",
+            metavar="RELEASE",
+            help="Look as far past the hit as this release does.",
+            show_default=False,
+        ),
+    ] = None,
     number: Annotated[
         int | None,
         typer.Option(min=1, help="Which finding of a report, from 1.", show_default=False),
@@ -125,7 +136,7 @@ def explain(
     The alignment is the least common multiple of the groups' block sizes. No vLLM is needed.
     """
     try:
-        asked = groups, preset, cached, tokens, hit, svg
+        asked = groups, preset, cached, tokens, hit, svg, release
         configured = eagle or retention != _DENSE or horizon is not _NEWEST or any(asked)
         if codes:
             if configured or finding is not None or number is not None:
@@ -147,6 +158,7 @@ def explain(
             return
         if number is not None:
             raise ExplanationError("--number chooses a finding of a report; give FINDING, too")
+        horizon = _horizon(release, horizon)
         layout = _layout(groups or [], preset, eagle)
         explanation = _explanation(layout, tokens, hit, cached, _interval(retention), horizon)
         if svg is not None:
@@ -263,6 +275,18 @@ def _group(text: str) -> Group:
         sizes.get("chunk"),
         "uncached" not in flags,
     )
+
+
+def _horizon(release: str | None, horizon: LookaheadHorizon) -> LookaheadHorizon:
+    """The horizon of a release, where one is named."""
+    if release is None:
+        return horizon
+    if horizon is not _NEWEST:
+        raise ExplanationError("--release and --horizon exclude each other; leave one out")
+    try:
+        return LookaheadHorizon(expected_value(POLICIES["lookahead_horizon"], release))
+    except InvalidVersion:
+        raise ExplanationError(f"{release!r} is no release; write one such as 0.33.0") from None
 
 
 def _interval(text: str) -> int | None:

@@ -150,7 +150,7 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
             hint = "" if verbose else "; --verbose shows them"
             console.print(f"{title}: {len(findings)}{hint}", highlight=False)
         for finding in findings if verbose else ():
-            print_finding(finding, console)
+            print_finding(finding, console, verbose=True)
     for line in became_unsettled(diff):
         console.print(line, highlight=False, markup=False)
     reasons = [each for each in diff.open_questions if each not in _reasons_of_head(diff)]

@@ -12,7 +12,9 @@ from hitproof.conformance.findings.findings import finding
 from hitproof.conformance.findings.strip_svg import NAMESPACE
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.models import MODELS
+from hitproof.conformance.tests.broken_managers import ShorterHit
 from hitproof.conformance.tests.test_checks import BROKEN, evidence_of
+from hitproof.conformance.tests.test_traces import trace_of
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration import cli
@@ -123,6 +125,16 @@ def test_retention_and_horizon() -> None:
     assert reach == {"capped": 448, "hashed": 512}
 
 
+def test_a_release_has_its_horizon() -> None:
+    asked = *PAIR, "--eagle", "--tokens", 576
+    found = {
+        release: explained(*asked, "--release", release)["lookahead_horizon"]
+        for release in ("0.20.0", "0.31.2", "0.32", "0.33.0")
+    }
+    assert list(found.values()) == ["capped", "capped", "hashed", "hashed"]
+    assert explained(*asked) == explained(*asked, "--release", "0.33.0")
+
+
 def test_short_prompts() -> None:
     shown = explain(*PAIR, "--tokens", 17).stdout
     assert "the prompt fills no block of the group" in shown
@@ -160,6 +172,22 @@ def test_a_finding_is_told(report: Path) -> None:
     assert explain("-", stdin=single).stdout == result.stdout
 
 
+def test_the_history_of_a_finding_is_shown(tmp_path: Path) -> None:
+    subject, claim = BROKEN["no lookahead"]
+    configuration = single_group(GroupKind.SLIDING_WINDOW, 2, 2, 3, True, 6)
+    trace = trace_of(ShorterHit)
+    evidence = evidence_of(subject, configuration, claim)
+    shown = finding(evidence, "f:1", trace=trace.as_json()).as_json()
+    path = tmp_path / "finding.json"
+    path.write_text(json.dumps(shown))
+    text = explain(path).stdout
+    assert "trace: the state after each step" in text
+    assert 'steps[2] {"do": "schedule", "request": "b"}' in text
+    assert explained(path)["trace"] == trace.as_json()
+    path.write_text(json.dumps(shown | {"trace": {"start": 1}}))
+    assert "has no finding as `hitproof check --format json` prints it" in refused(path)
+
+
 def refused(*arguments: object) -> str:
     result = explain(*arguments)
     assert result.exit_code == 2, result.output
@@ -189,6 +217,10 @@ def refused(*arguments: object) -> str:
         ([*PAIR, "--retention", "some"], "--retention is an interval"),
         ([*PAIR, "--retention", 100], "multiple of the alignment"),
         ([*PAIR, "--horizon", "candidate"], "'capped' or 'hashed'"),
+        ([*PAIR, "--release", "0.19.0"], "'capped' or 'hashed'"),
+        ([*PAIR, "--release", "newest"], "'newest' is no release; write one such as 0.33.0"),
+        ([*PAIR, "--release", "0.33.0", "--horizon", "capped"], "exclude each other"),
+        (["README.md", "--release", "0.33.0"], "give FINDING alone"),
         ([*PAIR, "--cached", "1"], "names no group"),
         ([*PAIR, "--cached", "2=0"], "there are 0 to 1"),
         ([*PAIR, "--cached", "1=0", "--cached", "1=1"], "name it once"),
