@@ -253,6 +253,12 @@ class Trace(_Data):
         """Whether it has all steps, and not those only that were chosen of a long history."""
         return all(place == step.number for place, step in enumerate(self.steps))
 
+    def why(self, claim: str, code: str) -> tuple[Reason, ...]:
+        """Why a claim is broken in the way of a code, where it first is; empty if it is not."""
+        every = (broken for step in self.steps for broken in step.broken)
+        found = (each.because for each in every if (each.claim, each.code) == (claim, code))
+        return next(found, ())
+
     def up_to(self, step: int) -> "Trace":
         """The trace up to a step, an index."""
         steps = tuple(each for each in self.steps if each.number <= step)

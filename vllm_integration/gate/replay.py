@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
+from hitproof.conformance.explain.reasons import Reason
 from hitproof.conformance.explain.traces import Trace
 from hitproof.conformance.findings.places import Location
 from hitproof.conformance.findings.signatures import Signature
@@ -29,6 +30,7 @@ class ReplayReport:
         lookups: every lookup: the step, the request, the hit that is due, the hit served.
         findings: in the order of their first time; those with a cause follow from others.
         locations: of findings with no cause the line that decides, as far as it is known.
+        reasons: of such findings why they are, where they are new among the histories of a run.
         trace: the history step by step, if it was asked for.
         ended: why the history ended early, "" when it did not.
         unsettled: why the history could not be judged, "" when it could.
@@ -42,6 +44,7 @@ class ReplayReport:
     lookups: list[dict[str, Any]] = field(default_factory=list)
     findings: list[Occurrence] = field(default_factory=list)
     locations: dict[Signature, Location] = field(default_factory=dict)
+    reasons: dict[Signature, tuple[Reason, ...]] = field(default_factory=dict)
     trace: Trace | None = None
     ended: str = ""
     unsettled: str = ""
@@ -105,6 +108,10 @@ def _judged(
         if found.cause is None and found.signature not in known:
             shown = session.finding((found.signature, play), found.signature.claim)
             known[found.signature] = shown.location
+            if shown.trace is not None:
+                code = str(found.signature.defect)
+                reasons = Trace.model_validate(shown.trace).why(found.signature.claim, code)
+                report.reasons[found.signature] = reasons
         if found.cause is None and (location := known[found.signature]) is not None:
             report.locations[found.signature] = location
     return report

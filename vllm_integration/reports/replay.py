@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
+from hitproof.conformance.explain.reasons import Reason
 from hitproof.conformance.findings.places import Location
 from hitproof.conformance.findings.replayed import describe
 from hitproof.conformance.findings.violations import Occurrence
@@ -40,6 +42,7 @@ def replay_json(report: ReplayReport) -> dict[str, Any]:
                 "call": found.call,
                 "times": found.times,
                 "cause": None if found.cause is None else found.cause.as_json(),
+                "because": [asdict(reason) for reason in _reasons(report, found)],
                 "location": None if (line := _location(report, found)) is None else line.as_json(),
             }
             for found in report.findings
@@ -137,11 +140,18 @@ def _print_finding(report: ReplayReport, found: Occurrence, console: Console) ->
         console.print(f"  follows from: {escape(found.cause.headline)}", highlight=False)
     for number, fact in enumerate(_given(report, found)):
         console.print(f"  {'' if number else 'given :':<7} {escape(fact)}", highlight=False)
+    for number, reason in enumerate(() if report.trace else _reasons(report, found)):
+        console.print(f"  {'' if number else 'why   :':<7} {escape(reason.text)}", highlight=False)
     console.print(f"  spec  : {escape(found.violation.spec)}", highlight=False)
     console.print(f"  vllm  : {escape(found.violation.actual)}", highlight=False)
     if (location := _location(report, found)) is not None:
         console.print(f"  {location}", highlight=False, markup=False)
     console.print()
+
+
+def _reasons(report: ReplayReport, found: Occurrence) -> tuple[Reason, ...]:
+    """Why it is a finding; nothing for what follows from another one."""
+    return () if found.cause is not None else report.reasons.get(found.signature, ())
 
 
 def _location(report: ReplayReport, found: Occurrence) -> Location | None:

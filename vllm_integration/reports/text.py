@@ -89,6 +89,11 @@ def print_finding(
     print_fact("", finding.sentence, console)
     for number, fact in enumerate(finding.given):
         print_fact("" if number else "given", fact, console)
+    # Other evidence has a picture, and with `verbose` the trace says why.
+    if finding.trace is not None and not (finding.evidence or verbose):
+        reasons = Trace.model_validate(finding.trace).why(signature.claim, str(signature.defect))
+        for number, reason in enumerate(reasons):
+            print_fact("" if number else "why", reason.text, console)
     print_fact("spec", finding.spec, console)
     print_fact("vllm", finding.actual, console)
     for line in finding.strip.splitlines():

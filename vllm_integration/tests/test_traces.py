@@ -10,6 +10,9 @@ import pytest
 from rich.console import Console
 
 from hitproof.conformance.explain.traces import Trace
+from hitproof.conformance.findings.demonstration import Demonstration
+from hitproof.conformance.findings.replayed import replayed
+from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.judge.tracing import traced
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.test_traces import TWICE, trace_of
@@ -17,6 +20,7 @@ from hitproof.vllm_integration.gate.replay import ReplayReport
 from hitproof.vllm_integration.reports.html.pages import replay_page
 from hitproof.vllm_integration.reports.html.traces import SCRIPT_HASH, ShownTrace
 from hitproof.vllm_integration.reports.replay import print_replay, replay_json
+from hitproof.vllm_integration.reports.text import print_finding
 from hitproof.vllm_integration.reports.traces import print_trace
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import hitproof
@@ -106,8 +110,38 @@ def test_replay_prints_it_when_asked() -> None:
     assert isinstance(console.file, StringIO)
     assert console.file.getvalue().startswith(GOLDEN)
     assert replay_json(report)["trace"]["steps"][2]["broken"][0]["spec"] == "hit of 8 tokens"
+    found = report.findings[0].signature
+    report.reasons = {found: trace_of(broken.ShorterHit).why(found.claim, str(found.defect))}
     report.trace = None
-    assert replay_json(report)["trace"] is None
+    shown = replay_json(report)
+    assert shown["trace"] is None
+    # Without the trace the finding itself says why.
+    console = Console(file=StringIO(), width=200, soft_wrap=True)
+    print_replay(report, console, verbose=False)
+    assert isinstance(console.file, StringIO)
+    assert "  why   : why a hit of 8 tokens is valid: all of this" in console.file.getvalue()
+    assert "  breaks a clause" not in console.file.getvalue()
+    assert len(shown["findings"][0]["because"]) == len(report.reasons[found]) > 3
+    assert shown["findings"][1]["because"] == []
+
+
+def test_a_finding_of_a_history_says_why() -> None:
+    """In short the derivation only, in detail the whole trace with it."""
+    outcome, trace = traced(TWICE, broken.Broken(broken.ShorterHit))
+    first, why = outcome.findings[0], "  why   : why a hit of 8 tokens is valid: all of this"
+    about = first.violation.spec, first.violation.actual, first.step
+    shown = replayed(
+        first.signature, Play.written(TWICE, ""), *about, Demonstration(), trace=trace.as_json()
+    )
+    texts = []
+    for verbose in (False, True):
+        console = Console(file=StringIO(), width=200, soft_wrap=True)
+        print_finding(shown, console, verbose=verbose)
+        assert isinstance(console.file, StringIO)
+        texts.append(console.file.getvalue())
+    assert ["  breaks a clause" in text for text in texts] == [False, True]
+    assert [text.count(why) for text in texts] == [1, 1]
+    assert GOLDEN in texts[1]
 
 
 def test_a_page_has_every_state_and_a_slider() -> None:
