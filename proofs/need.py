@@ -112,8 +112,40 @@ def _lookahead_is_exact(at: Interpretation, slip: int = 0) -> Statement:
     )
 
 
+def _one_block_is_enough(at: Interpretation, guard: str = "block") -> Statement:
+    ahead, block_size = at.integer("lookahead_tokens"), at.integer("block_size")
+    segment = at.integer("segment")
+    span = {"block": block_size, "alignment": at.times(segment, block_size), "one": 1}[guard]
+    return Statement(
+        (
+            ("a block holds at least one token", 1 <= block_size),
+            ("boundaries are at least a block apart", 1 <= segment),
+            ("a draft layer takes in one token after its own, or more", 1 <= ahead),
+        ),
+        (attention.lookahead_blocks(ahead, block_size, at) == 1) == (ahead <= span),
+    )
+
+
 def _eagle_needs_tail_plus_one() -> Iterable[Obligation]:
     yield from dropping.obligations()
+    yield Obligation(
+        "one_lookahead_block_is_enough_up_to_its_size",
+        "One lookahead block is enough exactly where draft layers look ahead by no more tokens "
+        "than it holds.",
+        _one_block_is_enough,
+        (
+            Mutant(
+                "up_to_the_alignment",
+                "So it is up to the tokens from one boundary to the next, as vLLM's guard has it.",
+                partial(_one_block_is_enough, guard="alignment"),
+            ),
+            Mutant(
+                "next_token_only",
+                "So it is only where they take in the next token alone.",
+                partial(_one_block_is_enough, guard="one"),
+            ),
+        ),
+    )
     yield Obligation(
         "lookahead_blocks_span_the_tokens",
         "The lookahead blocks span the tokens that draft layers look ahead by, one block at least, "

@@ -104,6 +104,30 @@ def _one_block_less_does_not(
     )
 
 
+def _final_tokens_are_determined(
+    at: Interpretation, past: bool = False, slip: int = 0, more: int = 1
+) -> Statement:
+    token, computed, ahead = at.integer("token"), at.integer("computed"), at.integer("ahead")
+    known, final = at.integer("known"), sharing.final_tokens(computed, ahead)
+    determined = sharing.is_determined(token, ahead, known)
+    held: Hypotheses = (
+        ("the layer takes in one token after its own, or more", 1 <= ahead),
+        ("tokens are counted from 0", 0 <= token),
+        ("the token is computed", token < computed),
+    )
+    if past:
+        sampled: Hypotheses = (
+            ("only the sampled token is known", known == computed + more),
+            ("its entries are not final", final <= token),
+        )
+        return Statement((*held, *sampled), at.negation(determined))
+    sampled = (
+        ("the step has sampled a token, or computed a part of what is known", computed < known),
+        ("its entries are final", token < final + slip),
+    )
+    return Statement((*held, *sampled), determined)
+
+
 def _equal_hashes_mean_equal_tokens(at: Interpretation, first: bool, slip: str = "") -> Statement:
     block = at.integer("block")
     same_hash, same_tokens = at.block_set("same_hash"), at.block_set("same_tokens")
@@ -215,6 +239,31 @@ def _obligations() -> Iterable[Obligation]:
                 "one_token_less",
                 "So does one that covers one token less.",
                 partial(_own_hash_suffices, reads_ahead=True, slip=1),
+            ),
+        ),
+    )
+    yield Obligation(
+        "final_entries_are_determined",
+        "When a step ends, the known tokens determine the entries of draft layers that count as "
+        "final, however many tokens ahead the layers look.",
+        _final_tokens_are_determined,
+        (
+            Mutant(
+                "one_token_more",
+                "So they do for one token more.",
+                partial(_final_tokens_are_determined, slip=1),
+            ),
+        ),
+    )
+    yield Obligation(
+        "later_entries_are_not_final",
+        "Where the step computed all that was known, later entries depend on drafts.",
+        partial(_final_tokens_are_determined, past=True),
+        (
+            Mutant(
+                "one_draft_accepted",
+                "So they do when one draft was accepted.",
+                partial(_final_tokens_are_determined, past=True, more=2),
             ),
         ),
     )

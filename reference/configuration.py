@@ -70,7 +70,8 @@ def max_admission_blocks(
     only the blocks of its window and of one batch. vLLM: ``max_admission_blocks_per_request``.
     """
     if group.window is not None:
-        tokens = min(group.window - 1 + max_num_batched_tokens, max_model_len)
+        again = group.prefill_lookahead - 1
+        tokens = min(group.window - 1 + again + max_num_batched_tokens, max_model_len)
         # The window need not start on a block edge.
         return INTEGERS.ceil_div(tokens, group.block_size) + 1
     if group.chunk is not None:

@@ -12,6 +12,7 @@ from hitproof.reference.pool import BlockPool
 from hitproof.reference.registration import Mask
 from hitproof.reference.request import Request
 from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.sharing import final_tokens
 from hitproof.spec.terms import INTEGERS
 
 Blocks = Sequence[KVCacheBlock]
@@ -21,13 +22,15 @@ def num_skipped_tokens(group: Group | CrossAttention, num_computed_tokens: int) 
     """How many tokens from the start are no longer read; below 0 when nothing was computed.
 
     After ``num_computed_tokens`` the next token reads the rest (`spec.attention`), and later
-    ones read no earlier tokens. vLLM: ``get_num_skipped_tokens``.
+    ones read no earlier tokens. With several MTP modules the draft layers compute the last ones
+    again, and read the window of the first of them. vLLM: ``get_num_skipped_tokens``.
     """
     if isinstance(group, CrossAttention):
         return 0
     match group.kind:
         case GroupKind.SLIDING_WINDOW:
-            return max(0, num_computed_tokens + 1 - (group.window or 1))
+            final = int(final_tokens(num_computed_tokens, group.prefill_lookahead))
+            return max(0, final + 1 - (group.window or 1))
         case GroupKind.CHUNKED_LOCAL:
             return INTEGERS.multiple_at_most(num_computed_tokens, group.chunk or 1)
         case GroupKind.MAMBA:

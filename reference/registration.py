@@ -14,6 +14,7 @@ from hitproof.spec.retention import (
     junction_boundary,
     replay_boundary,
 )
+from hitproof.spec.sharing import final_tokens
 from hitproof.spec.terms import INTEGERS
 
 Mask = Callable[[int, int], list[bool]]
@@ -43,8 +44,11 @@ class Registration:
     def num_tokens(self, group: Group, num_computed_tokens: int) -> int:
         """How far blocks are registered now: up to the last boundary and its lookahead block.
 
-        Later blocks wait until their boundary is computed, and so known to be reachable.
+        Later blocks wait until their boundary is computed, and so known to be reachable; with
+        several MTP modules, until what these keep in them is final.
         """
+        if group.eagle:
+            num_computed_tokens = int(final_tokens(num_computed_tokens, group.prefill_lookahead))
         aligned: int = INTEGERS.multiple_at_most(num_computed_tokens, self._alignment)
         if group.eagle and aligned:
             ahead = max(int(self._geometries[group].lookahead), 1) * group.block_size

@@ -45,6 +45,7 @@ class SpecGroup:
         limit = candidate // size + self._lookahead
         if limit * size > horizon:
             limit = horizon // size
+        limit = min(limit, len(block_hashes))  # those of the last blocks may not be known yet
         return self.lookup(block_hashes, limit, self.group_ids, block_pool)
 
 

@@ -59,8 +59,10 @@ def lookahead_blocks(
 
     An entry of a draft layer depends on the ``lookahead_tokens`` tokens after its own: 1 for EAGLE
     and for one MTP module however often it is applied, m for m modules (`spec.sharing`). The last
-    entry before a boundary depends on as many tokens past it, and they span that many blocks. vLLM
-    drops one block, and refuses to start only if it has fewer tokens than the alignment
-    (``num_prefill_lookahead`` of ``KVCacheCoordinator``).
+    entry before a boundary depends on as many tokens past it, and they span that many blocks. A
+    block is what the group drops: a hash unit where hits may end inside blocks
+    (`spec.releases.fine.at_hash_units`). vLLM drops one, and refuses to start only if the alignment
+    has fewer tokens than draft layers look ahead (``num_prefill_lookahead`` of
+    ``KVCacheCoordinator``); the alignment may be more than what is dropped.
     """
     return arithmetic.ceil_div(lookahead_tokens, block_size)

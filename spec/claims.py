@@ -86,7 +86,7 @@ from hitproof.spec.retention import (
     serves_follow_ups,
     sibling_boundary,
 )
-from hitproof.spec.sharing import covered_tokens, is_chained, is_determined
+from hitproof.spec.sharing import covered_tokens, final_tokens, is_chained, is_determined
 from hitproof.spec.terms import is_multiple
 
 
@@ -395,7 +395,7 @@ CLAIMS: dict[str, Claim] = {
             "request to the end of the block are, so everything that a hit reuses is determined "
             "by tokens that its matched hashes cover.",
             divergence=Divergence.UNSOUND,
-            clauses=(is_determined, covered_tokens, is_chained, lookahead_blocks),
+            clauses=(is_determined, covered_tokens, final_tokens, is_chained, lookahead_blocks),
             symbols=(
                 "hash_block_tokens",
                 "get_request_block_hasher",

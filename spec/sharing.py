@@ -22,9 +22,12 @@ not the last entry of a draft layer. There are two remedies:
   least m tokens. Its hash covers the token past
   the hit in the request that wrote *that* block. This determines the draft entry only if the same
   request also wrote the block before it.
-- The hash of a block also covers the lookahead tokens after it (vLLM 0.33, unless
+- The hash of a block also covers the lookahead tokens after it, m with m modules (vLLM 0.33, unless
   ``disable_lookahead_block_hashes``). It determines everything in the block, whichever request
   wrote it, and no block need be dropped.
+
+A step samples one token more than it computes. So with m > 1 modules the entries of the last m - 1
+tokens are computed from drafts, and again once the tokens are known (`final_tokens`).
 """
 
 from collections.abc import Callable
@@ -52,6 +55,16 @@ def covered_tokens(
     ``num_hash_lookahead_tokens``.
     """
     return arithmetic.times(block + 1, block_size) + hash_lookahead
+
+
+def final_tokens(num_computed: Term, lookahead_tokens: Term) -> Term:
+    """How many of ``num_computed`` tokens have final entries when the step that computes them ends.
+
+    Then at least one token more is known, and no more if all of them were computed. Later entries
+    depend on tokens that are drafts so far. vLLM registers no more than these
+    (``num_reprefillable_tokens`` is ``lookahead_tokens - 1``).
+    """
+    return num_computed - (lookahead_tokens - 1)
 
 
 def is_chained(

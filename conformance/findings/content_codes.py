@@ -113,12 +113,20 @@ MEANINGS: Mapping[Code, Meaning] = {
         _UNSOUND,
     ),
     Code.DRAFT_ENTRY_OF_OTHER_TOKEN: Meaning(
-        "draft layer's entry depends on another request's token",
-        "The entry that a draft layer keeps of a token depends on the token after it. The hash of "
-        "a block does not cover the token after its last one.",
+        "draft layer's entry depends on {of}another request's token",
+        "The entry that a draft layer keeps of a token depends on the token after it, with several "
+        "MTP modules on more. The hash of a block does not cover the tokens after its last one.",
         "Outputs are right. Drafts are computed on another request's token, so fewer are accepted.",
         (_SHARED,),
         (Divergence.WRONG_DRAFTS,),
+        (
+            Parameter(
+                "of",
+                "whether the tokens were drafts when the entry was computed",
+                {"drafts": "drafts, not "},
+                optional=True,
+            ),
+        ),
     ),
     Code.STATE_READ_TOO_EARLY: Meaning(
         "Mamba state is read in the step that computes it{states}",

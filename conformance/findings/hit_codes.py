@@ -169,7 +169,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.HIT_TOO_LONG: Meaning(
-        "hit is longer than {group} can serve{block}",
+        "hit is longer than {group} can serve{block}{modules}",
         "A whole manager serves a hit for which a group lacks a required block, or its lookahead "
         "block.",
         _WRONG_OR_DRAFTS,
@@ -182,6 +182,7 @@ MEANINGS: Mapping[Code, Meaning] = {
                 {str(kind): kind.replace("_", " ") for kind in GroupKind},
             ),
             LACKS,
+            MODULES,
         ),
     ),
     Code.HIT_FOR_SKIPPING_REQUEST: Meaning(

@@ -62,7 +62,9 @@ def describe(engine: EngineConfiguration) -> tuple[str, ...]:
         f"{'on' if engine.use_eagle else 'off'}, retention {retention}"
     )
     if engine.num_hash_lookahead_tokens:
-        pool += f", hashes that cover {engine.num_hash_lookahead_tokens} token more"
+        pool += f", hashes that cover {in_tokens(engine.num_hash_lookahead_tokens)} more"
+    if engine.num_prefill_lookahead > 1:
+        pool += f", {engine.num_prefill_lookahead} MTP modules"
     if any(group.block_size != unit for group in engine.groups):
         pool += f", hash blocks of {unit}"
     if exported is not None:

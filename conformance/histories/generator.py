@@ -202,7 +202,8 @@ def most_blocks(engine: EngineConfiguration, group: Group) -> int:
     match group.kind:
         case GroupKind.SLIDING_WINDOW:
             assert group.window is not None
-            return math.ceil(min(group.window - 1 + engine.max_chunk, most) / size) + 1
+            again = group.prefill_lookahead - 1
+            return math.ceil(min(group.window - 1 + again + engine.max_chunk, most) / size) + 1
         case GroupKind.CHUNKED_LOCAL:
             assert group.chunk is not None
             return math.ceil(min(group.chunk + engine.max_chunk, most) / size)

@@ -16,10 +16,12 @@ from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
 from hitproof.conformance.histories.json_format import read, write
+from hitproof.conformance.histories.module_families import module_histories
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.histories.situations import fine_situations, situations
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases.fine import is_fine_grained
 from hitproof.spec.retention import SPARSE_KINDS
 
 
@@ -36,6 +38,8 @@ class Abilities:
         exports_states: whether it has ``mamba_checkpoint_alignment``.
         keeps_shared_states: whether it has ``mamba_shared_prefix_checkpoint``.
         hashes_look_ahead: whether it has ``num_hash_lookahead_tokens``.
+        looks_ahead: whether several MTP modules can look ahead in prefill: it has
+            ``num_prefill_lookahead``. Earlier releases apply one module repeatedly.
     """
 
     registers_tails: bool = False
@@ -44,6 +48,7 @@ class Abilities:
     exports_states: bool = True
     keeps_shared_states: bool = True
     hashes_look_ahead: bool = True
+    looks_ahead: bool = True
 
     def common(self, other: "Abilities") -> "Abilities":
         """What histories can ask of both releases."""
@@ -69,8 +74,12 @@ def possible(history: History, abilities: Abilities) -> History:
     exported = engine.mamba_checkpoint_alignment
     shared = engine.mamba_shared_prefix_checkpoint and abilities.keeps_shared_states
     ahead = engine.num_hash_lookahead_tokens if abilities.hashes_look_ahead else 0
+    groups = engine.groups
+    if not abilities.looks_ahead:
+        groups = tuple(replace(group, prefill_lookahead=1) for group in groups)
     engine = replace(
         engine,
+        groups=groups,
         num_hash_lookahead_tokens=ahead,
         retention_interval=engine.retention_interval if retains else None,
         full_sequence_must_fit=engine.full_sequence_must_fit and abilities.fits_whole,
@@ -85,6 +94,7 @@ class Origin(StrEnum):
 
     WRITTEN = "written"
     FAMILY = "family"
+    MODULES = "several modules"
     SITUATION = "situation"
     FINE_SITUATION = "fine situation"
     FINE = "fine family"
@@ -139,6 +149,8 @@ class Play:
                 engine, number = map(int, self.name.split("."))
                 family = _family(engine)
                 made = family[number % len(family)]
+            case Origin.MODULES:
+                made = _modules()[int(self.name)]
             case Origin.SITUATION:
                 made = _situations()[int(self.name)]
             case Origin.FINE_SITUATION:
@@ -159,6 +171,11 @@ class Play:
 @cache
 def _family(engine: int) -> tuple[History, ...]:
     return tuple(families(next(islice(engines(), engine, None))))
+
+
+@cache
+def _modules() -> tuple[History, ...]:
+    return tuple(module_histories())
 
 
 @cache
@@ -199,6 +216,10 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         thorough = profile is Profile.THOROUGH
         for each in range(len(_family(number))) if thorough else (number,):
             yield Play(Origin.FAMILY, f"{number}.{each}")
+    for number in range(0, len(_modules()), _EVERY[profile]):
+        engine = _modules()[number].engine
+        if fine or not is_fine_grained(engine.groups, engine.hash_block_size):
+            yield Play(Origin.MODULES, str(number))
     for number in range(0, len(_situations()), _EVERY[profile]):
         yield Play(Origin.SITUATION, str(number))
     if not fine:

@@ -106,7 +106,8 @@ class EngineConfiguration:
     """The engine around the manager. vLLM: ``KVCacheConfig`` and what the scheduler passes on."""
 
     groups: tuple[Annotated[Group, BeforeValidator(_unknown_group_fields)], ...]
-    """KV cache groups, EAGLE-flagged where a draft layer lives in them."""
+    """KV cache groups, EAGLE-flagged where a draft layer lives in them. All of them have the same
+    ``prefill_lookahead``: m with m MTP modules."""
     num_gpu_blocks: PositiveInt
     """Blocks in the pool, the null block included."""
     hash_block_size: PositiveInt
@@ -119,8 +120,8 @@ class EngineConfiguration:
     """Whether an EAGLE or MTP head drafts tokens."""
     num_hash_lookahead_tokens: NonNegativeInt = 0
     """How many tokens past its block a block hash covers. Draft layers depend on one more token,
-    so with 1 no lookahead block is matched and dropped. vLLM: 1 with EAGLE from 0.33 on, unless a
-    KV connector is used."""
+    with several MTP modules on more; where hashes cover them, no lookahead block is matched and
+    dropped. vLLM: as many with EAGLE or MTP from 0.33 on, unless a KV connector is used."""
     num_speculative_tokens: NonNegativeInt = 0
     """Draft tokens a step; also the lookahead slots that are allocated."""
     retention_interval: NonNegativeInt | None = None
@@ -162,6 +163,18 @@ class EngineConfiguration:
             raise HistoryError("hashes look ahead for draft layers only; set use_eagle")
         if any(group.eagle for group in self.groups) and not self.use_eagle:
             raise HistoryError("a group is flagged for EAGLE; set use_eagle")
+        ahead = {group.prefill_lookahead for group in self.groups}
+        if len(ahead) > 1:
+            raise HistoryError(
+                "draft layers look ahead alike in all groups; give them the same prefill_lookahead"
+            )
+        if max(ahead) > 1 and not self.use_eagle:
+            raise HistoryError("only EAGLE and MTP look ahead; set use_eagle")
+        if 0 < self.num_hash_lookahead_tokens < max(ahead):
+            raise HistoryError(
+                "hashes that look ahead cover as many tokens as draft layers do; set "
+                f"num_hash_lookahead_tokens to {max(ahead)}, or to 0"
+            )
         if (
             self.mamba_checkpoint_alignment is not None or self.mamba_shared_prefix_checkpoint
         ) and not is_fine_grained(self.groups, self.hash_block_size):
@@ -182,10 +195,22 @@ class EngineConfiguration:
         return self.use_eagle and not self.num_hash_lookahead_tokens
 
     @property
+    def num_prefill_lookahead(self) -> int:
+        """How many tokens past its own an entry of draft layers depends on: m with m MTP modules.
+
+        0 without draft layers. vLLM: ``VllmConfig.num_prefill_lookahead_tokens``.
+        """
+        return self.groups[0].prefill_lookahead if self.use_eagle else 0
+
+    @property
     def keeps_shared_states(self) -> bool:
-        """Whether ``mamba_shared_prefix_checkpoint`` takes effect: EAGLE is seen in the groups."""
+        """Whether ``mamba_shared_prefix_checkpoint`` takes effect: EAGLE is seen in the groups.
+
+        It does not where several MTP modules compute tokens again.
+        """
         drafts = self.use_eagle_block_drop or any(group.eagle for group in self.groups)
-        return self.mamba_shared_prefix_checkpoint and drafts
+        again = self.num_prefill_lookahead > 1
+        return self.mamba_shared_prefix_checkpoint and drafts and not again
 
     @property
     def max_chunk(self) -> int:

@@ -6,7 +6,9 @@ that the manager returned, and every resumed step reads what its attention needs
 is a key that is registered for content that it does not describe.
 
 - The entry of a token in an attention layer stands for the request's prefix up to that token. An
-  entry of a draft layer stands for one token more (`spec.sharing`).
+  entry of a draft layer stands for one token more, or for m more with m MTP modules
+  (`spec.sharing`). Until these tokens are known it is garbage. When they are, the next step
+  computes it again, and reads for draft layers what that attends to.
 - A Mamba block holds one state, that of the prefix as of some token. In align mode a step writes
   the state of its end into the block that it ends in. Each draft takes one block after it, and the
   state of the accepted tokens is copied into the block that they fill. vLLM: ``mamba_utils``. A
@@ -19,34 +21,33 @@ is a key that is registered for content that it does not describe.
   those that draft layers wrote while they proposed, are garbage and must be overwritten before they
   are read.
 
-Groups that opt out of prefix caching are not modelled, nor are Mamba blocks that the drafts of one
-step can fill: `mamba_utils` keeps one state per step.
+What is not modelled, and what a slot should hold: `conformance.judge.content_entries`. What keys
+promise of it: `conformance.judge.content_keys`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.findings.parts import Block, Key, Table
-from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.parts import Block, Table
 from hitproof.conformance.findings.violations import Violation
-from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.judge.content_entries import DueEntries, Sign
+from hitproof.conformance.judge.content_keys import KeyedContent
 from hitproof.conformance.judge.content_store import ANYTHING, MISSING, ContentStore, Entry
 from hitproof.conformance.playing.checkpoints import exported, exports_states
 from hitproof.conformance.playing.expectations import Held
 from hitproof.conformance.subject.managers import Tables
 from hitproof.spec.attention import attends, reads_state
 from hitproof.spec.claims import Divergence
-from hitproof.spec.groups import Group, GroupKind, drops_block
+from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
-from hitproof.spec.sharing import covered_tokens, is_determined
+from hitproof.spec.sharing import is_determined
 from hitproof.spec.terms import INTEGERS
 
 _READ = "hit_has_every_block_attention_reads"
 _SHARED = "reused_content_is_determined_by_the_hit"
-_NAMED = "cached_key_names_its_content"
 _GARBAGE = "garbage of drafts"
 
 
@@ -57,12 +58,21 @@ def null_read(loaded: bool) -> Defect:
 
 @dataclass(frozen=True)
 class _Pass:
-    """A forward pass with unsettled drafts: tokens from ``start``, of which drafts are the last."""
+    """A forward pass with unsettled drafts: tokens from ``start``, of which drafts are the last.
 
+    Draft layers compute those from ``first`` on. ``known`` tokens are known when it starts.
+    """
+
+    first: int
     start: int
     num_tokens: int
-    drafts: int
+    known: int
     tables: Tables
+
+    @property
+    def drafts(self) -> int:
+        """How many drafts it verifies."""
+        return max(0, self.start + self.num_tokens - self.known)
 
 
 class ContentModel:
@@ -78,31 +88,22 @@ class ContentModel:
         self,
         engine: EngineConfiguration,
         requests: Mapping[str, RequestInput],
-        sign: Callable[[int, str, Defect, Divergence], Signature],
+        sign: Sign,
         every_state: bool = False,
         policy: LookaheadHorizon = LookaheadHorizon.HASHED,
     ) -> None:
         self._policy = policy
         self._engine = engine
         self._sign = sign
-        self._prefixes = keys = Prefixes(requests, 1)
-        ahead = engine.num_hash_lookahead_tokens
-        if ahead:
-            keys = Prefixes(requests, engine.hash_block_size, ahead)
-        self._keys = keys
-        self._num_tokens = {name: len(request.token_ids) for name, request in requests.items()}
         self._every_state = every_state
-        nobody = not any(group.eagle for group in engine.groups)
-        self._has_drafts = [
-            group.kind is not GroupKind.MAMBA
-            and bool(drops_block(engine.use_eagle, group.eagle, nobody))
-            for group in engine.groups
-        ]
+        self._due = DueEntries(engine, requests)
         self._store = ContentStore()
+        self.keys = KeyedContent(engine, requests, self._due, self._store, sign)
         self._passes: dict[str, _Pass] = {}
+        # How many of a request's tokens have final entries of draft layers, where not all have.
+        self._final: dict[str, int] = {}
         # The block that has the running state; none before a request's first step.
         self._running: dict[tuple[str, int], int] = {}
-        self._checked: set[tuple[int, Name, int]] = set()
         self._loaded: set[str] = set()
 
     def new_step_starts(self) -> None:
@@ -116,6 +117,7 @@ class ContentModel:
     def free(self, request: str) -> None:
         """The request gives up its blocks."""
         self._passes.pop(request, None)
+        self._final.pop(request, None)
         self._loaded.discard(request)
         for group in range(len(self._engine.groups)):
             self._running.pop((request, group), None)
@@ -130,7 +132,7 @@ class ContentModel:
         for index, (group, table) in enumerate(zip(self._engine.groups, tables, strict=True)):
             if group.kind is GroupKind.MAMBA:
                 block_id = _at(table, (end - 1) // group.block_size)
-                held = self._prefix(request, end) if end < known else ANYTHING
+                held = self._due.prefix(request, end) if end < known else ANYTHING
                 self._store.write(index, block_id, 0, Entry(held), request, loaded=True)
                 self._running[request, index] = block_id
             else:
@@ -143,12 +145,12 @@ class ContentModel:
 
         Tokens from ``known`` on are drafts, assumed to be right until `settle` is called.
         """
-        end = start + num_new
-        self._passes[request] = _Pass(start, num_new, max(0, end - known), tables)
+        end, first = start + num_new, self._final.pop(request, start)
+        self._passes[request] = _Pass(first, start, num_new, known, tables)
         judged = [
             (index, group, tables[index])
             for index, group in enumerate(self._engine.groups)
-            if self._is_modelled(group)
+            if self._due.is_modelled(group)
         ]
         states = [item for item in judged if item[1].kind is GroupKind.MAMBA]
         attention = [item for item in judged if item[1].kind is not GroupKind.MAMBA]
@@ -158,30 +160,47 @@ class ContentModel:
         for index, _, table in states:
             self._write_states(request, index, table)
         for index, _, table in attention:
-            self._write_entries(request, index, table, range(start, end))
+            written = first if self._due.has_drafts[index] else start
+            self._write_entries(request, index, table, range(written, end))
         for index, _, table in attention:
-            yield from self._read_entries(request, index, table, start, end)
-
-    def _is_modelled(self, group: Group) -> bool:
-        drafts = self._engine.num_speculative_tokens
-        small = group.kind is GroupKind.MAMBA and 0 < group.block_size <= drafts
-        return group.prefix_cacheable and not small
+            yield from self._read_entries(request, index, table)
 
     def settle(self, request: str, num_computed: int) -> None:
         """The drafts of the last pass are settled: tokens from ``num_computed`` on are garbage."""
         last = self._passes.pop(request, None)
         if last is None:
             return
+        # A step that has computed all that was known samples a token.
+        known = max(last.known, num_computed + 1)
+        final = next(
+            (
+                token
+                for token in range(last.first, num_computed)
+                if not is_determined(token, self._due.lookahead, known)
+            ),
+            num_computed,
+        )
+        if final < num_computed:
+            self._final[request] = final
         for index, (group, table) in enumerate(zip(self._engine.groups, last.tables, strict=True)):
             if group.kind is GroupKind.MAMBA:
                 self._settle_states(request, index, table, last, num_computed)
                 continue
-            garbage = Entry(_GARBAGE, _GARBAGE if self._has_drafts[index] else "")
+            garbage = Entry(_GARBAGE, _GARBAGE if self._due.has_drafts[index] else "")
             for token in range(num_computed, last.start + last.num_tokens):
                 block, slot = divmod(token, group.block_size)
                 self._store.write(index, _at(table, block), slot, garbage, request)
-            if self._has_drafts[index]:
-                self._propose(request, index, table, num_computed)
+            if self._due.has_drafts[index]:
+                self._draft(request, index, table, range(final, num_computed))
+                if self._due.lookahead == 1:
+                    self._propose(request, index, table, num_computed)
+
+    def _draft(self, request: str, index: int, table: Sequence[int], tokens: range) -> None:
+        """The draft layers' entries of computed tokens are those of drafts so far."""
+        for token in tokens:
+            block, slot = divmod(token, self._engine.groups[index].block_size)
+            drafted = Entry(self._due.entry(request, index, token).target, _GARBAGE)
+            self._store.write(index, _at(table, block), slot, drafted, request)
 
     def _propose(self, request: str, index: int, table: Sequence[int], num_computed: int) -> None:
         """Write the draft layers' entries of the tokens that they propose, except the last."""
@@ -193,100 +212,60 @@ class ContentModel:
             held = found.target if isinstance(found, Entry) else _GARBAGE
             self._store.write(index, _at(table, block), slot, Entry(held, _GARBAGE), request)
 
-    def holds(self, group: int, block_id: int, name: Name) -> bool:
-        """Whether the block holds the group's content of the named prefix."""
-        return self._difference(group, block_id, name) is None
-
-    def wrong_keys(self, cached: Mapping[tuple[int, Name], tuple[int, ...]]) -> Iterator[Violation]:
-        """The registered keys that do not name the content of their block.
-
-        Each is checked when it is new, and when its block was written again.
-        """
-        now = {(group, name, block) for (group, name), ids in cached.items() for block in ids}
-        for item in sorted(now):
-            group, name, block = item
-            if item in self._checked and block not in self._store.written:
-                continue
-            wrong = self._difference(group, block, name)
-            if wrong is not None and self._is_modelled(self._engine.groups[group]):
-                what, divergence = wrong
-                drafts = "draft" if divergence == Divergence.WRONG_DRAFTS else None
-                states = self._exports(group)
-                other = Defect.of(Code.KEY_NAMES_OTHER_CONTENT, layers=drafts, states=states)
-                yield Violation(
-                    self._sign(group, _NAMED, other, divergence),
-                    f"group {group}: a block registered as {name} holds its content",
-                    f"block {block}: {what}",
-                    evidence=(frozenset([Block(block), Key(name)]),),
-                    damages=(Block(block),),
-                )
-        self._checked = now
-        self._store.written.clear()
-
-    def _exports(self, index: int) -> str | None:
-        return exports_states(self._engine, self._engine.groups[index])
-
     # --- attention ---------------------------------------------------------------------------
-
-    def _entry(self, request: str, group: int, token: int) -> Entry:
-        """The entry that the layers keep for a token."""
-        draft = self._prefix(request, token + 2) if self._has_drafts[group] else ""
-        return Entry(self._prefix(request, token + 1), draft)
-
-    def _prefix(self, request: str, end: int) -> str:
-        known = end <= self._num_tokens[request]
-        return self._prefixes.name(request, end) if known else f"{request} past its end"
 
     def _write_entries(self, request: str, group: int, table: Sequence[int], tokens: range) -> None:
         for token in tokens:
             block, slot = divmod(token, self._engine.groups[group].block_size)
             self._store.write(
-                group, _at(table, block), slot, self._entry(request, group, token), request
+                group, _at(table, block), slot, self._due.entry(request, group, token), request
             )
 
-    def _read_entries(
-        self, request: str, index: int, table: Sequence[int], start: int, end: int
-    ) -> Iterator[Violation]:
-        """Read what the tokens from ``start`` to ``end`` attend to.
+    def _read_entries(self, request: str, index: int, table: Sequence[int]) -> Iterator[Violation]:
+        """Read what the tokens of the pass attend to.
 
         If any query reads a token, the first one that is not before it does: later queries do not
-        attend to earlier tokens. One wrong read per claim is enough.
+        attend to earlier tokens. One wrong read per claim and class is enough.
         """
-        group = self._engine.groups[index]
-        reported: set[str] = set()
-        for token in range(end):
-            if not attends(max(token, start), token, group.window, group.chunk):
+        group, now = self._engine.groups[index], self._passes[request]
+        reported: set[tuple[str, Divergence]] = set()
+        for token in range(now.start + now.num_tokens):
+            read = attends(max(token, now.start), token, group.window, group.chunk)
+            first = now.first if self._due.has_drafts[index] else now.start
+            if not read and not attends(max(token, first), token, group.window, group.chunk):
                 continue
-            wanted = self._entry(request, index, token)
+            wanted = self._due.entry(request, index, token)
             block, slot = divmod(token, group.block_size)
             block_id = _at(table, block)
             found = self._store.read(index, block_id, slot)
-            claim = _SHARED if isinstance(found, Entry) and found.target == wanted.target else _READ
-            if found == wanted or claim in reported:
+            same = isinstance(found, Entry) and found.target == wanted.target
+            claim = _SHARED if same else _READ
+            divergence = Divergence.UNSOUND if read and not same else Divergence.WRONG_DRAFTS
+            if found == wanted or (claim, divergence) in reported:
                 continue
-            reported.add(claim)
-            yield self._misread(request, index, token, claim, wanted, found, block_id)
+            reported.add((claim, divergence))
+            where = (index, token, block_id)
+            yield self._misread(request, where, claim, divergence, wanted, found)
 
     def _misread(
         self,
         request: str,
-        group: int,
-        token: int,
+        where: tuple[int, int, int],
         claim: str,
+        divergence: Divergence,
         wanted: Entry,
         found: Entry | str,
-        block_id: int,
     ) -> Violation:
+        """What is read wrong ``where``: in which group, at which token, from which block."""
+        group, token, block_id = where
         size, expected = self._engine.groups[group].block_size, None
-        divergence = Divergence.WRONG_DRAFTS if claim == _SHARED else Divergence.UNSOUND
         if isinstance(found, str):
             defect, actual = null_read(request in self._loaded), found
             expected = Held(request, group, token // size)
         elif claim == _SHARED:
-            defect, actual = (
-                Defect(Code.DRAFT_ENTRY_OF_OTHER_TOKEN),
-                f"the entry as of {found.draft}",
-            )
+            drafts = "drafts" if found.draft == _GARBAGE else None
+            defect = Defect.of(Code.DRAFT_ENTRY_OF_OTHER_TOKEN, of=drafts)
+            actual = f"the entry as of {found.draft}"
         else:
             defect, actual = Defect(Code.OTHER_CONTENT_READ), found.target
         needed = wanted.draft if claim == _SHARED else wanted.target
@@ -334,7 +313,7 @@ class ContentModel:
         self, request: str, group: int, table: Sequence[int], block: int, length: int
     ) -> None:
         self._store.write(
-            group, _at(table, block), 0, Entry(self._prefix(request, length)), request
+            group, _at(table, block), 0, Entry(self._due.prefix(request, length)), request
         )
 
     def _read_state(
@@ -347,11 +326,12 @@ class ContentModel:
             return
         block = token // group.block_size
         block_id = self._running.get((request, index), _at(table, block))
-        found, wanted = self._store.read(index, block_id, 0), self._entry(request, index, token)
+        found, wanted = self._store.read(index, block_id, 0), self._due.entry(request, index, token)
         if found == Entry(ANYTHING):
             return
         if found != wanted:
-            yield self._misread(request, index, token, _READ, wanted, found, block_id)
+            where = (index, token, block_id)
+            yield self._misread(request, where, _READ, Divergence.UNSOUND, wanted, found)
             return
         writer = self._store.computed_now_by(block_id)
         if writer not in (None, request):
@@ -359,45 +339,14 @@ class ContentModel:
                 self._sign(
                     index,
                     _READ,
-                    Defect.of(Code.STATE_READ_TOO_EARLY, states=self._exports(index)),
+                    Defect.of(
+                        Code.STATE_READ_TOO_EARLY, states=exports_states(self._engine, group)
+                    ),
                     Divergence.UNSOUND,
                 ),
                 f"request {request}, group {index}: the state as of {wanted.target} is computed",
                 f"request {writer} computes it in the same step",
             )
-
-    def _difference(self, index: int, block_id: int, name: Name) -> tuple[str, Divergence] | None:
-        """What a block holds instead of what its key describes; None when it holds that.
-
-        Where only an entry of a draft layer is another, drafts are wrong, but no output is.
-        """
-        request, end = self._keys.request(name), self._keys.end(name)
-        if request is None or end is None:
-            return None
-        size = self._engine.groups[index].block_size
-        if self._engine.groups[index].kind is GroupKind.MAMBA:
-            found = self._store.read(index, block_id, 0)
-            held = found if isinstance(found, str) else found.target
-            state = self._prefix(request, end)
-            if held in (state, ANYTHING):
-                return None
-            return f"the state as of {held}", Divergence.UNSOUND
-        # The name may end inside the block: the hash is that of its last hash unit.
-        unit = self._engine.hash_block_size
-        drafts: str | None = None
-        vouched = covered_tokens(end // unit - 1, unit, self._engine.num_hash_lookahead_tokens)
-        for token in range(INTEGERS.multiple_at_most(end - 1, size), end):
-            found, wanted = (
-                self._store.read(index, block_id, token % size),
-                self._entry(request, index, token),
-            )
-            if isinstance(found, str):
-                return found, Divergence.UNSOUND
-            if found.target != wanted.target:
-                return f"at token {token} {found.target}", Divergence.UNSOUND
-            if is_determined(token, 1, vouched) and found.draft != wanted.draft:
-                drafts = drafts or f"at token {token} a draft layer's entry as of {found.draft}"
-        return None if drafts is None else (drafts, Divergence.WRONG_DRAFTS)
 
 
 def _at(table: Sequence[int], block: int) -> int:

@@ -242,7 +242,7 @@ class JudgedManager:
     def step_ends(self) -> None:
         """Judge the result of the whole step: registered blocks, and their content."""
         seen = self._named.seen
-        for wrong in self._content.wrong_keys(seen.cached):
+        for wrong in self._content.keys.wrong(seen.cached):
             self._add(explained_by_holders(wrong, seen), "step")
         for violation in self._registrations.step_ends(seen):
             self._add(violation, "step")

@@ -432,7 +432,10 @@ class LookupJudge:
                 valid = self._is_valid(alone, length, num_tokens, entries, cap)
                 if group.prefix_cacheable and not valid:
                     lacks = block if holds else None
-                    return Defect.of(Code.HIT_TOO_LONG, group=group.kind, block=lacks)
+                    several = "several" if lacks and group.prefill_lookahead > 1 else None
+                    return Defect.of(
+                        Code.HIT_TOO_LONG, group=group.kind, block=lacks, modules=several
+                    )
         return Defect(Code.HIT_FOR_SKIPPING_REQUEST)
 
     def of_group(

@@ -13,6 +13,7 @@ from hitproof.spec.releases.fine import (
     FINE_KINDS,
     FineTail,
     HitGranularity,
+    at_hash_units,
     is_fine_grained,
     peek,
     tail_boundary,
@@ -186,11 +187,14 @@ class Promises:
     @property
     def lookahead_tokens(self) -> int:
         """How far past a hit, in tokens, the lookahead blocks of all groups reach."""
-        shapes = zip(self._groups, self._shapes, strict=True)
-        return max(
-            int(shape.lookahead) * (self._alignment if self._fine else group.block_size)
-            for group, shape in shapes
-        )
+        return max(map(self._dropped_tokens, self._groups))
+
+    def _dropped_tokens(self, group: Group) -> int:
+        """How many tokens of lookahead blocks a group drops, of hash units where hits are fine."""
+        dropped, unit = group, group.block_size
+        if self._fine:
+            dropped, unit = at_hash_units(group, self._alignment), self._alignment
+        return int(geometry(dropped, unit).lookahead) * unit
 
     @property
     def reach_tokens(self) -> int:
@@ -251,9 +255,9 @@ class Promises:
 
         Entries past the reach of the reader's lookup are excluded.
         """
-        group, shape, unit = self._groups[group_index], self._shapes[group_index], self._alignment
+        group, unit = self._groups[group_index], self._alignment
         end = self.tail(request)
-        last = end + int(shape.lookahead) * unit
+        last = end + self._dropped_tokens(group)
         if end == 0 or group.kind not in FINE_KINDS or not group.prefix_cacheable:
             return range(0)
         if last % group.block_size == 0:

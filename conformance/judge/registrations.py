@@ -21,6 +21,7 @@ from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import NOTHING_SHARED, Shared
 from hitproof.conformance.subject.managers import Observation
 from hitproof.spec.groups import GroupKind
+from hitproof.spec.sharing import final_tokens
 
 
 @dataclass
@@ -29,7 +30,7 @@ class _Life:
 
     Attributes:
         hit: its hit in tokens; blocks before its end were registered by others.
-        computed: computed tokens, without drafts.
+        computed: computed tokens, without drafts, as far as blocks must be registered.
         held: blocks (group, position) that have held the right content in its table.
         settled: blocks that were registered, or judged for not being so.
         kept: blocks that were registered.
@@ -87,8 +88,14 @@ class Registrations:
         self._lives[request] = _Life(hit)
 
     def computed(self, request: str, num_tokens: int) -> None:
-        """The request has computed or loaded ``num_tokens`` tokens in all."""
-        self._lives.setdefault(request, _Life()).computed = num_tokens
+        """The request has computed or loaded ``num_tokens`` tokens in all.
+
+        Where the blocks of several MTP modules are told apart by their own tokens only, the
+        manager may wait until their entries are final.
+        """
+        if self._engine.use_eagle_block_drop:
+            num_tokens = int(final_tokens(num_tokens, self._engine.num_prefill_lookahead))
+        self._lives.setdefault(request, _Life()).computed = max(0, num_tokens)
         self._touched[request] = None
 
     def freed(self, request: str) -> None:
@@ -154,7 +161,7 @@ class Registrations:
         # A state that was exported from inside a chunk is in an earlier block of the table.
         places = range(block + 1) if self._engine.mamba_checkpoint_alignment else (block,)
         return any(
-            table[place] and self._content.holds(index, table[place], name)
+            table[place] and self._content.keys.hold(index, table[place], name)
             for place in places
             if place < len(table)
         )

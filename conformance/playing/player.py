@@ -217,14 +217,23 @@ class Player:
         return f"preempted {', '.join(preempted)}" if preempted else ""
 
     def _chunk(self, wanted: int | None, request: _Request, computed: int, left: int) -> int:
-        """How many tokens to compute, within the budget and as Mamba's states require.
+        """How many tokens to compute, within the budget and as states and drafts require."""
+        num_new = self._mamba_chunk(
+            min(wanted or left, left, self._engine.max_chunk), request, computed
+        )
+        # A chunk that leaves too few known tokens for its draft layers is made shorter. vLLM:
+        # ``Scheduler._reserve_prefill_lookahead``.
+        rest, ahead = left - num_new, self._engine.num_prefill_lookahead
+        return max(0, num_new - (ahead - rest)) if 0 < rest < ahead else num_new
+
+    def _mamba_chunk(self, num_new: int, request: _Request, computed: int) -> int:
+        """How many of ``num_new`` tokens to compute as Mamba's states require.
 
         vLLM: ``Scheduler._mamba_block_aligned_split``. A state is cached for the end of a block
         only, so a chunk ends on a block edge until the last whole block of the request; with
         EAGLE, whose lookups drop a block, until the one before. A chunk that starts inside a block
         stops at its end, or the block would keep an earlier state; up to 0.27 vLLM ran past it.
         """
-        num_new = min(wanted or left, left, self._engine.max_chunk)
         size = self._mamba_block_size
         if size is None or computed >= max(request.num_prompt_tokens, request.num_tokens - 1):
             return num_new

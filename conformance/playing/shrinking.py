@@ -128,13 +128,17 @@ def _fewer_groups(engine: EngineConfiguration) -> Iterator[_Changes]:
 def _simpler_engines(history: History) -> Iterator[_Changes]:
     engine, groups = history.engine, history.engine.groups
     yield {"variant": 0}
+    if engine.num_prefill_lookahead > 1:
+        single = tuple(replace(group, prefill_lookahead=1) for group in groups)
+        hashes = {"num_hash_lookahead_tokens": min(engine.num_hash_lookahead_tokens, 1)}
+        yield {"groups": single, **hashes}
     if engine.use_eagle:
-        plain = tuple(replace(group, eagle=False) for group in groups)
+        plain = tuple(replace(group, eagle=False, prefill_lookahead=1) for group in groups)
         without = {"use_eagle": False, "num_hash_lookahead_tokens": 0, "num_speculative_tokens": 0}
         yield {"groups": plain, **without}
         yield {"num_hash_lookahead_tokens": 0}
         yield {"num_speculative_tokens": 0}
-        yield {"groups": plain}
+        yield {"groups": tuple(replace(group, eagle=False) for group in groups)}
     yield {"retention_interval": None}
     if engine.retention_interval:
         yield {"retention_interval": 0}

@@ -15,9 +15,11 @@ from hitproof.conformance.subject.managers import (
     Stored,
     Tables,
 )
+from hitproof.reference.coordinator import KVCacheCoordinator
 from hitproof.reference.manager import KVCacheManager
 from hitproof.reference.policies import Policies
 from hitproof.reference.request import Request
+from hitproof.spec.groups import Group
 
 
 class Broken:
@@ -53,6 +55,67 @@ class LooksNotAhead:
             engine, use_eagle=False, num_hash_lookahead_tokens=0, num_speculative_tokens=0
         )
         return started
+
+
+class LooksOneTokenAhead:
+    """The reference as if there were one MTP module, however many there are.
+
+    Lookups drop one block, blocks are registered as soon as they are computed, and freed when their
+    window is left.
+    """
+
+    def start(self, engine: EngineConfiguration) -> Manager:
+        groups = tuple(replace(group, prefill_lookahead=1) for group in engine.groups)
+        return ReferenceManagers(Policies()).start(replace(engine, groups=groups))
+
+
+class _Shifts:
+    """The reference, but a method of it is asked for other numbers of computed tokens."""
+
+    def start(self, engine: EngineConfiguration) -> Manager:
+        started = ReferenceManagers(Policies()).start(engine)
+        self.shift(started._manager.coordinator, max(0, engine.num_prefill_lookahead - 1))
+        return started
+
+    def shift(self, coordinator: KVCacheCoordinator, again: int) -> None:
+        """Shift it, where the last ``again`` tokens are computed again."""
+        raise NotImplementedError
+
+
+class RegistersDrafts(_Shifts):
+    """The reference, but it registers blocks before their entries are final."""
+
+    def shift(self, coordinator: KVCacheCoordinator, again: int) -> None:
+        registered = coordinator._registration.num_tokens
+
+        def num_tokens(group: Group, num_computed_tokens: int) -> int:
+            return min(registered(group, num_computed_tokens + again), num_computed_tokens)
+
+        coordinator._registration.num_tokens = num_tokens  # type: ignore[method-assign]  # the fault
+
+
+class RegistersLate(_Shifts):
+    """The reference, but its blocks wait for one token more than is computed again."""
+
+    def shift(self, coordinator: KVCacheCoordinator, again: int) -> None:
+        registered = coordinator._registration.num_tokens
+
+        def num_tokens(group: Group, num_computed_tokens: int) -> int:
+            return registered(group, max(0, num_computed_tokens - min(again, 1)))
+
+        coordinator._registration.num_tokens = num_tokens  # type: ignore[method-assign]  # the fault
+
+
+class FreesTheWindowOfDrafts(_Shifts):
+    """The reference, but it frees what only the tokens that are computed again read."""
+
+    def shift(self, coordinator: KVCacheCoordinator, again: int) -> None:
+        free = coordinator.remove_skipped_blocks
+
+        def remove_skipped_blocks(request_id: str, total_computed_tokens: int) -> None:
+            free(request_id, total_computed_tokens + again)
+
+        coordinator.remove_skipped_blocks = remove_skipped_blocks  # type: ignore[method-assign]  # the fault
 
 
 class FreesBeforeItRegisters(KVCacheManager):

@@ -171,24 +171,24 @@ def test_states_of_drafts() -> None:
     table = ((0, 1, 2, 3, 4),)
     assert not [*model.compute("a", table, 8, 3, 9)]
     model.settle("a", 10)  # one of two drafts was right
-    assert model.holds(0, 2, "a[0:9]")
-    assert model.holds(0, 3, "a[0:10]")
-    assert not model.holds(0, 4, "a[0:11]")
+    assert model.keys.hold(0, 2, "a[0:9]")
+    assert model.keys.hold(0, 3, "a[0:10]")
+    assert not model.keys.hold(0, 4, "a[0:11]")
     assert not [*model.compute("a", ((0, 1, 2, 5, 6, 7),), 10, 3, 11)]
     model.settle("a", 13)
     # The step ended in the fourth block; the third is filled from the state of the first draft.
-    assert model.holds(0, 2, "a[0:12]")
+    assert model.keys.hold(0, 2, "a[0:12]")
     assert not [*model.compute("a", ((0, 1, 2, 5, 6, 7),), 13, 1, 14)]
 
 
 def test_what_is_loaded_is_there_when_the_load_is_done() -> None:
     model = content(FULL)
     cached = {(0, "a[0:2]"): (1,), (0, "a[0:4]"): (2,)}
-    wrong = [*model.wrong_keys(cached)]
+    wrong = [*model.keys.wrong(cached)]
     assert [each.spec.split(" as ")[1].split()[0] for each in wrong] == ["a[0:2]", "a[0:4]"]
     assert wrong[0].signature.claim == "cached_key_names_its_content"
     model.load("a", ((1, 2),), 0, 4, 8)
-    assert not [*model.wrong_keys(cached)]
+    assert not [*model.keys.wrong(cached)]
     assert not [*model.compute("a", ((1, 2, 3),), 4, 2, 8)]
 
 
@@ -196,19 +196,19 @@ def test_a_key_is_wrong_once_its_block_is_written_again() -> None:
     model = content(FULL)
     assert not [*model.compute("a", ((1, 2),), 0, 4, 8)]
     cached = {(0, "a[0:4]"): (2,)}
-    assert not [*model.wrong_keys(cached)]
+    assert not [*model.keys.wrong(cached)]
     assert not [*model.compute("c", ((2,),), 0, 2, 10)]
-    assert codes(model.wrong_keys(cached)) == ["key-names-other-content"]
+    assert codes(model.keys.wrong(cached)) == ["key-names-other-content"]
 
 
 def test_a_key_vouches_for_a_draft_layers_entries_but_the_last() -> None:
     model = content(FULL, drafts=1)
     assert not [*model.compute("a", ((1, 2, 3),), 0, 6, 8)]
-    assert model.holds(0, 3, "a[0:6]")
+    assert model.keys.hold(0, 3, "a[0:6]")
     assert not [*model.compute("b", ((4, 5, 6),), 0, 6, 8)]
-    assert model.holds(0, 6, "a[0:6]")
+    assert model.keys.hold(0, 6, "a[0:6]")
     model.settle("a", 5)
-    assert not model.holds(0, 3, "a[0:6]")
+    assert not model.keys.hold(0, 3, "a[0:6]")
 
 
 def inside_blocks(checkpoint: int | None = None) -> ContentModel:
@@ -233,27 +233,27 @@ def test_a_copy_is_of_what_was_there_before_the_step() -> None:
     model.new_step_starts()
     assert not [*model.compute("a", ((1, 2), (0, 3)), 6, 2, 8)]
     model.copy(3, 8)
-    assert model.holds(1, 8, "a[0:6]")
-    assert not model.holds(1, 3, "a[0:6]")
+    assert model.keys.hold(1, 8, "a[0:6]")
+    assert not model.keys.hold(1, 3, "a[0:6]")
 
 
 def test_a_name_may_end_inside_a_block() -> None:
     model = inside_blocks()
     assert not [*model.compute("a", ((1, 2), (0, 3)), 0, 6, 8)]
-    assert model.holds(0, 2, "a[0:6]")
-    assert not model.holds(0, 2, "a[0:8]")
-    assert not [*model.wrong_keys({(0, "a[0:6]"): (2,), (1, "a[0:6]"): (3,)})]
+    assert model.keys.hold(0, 2, "a[0:6]")
+    assert not model.keys.hold(0, 2, "a[0:8]")
+    assert not [*model.keys.wrong({(0, "a[0:6]"): (2,), (1, "a[0:6]"): (3,)})]
     # Both go on: what a block of full attention held stays, a state is written over.
     assert not [*model.compute("a", ((1, 2), (0, 3)), 6, 2, 8)]
-    (wrong,) = model.wrong_keys({(0, "a[0:6]"): (2,), (1, "a[0:6]"): (3,)})
+    (wrong,) = model.keys.wrong({(0, "a[0:6]"): (2,), (1, "a[0:6]"): (3,)})
     assert wrong.signature.kind == "group 1"
 
 
 def test_a_state_is_exported_from_inside_a_chunk() -> None:
     model = inside_blocks(checkpoint=2)
     assert not [*model.compute("c", ((1, 2, 3), (0, 4, 5)), 0, 10, 10)]
-    assert model.holds(1, 4, "c[0:8]")
-    assert model.holds(1, 5, "c[0:10]")
+    assert model.keys.hold(1, 4, "c[0:8]")
+    assert model.keys.hold(1, 5, "c[0:10]")
     without = inside_blocks()
     assert not [*without.compute("c", ((1, 2, 3), (0, 4, 5)), 0, 10, 10)]
-    assert not without.holds(1, 4, "c[0:8]")
+    assert not without.keys.hold(1, 4, "c[0:8]")

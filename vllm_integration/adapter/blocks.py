@@ -161,6 +161,7 @@ class VllmPool:
 
 
 HASH_LOOKAHEAD = "num_hash_lookahead_tokens"
+PREFILL_LOOKAHEAD = "num_prefill_lookahead"
 
 
 def block_hasher(

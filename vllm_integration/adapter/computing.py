@@ -13,6 +13,7 @@ from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import GroupKind
+from hitproof.vllm_integration.adapter.blocks import PREFILL_LOOKAHEAD
 from hitproof.vllm_integration.adapter.history import whole_manager
 from hitproof.vllm_integration.adapter.inspection import attribute
 from hitproof.vllm_integration.adapter.parts import Parts, parallel
@@ -48,7 +49,7 @@ class Computing:
             groups = (replace(groups[0], eagle=configuration.drops_block),)
         layout = Layout(groups, num_tokens, configuration.group.eagle, unit)
         num_blocks = 1 + sum(num_tokens // group.block_size + 3 for group in groups)
-        more: dict[str, Any] = {"num_prefill_lookahead": prefill_lookahead}
+        more: dict[str, Any] = {PREFILL_LOOKAHEAD: prefill_lookahead}
         if configuration.ranks != (1, 1):
             layout = replace(layout, groups=(parts.on_one_rank(configuration),))
             more |= parallel(configuration)

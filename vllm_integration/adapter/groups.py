@@ -55,6 +55,9 @@ def kv_cache_spec(
         values["prefill_checkpoint_alignment"] = checkpoint_alignment
     if chosen is not None and group.prefix_cacheable:
         spec_class, values = chosen.spec_class, values | chosen.values
+    if group.kind is GroupKind.SLIDING_WINDOW and group.prefill_lookahead > 1:
+        # As the planner has it: what is computed again has its window still.
+        values["extra_retained_tokens"] = group.prefill_lookahead - 1
     return call(spec_class, values, spec_class.__name__)
 
 

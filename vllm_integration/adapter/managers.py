@@ -18,7 +18,12 @@ from hitproof.conformance.subject.managers import (
     Progress,
     Tables,
 )
-from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher, image_features
+from hitproof.vllm_integration.adapter.blocks import (
+    HASH_LOOKAHEAD,
+    PREFILL_LOOKAHEAD,
+    block_hasher,
+    image_features,
+)
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS
 from hitproof.vllm_integration.adapter.groups import NAMES, kv_cache_config, kv_cache_spec
@@ -87,6 +92,7 @@ class VllmManagers:
         constructor = parameters_of(self.manager_class)
         self.keeps_shared_states = _JUNCTIONS in constructor
         self.hashes_look_ahead = HASH_LOOKAHEAD in constructor
+        self.looks_ahead = PREFILL_LOOKAHEAD in constructor
         attribute(kv_cache_utils, "init_none_hash")(sha256)
         # It warns about each refused reset, and histories request many.
         logging.getLogger("vllm").setLevel(logging.ERROR)
@@ -120,6 +126,11 @@ class VllmManagers:
                 "hashes in this release do not look ahead; leave num_hash_lookahead_tokens out, or "
                 "name a later release"
             )
+        if engine.num_prefill_lookahead > 1 and not self.looks_ahead:
+            raise CannotJudge(
+                "this release has no multi-module MTP; leave prefill_lookahead out, or name a "
+                "later release"
+            )
         interval = engine.retention_interval
         with kv_cache_config(self.interface, groups, engine.num_gpu_blocks, interval) as config:
             manager = call(
@@ -134,6 +145,7 @@ class VllmManagers:
                     "enable_caching": True,
                     "use_eagle": engine.use_eagle_block_drop,
                     HASH_LOOKAHEAD: engine.num_hash_lookahead_tokens,
+                    PREFILL_LOOKAHEAD: engine.num_prefill_lookahead,
                     **watching(engine.variant),
                     _JUNCTIONS: engine.mamba_shared_prefix_checkpoint,
                 },

@@ -6,12 +6,11 @@ from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.vllm_integration.adapter.blocks import PREFILL_LOOKAHEAD
 from hitproof.vllm_integration.adapter.history import History
 from hitproof.vllm_integration.adapter.inspection import attribute, call, parameters_of
 from hitproof.vllm_integration.adapter.overrides import check_taken_up
 from hitproof.vllm_integration.adapter.parts import Parts
-
-_LOOKAHEAD = "num_prefill_lookahead"
 
 
 class Producer:
@@ -29,7 +28,7 @@ class Producer:
     def looks_ahead(self) -> bool:
         """Whether a coordinator has a parameter for how far draft models look ahead in prefill."""
         function = attribute(self._module, "get_kv_cache_coordinator")
-        return _LOOKAHEAD in parameters_of(function)
+        return PREFILL_LOOKAHEAD in parameters_of(function)
 
     def lookahead_horizon(self) -> LookaheadHorizon:
         """Look up a prompt of four blocks, all of them cached.
@@ -86,7 +85,7 @@ class Producer:
                     "scheduler_block_size": layout.alignment,
                     "hash_block_size": layout.hash_block_size,
                     "allow_partial_hash_hits": False,
-                    **({_LOOKAHEAD: layout.prefill_lookahead} if several else {}),
+                    **({PREFILL_LOOKAHEAD: layout.prefill_lookahead} if several else {}),
                 },
                 "get_kv_cache_coordinator",
             )

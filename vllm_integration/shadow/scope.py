@@ -1,7 +1,7 @@
 """What the spec can say of a manager that somebody else has made: its configuration."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration
@@ -62,8 +62,11 @@ def scope_of(
     # Where hashes look ahead the manager does not use EAGLE: it drops no block.
     ahead = getattr(pool, "num_hash_lookahead_tokens", 0)
     use_eagle = bool(use_eagle or ahead or (flagged and drops is None))
+    # Several MTP modules compute the last tokens again: one token less than they look ahead.
+    again = getattr(coordinator, "num_reprefillable_tokens", 0)
     groups = tuple(
-        _group(manager, spec, use_eagle) for manager, spec in zip(managers, specs, strict=True)
+        replace(_group(manager, spec, use_eagle), prefill_lookahead=1 + again * use_eagle)
+        for manager, spec in zip(managers, specs, strict=True)
     )
     interval = getattr(coordinator, "retention_interval", None)
     drafts = [getattr(spec.kv_cache_spec, "num_speculative_blocks", 0) for spec in specs]
@@ -91,7 +94,7 @@ def scope_of(
         if group.kind is GroupKind.MAMBA
     }
     why = ""
-    if getattr(coordinator, "num_reprefillable_tokens", 0):
+    if again:
         why = refusal("shadow-recomputed-drafts")
     return Scope(engine, bool(pool.enable_caching), why, modes <= {"align"})
 

@@ -94,4 +94,5 @@ def _abilities(subject: VllmSubject) -> Abilities:
         exports_states=vllm.exports_states and policies.fine_tail is FineTail.RESEND,
         keeps_shared_states=vllm.keeps_shared_states,
         hashes_look_ahead=vllm.hashes_look_ahead,
+        looks_ahead=vllm.looks_ahead,
     )

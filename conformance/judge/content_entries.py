@@ -1,0 +1,56 @@
+"""What each slot of the content model should hold.
+
+Groups that opt out of prefix caching are not modelled, nor are Mamba blocks that the drafts of one
+step can fill: vLLM's ``mamba_utils`` keeps one state per step.
+"""
+
+from collections.abc import Callable, Mapping
+
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.histories.naming import Prefixes
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.judge.content_store import Entry
+from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import Group, GroupKind, drops_block
+
+Sign = Callable[[int, str, Defect, Divergence], Signature]
+"""The signature of a violation: of a group (an index), a claim, a defect and its class."""
+
+
+class DueEntries:
+    """The entries that are due, of the requests of one history.
+
+    Attributes:
+        has_drafts: for each group, whether draft layers may be in it.
+        lookahead: on how many tokens after its own an entry of draft layers depends.
+    """
+
+    def __init__(self, engine: EngineConfiguration, requests: Mapping[str, RequestInput]) -> None:
+        self._engine = engine
+        self.prefixes = Prefixes(requests, 1)
+        self._num_tokens = {name: len(request.token_ids) for name, request in requests.items()}
+        nobody = not any(group.eagle for group in engine.groups)
+        self.has_drafts = [
+            group.kind is not GroupKind.MAMBA
+            and bool(drops_block(engine.use_eagle, group.eagle, nobody))
+            for group in engine.groups
+        ]
+        self.lookahead = max(engine.num_prefill_lookahead, 1)
+
+    def is_modelled(self, group: Group) -> bool:
+        """Whether the group's content is modelled."""
+        drafts = self._engine.num_speculative_tokens
+        small = group.kind is GroupKind.MAMBA and 0 < group.block_size <= drafts
+        return group.prefix_cacheable and not small
+
+    def entry(self, request: str, group: int, token: int) -> Entry:
+        """The entry that the layers of a group, an index, keep for a token."""
+        seen = token + 1
+        draft = self.prefix(request, seen + self.lookahead) if self.has_drafts[group] else ""
+        return Entry(self.prefix(request, seen), draft)
+
+    def prefix(self, request: str, end: int) -> str:
+        """The name of the request's first ``end`` tokens."""
+        known = end <= self._num_tokens[request]
+        return self.prefixes.name(request, end) if known else f"{request} past its end"
