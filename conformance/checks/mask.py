@@ -246,7 +246,7 @@ def unreachable(configuration: Configuration, block: int, during: str | None = N
         place = "between-boundaries"
         return Defect.of(Code.UNREACHABLE_BLOCK_REGISTERED, place=place, during=during)
     first = required_run(shape, shape.segment).start
-    filled = shape.tail + shape.lookahead == shape.segment
+    filled = shape.tail + shape.lookahead >= shape.segment
     return Defect.of(
         Code.UNREACHABLE_BLOCK_REGISTERED,
         place="before-first-run" if block < first else "between-runs",
