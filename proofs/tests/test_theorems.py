@@ -19,7 +19,7 @@ from hitproof.proofs.obligation import Obligation, State
 from hitproof.proofs.prover import ProofResult, Settings, Solver, prove
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.proofs.watching import seen_in, watched
-from hitproof.spec import attention, hits, mask
+from hitproof.spec import attention, hits, mask, sharing
 from hitproof.spec.claims import CLAIMS, EXECUTABLE, Basis, Clause, Status, basis
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind
 from hitproof.spec.releases.sequential import one_pass_suffices
@@ -333,6 +333,12 @@ BROKEN = [
         "within_reach",
         lambda group, boundary, _, horizon: hits.run_end(group, boundary) <= horizon,
         "lookup_returns_longest_valid_hit",
+    ),
+    (
+        sharing,
+        "final_tokens",
+        lambda computed, ahead: computed - ahead,
+        "reused_content_is_determined_by_the_hit",
     ),
     (
         hits,

@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.plays import Abilities, possible
+from hitproof.conformance.histories.schema import History
 from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.gate.replay import run
 from hitproof.vllm_integration.targets.resolving import resolve
@@ -27,9 +29,16 @@ def told(target: str | Path, has_checkpoints: bool = True) -> Counter[tuple[str,
         keeps_shared_states=has_checkpoints,
         hashes_look_ahead=has_checkpoints,
     )
+    return shown(
+        target, [possible(history, abilities) for history in islice(fine_histories(), COUNT)]
+    )
+
+
+def shown(target: str | Path, histories: Sequence[History]) -> Counter[tuple[str, str]]:
+    """Classes and defects that histories show of a target, and how many of them do."""
     reports = run(
         resolve(str(target)),
-        [possible(history, abilities) for history in islice(fine_histories(), COUNT)],
+        histories,
         python=os.environ[PYTHON],
         timeout=60.0,
         memory=in_bytes(MEMORY),
