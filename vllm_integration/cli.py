@@ -33,7 +33,6 @@ app = typer.Typer(
     help="A formally checked specification of vLLM's prefix cache, and the gate that judges "
     "vLLM's real code against it.\n\n" + EXIT_CODES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

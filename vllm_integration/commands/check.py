@@ -49,10 +49,11 @@ from hitproof.vllm_integration.commands.running import (
     with_classes,
 )
 from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.last_failed import LastFailed
 from hitproof.vllm_integration.gate.places import judgement_located
 from hitproof.vllm_integration.gate.policies import best_values, chosen_values
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.gate.selection import Selection, Wanted
+from hitproof.vllm_integration.gate.selection import Selection, Wanted, names_from
 from hitproof.vllm_integration.gate.store import Store
 from hitproof.vllm_integration.reports import text as rendering
 from hitproof.vllm_integration.reports.check_json import report_json
@@ -137,6 +138,7 @@ def check(
         typer.Option(
             "--only",
             metavar="CODE|CLAIM|GLOB",
+            autocompletion=names_from,
             help="Check these claims, or those that these codes break, and show their findings "
             "only; repeatable. A restricted run is no verdict on the rest.",
             show_default=False,
@@ -155,6 +157,14 @@ def check(
     exit_first: Annotated[
         bool, typer.Option("--exitfirst", "-x", help="Stop at the first new finding.")
     ] = False,
+    last_failed: Annotated[
+        bool,
+        typer.Option(
+            "--last-failed",
+            help="Try first what failed in the last check of this target, and say what is still "
+            "failing, fixed and new.",
+        ),
+    ] = False,
     no_cache: Annotated[
         bool,
         typer.Option(
@@ -172,18 +182,20 @@ def check(
     shows_known = {"json", "sarif"} if sarif_known else {"json"}
     profile = wanted_profile(quick, thorough, output)
     with failures(output), ExitStack() as stack:
-        store = (
-            None if no_cache else stack.enter_context(closing(Store(cache_directory(), announce)))
-        )
-        wanted = Wanted(
-            Selection(tuple(only or ()), tuple(configuration or ())), exit_first=exit_first
-        )
+        selection = Selection(tuple(only or ()), tuple(configuration or ()))
         policies = (best_values() if strict else {}) | chosen_values(policy or [])
         entries = load(ledger)
         interpreter = find_python(python)
         resolved = with_classes(
             resolve(target, announce=announce), manager, coordinator, release, alias
         )
+        results: Store | None = None
+        failed: LastFailed | None = None
+        if last_failed or not no_cache:
+            store = stack.enter_context(closing(Store(cache_directory(), announce)))
+            failed = LastFailed(store, resolved, interpreter)
+            results = None if no_cache else store
+        first = failed.places if failed is not None and last_failed else frozenset()
         accepted = accepted_reads(ledger, resolved.version)
         accepted |= dict.fromkeys(accept_read or (), "accepted by --accept-read")
         record = baseline_of(
@@ -197,7 +209,7 @@ def check(
             memory=in_bytes(memory),
             jobs=jobs,
             policies=policies,
-            store=store,
+            store=results,
         )
         with progress(f"judging vLLM {resolved.name}") as done:
             report = gate.check(
@@ -214,12 +226,14 @@ def check(
                 remedy=remedy_for(resolved, ledger),
                 accepted_reads=accepted,
                 shows_known=verbose or directory is not None or not forms.isdisjoint(shows_known),
-                store=store,
-                wanted=wanted,
+                store=results,
+                wanted=Wanted(selection, first, exit_first),
             )
         report.judgement = judgement_located(report.judgement, _changed(resolved, baseline))
         if pytest is not None:
             report.judgement = _tested(pytest, report, interpreter, timeout, verbose)
+        since_then = None if failed is None else failed.since_then(report)
+        report.since_then = since_then if last_failed else None
         report.took(time.monotonic() - started)
     documents = {
         "json": lambda: as_document(report_json(report)),

@@ -100,6 +100,11 @@ KEYS: Mapping[str, _Key] = {
     "coordinators": _texts("coordinator"),
     "aliases": _texts("alias"),
     "accepted_reads": _texts("accept_read"),
+    "cache": _Key(
+        "true or false",
+        lambda value: isinstance(value, bool),
+        lambda value, _: {"no_cache": not value},
+    ),
     "timeout": _number("timeout"),
     "memory": _number("memory"),
     "jobs": _number("jobs"),

@@ -64,7 +64,7 @@ def hold(
             report.unrecorded = f"the footprints of {record.name} on record are not of the "
             report.unrecorded += f"profile {report.profile}, in which known divergences are found "
             report.unrecorded += f"in {places} more; {remedy}"
-    report.shrunk = shrunk(report.reached, record, entries, _settled(report))
+    report.shrunk = shrunk(report.reached, record, entries, settled_places(report))
     together: dict[Signature, list[Outside]] = {}
     for each in found:
         together.setdefault(each.reach.signature, []).append(each)
@@ -76,7 +76,7 @@ def hold(
     ]
 
 
-def _settled(report: Report) -> set[tuple[str, str]]:
+def settled_places(report: Report) -> set[tuple[str, str]]:
     """The claim and the place of all that was judged; claim "" for histories."""
     by_checks = {
         (each.claim, place_of(each.configuration))

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
 
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.comparison.facts import Fact
@@ -18,6 +20,58 @@ from hitproof.vllm_integration.gate.recall import Recall, Reused
 from hitproof.vllm_integration.gate.selection import Restricted
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class SinceThen:
+    """What failed before, and what fails now, each in a line.
+
+    Attributes:
+        made: when the last check was, in seconds since 1970; None where nothing is kept of one.
+        still: what fails now as it did.
+        fixed: what was judged again everywhere, and is not found.
+        new: what did not fail then.
+        known: what has come into the ledger.
+        unjudged: what was not judged everywhere where it was found.
+    """
+
+    made: float | None
+    still: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
+
+    @property
+    def sorts(self) -> dict[str, tuple[str, ...]]:
+        """The findings, by what has become of them."""
+        return {
+            "still failing": self.still,
+            "fixed": self.fixed,
+            "new": self.new,
+            "in the ledger now": self.known,
+            "not judged everywhere": self.unjudged,
+        }
+
+    def describe(self) -> str:
+        """It in one line."""
+        if self.made is None:
+            return "last failed: no failure of this target is kept, so nothing was tried first"
+        always = "still failing", "fixed", "new"
+        counted = (
+            f"{len(findings)} {name}"
+            for name, findings in self.sorts.items()
+            if findings or name in always
+        )
+        return f"last failed, {datetime.fromtimestamp(self.made, UTC):%Y-%m-%d %H:%M} UTC: " + (
+            ", ".join(counted)
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON, with the time in ISO 8601."""
+        made = None if self.made is None else datetime.fromtimestamp(self.made, UTC)
+        findings = {name.replace(" ", "_"): list(each) for name, each in self.sorts.items()}
+        return {"made": None if made is None else made.isoformat(timespec="seconds")} | findings
 
 
 @dataclass
@@ -40,6 +94,7 @@ class Report:
         shrunk: known divergences that do not reach as far as the record says.
         unrecorded: why known divergences could not be held against a record; empty if they were.
         restricted: what was left out on purpose, if anything.
+        since_then: what has become of earlier failures, if that was asked for.
         recall: what was judged before, and need not be judged again.
         seconds: how long it took to judge, filled in by the caller.
         spent: how long it took now, where all is reused.
@@ -60,6 +115,7 @@ class Report:
     shrunk: tuple[Shrunk, ...] = ()
     unrecorded: str = ""
     restricted: Restricted | None = None
+    since_then: SinceThen | None = None
     recall: Recall | None = None
     seconds: float = 0.0
     spent: float = 0.0

@@ -4,7 +4,7 @@ What a restricted run leaves out is counted, and said wherever its result is.
 """
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -28,6 +28,11 @@ _NAMES = (
     *MEANINGS,
     *sorted({claim for meaning in MEANINGS.values() for claim in meaning.claims} - {*CLAIMS}),
 )
+
+
+def names_from(start: str) -> list[str]:
+    """The claims and codes that start so."""
+    return [name for name in _NAMES if name.startswith(start)]
 
 
 class NothingSelected(ValueError):
@@ -132,7 +137,11 @@ class Selection:
 
     def has(self, signature: Signature) -> bool:
         """Whether findings of a signature are wanted."""
-        return not self.only or not self.names.isdisjoint({signature.claim, signature.code})
+        return self.names_any({signature.claim, str(signature.code)})
+
+    def names_any(self, names: Set[str]) -> bool:
+        """Whether what has these names is wanted."""
+        return not self.only or not self.names.isdisjoint(names)
 
     def judgement(self, whole: Judgement) -> tuple[Judgement, int]:
         """The findings that are wanted, and how many others are new.

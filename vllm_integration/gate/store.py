@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ _FORMAT = 1
 FILE = f"results-{_FORMAT}.sqlite3"
 MOST_BYTES = 1 << 28
 """Bytes of answers that are kept; those of the trees that were not judged for longest go first."""
+MOST_TARGETS = 100
+"""Targets whose failures are kept."""
 _BUSY_SECONDS = 10.0
 _TABLES = """
 CREATE TABLE trees (
@@ -34,7 +36,7 @@ CREATE TABLE runs (
     tree INTEGER NOT NULL, questions BLOB NOT NULL, seconds REAL NOT NULL,
     PRIMARY KEY (tree, questions)) WITHOUT ROWID;
 CREATE TABLE failures (
-    target TEXT NOT NULL, signature TEXT NOT NULL, places TEXT NOT NULL, made REAL NOT NULL,
+    target TEXT NOT NULL, signature TEXT NOT NULL, failure TEXT NOT NULL, made REAL NOT NULL,
     PRIMARY KEY (target, signature)) WITHOUT ROWID;
 """
 _ALL_TABLES = {"trees", "surroundings", "answers", "runs", "failures"}
@@ -164,22 +166,27 @@ class Store:
                 "INSERT OR REPLACE INTO runs VALUES (?, ?, ?)", (tree, questions, seconds)
             )
 
-    def failures(self, target: str) -> tuple[dict[str, list[Any]], float]:
-        """What failed the last time: the places of each signature, and when that was."""
-        query = "SELECT signature, places, made FROM failures WHERE target = ? ORDER BY signature"
+    def failures(self, target: str) -> tuple[dict[str, Any], float]:
+        """What failed the last time, by the names of the signatures, and when that was."""
+        query = "SELECT signature, failure, made FROM failures WHERE target = ? ORDER BY signature"
         found, last = {}, 0.0
         with self._using() as database:
-            for signature, places, made in database.execute(query, (target,)):
-                found[signature], last = json.loads(places), max(last, made)
+            for signature, failure, made in database.execute(query, (target,)):
+                found[signature], last = json.loads(failure), max(last, made)
         return found, last
 
-    def keep_failures(self, target: str, failures: Mapping[str, Sequence[Any]]) -> None:
+    def keep_failures(self, target: str, failures: Mapping[str, Any]) -> None:
         """Keep what fails now, in place of what did."""
         now = time.time()
         with self._using() as database, database:
             database.execute("DELETE FROM failures WHERE target = ?", (target,))
-            rows = [(target, each, json.dumps(places), now) for each, places in failures.items()]
+            rows = [(target, name, json.dumps(each), now) for name, each in failures.items()]
             database.executemany("INSERT INTO failures VALUES (?, ?, ?, ?)", rows)
+            database.execute(
+                "DELETE FROM failures WHERE target NOT IN (SELECT target FROM failures "
+                "GROUP BY target ORDER BY max(made) DESC LIMIT ?)",
+                (MOST_TARGETS,),
+            )
 
     @contextmanager
     def _using(self) -> Iterator[sqlite3.Connection]:

@@ -57,6 +57,7 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
     _print_coverage(report, console)
     _print_baseline(report, console)
     print_held_against(report, console)
+    print_since_then(report, console)
     print_reused(report, console)
     print_verdict(report, console)
 
@@ -307,6 +308,15 @@ def print_held_against(report: Report, console: Console) -> None:
         console.print(
             f"held against {target.version}, by {escape(target.inferred)}", highlight=False
         )
+
+
+def print_since_then(report: Report, console: Console) -> None:
+    """What has become of earlier failures, if that was asked for."""
+    if report.since_then is not None:
+        for name, findings in report.since_then.sorts.items():
+            for headline in findings:
+                console.print(f"{name}: {escape(headline)}", highlight=False)
+        console.print(report.since_then.describe(), highlight=False)
 
 
 def print_reused(report: Report, console: Console) -> None:

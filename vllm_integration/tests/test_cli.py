@@ -237,3 +237,30 @@ def test_policies_of_no_such_target_are_a_usage_error() -> None:
     result = hitproof("policies", "/no/such/checkout")
     assert result.returncode == 2
     assert one_sentence(result)
+
+
+def at_the_prompt(**environment: str) -> str:
+    """What the command answers to a shell."""
+    result = CliRunner().invoke(cli.app, [], prog_name="hitproof", env=environment)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def completed(*words: str) -> list[str]:
+    """What the shell offers for the last word."""
+    line, number = " ".join(("hitproof", *words)), str(len(words))
+    return at_the_prompt(
+        COMP_WORDS=line, COMP_CWORD=number, _HITPROOF_COMPLETE="complete_bash"
+    ).split()
+
+
+def test_the_shell_completes_commands_options_and_names() -> None:
+    assert completed("ch") == ["check"]
+    assert completed("check", "--last") == ["--last-failed"]
+    assert completed("check", ".", "--only", "eagle_") == ["eagle_needs_tail_plus_one"]
+    assert completed("check", ".", "--only", "nothing-like-it") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_its_script(shell: str) -> None:
+    assert "_HITPROOF_COMPLETE" in at_the_prompt(_HITPROOF_COMPLETE=f"source_{shell}")

@@ -2,8 +2,6 @@
 
 import json
 from contextlib import closing
-from functools import partial
-from typing import Any
 
 import pytest
 from packaging.specifiers import SpecifierSet
@@ -15,16 +13,11 @@ from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.ledger.records import Record
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.conformance.scope.profiles import Profile
-from hitproof.conformance.subject.subjects import Subject
-from hitproof.conformance.tests.subjects_for_tests import BrokenSubject, no_lookahead
+from hitproof.conformance.tests.subjects_for_tests import BrokenSubject
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.spec.groups import GroupKind
-from hitproof.spec.releases.policies import POLICIES
-from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.obligations import histories, tasks
-from hitproof.vllm_integration.gate.policies import expected_value
-from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.gate.selection import NothingSelected, Selection, Wanted
+from hitproof.vllm_integration.gate.selection import NothingSelected, Selection
 from hitproof.vllm_integration.gate.sessions import Session, Sessions
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
@@ -32,70 +25,18 @@ from hitproof.vllm_integration.reports.ci.problems import plain
 from hitproof.vllm_integration.reports.ci.summary import markdown
 from hitproof.vllm_integration.reports.html.pages import check_page
 from hitproof.vllm_integration.reports.text import print_report
-from hitproof.vllm_integration.sandbox.driver import WorkerGone
-from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import hitproof
+from hitproof.vllm_integration.tests.in_process import (
+    BROKEN,
+    KEEPS,
+    ONLY,
+    WINDOWS,
+    InProcess,
+    judged,
+    known,
+)
 from hitproof.vllm_integration.verdict import Verdict
 from hitproof.vllm_integration.worker import main
-
-KEEPS, ONLY = "mask_keeps_every_reachable_block", "mask_keeps_only_reachable_blocks"
-WINDOWS = "sliding window, block size 4, window [56], * EAGLE on"
-TARGET = Target("fork", None, "0.33.0")
-
-
-class InProcess:
-    """A worker whose target is a subject of this process."""
-
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
-        self.asked: list[Any] = []
-
-    def ask(self, timeout: float, **message: Any) -> dict[str, Any]:
-        assert timeout
-        op = message["op"]
-        if op == "policies":
-            shown = {name: expected_value(each, "0.33.0") for name, each in POLICIES.items()}
-            return {"policies": shown, "detail": ""}
-        if op == "reads":
-            return {"reads": [], "varied": []}
-        if op == "finding":
-            raise WorkerGone("it shows nothing in full")
-        self.asked.append(message)
-        if op == "replay":
-            return {"steps": ["done"], "lookups": [], "findings": [], "footprints": []}
-        return main._check(self.subject, message)  # type: ignore[arg-type]  # any subject will do
-
-    def close(self) -> None:
-        pass
-
-
-BROKEN = BrokenSubject(mask=no_lookahead)
-
-
-def judged(
-    *only: str,
-    configurations: tuple[str, ...] = (WINDOWS,),
-    subject: Subject = BROKEN,
-    entries: tuple[Entry, ...] = (),
-    record: Record | None = None,
-    **wanted: Any,
-) -> Report:
-    selection = Selection(only, configurations)
-    session = partial(Session, lambda: InProcess(subject), 60.0)
-    with closing(Sessions(1, session)) as sessions:
-        return gate.judged(
-            sessions,
-            TARGET,
-            Profile.QUICK,
-            entries,
-            lambda *_: None,
-            {},
-            False,
-            (),
-            record,
-            accepted_reads={},
-            wanted=Wanted(selection, **wanted),
-        )
 
 
 def test_a_claim_is_checked_alone() -> None:
@@ -191,16 +132,6 @@ def test_a_run_that_checks_nothing_is_no_pass(monkeypatch: pytest.MonkeyPatch) -
     assert report.verdict is Verdict.INCONCLUSIVE
     assert report.open_questions == ["nothing was judged: the release predates what was asked for"]
     assert "inconclusive, nothing was judged" in plain(lambda c: print_report(report, c, False))
-
-
-def known(shown: Report) -> Entry:
-    """An entry that the subject does not show, of a configuration that is judged."""
-    finding = shown.judgement.new[0]
-    configuration = next(
-        each.configuration for each in shown.obligations if each.status is Status.REFUTED
-    )
-    reason = "it was so"
-    return Entry(finding.signature, configuration, SpecifierSet(""), reason, "", reason)
 
 
 def test_a_restricted_run_calls_no_entry_stale() -> None:

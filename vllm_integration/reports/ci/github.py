@@ -22,7 +22,12 @@ from hitproof.vllm_integration.reports.diff import (
     summary,
     verdict_line,
 )
-from hitproof.vllm_integration.reports.text import print_held_against, print_reused, print_verdict
+from hitproof.vllm_integration.reports.text import (
+    print_held_against,
+    print_reused,
+    print_since_then,
+    print_verdict,
+)
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST = 10
@@ -44,6 +49,7 @@ def annotations(report: Report, verbose: bool) -> str:
         *([] if report.restricted is None else [readable(report.restricted.describe())]),
         *plain(lambda console: print_verdict(report, console)).splitlines(),
         *plain(lambda console: print_held_against(report, console)).splitlines(),
+        *plain(lambda console: print_since_then(report, console)).splitlines(),
         *plain(lambda console: print_reused(report, console)).splitlines(),
     ]
     lines = [_annotation("error", problem) for problem in new_problems(report)]

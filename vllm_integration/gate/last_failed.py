@@ -1,0 +1,119 @@
+"""What failed in the last check of a target: tried first in the next, and held against it."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.footprints import name_of, place_of
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.histories.plays import Play
+from hitproof.vllm_integration.gate.growth import settled_places
+from hitproof.vllm_integration.gate.report import Report, SinceThen
+from hitproof.vllm_integration.gate.selection import Selection
+from hitproof.vllm_integration.gate.store import Store
+from hitproof.vllm_integration.targets.target import Target
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A new finding of an earlier check.
+
+    Attributes:
+        names: the claims and codes by which it is asked for.
+        headline: what is broken where, in a line.
+        places: where it was found: the claim and the name of the place, claim "" for histories.
+    """
+
+    names: frozenset[str]
+    headline: str
+    places: tuple[tuple[str, str], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The failure as JSON; `from_json` reads it."""
+        return {"names": sorted(self.names), "headline": self.headline, "places": self.places}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Failure":
+        """Inverse of `as_json`; raises KeyError, ValueError or TypeError on anything else."""
+        places = tuple((str(claim), str(place)) for claim, place in data["places"])
+        return Failure(frozenset(data["names"]), str(data["headline"]), places)
+
+
+class LastFailed:
+    """The failures of the last check of a target, whatever its code was, in the ``store``."""
+
+    def __init__(self, store: Store, target: Target, python: str) -> None:
+        self._store = store
+        self._name = _name(target, python)
+        kept, made = store.failures(self._name)
+        try:
+            self._before = {name: Failure.from_json(data) for name, data in kept.items()}
+        except (KeyError, ValueError, TypeError):  # of another version of hitproof
+            self._before = {}
+        self._made = made if self._before else None
+
+    @property
+    def places(self) -> frozenset[str]:
+        """Where something failed."""
+        return frozenset(place for each in self._before.values() for _, place in each.places)
+
+    def since_then(self, report: Report) -> SinceThen:
+        """What failed, held against a report. From then on, what fails now is kept."""
+        now = {name_of(finding.signature): finding for finding in report.judgement.new}
+        known = {name_of(finding.signature) for finding, _ in report.judgement.known}
+        selection = Selection() if report.restricted is None else report.restricted.selection
+        judged = settled_places(report)
+        gone = {name: each for name, each in self._before.items() if name not in {*now, *known}}
+        fixed = {
+            name
+            for name, each in gone.items()
+            if judged.issuperset(each.places) and selection.names_any(each.names)
+        }
+        left = {name: each for name, each in gone.items() if name not in fixed}
+        failures = left | {name: _failure(finding, report) for name, finding in now.items()}
+        self._store.keep_failures(
+            self._name, {name: each.as_json() for name, each in failures.items()}
+        )
+        return SinceThen(
+            self._made,
+            _headlines(now[name].signature for name in now if name in self._before),
+            tuple(gone[name].headline for name in gone if name in fixed),
+            _headlines(now[name].signature for name in now if name not in self._before),
+            tuple(each.headline for name, each in self._before.items() if name in known),
+            tuple(each.headline for each in left.values()),
+        )
+
+
+def _headlines(signatures: Iterable[Signature]) -> tuple[str, ...]:
+    return tuple(signature.headline for signature in signatures)
+
+
+def _failure(finding: Finding, report: Report) -> Failure:
+    signature, grown = finding.signature, finding.grown
+    found = signature if grown is None else grown.of
+    places = [
+        ("" if isinstance(each.judged, Play) else found.claim, place_of(each.judged))
+        for each in report.reached
+        if each.signature == found
+    ]
+    if grown is not None:
+        places = [(claim, place) for claim, place in places if place in grown.places]
+    names = {signature.claim, str(signature.code), str(found.code)}
+    return Failure(frozenset(names), signature.headline, tuple(places))
+
+
+def _name(target: Target, python: str) -> str:
+    """What a target is called from one check to the next, whatever its code is meanwhile."""
+    classes = ",".join((*target.managers, *target.coordinators))
+    path, at, _ = target.name.rpartition("@")
+    if target.root is None:
+        place = f"{target.name} of {python}"
+    elif target.is_release:
+        place = f"release {target.version}"
+    elif at and not os.path.isdir(target.name):
+        place = os.path.abspath(path or ".")
+    else:
+        place = str(target.root)
+    return f"{place} with {classes}" if classes else place
