@@ -1,7 +1,8 @@
 """The cost of the gate, in imports of vLLM: `check` and a bare import of its target alternate.
 
 Run ``python -m benchmarks.gate`` with an interpreter that has what vLLM imports
-(``hitproof[target]``). The import is that of ``vllm.v1.core.kv_cache_manager``, with which every
+(``hitproof[target]``). *Again* is a second check of the same code with the first of the profiles,
+whose results are reused; the others judge all anew. The import is that of ``vllm.v1.core.kv_cache_manager``, with which every
 check begins, so the ratio shows the gate's own share on a machine of any speed. Times are medians
 in seconds; each run is a separate process.
 """
@@ -36,13 +37,19 @@ def seconds(code: str, *arguments: str, path: str = "") -> float:
 
 
 def compare(target: Target, profiles: Sequence[str], repetitions: int) -> dict[str, float]:
-    """The median of the bare import, and of ``check`` with each of the profiles, in seconds."""
-    times: dict[str, list[float]] = {name: [] for name in ("import", *profiles)}
+    """The median of the bare import, of ``check`` with each of the profiles, and of one again.
+
+    In seconds.
+    """
+    times: dict[str, list[float]] = {name: [] for name in ("import", *profiles, "again")}
+    words = {name: [] if name == "default" else [f"--{name}"] for name in profiles}
+    again = _CHECK, "check", target.name, *words[profiles[0]]
+    seconds(*again)
     for _ in range(repetitions):
         times["import"].append(seconds(_IMPORT, path=str(target.root or "")))
-        for profile in profiles:
-            options = [] if profile == "default" else [f"--{profile}"]
-            times[profile].append(seconds(_CHECK, "check", target.name, *options))
+        for name, options in words.items():
+            times[name].append(seconds(_CHECK, "check", target.name, "--no-cache", *options))
+        times["again"].append(seconds(*again))
     return {name: median(taken) for name, taken in times.items()}
 
 

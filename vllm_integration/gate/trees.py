@@ -87,16 +87,29 @@ class Digests:
         return _content(path) if self._is_inside(path) else _age(path)
 
     def _listing(self, directory: str) -> str:
-        """What import finds there; of a package of the tree, also the content of its data."""
-        found = {os.path.basename(path): "" for path in _importable(directory)}
-        if self._is_inside(directory) and directory != f"{self.root}{os.sep}":
-            with os.scandir(directory) as entries:
-                found |= {
-                    each.name: _content(each.path)
-                    for each in entries
-                    if each.is_file() and not each.name.endswith((".py", ".pyc"))
-                }
+        """What import finds there.
+
+        Of a package of the tree also the content of its data; elsewhere the ages of modules, since
+        some are read before anybody notes it.
+        """
+        inside = self._is_inside(directory)
+        found = {
+            os.path.basename(path): "" if inside or os.path.isdir(path) else _age(path)
+            for path in _importable(directory)
+        }
+        if inside and directory != f"{self.root}{os.sep}":
+            found |= {os.path.basename(path): _content(path) for path in _data(directory)}
         return _hash(json.dumps(found, sort_keys=True).encode())
+
+
+def _data(directory: str) -> list[str]:
+    """The files that are no Python source."""
+    try:
+        with os.scandir(directory) as entries:
+            files = [each for each in entries if not each.name.endswith((".py", ".pyc"))]
+            return [each.path for each in files if each.is_file()]
+    except OSError:
+        return []
 
 
 def _importable(directory: str) -> list[str]:

@@ -191,6 +191,12 @@ def test_what_is_read_elsewhere_counts(root: Path, tmp_path: Path) -> None:
     around = Digests(root).surroundings(imported)
     (tmp_path / "torch-2.0.dist-info").mkdir()
     assert not Digests(root).are(around)
+    around = Digests(root).surroundings(imported)
+    (tmp_path / "editable.pth").write_text("/one\n")
+    assert not Digests(root).are(around)
+    around = Digests(root).surroundings(imported)
+    (tmp_path / "editable.pth").write_text("/another\n")  # read before anybody notes it
+    assert not Digests(root).are(around)
 
 
 def test_what_is_open_is_not_kept(root: Path, kept: Store) -> None:
