@@ -2,9 +2,9 @@
 
 Run ``python -m benchmarks.gate`` with an interpreter that has what vLLM imports
 (``hitproof[target]``). *Again* is a second check of the same code with the first of the profiles,
-whose results are reused; the others judge all anew. The import is that of ``vllm.v1.core.kv_cache_manager``, with which every
-check begins, so the ratio shows the gate's own share on a machine of any speed. Times are medians
-in seconds; each run is a separate process.
+whose results are reused; the others judge all anew. The import is that of
+``vllm.v1.core.kv_cache_manager``, with which every check begins, so the ratio shows the gate's own
+share on a machine of any speed. Times are medians in seconds; each run is a separate process.
 """
 
 import argparse
