@@ -123,7 +123,10 @@ class EngineConfiguration:
     with several MTP modules on more; where hashes cover them, no lookahead block is matched and
     dropped. vLLM: as many with EAGLE or MTP from 0.33 on, unless a KV connector is used."""
     num_speculative_tokens: NonNegativeInt = 0
-    """Draft tokens a step; also the lookahead slots that are allocated."""
+    """Draft tokens a step, of an EAGLE or MTP head, a draft model or prompt lookup (ngram)."""
+    num_lookahead_tokens: NonNegativeInt | None = None
+    """Slots that are allocated ahead for drafts to come; ``num_speculative_tokens`` by default. The
+    drafts of prompt lookup need none."""
     retention_interval: NonNegativeInt | None = None
     """Sparse retention in tokens, 0 for the latest boundary only, none for dense retention."""
     full_sequence_must_fit: bool = False
@@ -157,8 +160,6 @@ class EngineConfiguration:
             )
         if self.num_gpu_blocks < 2:
             raise HistoryError("the pool needs a block besides the null block")
-        if self.num_speculative_tokens and not self.use_eagle:
-            raise HistoryError("only EAGLE drafts tokens here; set use_eagle")
         if self.num_hash_lookahead_tokens and not self.use_eagle:
             raise HistoryError("hashes look ahead for draft layers only; set use_eagle")
         if any(group.eagle for group in self.groups) and not self.use_eagle:
@@ -211,6 +212,12 @@ class EngineConfiguration:
         drafts = self.use_eagle_block_drop or any(group.eagle for group in self.groups)
         again = self.num_prefill_lookahead > 1
         return self.mamba_shared_prefix_checkpoint and drafts and not again
+
+    @property
+    def lookahead_slots(self) -> int:
+        """Slots that are allocated ahead of the tokens that a step computes."""
+        ahead = self.num_lookahead_tokens
+        return self.num_speculative_tokens if ahead is None else ahead
 
     @property
     def max_chunk(self) -> int:
@@ -297,7 +304,11 @@ class Schedule:
     accepted: NonNegativeInt = 0
     """How many of the drafts are right."""
     external: NonNegativeInt = 0
-    """Tokens beyond the local hit that a KV connector has at once, for a waiting request."""
+    """Tokens beyond the local hit that a KV connector has at once, for a waiting request; without
+    ``exactly``, whole alignments of them."""
+    exactly: bool = False
+    """Whether to compute and load as many tokens as asked, also where vLLM's scheduler would end
+    the chunk elsewhere for the sake of Mamba's states."""
     do: Literal["schedule"] = "schedule"
 
     __pydantic_config__ = _STRICT
@@ -322,6 +333,8 @@ class Load:
     """The request."""
     tokens: PositiveInt
     """Tokens beyond the local hit that the connector loads, at most."""
+    exactly: bool = False
+    """Whether to load as many as asked, also where that ends inside a Mamba block."""
     do: Literal["load"] = "load"
 
     __pydantic_config__ = _STRICT
@@ -396,7 +409,41 @@ class NewStep:
     __pydantic_config__ = _STRICT
 
 
-Step: TypeAlias = Schedule | Lookup | Load | Loaded | Preempt | Finish | Evict | Reset | NewStep
+@dataclass(frozen=True)
+class Expect:
+    """What must be so now. It calls nothing; what is left out is not expected."""
+
+    request: str
+    """The request."""
+    hit: NonNegativeInt | None = None
+    """The tokens that its last lookup found."""
+    state: Literal["waiting", "loading", "running", "finished"] | None = None
+    """Whether it was admitted (running, loading) or not (waiting), or has ended."""
+    computed: NonNegativeInt | None = None
+    """Its computed tokens."""
+    tables: tuple[tuple[NonNegativeInt, ...], ...] | None = None
+    """Its block tables, one per group; 0 is the null block."""
+    cached: tuple[tuple[NonNegativeInt, ...], ...] | None = None
+    """For each group, the positions of the full blocks of its tokens that are registered, whoever
+    computed them."""
+    free: tuple[NonNegativeInt, ...] | None = None
+    """The free blocks that are reused next, in order; as many as are given."""
+    queries: NonNegativeInt | None = None
+    """The tokens that statistics count as looked up since the history began."""
+    hits: NonNegativeInt | None = None
+    """The tokens that statistics count as found since the history began."""
+    stored: NonNegativeInt | None = None
+    """The blocks that events report as stored since the history began."""
+    removed: NonNegativeInt | None = None
+    """The blocks that events report as removed since the history began."""
+    do: Literal["expect"] = "expect"
+
+    __pydantic_config__ = _STRICT
+
+
+Step: TypeAlias = (
+    Schedule | Lookup | Load | Loaded | Preempt | Finish | Evict | Reset | NewStep | Expect
+)
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ class Books:
         self._prefixes = prefixes
         self._fine = fine
         self._stats: Counter[str] = Counter()
+        self.counted: Counter[str] = Counter()
 
     def looked_up(self, request: str, num_tokens: int, hit: int, preempted: bool) -> None:
         """A lookup that counts."""
@@ -69,6 +70,11 @@ class Books:
 
     def _wrong_statistics(self, seen: Observation) -> Iterator[Wrong]:
         due, self._stats = self._stats, Counter()
+        self.counted.update(seen.stats)
+        for event in seen.events or ():
+            if not isinstance(event, Cleared):
+                what = "stored" if isinstance(event, Stored) else "removed"
+                self.counted[what] += len(event.keys)
         shown = {field: due[field] for field in seen.stats}
         if shown != dict(seen.stats):
             yield (

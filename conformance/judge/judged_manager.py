@@ -1,6 +1,6 @@
 """A manager that is judged: every answer at its call, what it holds and reports after each."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.damage import Damage, explained_by_holders, explained_by_keys
 from hitproof.conformance.judge.handed_blocks import cut, wrong_blocks
 from hitproof.conformance.judge.judging import Judge
-from hitproof.conformance.judge.outcome import LookupResult, ReplayOutcome
+from hitproof.conformance.judge.outcome import Crashed, LookupResult, ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.registrations import Registrations
 from hitproof.conformance.judge.worker_tables import WorkerTables
@@ -40,14 +40,6 @@ from hitproof.spec.claims import Divergence
 
 _T = TypeVar("_T")
 _Find = Callable[[str, int], Tables | None]
-
-
-class Crashed(Exception):
-    """The manager raised, in a call for ``request``, "" for none."""
-
-    def __init__(self, error: Exception, request: str) -> None:
-        super().__init__(type(error).__name__)
-        self.request = request
 
 
 class JudgedManager:
@@ -121,6 +113,11 @@ class JudgedManager:
         cached = self._named.seen.cached
         found = [block for name in key for block in cached.get((group, name), ())]
         return list(dict.fromkeys(found))
+
+    @property
+    def counted(self) -> Mapping[str, int]:
+        """Statistics by vLLM's names, and blocks in events, since the start."""
+        return self._books.counted
 
     # --- what is judged ------------------------------------------------------------------------
 

@@ -1,9 +1,18 @@
 """What a replay found: the lookups, how steps deviated, and the findings with what they lead to."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Occurrence, Violation
+
+
+class Crashed(Exception):
+    """The manager raised, in a call for ``request``, "" for none."""
+
+    def __init__(self, error: Exception, request: str) -> None:
+        super().__init__(type(error).__name__)
+        self.request = request
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,30 @@ class LookupResult:
     divergence: str = ""
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """One thing that a history expects of a request, and what there is.
+
+    Attributes:
+        step: the step that expects it, an index.
+        request: the request.
+        what: the field of `Expect`.
+        expected: its value.
+        actual: what there is in its place, None for nothing.
+    """
+
+    step: int
+    request: str
+    what: str
+    expected: Any
+    actual: Any
+
+    @property
+    def is_met(self) -> bool:
+        """Whether there is what was expected."""
+        return bool(self.expected == self.actual)
+
+
 @dataclass
 class ReplayOutcome:
     """The outcome of a history.
@@ -35,12 +68,19 @@ class ReplayOutcome:
         findings: one for each signature, in the order of their first occurrence; those with a
             cause are consequences of earlier ones.
         ended: why the history ended early; "" when it did not.
+        comparisons: what the history itself expects, in order, with what there is.
     """
 
     steps: list[str] = field(default_factory=list)
     lookups: list[LookupResult] = field(default_factory=list)
     findings: list[Occurrence] = field(default_factory=list)
     ended: str = ""
+    comparisons: list[Comparison] = field(default_factory=list)
+
+    @property
+    def unmet(self) -> list[Comparison]:
+        """What the history expects, and is otherwise."""
+        return [each for each in self.comparisons if not each.is_met]
 
     @property
     def causes(self) -> list[Occurrence]:

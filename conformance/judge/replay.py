@@ -12,9 +12,10 @@ request that the call was for, unless the exception leaves the pool in a wrong s
 from collections.abc import Callable
 
 from hitproof.conformance.explain.traces import Standing, State
-from hitproof.conformance.histories.schema import History
-from hitproof.conformance.judge.judged_manager import Crashed, JudgedManager
-from hitproof.conformance.judge.outcome import ReplayOutcome
+from hitproof.conformance.histories.schema import Expect, History
+from hitproof.conformance.judge.expected import compared
+from hitproof.conformance.judge.judged_manager import JudgedManager
+from hitproof.conformance.judge.outcome import Crashed, ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.player import Player
 from hitproof.conformance.scope.limits import refusal
@@ -66,8 +67,11 @@ def replay(
         if not outcome.ended:
             manager.step_ends()
             outcome.steps.append(deviation)
+            if isinstance(step, Expect):
+                outcome.comparisons += compared(number, step, player, manager)
         if noted is not None:
-            noted(_state(manager, player), any(found.step == number for found in outcome.findings))
+            wrong = {found.step for found in outcome.findings} | {e.step for e in outcome.unmet}
+            noted(_state(manager, player), number in wrong)
         if outcome.ended:
             break
     return outcome

@@ -5,10 +5,11 @@ decides which tokens are computed, how far a chunk goes, and which requests are 
 """
 
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import StrEnum, auto
 
 from hitproof.conformance.histories.schema import (
     Evict,
+    Expect,
     Finish,
     History,
     Load,
@@ -20,14 +21,19 @@ from hitproof.conformance.histories.schema import (
     Schedule,
     Step,
 )
-from hitproof.conformance.playing.checkpoints import exported
+from hitproof.conformance.playing.chunks import Chunks, Prefill
 from hitproof.conformance.subject.managers import Allocation, Hit, Manager, Progress
 from hitproof.spec.groups import GroupKind
-from hitproof.spec.releases.fine import FineTail, tail_boundary
+from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
+SKIPPED = "skipped"
+"""How the answer for a step begins that was not done at all."""
 
-class _State(Enum):
+
+class _State(StrEnum):
+    """Where a request is in its life."""
+
     WAITING = auto()
     LOADING = auto()
     RUNNING = auto()
@@ -62,9 +68,11 @@ class Player:
     """The result of each request's last lookup."""
     _requests: dict[str, _Request] = field(default_factory=dict)
     _running: list[str] = field(default_factory=list)
+    _changed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._engine = self.history.engine
+        self._chunks = Chunks(self._engine, self.fine_tail, self.horizon)
         self._mamba_block_size = self._engine.mamba_block_size
         # Other groups keep no blocks before the window of the load's end. vLLM: the scheduler's
         # ``_update_requests_with_invalid_blocks``.
@@ -73,13 +81,22 @@ class Player:
 
     def play(self, step: Step) -> str:
         """Play one step; returns how it deviated, or "" when it was done as asked."""
+        self._changed.clear()
+        deviation = self._play(step)
+        return (
+            deviation
+            if deviation.startswith(SKIPPED)
+            else "; ".join(filter(None, [deviation, *self._changed]))
+        )
+
+    def _play(self, step: Step) -> str:
         match step:
             case Schedule():
                 return self._schedule(step)
             case Lookup(name):
                 return self._lookup(name)
-            case Load(name, tokens):
-                return self._load(name, tokens)
+            case Load():
+                return self._load(step)
             case Loaded(name, right):
                 return self._loaded(name, right)
             case Preempt(name):
@@ -92,6 +109,9 @@ class Player:
                 return "" if self.manager.reset_prefix_cache() else "refused: blocks are in use"
             case NewStep():
                 self._new_step()
+                return ""
+            case Expect(name):
+                self._request(name)
                 return ""
 
     def abandon(self, name: str) -> None:
@@ -112,7 +132,7 @@ class Player:
     def standing(self) -> dict[str, tuple[str, int, int]]:
         """Of each request that has arrived: its state in a word, computed tokens, and tokens."""
         return {
-            name: (each.state.name.lower(), each.num_computed_tokens, each.num_tokens)
+            name: (str(each.state), each.num_computed_tokens, each.num_tokens)
             for name, each in self._requests.items()
         }
 
@@ -155,7 +175,7 @@ class Player:
             case _State.RUNNING:
                 return self._go_on(step, request)
             case _:
-                return "skipped: the request does not wait or run"
+                return f"{SKIPPED}: the request does not wait or run"
 
     def _admit(self, step: Schedule, request: _Request) -> str:
         name, hit, external = step.request, None, 0
@@ -163,18 +183,17 @@ class Player:
         computed = request.num_computed_tokens
         if computed == 0:
             hit = self._look_up(name)
-            external = max(0, min(step.external, request.num_tokens - 1 - hit.length))
-            external = external // self._engine.alignment * self._engine.alignment
+            external = self._external(step, request.num_tokens - 1 - hit.length)
             computed = hit.length + external
-        num_new = self._chunk(step.tokens, request, computed, request.num_tokens - computed)
+        num_new = self._chunk(step, request, computed, request.num_tokens - computed)
         if num_new == 0:
-            return "skipped: too few tokens for a chunk that ends on a block edge"
+            return f"{SKIPPED}: too few tokens for a chunk that ends on a block edge"
         tables = self.manager.allocate_slots(
             name,
             Allocation(
                 num_new,
                 hit,
-                self._engine.num_speculative_tokens,
+                self._engine.lookahead_slots,
                 external,
                 full_sequence_must_fit=self._engine.full_sequence_must_fit,
             ),
@@ -191,7 +210,7 @@ class Player:
         name, computed = step.request, request.num_computed_tokens
         left = request.num_tokens - computed
         if left == 0:
-            return "skipped: the request has no output left to continue with"
+            return f"{SKIPPED}: the request has no output left to continue with"
         drafts = accepted = 0
         if left == 1 and computed >= request.num_prompt_tokens:
             room = min(
@@ -199,13 +218,13 @@ class Player:
             )
             drafts = max(0, min(step.drafts, self._engine.num_speculative_tokens, room))
             accepted = max(0, min(step.accepted, drafts, len(request.output) - 1))
-        num_new = self._chunk(step.tokens, request, computed, left)
+        self._change(drafts, step.drafts, "drafts are verified")
+        self._change(accepted, step.accepted, "drafts are accepted")
+        num_new = self._chunk(step, request, computed, left)
         if num_new == 0:
-            return "skipped: too few tokens for a chunk that ends on a block edge"
+            return f"{SKIPPED}: too few tokens for a chunk that ends on a block edge"
         self._takes_part(request)
-        allocation = Allocation(
-            num_new + drafts, num_lookahead_tokens=self._engine.num_speculative_tokens
-        )
+        allocation = Allocation(num_new + drafts, num_lookahead_tokens=self._engine.lookahead_slots)
         preempted = []
         while self.manager.allocate_slots(name, allocation) is None:
             preempted.append(self._running[-1])
@@ -216,68 +235,31 @@ class Player:
             self._computed(name, request, num_new, drafts, accepted)
         return f"preempted {', '.join(preempted)}" if preempted else ""
 
-    def _chunk(self, wanted: int | None, request: _Request, computed: int, left: int) -> int:
-        """How many tokens to compute, within the budget and as states and drafts require."""
-        num_new = self._mamba_chunk(
-            min(wanted or left, left, self._engine.max_chunk), request, computed
-        )
-        # A chunk that leaves too few known tokens for its draft layers is made shorter. vLLM:
-        # ``Scheduler._reserve_prefill_lookahead``.
-        rest, ahead = left - num_new, self._engine.num_prefill_lookahead
-        return max(0, num_new - (ahead - rest)) if 0 < rest < ahead else num_new
+    def _change(self, done: int, asked: int, what: str) -> None:
+        """Note that something was done otherwise than asked."""
+        if done != asked:
+            self._changed.append(f"{done} {what}, not {asked}")
 
-    def _mamba_chunk(self, num_new: int, request: _Request, computed: int) -> int:
-        """How many of ``num_new`` tokens to compute as Mamba's states require.
+    def _external(self, step: Schedule, most: int) -> int:
+        """How many tokens a connector has at once, beyond the hit."""
+        external = max(0, min(step.external, most))
+        whole = external // self._engine.alignment * self._engine.alignment
+        if step.exactly:
+            whole = external
+        self._change(whole, step.external, "external tokens are taken")
+        return whole
 
-        vLLM: ``Scheduler._mamba_block_aligned_split``. A state is cached for the end of a block
-        only, so a chunk ends on a block edge until the last whole block of the request; with
-        EAGLE, whose lookups drop a block, until the one before. A chunk that starts inside a block
-        stops at its end, or the block would keep an earlier state; up to 0.27 vLLM ran past it.
-        """
-        size = self._mamba_block_size
-        if size is None or computed >= max(request.num_prompt_tokens, request.num_tokens - 1):
-            return num_new
-        if self.fine_tail is not FineTail.NONE:
-            return self._fine_chunk(request, computed, num_new, size)
-        if computed % size:
-            return min(num_new, size - computed % size)
-        last = request.num_tokens // size * size
-        if self._engine.use_eagle_block_drop:
-            last = max(last - size, 0)
-        if computed + num_new < last:
-            return num_new // size * size
-        return last - computed if computed < last else num_new
-
-    def _fine_chunk(self, request: _Request, computed: int, num_new: int, size: int) -> int:
-        """The same where hits may end inside blocks, as in vLLM from 0.28 on.
-
-        A chunk also ends where a state is kept inside a block: for the prompt's end, unless the
-        chunk exports that state, and for a prefix that was seen to be shared.
-        """
-        engine, unit, prompt = self._engine, self._engine.hash_block_size, request.num_prompt_tokens
-        end, prefill_end = computed + num_new, max(prompt, request.num_tokens - 1)
-        if end < prefill_end:
-            aligned = end // size * size
-            end = aligned if aligned > computed or size <= engine.max_chunk else end
-        stops = [request.junction]
-        if not (engine.keeps_shared_states and request.junction <= prompt):
-            stops = [computed + (request.junction - computed) // size * size]
-        if request.junction >= end:
-            stops = []
-        if computed + num_new < prefill_end or not exported(
-            engine, self.horizon, computed, computed + num_new, prefill_end
-        ):
-            last = self._kept(request.num_tokens, size)
-            tail = self._kept(prompt, unit)
-            stops += [last, tail] if last < tail < prompt else [last]
-            stops += [(computed // size + 1) * size] if computed % size else []
-        end = min((stop for stop in stops if computed < stop < end), default=end)
-        return max(end - computed, 0)
-
-    def _kept(self, num_tokens: int, size: int) -> int:
-        """The position of the state that is kept for the end of so many tokens."""
-        lookahead = size if self._engine.use_eagle_block_drop else 0
-        return int(tail_boundary(self.fine_tail, self.horizon, num_tokens, lookahead, size))
+    def _chunk(self, step: Schedule, request: _Request, computed: int, left: int) -> int:
+        """How many tokens to compute: as vLLM's scheduler would, or exactly as asked."""
+        most = min(step.tokens or left, left, self._engine.max_chunk)
+        tokens = request.num_prompt_tokens, request.num_tokens
+        usual = self._chunks.usual(most, Prefill(computed, *tokens, request.junction))
+        if step.exactly and usual != most:
+            self._changed.append(f"as asked; vLLM's scheduler would compute {usual} tokens")
+            return most
+        if step.tokens is not None and usual != min(step.tokens, left):
+            self._changed.append(f"{usual} tokens are computed, not {min(step.tokens, left)}")
+        return usual
 
     def _computed(
         self, name: str, request: _Request, num_new: int, drafts: int, accepted: int
@@ -301,20 +283,20 @@ class Player:
     def _lookup(self, name: str) -> str:
         request = self._request(name)
         if request.state is not _State.WAITING or request.num_computed_tokens:
-            return "skipped: the request does not wait for a lookup"
+            return f"{SKIPPED}: the request does not wait for a lookup"
         self._look_up(name)
         return ""
 
-    def _load(self, name: str, tokens: int) -> str:
-        request = self._request(name)
+    def _load(self, step: Load) -> str:
+        name, request = step.request, self._request(step.request)
         if request.state is not _State.WAITING or request.num_computed_tokens:
-            return "skipped: the request does not wait for a lookup"
+            return f"{SKIPPED}: the request does not wait for a lookup"
         self._takes_part(request)
         hit = self._look_up(name)
-        external = self._loadable(request, hit.length, tokens)
+        external = self._loadable(step, request, hit.length)
         if external == 0:
-            return "skipped: too few tokens for a whole Mamba block"
-        lookahead = 0 if self._engine.use_eagle else self._engine.num_speculative_tokens
+            return f"{SKIPPED}: too few tokens for a whole Mamba block"
+        lookahead = 0 if self._engine.use_eagle else self._engine.lookahead_slots
         tables = self.manager.allocate_slots(
             name,
             Allocation(
@@ -333,22 +315,23 @@ class Player:
         self._report(name)
         return ""
 
-    def _loadable(self, request: _Request, hit: int, tokens: int) -> int:
+    def _loadable(self, step: Load, request: _Request, hit: int) -> int:
         """How many tokens a connector loads: with Mamba, whole blocks or the whole request.
 
         A state from inside a block would be taken for that of the block's end.
         """
-        end, size = min(hit + tokens, request.num_tokens), self._mamba_block_size
-        if size is not None and end < request.num_tokens:
+        end, size = min(hit + step.tokens, request.num_tokens), self._mamba_block_size
+        if size is not None and end < request.num_tokens and not step.exactly:
             end = max(hit, end // size * size)
+        self._change(end - hit, step.tokens, "tokens are loaded")
         return end - hit
 
     def _loaded(self, name: str, right: int | None) -> str:
         request = self._request(name)
         if request.state is not _State.LOADING:
-            return "skipped: the request does not load"
+            return f"{SKIPPED}: the request does not load"
         if right and not self._may_lose_a_part:
-            return "skipped: a load fails in part with one full-attention group only"
+            return f"{SKIPPED}: a load fails in part with one full-attention group only"
         request.state = _State.WAITING
         if right is not None:
             request.num_computed_tokens = min(request.num_computed_tokens, right)
@@ -364,7 +347,7 @@ class Player:
 
     def _preempt_running(self, name: str) -> str:
         if self._request(name).state is not _State.RUNNING:
-            return "skipped: the request does not run"
+            return f"{SKIPPED}: the request does not run"
         self._preempt(name)
         return ""
 
@@ -380,7 +363,7 @@ class Player:
     def _finish(self, name: str) -> str:
         request = self._request(name)
         if request.state in (_State.FINISHED, _State.LOADING):
-            return "skipped: the request is finished, or loads"
+            return f"{SKIPPED}: the request is finished, or loads"
         if request.state is _State.RUNNING:
             self._running.remove(name)
         self.manager.free(name)
@@ -397,4 +380,4 @@ class Player:
             for block_id in self.manager.cached_blocks(step.group, keys[block])
         ]
         self.manager.evict_blocks(found)
-        return "" if found else "skipped: none of the blocks is cached"
+        return "" if found else f"{SKIPPED}: none of the blocks is cached"

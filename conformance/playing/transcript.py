@@ -26,7 +26,7 @@ from hitproof.conformance.histories.schema import (
     Schedule,
     Step,
 )
-from hitproof.conformance.playing.player import Player
+from hitproof.conformance.playing.player import SKIPPED, Player
 from hitproof.conformance.subject.managers import Allocation, Hit, Progress, Tables
 
 
@@ -92,13 +92,15 @@ def history_of(transcript: Transcript) -> tuple[History | None, str]:
     And why it ends before the transcript does, or ""; the history's ``about`` also says so.
     """
     calls = transcript.calls
-    drafts = max((c.lookahead for c in calls), default=0) if transcript.engine.use_eagle else 0
+    steps = list(_steps(calls))
+    lookahead = max((c.lookahead for c in calls), default=0)
+    drafts = max((step.drafts for step, _ in steps if isinstance(step, Schedule)), default=0)
     engine = replace(
         transcript.engine,
-        num_speculative_tokens=drafts,
+        num_speculative_tokens=max(lookahead, drafts),
+        num_lookahead_tokens=lookahead if lookahead < drafts else None,
         full_sequence_must_fit=any(c.must_fit for c in calls),
     )
-    steps = list(_steps(calls))
     try:
         history = History(engine, _readers(transcript), tuple(step for step, _ in steps))
     except HistoryError as error:
@@ -111,7 +113,7 @@ def history_of(transcript: Transcript) -> tuple[History | None, str]:
         try:
             deviation = player.play(step)
             # The script does not know which blocks are cached.
-            if deviation.startswith("skipped") and not isinstance(step, Evict):
+            if deviation.startswith(SKIPPED) and not isinstance(step, Evict):
                 raise _Differs(deviation)
             script.finish(step)
         except _Differs as differs:
@@ -155,7 +157,7 @@ def _steps(calls: Sequence[Asked]) -> Iterable[tuple[Step, int]]:
             case "allocate_slots" if call.delayed:
                 if call.done:
                     loading[name] = call.hit + call.external
-                yield Load(name, max(call.external, 1)), number
+                yield Load(name, max(call.external, 1), exactly=True), number
             case "allocate_slots":
                 drafts = max(0, call.num_computed_tokens + call.new_tokens - call.num_tokens)
                 if name not in running:
@@ -166,7 +168,10 @@ def _steps(calls: Sequence[Asked]) -> Iterable[tuple[Step, int]]:
                     number = _after_preemptions(calls, number, name, running)
                 accepted = _accepted(calls, number, name, call) if drafts else 0
                 wanted = max(1, call.new_tokens - drafts)
-                yield Schedule(name, wanted, drafts, accepted, call.external), number
+                yield (
+                    Schedule(name, wanted, drafts, accepted, call.external, exactly=True),
+                    number,
+                )
             case "cache_blocks":
                 whole = call.computed == loading.pop(name, None)
                 yield Loaded(name, None if whole else call.computed), number

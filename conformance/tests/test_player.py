@@ -318,3 +318,42 @@ class _Shared(Recorder):
 
     def get_computed_blocks(self, name: str) -> Hit:
         return replace(super().get_computed_blocks(name), shared_prefix_boundary=self._boundary)
+
+
+def test_what_is_done_otherwise_than_asked_is_said() -> None:
+    steps = [Schedule("a", 7, external=9), Schedule("a", 99)]
+    told = play(steps, Recorder(), HYBRID)
+    assert told == [
+        "8 external tokens are taken, not 9; 4 tokens are computed, not 7",
+        "4 tokens are computed, not 6",
+    ]
+    (text,) = play([Load("a", 6)], Recorder(hit=4), HYBRID)
+    assert text == "4 tokens are loaded, not 6"
+    told = play([Schedule("a"), Schedule("a", drafts=3, accepted=3)], Recorder(), drafts=2)
+    assert told[1] == "2 drafts are verified, not 3; 2 drafts are accepted, not 3"
+    told = play([Schedule("a", 9)], Recorder(), max_chunk=8)
+    assert told == ["8 tokens are computed, not 9"]
+
+
+def test_exactly_what_is_asked_is_done_and_said() -> None:
+    manager = Recorder()
+    told = play([Schedule("a", 7, external=9, exactly=True)], manager, HYBRID)
+    assert told == ["as asked; vLLM's scheduler would compute 3 tokens"]
+    assert (manager.allocation.num_external_computed_tokens, allocations(manager)) == (9, [7])
+    manager = Recorder(hit=4)
+    assert play([Load("a", 6, exactly=True)], manager, HYBRID) == [""]
+    assert manager.allocation.num_external_computed_tokens == 6
+
+
+@pytest.mark.parametrize(("ahead", "slots"), [(None, 2), (0, 0)])
+def test_drafts_without_eagle(ahead: int | None, slots: int) -> None:
+    engine = EngineConfiguration(
+        FULL, 100, 4, 64, num_speculative_tokens=2, num_lookahead_tokens=ahead
+    )
+    request = RequestInput(tuple(range(18)), tuple(range(100, 104)))
+    steps = (Schedule("a"), Schedule("a", drafts=2, accepted=1))
+    manager = Recorder()
+    player = Player(History(engine, {"a": request}, steps), manager)
+    assert [player.play(step) for step in steps] == ["", ""]
+    assert manager.allocation == Allocation(3, num_lookahead_tokens=slots)
+    assert player.num_computed_tokens("a") == 20

@@ -296,3 +296,46 @@ def test_what_cannot_be_judged_says_why(policies: JudgedPolicies, sentence: str)
     )
     with pytest.raises(CannotJudge, match=sentence):
         replay(replace(played, engine=engine, steps=()), REFERENCE, policies)
+
+
+_EXPECTING = """
+{"engine": {"groups": [{"kind": "full_attention", "block_size": 4}], "num_gpu_blocks": 9,
+            "hash_block_size": 4, "max_model_len": 64},
+ "requests": {"a": {"prompt": [[1, 10]], "output": [11]}, "b": {"prompt": [[1, 10]]},
+              "c": {"prompt": [[100, 140]]}},
+ "steps": [{"do": "schedule", "request": "a"},
+           {"do": "expect", "request": "a", "hit": 0, "state": "running", "computed": 10,
+            "tables": [[1, 2, 3]], "cached": [[0, 1]], "free": [4, 5], "stored": 2, "removed": 0},
+           {"do": "finish", "request": "a"},
+           {"do": "schedule", "request": "b"},
+           {"do": "expect", "request": "b", "hit": 8, "queries": 20, "hits": 8},
+           {"do": "schedule", "request": "c"},
+           {"do": "expect", "request": "c", "state": "waiting"},
+           {"do": "expect", "request": "a", "state": "finished"}]}
+"""
+
+
+def test_what_a_history_expects_is_compared() -> None:
+    found = replay(read(_EXPECTING), REFERENCE).comparisons
+    assert len(found) == 13
+    assert [each for each in found if not each.is_met] == []
+
+
+@pytest.mark.parametrize(
+    ("met", "unmet", "what"),
+    [
+        ('"hit": 8', '"hit": 4', "hit"),
+        ('"computed": 10', '"computed": 9', "computed"),
+        ('"state": "waiting"', '"state": "running"', "state"),
+        ("[[1, 2, 3]]", "[[3, 2, 1]]", "tables"),
+        ("[[0, 1]]", "[[0]]", "cached"),
+        ('"free": [4, 5]', '"free": [5, 4]', "free"),
+        ('"queries": 20', '"queries": 10', "queries"),
+        ('"hits": 8', '"hits": 10', "hits"),
+        ('"stored": 2', '"stored": 3', "stored"),
+        ('"removed": 0', '"removed": 1', "removed"),
+    ],
+)
+def test_an_expectation_that_is_not_met(met: str, unmet: str, what: str) -> None:
+    found = replay(read(_EXPECTING.replace(met, unmet)), REFERENCE).comparisons
+    assert [each.what for each in found if not each.is_met] == [what]

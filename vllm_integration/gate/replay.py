@@ -12,6 +12,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.judge.outcome import Comparison
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
 from hitproof.vllm_integration.targets.target import Target
@@ -32,6 +33,7 @@ class ReplayReport:
         locations: of findings with no cause the line that decides, as far as it is known.
         reasons: of such findings why they are, where they are new among the histories of a run.
         trace: the history step by step, if it was asked for.
+        expected: what the history itself expects, with what there is.
         ended: why the history ended early, "" when it did not.
         unsettled: why the history could not be judged, "" when it could.
         seconds: wall clock, filled in by the caller.
@@ -46,6 +48,7 @@ class ReplayReport:
     locations: dict[Signature, Location] = field(default_factory=dict)
     reasons: dict[Signature, tuple[Reason, ...]] = field(default_factory=dict)
     trace: Trace | None = None
+    expected: list[Comparison] = field(default_factory=list)
     ended: str = ""
     unsettled: str = ""
     seconds: float = 0.0
@@ -55,7 +58,12 @@ class ReplayReport:
         """The verdict. There is no ledger: every finding counts."""
         if self.unsettled:
             return Verdict.INCONCLUSIVE
-        return Verdict.DIVERGES if self.findings else Verdict.CONFORMS
+        return Verdict.DIVERGES if self.findings or self.unmet else Verdict.CONFORMS
+
+    @property
+    def unmet(self) -> list[Comparison]:
+        """What the history expects, and is otherwise."""
+        return [each for each in self.expected if not each.is_met]
 
 
 def run(
@@ -102,6 +110,7 @@ def _judged(
         return report
     report.policies, report.steps = answer["policies"], answer["steps"]
     report.lookups, report.ended = answer["lookups"], answer["ended"]
+    report.expected = [Comparison(**each) for each in answer["expected"]]
     report.findings = [Occurrence.from_json(found) for found in answer["findings"]]
     report.trace = Trace.model_validate(answer["trace"]) if trace else None
     for found in report.findings:

@@ -13,6 +13,7 @@ from hitproof.conformance.findings.places import Location
 from hitproof.conformance.findings.replayed import describe
 from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.json_format import as_json
+from hitproof.conformance.judge.outcome import Comparison
 from hitproof.conformance.words import count
 from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration.gate.replay import ReplayReport, worst
@@ -48,6 +49,7 @@ def replay_json(report: ReplayReport) -> dict[str, Any]:
             for found in report.findings
         ],
         "trace": None if report.trace is None else report.trace.as_json(),
+        "expected": [vars(each) | {"met": each.is_met} for each in report.expected],
         "ended": report.ended,
         "unsettled": report.unsettled,
         "seconds": round(report.seconds, 1),
@@ -61,6 +63,8 @@ def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
         console.print()
     for found in report.findings:
         _print_finding(report, found, console)
+    for each in report.unmet:
+        _print_unmet(report, each, console)
     if report.ended:
         console.print(f"the history ends early: {escape(report.ended)}", highlight=False)
     for number, deviation in enumerate(report.steps) if verbose else ():
@@ -75,9 +79,10 @@ def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
         shown = ", ".join(f"{name} {value}" for name, value in report.policies.items())
         console.print(f"judged under these policies: {escape(shown)}", highlight=False)
     if report.steps:
+        judged = f"{count(report.lookups, 'lookup')} judged{_expected([report])}"
         console.print(
-            f"{len(report.steps)} of {count(report.history.steps, 'step')} played, "
-            f"{count(report.lookups, 'lookup')} judged; {report.seconds:.1f} s",
+            f"{len(report.steps)} of {count(report.history.steps, 'step')} played, {judged}; "
+            f"{report.seconds:.1f} s",
             highlight=False,
         )
     _print_verdict(report.verdict, [report], "on this history", console)
@@ -89,7 +94,10 @@ def replays_json(reports: Sequence[ReplayReport], seconds: float) -> dict[str, A
     return {
         "verdict": verdict.label,
         "exit_code": int(verdict),
-        "histories": [replay_json(report) for report in reports],
+        "histories": [
+            {"number": number, "about": report.history.about} | replay_json(report)
+            for number, report in enumerate(reports, 1)
+        ],
         "seconds": round(seconds, 1),
     }
 
@@ -100,14 +108,15 @@ def print_replays(
     """What `hitproof replay` prints of several histories: first those that do not conform."""
     for number, report in enumerate(reports, 1):
         if report.verdict is not Verdict.CONFORMS or verbose:
-            console.print(f"history {number} of {len(reports)}", highlight=False)
+            about = f": {escape(report.history.about)}" if report.history.about else ""
+            console.print(f"history {number} of {len(reports)}{about}", highlight=False)
             print_replay(report, console, verbose)
             console.print()
     lookups = sum(len(report.lookups) for report in reports)
     steps = sum(len(report.steps) for report in reports)
     console.print(
         f"{count(reports, 'history', 'histories')}, {count(steps, 'step')} played, "
-        f"{count(lookups, 'lookup')} judged; {seconds:.1f} s",
+        f"{count(lookups, 'lookup')} judged{_expected(reports)}; {seconds:.1f} s",
         highlight=False,
     )
     _print_verdict(worst(reports), reports, "on these histories", console)
@@ -117,13 +126,33 @@ def _print_verdict(
     verdict: Verdict, reports: Sequence[ReplayReport], where: str, console: Console
 ) -> None:
     findings = [found for report in reports for found in report.findings]
+    unmet = [each for report in reports for each in report.unmet]
     unsettled = next((report.unsettled for report in reports if report.unsettled), "")
     words = {
         Verdict.CONFORMS: f"[bold green]conforms[/] {where}",
-        Verdict.DIVERGES: f"[bold red]diverges[/], {count(findings, 'finding')}",
+        Verdict.DIVERGES: f"[bold red]diverges[/], {_and(findings, unmet)}",
         Verdict.INCONCLUSIVE: f"[bold yellow]inconclusive[/]: {escape(unsettled)}",
     }
     console.print(f"vLLM {escape(reports[0].target.label)}: {words[verdict]}", highlight=False)
+
+
+def _and(findings: Sequence[Occurrence], unmet: Sequence[Comparison]) -> str:
+    counted = [count(findings, "finding")] if findings or not unmet else []
+    return " and ".join(counted + ([count(unmet, "unmet expectation")] if unmet else []))
+
+
+def _expected(reports: Sequence[ReplayReport]) -> str:
+    expected = [each for report in reports for each in report.expected]
+    met = sum(each.is_met for each in expected)
+    return f", {met} of {count(expected, 'expectation')} met" if expected else ""
+
+
+def _print_unmet(report: ReplayReport, unmet: Comparison, console: Console) -> None:
+    console.print("[bold red]not as expected[/]", highlight=False)
+    console.print(f"  given : {escape(_step(report, unmet.step))}", highlight=False)
+    wanted, actual = json.dumps(unmet.expected), json.dumps(unmet.actual)
+    console.print(f"  {unmet.what:<6}: {escape(actual)}, not {escape(wanted)}", highlight=False)
+    console.print()
 
 
 def _print_finding(report: ReplayReport, found: Occurrence, console: Console) -> None:

@@ -121,6 +121,30 @@ def test_a_policy_that_is_asked_for_is_judged_by() -> None:
     assert "lookahead_horizon" in one_sentence(unknown)
 
 
+@pytest.mark.release
+def test_an_expectation_that_is_not_met_diverges(tmp_path: Path) -> None:
+    expect = '{"do": "expect", "request": "a", "computed": 9}'
+    text = """{"about": "two histories", "engine": {"groups": [{"kind": "full_attention",
+        "block_size": 4}], "num_gpu_blocks": 9, "hash_block_size": 4, "max_model_len": 64},
+        "requests": {"a": {"prompt": [[1, 9]]}}, "steps": [{"do": "schedule", "request": "a"},
+        EXPECT]}""".replace("EXPECT", expect)
+    lines = " ".join(text.split())
+    path = tmp_path / "two.jsonl"
+    path.write_text(lines + "\n" + lines.replace('"computed": 9', '"computed": 8') + "\n")
+    result = hitproof("replay", path, "0.33.0")
+    assert result.returncode == Verdict.DIVERGES
+    assert result.stdout.startswith(f"""history 2 of 2: two histories
+not as expected
+  given : steps[1] {expect.replace("9", "8")}
+  computed: 9, not 8
+""")
+    assert "1 of 2 expectations met" in result.stdout
+    assert result.stdout.endswith("vLLM 0.33.0: diverges, 1 unmet expectation\n")
+    report = json.loads(hitproof("replay", path, "0.33.0", "--format", "json").stdout)
+    assert [each["number"] for each in report["histories"]] == [1, 2]
+    assert [each["expected"][0]["met"] for each in report["histories"]] == [True, False]
+
+
 def test_a_report_as_text() -> None:
     target = Target("0.23.0", None, "0.23.0")
     report = ReplayReport(target, VECTORS["retention_junction"], {"horizon": "capped"}, ["", ""])

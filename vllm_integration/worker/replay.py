@@ -48,6 +48,7 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
         "findings": [found.as_json() for found in outcome.findings],
         "footprints": [cause.footprint.as_json() for cause in outcome.causes],
         "ended": outcome.ended,
+        "expected": [vars(each) for each in outcome.comparisons],
     }
     if recorder is not None:
         answer |= {"record": recorder.record.as_json(), "values": recorder.values}
