@@ -62,7 +62,8 @@ class Selection:
         """The claims and codes that are named. Raises `NothingSelected`."""
         found: set[str] = set()
         for pattern in self.only:
-            matching = {name for name in _NAMES if fnmatchcase(name, pattern)}
+            name_only = pattern.partition("(")[0]  # findings have codes with parameters
+            matching = {name for name in _NAMES if fnmatchcase(name, name_only)}
             if not matching:
                 like = get_close_matches(pattern, _NAMES, 3, 0.5)
                 raise NothingSelected(

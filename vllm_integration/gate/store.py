@@ -132,14 +132,14 @@ class Store:
         """Keep a tree, or what more was read of a ``known`` one; gives its number."""
         digest, read = around
         with self._using() as database, database:
+            packed_read, packed = _packed(read), _packed(files)
             database.execute(
-                "INSERT OR IGNORE INTO surroundings VALUES (?, ?)", (digest, _packed(read))
+                "INSERT OR IGNORE INTO surroundings VALUES (?, ?)", (digest, packed_read)
             )
-            packed = _packed(files)
             added = database.execute(
                 "INSERT INTO trees VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
                 "surroundings = excluded.surroundings, files = excluded.files",
-                (known, context, digest, packed, time.time(), len(packed)),
+                (known, context, digest, packed, time.time(), len(packed) + len(packed_read)),
             )
             return added.lastrowid if known is None else known
         return None
@@ -194,8 +194,9 @@ class Store:
         with self._lock:
             try:
                 yield self._database
-            except sqlite3.OperationalError:  # locked, full, or not to be written
-                return
+            except sqlite3.OperationalError as error:  # locked, full, or not to be written
+                if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    self._give_up()  # the next statement would wait as long
             except (sqlite3.DatabaseError, zlib.error, ValueError, TypeError):
                 self._discard()
 
@@ -204,10 +205,14 @@ class Store:
         self._database.close()
         self._database = database
 
-    def _discard(self) -> None:
-        """Make it anew."""
+    def _give_up(self) -> None:
+        """Go on with one that ends with us."""
         self._database.close()
         self._database = _connected(":memory:")
+
+    def _discard(self) -> None:
+        """Make it anew."""
+        self._give_up()
         try:
             self._path.unlink(missing_ok=True)
             self._announce(f"{self._path} was damaged, so it was deleted; all is judged anew")

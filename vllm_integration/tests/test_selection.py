@@ -49,7 +49,11 @@ def test_a_claim_is_checked_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "only", [KEEPS, "lookahead-block-unregistered", "lookahead-*", "mask_keeps_*"]
+    "only",
+    [
+        *(KEEPS, "mask_keeps_*", "lookahead-block-unregistered", "lookahead-*"),
+        "lookahead-block-unregistered(block=lookahead, group=any)",
+    ],
 )
 def test_what_is_asked_for_is_found(only: str) -> None:
     report = judged(only)
@@ -205,6 +209,7 @@ def test_every_format_says_what_was_left_out() -> None:
     (run,) = sarif.sarif(report)["runs"]
     (note,) = run["invocations"][0]["toolExecutionNotifications"]
     assert (note["level"], note["message"]["text"]) == ("note", said)
+    assert run["automationDetails"]["id"] == "hitproof-restricted/"
     page = check_page(report, "hitproof check")
     assert "<strong>restricted</strong>" in page
     assert "conforms" not in page.partition("<body")[2].partition("<nav")[0]

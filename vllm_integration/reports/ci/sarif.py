@@ -56,6 +56,8 @@ def sarif(report: Report, known: bool = False) -> dict[str, Any]:
     if report.restricted is not None:
         note = {"level": "note", "message": {"text": readable(report.restricted.describe())}}
         log["runs"][0]["invocations"][0]["toolExecutionNotifications"].append(note)
+        # A category of its own, so that the alerts of what was left out stay open.
+        log["runs"][0]["automationDetails"] = {"id": "hitproof-restricted/"}
     return log
 
 
