@@ -39,7 +39,7 @@ def _overview() -> str:
             "of `spec/`, has a theorem of the same name, and is judged on vLLM's real code by a "
             "check of the same name. Its page says what the theorem covers.",
             "",
-            "| | claim | sentence | a violation is |",
+            "| number | claim | sentence | a violation is |",
             "|---|---|---|---|",
             *rows,
             "",
@@ -50,7 +50,7 @@ def _overview() -> str:
             "or a list, is *executable*: it runs on ints only. A test derives these labels from "
             "what the solvers are asked.",
             "",
-            "| clause | | of the claims |",
+            "| clause | basis | of the claims |",
             "|---|---|---|",
             *_labelled(),
             "",
@@ -122,7 +122,7 @@ def _equations(
             letters |= line.symbols
             case = f"<p>{escape(line.case)}</p>" if line.case else ""
             yield (
-                f'{case}<div class="scroll" tabindex="0" role="region" aria-label="formula">'
+                f'{case}<div class="scroll" tabindex="0" role="group" aria-label="formula">'
                 f'<math display="block"><mrow>{line.mathml}</mrow></math></div>'
             )
     if letters:

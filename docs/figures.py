@@ -29,7 +29,7 @@ def told(explanation: Explanation) -> str:
     """An explanation as HTML: its answer, its reasons, each set of groups with its strip."""
     parts = [f'<p class="answer">{escape(answer(explanation))}</p>', _reasons(explanation.reasons)]
     for each, figure in zip(explanation.groups, strips(explanation, 48), strict=True):
-        parts.append(f"<h3>{escape(name(each).capitalize())}: {escape(figure.caption)}</h3>")
+        parts.append(f"<h2>{escape(name(each).capitalize())}: {escape(figure.caption)}</h2>")
         parts.append(Picture(figure.caption, (Figure("", figure.strip),)).html(with_caption=False))
         parts.append(_reasons(each.reasons))
     return "\n".join(parts)

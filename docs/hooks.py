@@ -9,7 +9,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs import clauses, explorer, figures, selftests, source, tables
+from docs import clauses, explorer, figures, selftests, source, tables, themes
 from docs.notation import NotWritable
 from docs.pictures import NoPicture
 from docs.translation.expressions import CannotTranslate
@@ -43,8 +43,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     made = {"assets/strips.css": STYLE}
     try:
         made["assets/explorer-spec.js"] = explorer.script()
+        made["assets/no-script.css"] = themes.without_script()
         made |= dict(clauses.pages()) | dict(tables.pages())
-    except (NoPicture, source.NoSuchCode, NotWritable, CannotTranslate) as error:
+    except (NoPicture, source.NoSuchCode, NotWritable, CannotTranslate, themes.NoTheme) as error:
         raise PluginError(str(error)) from error
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
@@ -58,6 +59,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return _environment().from_string(markdown).render()
     except Exception as error:
         raise PluginError(f"{page.file.src_uri}: {error}") from error
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Name what Material leaves without a name."""
+    del config
+    nameless = 'data-md-component="search" role="dialog"'
+    if nameless not in output:
+        raise PluginError(f"{page.file.src_uri}: Material's search is no longer as it was")
+    return output.replace(nameless, f'{nameless} aria-label="Search"')
 
 
 def _code(name: str) -> str:

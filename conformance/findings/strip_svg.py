@@ -1,6 +1,6 @@
 """Strips as SVG: self-contained, readable in light and dark, and without telling colours apart."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -37,21 +37,26 @@ _SHAPES = """
 """
 
 
-def _colours(dark: bool) -> str:
-    shades = (f"--strip-{of}: {fill[dark]};" for of, fill in _FILLS.items())
-    return f".strip {{ {' '.join(shades)} }}"
+def _colours(shades: Iterable[str]) -> str:
+    named = zip(_FILLS, shades, strict=True)
+    return f".strip {{ {' '.join(f'--strip-{of}: {shade};' for of, shade in named)} }}"
 
 
-STYLE = "\n".join(
-    (
-        "",
-        _colours(dark=False),
-        f"@media (prefers-color-scheme: dark) {{ {_colours(dark=True)} }}",
-        *(f".strip .{of} {{ fill: var(--strip-{of}); }}" for of in _FILLS if of != "ink"),
-        _SHAPES.lstrip(),
-    )
+def _style(*colours: str) -> str:
+    fills = (f".strip .{of} {{ fill: var(--strip-{of}); }}" for of in _FILLS if of != "ink")
+    return "\n".join(("", *colours, *fills, _SHAPES.lstrip()))
+
+
+STYLE = _style(_colours(f"light-dark({light}, {dark})" for light, dark in _FILLS.values()))
+"""The style sheet that strips need in a page, which takes them from `inline_svg`. They follow the
+page's ``color-scheme``."""
+
+_DARK = _colours(dark for _, dark in _FILLS.values())
+_ALONE = _style(
+    _colours(light for light, _ in _FILLS.values()),
+    f"@media (prefers-color-scheme: dark) {{ {_DARK} }}",
 )
-"""The style sheet that strips need; a page that has it takes them from `inline_svg`."""
+"""The style sheet of a document of its own, for programs that know fewer colours than browsers."""
 
 
 def svg(title: str, description: str, figures: Sequence[Figure]) -> str:
@@ -61,7 +66,7 @@ def svg(title: str, description: str, figures: Sequence[Figure]) -> str:
     """
     root = _root(title)
     ElementTree.SubElement(root, "desc").text = description
-    ElementTree.SubElement(root, "style").text = STYLE
+    ElementTree.SubElement(root, "style").text = _ALONE
     ElementTree.SubElement(root, "rect", {"class": "paper", "width": "100%", "height": "100%"})
     top = _text(root, _MARGIN, _MARGIN, title, "title")
     top = _text(root, _MARGIN, _draw_all(root, figures, top, _PER_LINE), LEGEND)

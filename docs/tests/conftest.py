@@ -1,12 +1,13 @@
 """The site, built once, and a real browser."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from docs.tests.building import build_site, chromium
+from hitproof.vllm_integration.reports.html import writing
 from hitproof.vllm_integration.tests.conftest import checked as checked
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
@@ -28,3 +29,16 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=found, args=FLAGS)
         yield started
         started.close()
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str, str], Path]:
+    """A page in a directory of its own."""
+
+    def write(name: str, page: str) -> Path:
+        directory = tmp_path / name
+        writing.prepare(directory)
+        writing.write(directory, page)
+        return directory / writing.PAGE
+
+    return write

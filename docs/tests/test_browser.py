@@ -3,78 +3,26 @@
 `HITPROOF_SCREENSHOTS=DIR` keeps what was seen.
 """
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+from playwright.sync_api import Browser
 
 from docs.source import ROOT
-from docs.tests.building import REQUIRED, SCREENSHOTS, chromium
+from docs.tests.building import REQUIRED, chromium
+from docs.tests.looking import DESKTOP, PHONE, Scheme, assert_fits, everywhere, seen
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.tests.broken_managers import ShorterHit
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.reports.html import writing
 from hitproof.vllm_integration.reports.html.pages import check_page, diff_page, replay_page
 from hitproof.vllm_integration.tests.reports import conforming, diverging, known
 from hitproof.vllm_integration.tests.test_traces import report_of
 
-Scheme = Literal["light", "dark"]
 PAGES = ROOT / "docs" / "pages"
-PHONE, DESKTOP = (360, 740), (1280, 900)
 GUIDES = [f"commands/{path.stem}" for path in sorted((PAGES / "commands").glob("*.md"))]
-everywhere = pytest.mark.parametrize(("size", "scheme"), [(PHONE, "dark"), (DESKTOP, "light")])
-
-
-@contextmanager
-def seen(
-    browser: Browser,
-    path: Path,
-    size: tuple[int, int] = DESKTOP,
-    scheme: Scheme = "light",
-    fragment: str = "",
-) -> Iterator[Page]:
-    """A page that is opened from disk; fails on what the console says and what goes elsewhere."""
-    context = browser.new_context(
-        viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, offline=True
-    )
-    page, trouble = context.new_page(), list[str]()
-
-    def console(message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"}:
-            trouble.append(message.text)
-
-    def request(asked: Request) -> None:
-        if not asked.url.startswith(("file:", "data:", "about:", "blob:")):
-            trouble.append(f"asked for {asked.url}")
-
-    page.on("console", console)
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("request", request)
-    page.on("requestfailed", lambda failed: trouble.append(f"{failed.url} cannot be loaded"))
-    page.set_default_timeout(10_000)
-    try:
-        page.goto(path.as_uri() + fragment)
-        yield page
-        shot = os.environ.get(SCREENSHOTS)
-        if shot:
-            name = f"{path.parent.name}-{path.stem}-{size[0]}-{scheme}.png"
-            page.screenshot(path=Path(shot) / name, full_page=True)
-        assert trouble == []
-    finally:
-        context.close()
-
-
-def assert_fits(page: Page) -> None:
-    """The page itself does not scroll sideways."""
-    across = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-    scroll, client = page.evaluate(across)
-    assert scroll <= client
 
 
 def shown_with_test(report: Report) -> Report:
@@ -83,19 +31,6 @@ def shown_with_test(report: Report) -> Report:
     judgement = report.judgement
     new = tuple(replace(finding, demonstration=played) for finding in judgement.new)
     return replace(report, judgement=replace(judgement, new=new))
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[[str, str], Path]:
-    """A page in a directory of its own."""
-
-    def write(name: str, page: str) -> Path:
-        directory = tmp_path / name
-        writing.prepare(directory)
-        writing.write(directory, page)
-        return directory / writing.PAGE
-
-    return write
 
 
 # --- the report

@@ -20,6 +20,7 @@ from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.html import writing
 from hitproof.vllm_integration.reports.html.pages import check_page, diff_page
+from hitproof.vllm_integration.reports.html.scripts import THEME
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.reports import REPORTS, conforming, diverging, found, known
 from hitproof.vllm_integration.verdict import Verdict
@@ -79,7 +80,10 @@ def test_a_page_stands_alone(make: Any) -> None:
     text = diff_page(result, "again") if isinstance(result, Diff) else check_page(result, "again")
     page = Page(text)
     assert result.verdict.name.lower() in page.text
-    assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in page.elements}
+    assert not {"link", "img", "iframe", "object"} & {tag for tag, _ in page.elements}
+    assert f"script-src '{THEME.hash}'\"" in text
+    assert len(page.named("script")) == 1
+    assert f"<script>{THEME.text}</script>" in text
     for tag, reference in references(page):
         assert tag == "a", reference
         assert reference.startswith(("#", "https://")), reference
@@ -90,7 +94,9 @@ def test_a_page_stands_alone(make: Any) -> None:
     assert "@import" not in text
     names = [meta.get("name") for meta in page.named("meta")]
     assert "viewport" in names
-    assert "prefers-color-scheme: dark" in text
+    assert "color-scheme: light dark" in text
+    themes = [each["value"] for each in page.named("input") if each.get("name") == "theme"]
+    assert themes == ["system", "light", "dark"]
     assert all(claim in page.text for claim in CLAIMS)
     assert "again" in page.text
 
@@ -142,8 +148,10 @@ def test_what_a_target_says_cannot_become_part_of_the_page() -> None:
     report = replace(
         report, target=Target(bad, Path("/x"), None), judgement=Judgement((shown,), (), ())
     )
-    page = Page(check_page(report, bad))
-    assert not page.named("script")
+    text = check_page(report, bad)
+    page = Page(text)
+    assert len(page.named("script")) == 1
+    assert bad.strip("\x00") not in text.replace(f"<script>{THEME.text}</script>", "")
     assert "alert(1)" in page.text
     assert "\x00" not in page.text
 

@@ -18,7 +18,8 @@ from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.test_traces import TWICE, trace_of
 from hitproof.vllm_integration.gate.replay import ReplayReport
 from hitproof.vllm_integration.reports.html.pages import replay_page
-from hitproof.vllm_integration.reports.html.traces import SCRIPT_HASH, ShownTrace
+from hitproof.vllm_integration.reports.html.scripts import THEME, TRACE
+from hitproof.vllm_integration.reports.html.traces import ShownTrace
 from hitproof.vllm_integration.reports.replay import print_replay, replay_json
 from hitproof.vllm_integration.reports.text import print_finding
 from hitproof.vllm_integration.reports.traces import print_trace
@@ -153,7 +154,7 @@ def test_a_page_has_every_state_and_a_slider() -> None:
         if each.get("http-equiv") == "Content-Security-Policy"
     ]
     assert policy is not None
-    assert re.findall(r"script-src '([^']+)'", policy) == [SCRIPT_HASH]
+    assert re.findall(r"'(sha256-[^']+)'", policy) == [THEME.hash, TRACE.hash]
     assert not list(references(page)) or all(to.startswith("#") for _, to in references(page))
     states = [each for each in page.named("section") if each.get("class") == "state"]
     assert len(states) == 1 + len(TWICE.steps)

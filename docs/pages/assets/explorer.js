@@ -92,9 +92,9 @@
       `an extension of it ${found.extension}. Hits are multiples of ${found.alignment} tokens.`;
     shown.replaceChildren(
       ...(found.longer.length
-        ? [element("h3", {}, "Why no longer hit is valid"), reasons(found.longer)] : []),
+        ? [element("h2", {}, "Why no longer hit is valid"), reasons(found.longer)] : []),
       ...found.groups.map(group),
-      element("h3", {}, "All groups together"),
+      element("h2", {}, "All groups together"),
       reasons(found.reasons)
     );
   }
@@ -130,10 +130,10 @@
     }
     return element(
       "section", {},
-      element("h3", {}, title),
+      element("h2", {}, title),
       ...lines,
       ...(count ? [] : [element("p", {}, "The prompt fills no block.")]),
-      ...(judged.length ? [element("h4", {}, "The mask"), reasons(judged)] : []),
+      ...(judged.length ? [element("h3", {}, "The mask"), reasons(judged)] : []),
       reasons(why)
     );
   }

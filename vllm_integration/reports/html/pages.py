@@ -1,6 +1,6 @@
 """What the pages of `hitproof check` and `hitproof diff` show; how it looks is in the templates.
 
-A page refers to nothing outside itself, and runs no script but that of traces; its
+A page refers to nothing outside itself, and runs no script but those of `scripts`; its
 Content-Security-Policy says so.
 """
 
@@ -29,7 +29,8 @@ from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports import diff as diff_rendering
 from hitproof.vllm_integration.reports.causes import causes
 from hitproof.vllm_integration.reports.ci.problems import readable
-from hitproof.vllm_integration.reports.html.traces import SCRIPT, SCRIPT_HASH, ShownTrace
+from hitproof.vllm_integration.reports.html.scripts import THEME, TRACE
+from hitproof.vllm_integration.reports.html.traces import ShownTrace
 from hitproof.vllm_integration.reports.text import by_cause, coverage_in_words
 
 if TYPE_CHECKING:
@@ -232,9 +233,9 @@ def _page(name: str, command: str, **shown: Any) -> str:
             "Python": platform.python_version(),
             "platform": platform.platform(),
         },
-        script_hash=SCRIPT_HASH,
+        theme=Markup(THEME.text),
     )
-    page = render(script="")
+    page = render(scripts=[THEME], trace_script="")
     if _HAS_TRACE in page:
-        page = render(script=Markup(SCRIPT))
+        page = render(scripts=[THEME, TRACE], trace_script=Markup(TRACE.text))
     return readable(page)

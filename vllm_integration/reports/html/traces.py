@@ -1,14 +1,10 @@
 """Traces on pages: every state as a table, and a slider that chooses one.
 
-Without script the states are below each other. The script is the page's own, and its hash is all
-that the Content-Security-Policy of a page with a trace lets run.
+Without script (`scripts.TRACE`) the states are below each other.
 """
 
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
-from pathlib import Path
 
 from hitproof.conformance.explain.traces import (
     Change,
@@ -18,11 +14,6 @@ from hitproof.conformance.explain.traces import (
     changes,
     chosen,
 )
-
-SCRIPT = (Path(__file__).parent / "trace.js").read_text(encoding="utf-8")
-"""What moves the slider."""
-SCRIPT_HASH = f"sha256-{b64encode(sha256(SCRIPT.encode()).digest()).decode()}"
-"""How a Content-Security-Policy names it."""
 
 _MOST_STEPS = 200
 _MOST_PARTS = 200
