@@ -18,6 +18,8 @@ SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
 PAPER = "getComputedStyle(document.body).backgroundColor"
 MATERIALS = {"exclude": [[".md-code__nav"]]}
 """What Material's script adds to each listing: a landmark without a name, around a button."""
+OPTIONS = {"preload": False}
+"""Style sheets are not fetched once more, which no browser allows of pages from disk."""
 SOME_PAGES = (
     *("index", "example", "explorer", "clauses", "eagle_needs_tail_plus_one"),
     *("faults", "codes", "commands/check"),
@@ -27,7 +29,7 @@ SOME_PAGES = (
 def violations(page: Page) -> list[str]:
     """What axe finds, one line for each place, once nothing moves any more."""
     page.evaluate("Promise.all(document.getAnimations().map((each) => each.finished))")
-    found: list[dict[str, Any]] = Axe().run(page, MATERIALS).response["violations"]
+    found: list[dict[str, Any]] = Axe().run(page, MATERIALS, OPTIONS).response["violations"]
     return [
         f"{each['id']}: {node['html'][:120]} {node['failureSummary'][:300]}"
         for each in found

@@ -1,7 +1,7 @@
 "use strict";
 {
   // The radio buttons alone switch the theme, in the style sheet. This remembers which was chosen,
-  // where the page may store anything.
+  // where the page may store anything. (With autocomplete, a browser would restore an older choice.)
   const key = "hitproof-theme";
   const themes = [...document.querySelectorAll("input[name=theme]")];
   let kept = null;
