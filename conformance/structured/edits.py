@@ -238,7 +238,7 @@ def _of_expression(node: ast.expr, scope: Scope) -> Iterator[tuple[Fault, ast.ex
             yield Fault.ORDER, expression(f"{ast.unparse(owner)}.{other}({arguments})")
             yield Fault.ORDER, expression(f"{ast.unparse(owner)}.{name}(list({arguments})[::-1])")
         case ast.Attribute(value=ast.Name(id=owner), attr=name):
-            for other in _siblings(name, scope.members(scope.parameters.get(owner, ""))):
+            for other in _siblings(name, scope.members(owner)):
                 yield Fault.SIBLING, expression(f"{owner}.{other}")
             if name in vocabulary.group:
                 yield Fault.OTHER_GROUP, ast.Constant(0)

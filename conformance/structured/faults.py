@@ -173,6 +173,8 @@ class _Replacement:
 def _replacements(function: ast.FunctionDef, scope: Scope) -> Iterator[_Replacement]:
     for place, statement, following, extra in _statements(function, (), scope.vocabulary):
         here = replace(scope, parameters={**scope.parameters, **extra})
+        if scope.constructs:
+            here = replace(here, attributes=scope.before(function, statement))
         conditions = list(here.conditions())
         found: list[tuple[Edit, tuple[ast.stmt, ...]]] = [
             (edit, (statement,)) for edit in edits_of(statement, here)

@@ -36,11 +36,19 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Class:
-    """A class: its bases, its methods, and its other attributes."""
+    """A class.
+
+    Attributes:
+        bases: the names of its bases.
+        methods: the names of its methods.
+        fields: its other attributes.
+        initial: those of them that each object has once the class's ``__init__`` has run.
+    """
 
     bases: tuple[str, ...]
     methods: frozenset[str]
     fields: frozenset[str]
+    initial: frozenset[str] = frozenset()
 
 
 Classes: TypeAlias = Mapping[str, Class]
@@ -56,6 +64,7 @@ class Scope:
         parameters: each parameter of the function, with the class that it is annotated with.
         names: what the module defines.
         constructs: whether the function sets its object up, so that no call is the second one.
+        attributes: of ``self``, the attributes that are set already where the function sets it up.
     """
 
     vocabulary: Vocabulary
@@ -63,12 +72,27 @@ class Scope:
     parameters: Mapping[str, str]
     names: frozenset[str]
     constructs: bool = False
+    attributes: frozenset[str] = frozenset()
 
     def members(self, owner: str) -> frozenset[str]:
-        """The attributes of the class that are no methods, inherited ones included."""
+        """The attributes of a parameter that are no methods, inherited ones included."""
+        if self.constructs and owner == "self":
+            return self.attributes
         found: frozenset[str] = frozenset()
-        for each in self._lineage(owner):
+        for each in self._lineage(self.parameters.get(owner, "")):
             found |= each.fields
+        return found
+
+    def before(self, function: ast.FunctionDef, statement: ast.stmt) -> frozenset[str]:
+        """The attributes of ``self`` that are set when its ``__init__`` reaches a statement.
+
+        Methods and properties are none of them: they may read what is not set yet.
+        """
+        earlier = [each for each in function.body if each.lineno < statement.lineno]
+        found = frozenset(_stored(earlier))
+        if any("super().__init__(" in ast.unparse(each) for each in earlier):
+            _, *bases = self._lineage(self.parameters["self"])
+            found = found.union(*(each.initial for each in bases))
         return found
 
     def conditions(self) -> Iterator[str]:
@@ -84,6 +108,9 @@ class Scope:
             match node:
                 case ast.Name(id=name):
                     if name not in self.parameters and name not in self.names:
+                        return False
+                case ast.Attribute(value=ast.Name(id="self"), attr=name) if self.constructs:
+                    if name not in self.attributes:
                         return False
                 case ast.Attribute(value=ast.Name(id=owner), attr=name):
                     lineage = self._lineage(self.parameters.get(owner, ""))
@@ -130,4 +157,24 @@ def classes_of(tree: ast.Module) -> Iterator[tuple[str, Class]]:
                 case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
                     fields.add(name)
         bases = tuple(ast.unparse(base) for base in node.bases)
-        yield node.name, Class(bases, frozenset(methods), frozenset(fields))
+        initial = frozenset(_stored(_constructor(node)))
+        yield node.name, Class(bases, frozenset(methods), frozenset(fields), initial)
+
+
+def _constructor(node: ast.ClassDef) -> Sequence[ast.stmt]:
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+            return each.body
+    return []
+
+
+def _stored(statements: Sequence[ast.stmt]) -> Iterator[str]:
+    """The attributes of ``self`` that the statements themselves store, on no condition."""
+    for each in statements:
+        targets = each.targets if isinstance(each, ast.Assign) else []
+        if isinstance(each, ast.AnnAssign) and each.value is not None:
+            targets = [each.target]
+        for target in targets:
+            match target:
+                case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                    yield name

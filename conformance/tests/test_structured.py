@@ -68,11 +68,22 @@ class Base:
 
 
 class Child(Base):
+    def __init__(self, block_size, spec):
+        first = block_size
+        super().__init__(block_size, spec)
+        self.limit_size = block_size
+
     def write(self, value: int):
         super().write(value)
 """
 VOCABULARY = Vocabulary(
-    conditions=("group_id > 0", "self.nothing", "unknown > 1"),
+    conditions=(
+        "group_id > 0",
+        "self.nothing",
+        "unknown > 1",
+        "self.spec is not None",
+        "self.kind()",
+    ),
     class_conditions=("isinstance(self.spec, Full)",),
     sizes=("self.block_size",),
     groups=("sizes",),
@@ -158,6 +169,19 @@ def test_conditions_are_those_in_reach(module: ModuleType) -> None:
     # Classes tell subclasses apart, so only methods of a base get them.
     assert "Full" in " ".join(mutant.after for mutant in of(module, "Base.kind"))
     assert "Full" not in " ".join(mutant.after for mutant in of(module, "Child.write"))
+
+
+def test_a_constructor_reads_no_attribute_that_is_not_set_yet(module: ModuleType) -> None:
+    def conditions(function: str, before: str) -> set[str]:
+        found = (m.after for m in of(module, function) if m.before == before)
+        return {after.partition(":")[0] for after in found if after.startswith("if ")}
+
+    condition = "if self.spec is not None"
+    assert conditions("Base.__init__", "size = block_size") == set()
+    assert condition in conditions("Base.__init__", "self.group_id = 3")
+    assert conditions("Child.__init__", "first = block_size") == set()
+    assert condition in conditions("Child.__init__", "self.limit_size = block_size")
+    assert condition in conditions("Base.write", "self.log.append(value)")
 
 
 def test_a_fault_takes_effect_on_its_condition_and_leaves_no_trace(module: ModuleType) -> None:

@@ -127,10 +127,10 @@ def recorded(
     return found[0], list(dict.fromkeys(unsettled))
 
 
-def record_of(report: Report, *, python: str, timeout: float, memory: int, jobs: int) -> None:
+def record_of(report: Report, *, python: str, timeout: float, memory: int, jobs: int) -> list[str]:
     """Record the footprints that a report has, and those of the other usual profiles.
 
-    The report is held against them from then on.
+    The report is held against them from then on. Returns what the other profiles cannot judge.
     """
     target = report.target
     found = Record.of(name_of(target), report.profile, report.reached)
@@ -142,6 +142,7 @@ def record_of(report: Report, *, python: str, timeout: float, memory: int, jobs:
     _say_left_out(unsettled)
     report.record, report.unrecorded = found.and_also(others), ""
     write(LEDGER, report.record)
+    return unsettled
 
 
 def _say_left_out(unsettled: Sequence[str]) -> None:

@@ -35,6 +35,7 @@ from hitproof.vllm_integration.survey.faults import load
 from hitproof.vllm_integration.survey.survey import of_report, read, to_json, verdict
 from hitproof.vllm_integration.survey.survey import survey as judge
 from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.verdict import Verdict
 
 
 class SurveyFormat(StrEnum):
@@ -78,14 +79,15 @@ def survey(
 ) -> None:
     """Show which releases of vLLM have which faults.
 
-    The exit code is 1 when a release has a fault that BUGS.md does not have yet.
+    The exit code is 1 when a release has a fault that BUGS.md does not have yet, and 3 when
+    something could not be judged, under whichever profile.
     """
     plain = Format.JSON if output is SurveyFormat.JSON else Format.TEXT
     profile = wanted_profile(quick, thorough, plain)
     with failures(plain):
         faults = load()
         found = [] if releases else read(kept)
-        interpreter = find_python(python)
+        interpreter, unsettled = find_python(python), list[str]()
         for name in releases or ():
             target = resolve(name, announce=announce)
             known = records.read(LEDGER)
@@ -101,7 +103,7 @@ def survey(
                     record=None if recording else records.choose(known, target.version),
                 )
             if recording:
-                record_of(
+                unsettled += record_of(
                     report, python=interpreter, timeout=timeout, memory=in_bytes(memory), jobs=jobs
                 )
             found.append(of_report(report))
@@ -113,4 +115,4 @@ def survey(
             render(found, faults), markup=False, highlight=False, end="", soft_wrap=True
         ),
     )
-    raise typer.Exit(int(verdict(found, faults)))
+    raise typer.Exit(int(Verdict.INCONCLUSIVE if unsettled else verdict(found, faults)))

@@ -26,6 +26,7 @@ from hitproof.vllm_integration.survey.survey import (
     to_json,
     verdict,
 )
+from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import hitproof
 from hitproof.vllm_integration.tests.reports import replayed_history
 from hitproof.vllm_integration.verdict import Verdict
@@ -135,6 +136,25 @@ def test_what_a_check_says_of_each_release_has_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "survey.json"
     path.write_text(json.dumps(to_json(judged)))
     assert read(path) == judged
+
+
+@pytest.mark.parametrize("unsettled", [[], ["a history could not be judged"]])
+def test_what_another_profile_cannot_judge_is_no_pass(
+    unsettled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = read()[-1]
+    target = Target(release.version, None, release.version)
+    replaced: dict[str, object] = {
+        "resolve": lambda _, **__: target,
+        "judge": lambda *_, **__: object(),
+        "of_report": lambda _: release,
+        "record_of": lambda *_, **__: unsettled,
+        "find_python": lambda python: python,
+    }
+    for name, value in replaced.items():
+        monkeypatch.setattr(f"hitproof.vllm_integration.commands.survey.{name}", value)
+    result = CliRunner().invoke(cli.app, ["survey", release.version, "--footprints"])
+    assert Verdict(result.exit_code) is (Verdict.INCONCLUSIVE if unsettled else Verdict.CONFORMS)
 
 
 @pytest.mark.parametrize("by_check", [True, False])
