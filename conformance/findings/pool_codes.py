@@ -270,6 +270,39 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_BOOKS,),
         (Divergence.UNSOUND,),
     ),
+    Code.OFFERED_STATE_WRONG: Meaning(
+        "KV connector is offered a block that does not hold the state",
+        "A Mamba state that is offered for storage is not that of its boundary, is not a state, or "
+        "is offered twice.",
+        "The connector stores another state: what is served from it is wrong.",
+        (_BOOKS,),
+        _UNSOUND,
+    ),
+    Code.STATE_NOT_OFFERED: Meaning(
+        "KV connector is not offered each registered state, the first one first",
+        "A Mamba state at the end of a block was registered in this step, and is not offered for "
+        "storage, or is offered before an earlier one of its request.",
+        "Outputs are right. The connector does not store the state, or not while it has room.",
+        (_BOOKS,),
+        (Divergence.LOST_HIT,),
+    ),
+    Code.CACHED_TOKENS_WRONG: Meaning(
+        "estimate of cached tokens is not what is registered",
+        "The number of tokens of a request that are said to be cached is not up to where each of "
+        "its groups has a registered block.",
+        "The engine reports another share of cached tokens.",
+        (_BOOKS,),
+        (Divergence.WRONG_METRIC,),
+    ),
+    Code.FREED_REQUEST_KEPT: Meaning(
+        "something is kept under the id of a freed request",
+        "The manager, its coordinator or its pool still has an entry for a request that has given "
+        "up its blocks.",
+        "Memory grows with each request; a request that was preempted resumes with what it had "
+        "before.",
+        (_BOOKS,),
+        (Divergence.WASTE,),
+    ),
     Code.EVENTS_WRONG: Meaning(
         "events do not lead to what is cached",
         "The events of a call, applied to what was cached before it, do not give what is cached "

@@ -40,6 +40,7 @@ class Abilities:
         hashes_look_ahead: whether it has ``num_hash_lookahead_tokens``.
         looks_ahead: whether several MTP modules can look ahead in prefill: it has
             ``num_prefill_lookahead``. Earlier releases apply one module repeatedly.
+        windows_opt_out: whether a window can opt out of prefix caching; if not, no group does.
     """
 
     registers_tails: bool = False
@@ -49,6 +50,7 @@ class Abilities:
     keeps_shared_states: bool = True
     hashes_look_ahead: bool = True
     looks_ahead: bool = True
+    windows_opt_out: bool = True
 
     def common(self, other: "Abilities") -> "Abilities":
         """What histories can ask of both releases."""
@@ -68,8 +70,14 @@ class Abilities:
 
 
 def possible(history: History, abilities: Abilities) -> History:
-    """The history without features that the release does not have."""
+    """The history without features that the release does not have.
+
+    Where groups cannot opt out of prefix caching, a history with such a group has no steps.
+    """
     engine = history.engine
+    cacheable = tuple(group for group in engine.groups if group.prefix_cacheable)
+    if not abilities.windows_opt_out and cacheable != engine.groups:
+        return replace(history, engine=replace(engine, groups=cacheable), steps=())
     retains = any(group.kind in abilities.retained_kinds for group in engine.groups)
     exported = engine.mamba_checkpoint_alignment
     shared = engine.mamba_shared_prefix_checkpoint and abilities.keeps_shared_states

@@ -13,7 +13,7 @@ with a draft layer in some group has hashes that look ahead.
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count, islice, pairwise
+from itertools import chain, count, islice, pairwise
 
 from hitproof.conformance.histories.families import engines
 from hitproof.conformance.histories.fine_families import fine_engines
@@ -34,22 +34,51 @@ from hitproof.conformance.histories.schema import (
     Schedule,
     Step,
 )
+from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import is_fine_grained
 
+_FULL, _MAMBA = GroupKind.FULL_ATTENTION, GroupKind.MAMBA
 _APART = 7
 """Of the engines of families, every so many."""
 
 
 def situations() -> Iterator[History]:
     """The histories, each of an engine of another shape."""
-    for number, engine in enumerate(islice(engines(), 0, None, _APART)):
+    several = chain(islice(engines(), 0, None, _APART), opting_out())
+    for number, engine in enumerate(several):
         yield _history(_changed(engine, number), number)
 
 
 def fine_situations() -> Iterator[History]:
     """The same for engines whose hits may end inside blocks."""
-    for number, engine in enumerate(islice(fine_engines(), 0, None, 2)):
+    several = chain(islice(fine_engines(), 0, None, 2), _states_first())
+    for number, engine in enumerate(several):
         yield _history(_changed(engine, number), number)
+
+
+def opting_out() -> Iterator[EngineConfiguration]:
+    """Engines with a group that opts out of prefix caching: a window, or a ring buffer.
+
+    A window that opts out is computed again after a hit. vLLM: ``bounded_replay``, of the sliding
+    windows of DeepSeek-V4.1; ``CircularBufferSpec``, of indexers.
+    """
+    full, states = Group(_FULL, 2), Group(_MAMBA, 2)
+    window = Group(GroupKind.SLIDING_WINDOW, 2, window=5)
+    replayed = replace(window, prefix_cacheable=False)
+    ring = Group(_FULL, 2, prefix_cacheable=False)
+    plain = EngineConfiguration((full, replayed), 100, 2, 16)
+    yield plain
+    yield replace(plain, groups=(full, replace(window, window=3), replayed, ring))
+    yield replace(plain, groups=(replayed, full, states))
+    yield replace(plain, groups=(ring, full, replayed), max_model_len=32)
+
+
+def _states_first() -> Iterator[EngineConfiguration]:
+    """Engines in which full attention is not the first group."""
+    states, drafted = Group(_MAMBA, 4), Group(_FULL, 4, eagle=True)
+    eagle = EngineConfiguration((states, drafted), 100, 2, 32, use_eagle=True)
+    yield replace(eagle, mamba_shared_prefix_checkpoint=True)
+    yield replace(eagle, groups=(states, Group(_FULL, 4)), use_eagle=False)
 
 
 def _changed(engine: EngineConfiguration, number: int) -> EngineConfiguration:

@@ -20,10 +20,12 @@ def most_needed(
     held: Tables,
     computed: int,
     num_tokens: int,
+    waits: bool,
 ) -> float:
     """The most blocks that an allocation takes from the free queue.
 
-    A hit of a Mamba state may have to wait for the next step, however many are free.
+    A hit of a Mamba state that is registered in this very step has to wait for the next one,
+    however many are free; ``waits`` is whether there is one (`hits_fresh_state`).
 
     ``held`` are the tables of a running request. ``computed`` of its ``num_tokens`` tokens are
     computed, or hit and loaded.
@@ -32,7 +34,7 @@ def most_needed(
     slots = min(computed + allocation.num_new_tokens + lookahead, engine.max_model_len)
     tables = held if allocation.hit is None else allocation.hit.tables
     hit = 0 if allocation.hit is None else allocation.hit.length
-    if hit and any(group.kind is GroupKind.MAMBA for group in engine.groups):
+    if waits:
         return math.inf
     need = 0
     for group, table in zip(engine.groups, tables, strict=True):
@@ -47,3 +49,22 @@ def most_needed(
             need += sum(block != 0 and block not in before.ref_counts for block in table)
             need += hit % group.block_size != 0
     return need
+
+
+def hits_fresh_state(
+    engine: EngineConfiguration, hit: Tables, at_start: Observation, seen: Observation
+) -> bool:
+    """Whether the last Mamba block of some table of a hit got its key in this step.
+
+    ``at_start`` is the observation at the start of the step. It may be another block's key, too.
+    """
+    last = {
+        (index, table[-1])
+        for index, (group, table) in enumerate(zip(engine.groups, hit, strict=True))
+        if group.kind is GroupKind.MAMBA and table
+    }
+    return bool(last) and any(
+        (key[0], block) in last and ids != at_start.cached.get(key)
+        for key, ids in seen.cached.items()
+        for block in ids
+    )

@@ -145,6 +145,9 @@ class Books:
         if event.extra_keys is not None:
             extra = [self._extra(key, event.block_size) for key in event.keys]
             due["extra_keys"] = extra, [sorted(_texts(each)) for each in event.extra_keys]
+            images = [image.identifier for image in self._requests[request].images]
+            named = [[t for t in _texts(each) if t in images] for each in event.extra_keys]
+            due["images"] = [sorted(each, key=images.index) for each in named], named
         for field, (right, said) in due.items():
             if right != said:
                 yield (

@@ -12,7 +12,7 @@ from hitproof.conformance.judge.content_entries import DueEntries, Sign
 from hitproof.conformance.judge.content_store import ANYTHING, ContentStore
 from hitproof.conformance.playing.checkpoints import exports_states
 from hitproof.spec.claims import Divergence
-from hitproof.spec.groups import GroupKind
+from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.sharing import covered_tokens, is_determined
 from hitproof.spec.terms import INTEGERS
 
@@ -39,6 +39,10 @@ class KeyedContent:
         if ahead:
             self._names = Prefixes(requests, engine.hash_block_size, ahead)
         self._checked: set[tuple[int, Name, int]] = set()
+
+    def is_judged(self, group: Group) -> bool:
+        """Whether the content of the group's blocks is modelled."""
+        return self._due.is_modelled(group)
 
     def hold(self, group: int, block_id: int, name: Name) -> bool:
         """Whether the block holds the group's content of the named prefix."""

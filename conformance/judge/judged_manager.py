@@ -12,7 +12,8 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import History, RequestInput
-from hitproof.conformance.judge.admission import most_needed
+from hitproof.conformance.judge.accounts import OfferedStates, wrong_estimate
+from hitproof.conformance.judge.admission import hits_fresh_state, most_needed
 from hitproof.conformance.judge.books import Books
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.damage import Damage, explained_by_holders, explained_by_keys
@@ -24,6 +25,7 @@ from hitproof.conformance.judge.registrations import Registrations
 from hitproof.conformance.judge.worker_tables import WorkerTables
 from hitproof.conformance.subject.failures import REFUSALS, Refuses, crash_of
 from hitproof.conformance.subject.managers import (
+    AccountableManager,
     Allocation,
     CappedManager,
     ConnectorManager,
@@ -70,6 +72,10 @@ class JudgedManager:
         self._progress: dict[str, int] = {}
         self._preempted: set[str] = set()
         self._loading: dict[str, int] = {}  # the first token that a connector loads
+        self._at_start = self._named.seen
+        self._offered = OfferedStates(
+            engine, prefixes, self._content.keys.hold, self._content.keys.is_judged
+        )
         self._worker = WorkerTables()
         self._damage = Damage()
         self.step = 0
@@ -176,6 +182,8 @@ class JudgedManager:
         for wrong in self._content.compute(name, tables, start, num_new, known):
             self._add(explained_by_keys(wrong, sizes, known, named), call)
         self._registrations.computed(name, min(start + num_new, known))
+        self._offered.computed(name, start, min(start + num_new, known), before, seen)
+        self._judge_estimate(name, seen)
         self._judge_handed(name, self._tables(seen, name), min(start + num_new, known))
         return new
 
@@ -194,8 +202,15 @@ class JudgedManager:
         self._content.free(name)
         self._worker.freed(name)
         self._registrations.freed(name)
+        self._offered.freed(name)
         self._damage.freed(name)
         self._observe("free", name)
+        if isinstance(manager := self._named.manager, AccountableManager):
+            kept = self._ask("free", lambda _: manager.kept_of(name), name)
+            if kept:
+                spec = f"nothing is kept of request {name}"
+                wrong = Code.FREED_REQUEST_KEPT, spec, f"{', '.join(kept)} has an entry of it"
+                self._add_wrong("free", *wrong)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """See `conformance.subject.managers.Manager`."""
@@ -229,6 +244,13 @@ class JudgedManager:
 
     def new_step_starts(self) -> None:
         """See `conformance.subject.managers.Manager`."""
+        if isinstance(manager := self._named.manager, AccountableManager):
+            call = "take_boundary_state_offloads"
+            offered = self._ask(call, lambda _: manager.take_offered_states())
+            if offered is not None:
+                for wrong in self._offered.judge(offered, self._named.seen):
+                    self._add_wrong(call, *wrong)
+        self._at_start = self._named.seen
         self._content.new_step_starts()
         self._ask("new_step_starts", lambda manager: manager.new_step_starts())
 
@@ -274,6 +296,19 @@ class JudgedManager:
             code = Defect(Code.HANDED_BLOCKS_WRONG)
             self._add(self._judge.pool_claim("block_pool", code, due, actual), call)
 
+    def _judge_estimate(self, name: str, seen: Observation) -> None:
+        """Judge how many tokens of a request are said to be cached."""
+        if not isinstance(manager := self._named.manager, AccountableManager):
+            return
+        call, known = "estimate_cached_tokens", self._num_tokens[name]
+        said = self._ask(call, lambda _: manager.estimated_cached_tokens(name), name)
+        if said is not None:
+            found = wrong_estimate(
+                self._engine, self._prefixes, name, known, said, seen, self._fine
+            )
+            for wrong in found:
+                self._add_wrong(call, *wrong)
+
     def _judge_local_prefix(self, name: str) -> None:
         """Judge the same lookup as a scheduler with a KV connector does it, and with a cap."""
         manager, cached = self._named.manager, self._named.seen.cached
@@ -299,7 +334,10 @@ class JudgedManager:
         if allocation.hit is not None:
             computed = allocation.hit.length + allocation.num_external_computed_tokens
         held, num_tokens = self._tables(before, name), self._num_tokens[name]
-        need = most_needed(self._engine, before, allocation, held, computed, num_tokens)
+        waits = allocation.hit is not None and hits_fresh_state(
+            self._engine, allocation.hit.tables, self._at_start, before
+        )
+        need = most_needed(self._engine, before, allocation, held, computed, num_tokens, waits)
         if need <= len(seen.free_queue):
             self._add(
                 self._judge.pool_claim(
@@ -369,6 +407,9 @@ class JudgedManager:
         self._damage.add(violation.damages, cause or violation.signature)
         self._outcome.add(violation, self.step, call, cause)
         return cause
+
+    def _add_wrong(self, call: str, code: Code, due: str, actual: str) -> None:
+        self._add(self._judge.pool_claim("block_pool", Defect(code), due, actual), call)
 
     def _tables(self, seen: Observation, name: str) -> Tables:
         return seen.tables.get(name, ((),) * len(self._engine.groups))

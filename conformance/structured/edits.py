@@ -133,7 +133,8 @@ def _of_statement(
 def _is_idempotent(statement: ast.stmt, scope: Scope) -> bool:
     """Whether doing it twice is the same as doing it once."""
     text = ast.unparse(statement)
-    return _IDEMPOTENT.search(text) is not None or any(
+    patterns = (_IDEMPOTENT, scope.vocabulary.idempotent)
+    return any(pattern.search(text) for pattern in patterns) or any(
         text.startswith(f"{name}.append(") for name in scope.vocabulary.unordered
     )
 

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 
@@ -20,6 +20,8 @@ class Vocabulary:
         unordered: names of lists that are read as sets.
         unjudged: a pattern of statements that are left as they are.
         certain: a pattern of conditions that always hold.
+        never: for some classes a pattern of conditions that never hold in their methods.
+        idempotent: a pattern of calls that change nothing when they are made again at once.
         sources: the modules whose classes the code under test uses, as text.
     """
 
@@ -31,6 +33,8 @@ class Vocabulary:
     unordered: Collection[str] = ()
     unjudged: re.Pattern[str] = re.compile(r"(?!)")
     certain: re.Pattern[str] = re.compile(r"(?!)")
+    never: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    idempotent: re.Pattern[str] = re.compile(r"(?!)")
     sources: Sequence[str] = ()
 
 
@@ -100,7 +104,8 @@ class Scope:
         given = list(self.vocabulary.conditions)
         if any(self.parameters.get("self") in each.bases for each in self.classes.values()):
             given += self.vocabulary.class_conditions
-        return filter(self.reaches, given)
+        never = self.vocabulary.never.get(self.parameters.get("self", ""), re.compile(r"(?!)"))
+        return (each for each in given if self.reaches(each) and not never.search(each))
 
     def reaches(self, expression: str) -> bool:
         """Whether each name of the expression is bound, and each attribute of a parameter is."""

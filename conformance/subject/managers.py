@@ -239,6 +239,40 @@ class HandingManager(Manager, Protocol):
         """
 
 
+@dataclass(frozen=True)
+class OfferedState:
+    """A Mamba state that a KV connector may store. vLLM: ``take_boundary_state_offloads``.
+
+    Attributes:
+        request: the request whose state it is.
+        group: the group.
+        block: the block that holds it.
+        end: of how many tokens it is the state.
+    """
+
+    request: str
+    group: int
+    block: int
+    end: int
+
+
+@runtime_checkable
+class AccountableManager(Manager, Protocol):
+    """A manager that accounts for what it keeps and offers of each request."""
+
+    def kept_of(self, name: str) -> Sequence[str]:
+        """Where it keeps something under the request's id, as ``class.attribute``."""
+
+    def estimated_cached_tokens(self, name: str) -> int | None:
+        """How many tokens of the request it says are cached; None where it does not say.
+
+        vLLM: ``estimate_cached_tokens``.
+        """
+
+    def take_offered_states(self) -> Sequence[OfferedState] | None:
+        """The Mamba states that it offered since the last call; None where it offers none."""
+
+
 class ManagerSubject(Protocol):
     """A factory of managers: a vLLM target, the reference, or a broken one in a test."""
 

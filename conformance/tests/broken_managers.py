@@ -12,6 +12,7 @@ from hitproof.conformance.subject.managers import (
     Hit,
     Manager,
     Observation,
+    OfferedState,
     Stored,
     Tables,
 )
@@ -19,7 +20,7 @@ from hitproof.reference.coordinator import KVCacheCoordinator
 from hitproof.reference.manager import KVCacheManager
 from hitproof.reference.policies import Policies
 from hitproof.reference.request import Request
-from hitproof.spec.groups import Group
+from hitproof.spec.groups import Group, GroupKind
 
 
 class Broken:
@@ -419,6 +420,61 @@ class HandsTooFew(Wrapped):
         return None
 
 
+class Accountable(Wrapped):
+    """Keeps nothing, estimates nothing and offers nothing."""
+
+    def kept_of(self, name: str) -> Sequence[str]:
+        del name
+        return ()
+
+    def estimated_cached_tokens(self, name: str) -> int | None:
+        del name
+        return None
+
+    def take_offered_states(self) -> Sequence[OfferedState] | None:
+        return None
+
+
+class KeepsFreedRequests(Accountable):
+    """Has an entry for each request for ever."""
+
+    def kept_of(self, name: str) -> Sequence[str]:
+        return (f"KVCacheManager.checkpoints of {name}",)
+
+
+class EstimatesTooMuch(Accountable):
+    """Says that more is cached than there is."""
+
+    def estimated_cached_tokens(self, name: str) -> int | None:
+        del name
+        return 1000
+
+
+class OffersNothing(Accountable):
+    """Offers no state for storage."""
+
+    def take_offered_states(self) -> Sequence[OfferedState] | None:
+        return ()
+
+
+class OffersOtherBlocks(Accountable):
+    """Offers the null block as the state of the first tokens of the last request."""
+
+    _last = ""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        self._last = name
+        return self.inner.allocate_slots(name, allocation)
+
+    def take_offered_states(self) -> Sequence[OfferedState] | None:
+        groups = self.inner._engine.groups
+        return [
+            OfferedState(self._last, number, 0, group.block_size)
+            for number, group in enumerate(groups)
+            if self._last and group.kind is GroupKind.MAMBA
+        ]
+
+
 class CutsTooLittle(Wrapped):
     """Cuts no hit."""
 
@@ -442,6 +498,16 @@ class Refuses(Wrapped):
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
         if self.pool.num_free_blocks * 3 < len(self.pool.blocks):
+            return None
+        return self.inner.allocate_slots(name, allocation)
+
+
+class DefersForEver(Wrapped):
+    """Lets each hit of a state wait, however old the state is."""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        kinds = {group.kind for group in self.inner._engine.groups}
+        if GroupKind.MAMBA in kinds and allocation.hit is not None and allocation.hit.length:
             return None
         return self.inner.allocate_slots(name, allocation)
 

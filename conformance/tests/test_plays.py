@@ -61,6 +61,16 @@ def test_what_a_release_cannot_have_is_left_out() -> None:
         )
 
 
+def test_no_group_opts_out_where_windows_cannot() -> None:
+    histories = [play.history(ALL) for play in QUICK]
+    opting = [h for h in histories if not all(g.prefix_cacheable for g in h.engine.groups)]
+    assert opting
+    for history in opting:
+        left = possible(history, Abilities(windows_opt_out=False))
+        assert all(group.prefix_cacheable for group in left.engine.groups)
+        assert not left.steps
+
+
 def test_retention_is_asked_for_where_it_thins_something_out() -> None:
     windows = Abilities(retained_kinds=(GroupKind.SLIDING_WINDOW,))
     intervals = {

@@ -15,7 +15,12 @@ from hitproof.spec.releases.fine import is_fine_grained
 
 def test_they_happen_on_every_shape_of_engine() -> None:
     engines = [history.engine for history in situations()]
-    assert {len(engine.groups) for engine in engines} == {1, 2, 3}
+    assert {len(engine.groups) for engine in engines} == {1, 2, 3, 4}
+    opted_out = [[g.kind for g in e.groups if not g.prefix_cacheable] for e in engines]
+    assert {kind for kinds in opted_out for kind in kinds} == {
+        GroupKind.SLIDING_WINDOW,
+        GroupKind.FULL_ATTENTION,
+    }
     assert {group.kind for engine in engines for group in engine.groups} == set(GroupKind)
     assert {engine.use_eagle for engine in engines} == {True, False}
     assert {engine.full_sequence_must_fit for engine in engines} == {True, False}
@@ -25,12 +30,16 @@ def test_they_happen_on_every_shape_of_engine() -> None:
     fine = [history.engine for history in fine_situations()]
     assert fine
     assert all(is_fine_grained(engine.groups, engine.hash_block_size) for engine in fine)
+    first = {engine.groups[0].kind for engine in fine}
+    assert first == {GroupKind.FULL_ATTENTION, GroupKind.MAMBA}
 
 
 @pytest.mark.slow
 def test_much_happens_and_the_reference_passes() -> None:
     happened: Counter[str] = Counter()
     for history in situations():
+        if not all(group.prefix_cacheable for group in history.engine.groups):
+            continue  # no group of the reference opts out
         outcome = replay(history, ReferenceManagers(Policies()))
         assert shown(outcome) == expected(history, outcome)
         for step, deviation in zip(history.steps, outcome.steps, strict=True):

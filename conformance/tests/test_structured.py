@@ -171,6 +171,19 @@ def test_conditions_are_those_in_reach(module: ModuleType) -> None:
     assert "Full" not in " ".join(mutant.after for mutant in of(module, "Child.write"))
 
 
+def test_what_a_vocabulary_excludes_is_not_made(module: ModuleType) -> None:
+    def found(vocabulary: Vocabulary, fault: Fault) -> set[str]:
+        made = faults(module, {"Base.write": 1000}, vocabulary)
+        return {mutant.after for mutant in made if mutant.change is fault}
+
+    given = replace(VOCABULARY, conditions=("len(self.log) > 2",))
+    assert any("len(self.log)" in after for after in found(given, Fault.TWICE))
+    never = replace(given, never={"Base": re.compile(r"len\(self\.log\)")})
+    assert found(never, Fault.TWICE)
+    assert not any("len(self.log) >" in after for after in found(never, Fault.TWICE))
+    assert not found(replace(given, idempotent=re.compile(r"\.append\(")), Fault.TWICE)
+
+
 def test_a_constructor_reads_no_attribute_that_is_not_set_yet(module: ModuleType) -> None:
     def conditions(function: str, before: str) -> set[str]:
         found = (m.after for m in of(module, function) if m.before == before)

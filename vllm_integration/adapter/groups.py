@@ -23,7 +23,10 @@ KINDS = {manager: kind for kind, (manager, _) in NAMES.items()}
 """The kind of each manager."""
 
 _OPTING_OUT = "CircularBufferSpec"
-"""The spec of a group that opts out of prefix caching, whatever its kind."""
+"""The spec of a group that opts out of prefix caching, unless it is a window that can."""
+
+_REPLAYED, _REPLAY = "SlidingWindowMLASpec", "bounded_replay"
+"""The spec of a window that can opt out, and the field by which it does."""
 
 Configured: TypeAlias = Callable[[Sequence[Group], int, int | None], AbstractContextManager[Any]]
 """`kv_cache_config` for a target: of groups, number of blocks and retention interval."""
@@ -43,8 +46,14 @@ def kv_cache_spec(
     It is the plainest one unless a variant has ``chosen`` another.
     """
     name = NAMES[group.kind][1] if group.prefix_cacheable else _OPTING_OUT
-    spec_class = attribute(interface, name)
     values = base_values(group) | {"num_speculative_blocks": num_speculative_blocks}
+    if (
+        name == _OPTING_OUT
+        and group.kind is GroupKind.SLIDING_WINDOW
+        and windows_opt_out(interface)
+    ):
+        name, values = _REPLAYED, values | {_REPLAY: True}
+    spec_class = attribute(interface, name)
     if checkpoint_alignment is not None and group.kind is GroupKind.MAMBA:
         if "prefill_checkpoint_alignment" not in parameters_of(spec_class):
             raise CannotJudge(
@@ -59,6 +68,12 @@ def kv_cache_spec(
         # As the planner has it: what is computed again has its window still.
         values["extra_retained_tokens"] = group.prefill_lookahead - 1
     return call(spec_class, values, spec_class.__name__)
+
+
+def windows_opt_out(interface: ModuleType) -> bool:
+    """Whether a window can opt out of prefix caching."""
+    spec_class = getattr(interface, _REPLAYED, None)
+    return spec_class is not None and _REPLAY in parameters_of(spec_class)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from hitproof.conformance.subject.managers import (
     Allocation,
     Hit,
     Observation,
+    OfferedState,
     Progress,
     Tables,
 )
@@ -26,7 +27,12 @@ from hitproof.vllm_integration.adapter.blocks import (
 )
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS
-from hitproof.vllm_integration.adapter.groups import NAMES, kv_cache_config, kv_cache_spec
+from hitproof.vllm_integration.adapter.groups import (
+    NAMES,
+    kv_cache_config,
+    kv_cache_spec,
+    windows_opt_out,
+)
 from hitproof.vllm_integration.adapter.inspection import (
     arguments,
     attribute,
@@ -93,6 +99,7 @@ class VllmManagers:
         self.keeps_shared_states = _JUNCTIONS in constructor
         self.hashes_look_ahead = HASH_LOOKAHEAD in constructor
         self.looks_ahead = PREFILL_LOOKAHEAD in constructor
+        self.windows_opt_out = windows_opt_out(kv_cache_interface)
         attribute(kv_cache_utils, "init_none_hash")(sha256)
         # It warns about each refused reset, and histories request many.
         logging.getLogger("vllm").setLevel(logging.ERROR)
@@ -100,6 +107,13 @@ class VllmManagers:
     def start(self, engine: EngineConfiguration) -> "VllmManager":
         """See `conformance.subject.managers.ManagerSubject`."""
         return VllmManager(self, engine)
+
+    def _in_flight(self, engine: EngineConfiguration) -> int | None:
+        """The most tokens of a step; where that is the default, the target's own, if it has one."""
+        parameter = parameters_of(self.manager_class).get("max_in_flight_tokens")
+        if parameter is not None and parameter.default is None:
+            return engine.max_num_batched_tokens
+        return engine.max_chunk
 
     def make(self, engine: EngineConfiguration) -> Any:
         """A real ``KVCacheManager``, in the plainest variant with statistics and events on."""
@@ -141,7 +155,7 @@ class VllmManagers:
                     "scheduler_block_size": engine.alignment,
                     "hash_block_size": engine.hash_block_size,
                     "max_num_batched_tokens": engine.max_chunk,
-                    "max_in_flight_tokens": engine.max_chunk,
+                    "max_in_flight_tokens": self._in_flight(engine),
                     "enable_caching": True,
                     "use_eagle": engine.use_eagle_block_drop,
                     HASH_LOOKAHEAD: engine.num_hash_lookahead_tokens,
@@ -353,6 +367,34 @@ class VllmManager:
             tuple([self._pool.blocks[number] for number in table] for table in hit.tables)
         )
 
+    def kept_of(self, name: str) -> Sequence[str]:
+        """See `conformance.subject.managers.AccountableManager`: in dicts, sets and lists."""
+        request_id = self._requests[name].request_id
+        owners = (self._manager, self._manager.coordinator, self._pool, *self._single)
+        return [
+            f"{type(owner).__name__}.{attribute_name}"
+            for owner in owners
+            for attribute_name, value in vars(owner).items()
+            if _has(value, request_id)
+        ]
+
+    def estimated_cached_tokens(self, name: str) -> int | None:
+        """See `conformance.subject.managers.AccountableManager`; not all releases have that."""
+        estimate = getattr(self._manager, "estimate_cached_tokens", None)
+        return None if estimate is None else int(estimate(self._requests[name]))
+
+    def take_offered_states(self) -> Sequence[OfferedState] | None:
+        """See `conformance.subject.managers.AccountableManager`; not all releases have that."""
+        take = getattr(self._manager, "take_boundary_state_offloads", None)
+        if take is None:
+            return None
+        names = {request.request_id: name for name, request in self._requests.items()}
+        return [
+            OfferedState(names[request_id], group, block, end)
+            for request_id, entries in take().items()
+            for group, block, end in entries
+        ]
+
     def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
         """See `conformance.subject.managers.Manager`."""
         self._manager.cache_blocks(self._requests[name], num_computed_tokens)
@@ -427,3 +469,14 @@ class VllmManager:
     def _numbers(self, tables: Any) -> Tables:
         null = self._null.block_id
         return tuple(tuple(0 if n == null else n for n in table) for table in tables)
+
+
+def _has(value: Any, request_id: str) -> bool:
+    """Whether a container has an entry under the id of a request."""
+    if isinstance(value, dict | set):
+        return request_id in value
+    return isinstance(value, list) and any(
+        entry == request_id or (isinstance(entry, tuple) and request_id in entry[:1])
+        for entry in value
+        if isinstance(entry, str | tuple)
+    )

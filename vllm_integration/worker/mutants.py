@@ -149,6 +149,9 @@ _VOCABULARY = Vocabulary(
         r"|kv_cache_report_mode|boundary_state_offloads"
     ),
     certain=re.compile(r"enable_caching$"),
+    never={"UnitaryKVCacheCoordinator": re.compile(r"len\(self\.single_type_managers\) > ")},
+    # Blocks that are registered are not registered again, and a step that starts only forgets.
+    idempotent=re.compile(r"coordinator\.cache_blocks\(|\.new_step_starts\(\)"),
 )
 
 

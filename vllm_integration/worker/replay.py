@@ -96,4 +96,5 @@ def _abilities(subject: VllmSubject) -> Abilities:
         keeps_shared_states=vllm.keeps_shared_states,
         hashes_look_ahead=vllm.hashes_look_ahead,
         looks_ahead=vllm.looks_ahead,
+        windows_opt_out=vllm.windows_opt_out,
     )
