@@ -1,4 +1,7 @@
-"""A manager that is judged: every answer at its call, what it holds and reports after each."""
+"""A manager that is judged: every answer at its call, what it holds and reports after each.
+
+It is longer than other modules, as it has each method of a manager.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
