@@ -4,8 +4,8 @@
 
 Coverage: each layout of `_LAYOUTS` in rotation (every kind alone where an engine can have it alone,
 and the hybrids), with random block sizes, windows, EAGLE flags, retention, hash block sizes and
-pool sizes; chunked prefill, decode, drafts, preemption, eviction, external and delayed tokens,
-LoRA, salts and images are drawn for each request and step.
+pool sizes; chunked prefill, decode, drafts (of EAGLE and of others), preemption, eviction, external
+and delayed tokens, LoRA, salts and images are drawn for each request and step.
 """
 
 import math
@@ -43,7 +43,7 @@ def history(seed: int | str, whole_blocks: bool = False) -> History:
     end inside a block, on which the spec has no clause.
     """
     random = Random(f"hitproof {seed}")
-    engine = _engine(random, whole_blocks)
+    engine = _engine(random, whole_blocks, Random(f"hitproof drafts {seed}"))
     requests = _requests(random, engine)
     return _with_hashes(seed, History(engine, requests, tuple(_steps(random, engine, requests))))
 
@@ -105,7 +105,7 @@ _LAYOUTS: tuple[tuple[_Maker, ...], ...] = (
 )
 
 
-def _engine(random: Random, whole_blocks: bool) -> EngineConfiguration:
+def _engine(random: Random, whole_blocks: bool, drafting: Random) -> EngineConfiguration:
     groups = _groups(random, whole_blocks)
     kinds = {group.kind for group in groups}
     # vLLM runs chunked local attention without EAGLE only.
@@ -124,7 +124,10 @@ def _engine(random: Random, whole_blocks: bool) -> EngineConfiguration:
     retention = None
     if GroupKind.SLIDING_WINDOW in kinds and random.random() < 0.4:
         retention = align * random.randint(0, 3)
-    drafts = random.randint(1, 3) if use_eagle else 0
+    drafts, lookahead = random.randint(1, 3) if use_eagle else 0, None
+    if not use_eagle and drafting.random() < 0.3:
+        # A draft model needs slots ahead, prompt lookup none.
+        drafts, lookahead = drafting.randint(1, 3), drafting.choice((None, 0))
     max_model_len = max(align * random.randint(3, 6), random.randint(16, 40))
     max_chunk = random.choice((None, align, 2 * align, 3 * align + 1))
     engine = EngineConfiguration(
@@ -135,6 +138,7 @@ def _engine(random: Random, whole_blocks: bool) -> EngineConfiguration:
         max_num_batched_tokens=max_chunk,
         use_eagle=use_eagle,
         num_speculative_tokens=drafts,
+        num_lookahead_tokens=lookahead,
         retention_interval=retention,
         full_sequence_must_fit=random.random() < 0.3,
     )

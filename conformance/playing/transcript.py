@@ -94,10 +94,12 @@ def history_of(transcript: Transcript) -> tuple[History | None, str]:
     calls = transcript.calls
     steps = list(_steps(calls))
     lookahead = max((c.lookahead for c in calls), default=0)
-    drafts = max((step.drafts for step, _ in steps if isinstance(step, Schedule)), default=0)
+    drafted = (step.drafts for step, _ in steps if isinstance(step, Schedule))
+    # The engine's own drafts are known where Mamba keeps blocks for them.
+    drafts = max(transcript.engine.num_speculative_tokens, lookahead, *drafted)
     engine = replace(
         transcript.engine,
-        num_speculative_tokens=max(lookahead, drafts),
+        num_speculative_tokens=drafts,
         num_lookahead_tokens=lookahead if lookahead < drafts else None,
         full_sequence_must_fit=any(c.must_fit for c in calls),
     )

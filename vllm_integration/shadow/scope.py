@@ -77,7 +77,7 @@ def scope_of(
         max_model_len=max_model_len,
         use_eagle=use_eagle,
         num_hash_lookahead_tokens=ahead,
-        num_speculative_tokens=max(drafts) if use_eagle else 0,
+        num_speculative_tokens=max(drafts),
         retention_interval=interval,
     )
     requested = getattr(coordinator, "scheduler_block_size", engine.alignment)
