@@ -1,7 +1,7 @@
 """The lives of the requests of one manager: their tables, and the blocks they register."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -163,7 +163,9 @@ class Lives:
                 continue
             size = group.block_size
             last = INTEGERS.ceil_div(end, size)
-            first = max(num_skipped_tokens(group, start), 0) // size
+            # What several MTP modules read besides is drafts, which the lookup is judged for.
+            target = replace(group, prefill_lookahead=1)
+            first = max(num_skipped_tokens(target, start), 0) // size
             if states:
                 first = last - 1
             if end > start and (
