@@ -28,11 +28,7 @@ from hitproof.conformance.judge.registrations import Registrations
 from hitproof.conformance.judge.worker_tables import WorkerTables
 from hitproof.conformance.subject.failures import REFUSALS, Refuses, crash_of
 from hitproof.conformance.subject.managers import (
-    AccountableManager,
     Allocation,
-    CappedManager,
-    ConnectorManager,
-    HandingManager,
     Hit,
     Manager,
     ManagerSubject,
@@ -208,7 +204,7 @@ class JudgedManager:
         self._offered.freed(name)
         self._damage.freed(name)
         self._observe("free", name)
-        if isinstance(manager := self._named.manager, AccountableManager):
+        if manager := self._named.accountable:
             kept = self._ask("free", lambda _: manager.kept_of(name), name)
             if kept:
                 spec = f"nothing is kept of request {name}"
@@ -247,7 +243,7 @@ class JudgedManager:
 
     def new_step_starts(self) -> None:
         """See `conformance.subject.managers.Manager`."""
-        if isinstance(manager := self._named.manager, AccountableManager):
+        if manager := self._named.accountable:
             call = "take_boundary_state_offloads"
             offered = self._ask(call, lambda _: manager.take_offered_states())
             if offered is not None:
@@ -271,8 +267,8 @@ class JudgedManager:
 
     def _judge_capped(self, name: str, cap: int) -> None:
         """Judge the same lookup once more, with a cap that its hit exceeds."""
-        manager, cached = self._named.manager, self._named.seen.cached
-        if not isinstance(manager, CappedManager):
+        manager, cached = self._named.capped, self._named.seen.cached
+        if manager is None:
             return
         call = "get_computed_blocks"
         hit = self._ask(call, lambda _: manager.get_computed_blocks_up_to(name, cap), name)
@@ -282,12 +278,12 @@ class JudgedManager:
     def _judge_truncated(self, name: str, hit: Hit) -> None:
         """Judge the hit as a scheduler cuts it for a connector that has more."""
         end = cut(self._engine, hit.length)
-        if isinstance(manager := self._named.manager, HandingManager) and end:
+        if (manager := self._named.handing) and end:
             self._add_handed("get_computed_blocks", name, hit.tables, end, manager.truncated)
 
     def _judge_handed(self, name: str, tables: Tables, num_tokens: int) -> None:
         """Judge the blocks of its computed tokens that a connector gets."""
-        if isinstance(manager := self._named.manager, HandingManager):
+        if manager := self._named.handing:
             find = manager.block_ids_for_computed_tokens
             self._add_handed("allocate_slots", name, tables, num_tokens, find)
 
@@ -301,7 +297,7 @@ class JudgedManager:
 
     def _judge_estimate(self, name: str, seen: Observation) -> None:
         """Judge how many tokens of a request are said to be cached."""
-        if not isinstance(manager := self._named.manager, AccountableManager):
+        if (manager := self._named.accountable) is None:
             return
         call, known = "estimate_cached_tokens", self._num_tokens[name]
         said = self._ask(call, lambda _: manager.estimated_cached_tokens(name), name)
@@ -314,8 +310,8 @@ class JudgedManager:
 
     def _judge_local_prefix(self, name: str) -> None:
         """Judge the same lookup as a scheduler with a KV connector does it, and with a cap."""
-        manager, cached = self._named.manager, self._named.seen.cached
-        if not isinstance(manager, ConnectorManager):
+        manager, cached = self._named.connecting, self._named.seen.cached
+        if manager is None:
             return
         call, num_tokens = "get_computed_blocks_for_connector", self._num_tokens[name]
         caps: list[int | None] = [None]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
@@ -184,7 +185,7 @@ class Promises:
         hit = replay_boundary(prompt, prompt, self.lookahead_tokens, self._alignment)
         return int(hit) // size
 
-    @property
+    @cached_property
     def lookahead_tokens(self) -> int:
         """How far past a hit, in tokens, the lookahead blocks of all groups reach."""
         return max(map(self._dropped_tokens, self._groups))

@@ -2,14 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from hitproof.conformance.histories.naming import Name, Names, Prefixes
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.subject.failures import REFUSALS, CannotJudge, Refuses
 from hitproof.conformance.subject.managers import (
+    AccountableManager,
+    CappedManager,
     Cleared,
+    ConnectorManager,
     Event,
     FineManager,
+    HandingManager,
     Manager,
     ManagerSubject,
     Observation,
@@ -41,6 +46,28 @@ class NamedManager:
                 )
             self._fine = self.manager
         self.seen = self.observe()
+
+    # Whether it has the methods of a protocol takes long to find out, and is asked at each call.
+
+    @cached_property
+    def accountable(self) -> AccountableManager | None:
+        """The manager, if it gives account of what it keeps and estimates."""
+        return self.manager if isinstance(self.manager, AccountableManager) else None
+
+    @cached_property
+    def capped(self) -> CappedManager | None:
+        """The manager, if its lookups can be given a cap."""
+        return self.manager if isinstance(self.manager, CappedManager) else None
+
+    @cached_property
+    def connecting(self) -> ConnectorManager | None:
+        """The manager, if it looks up for KV connectors."""
+        return self.manager if isinstance(self.manager, ConnectorManager) else None
+
+    @cached_property
+    def handing(self) -> HandingManager | None:
+        """The manager, if it hands blocks to KV connectors."""
+        return self.manager if isinstance(self.manager, HandingManager) else None
 
     def learn(self, request: str) -> tuple[Divergence, Name, Name] | None:
         """Learn the request's new keys; see `Names.learn`."""
