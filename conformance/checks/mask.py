@@ -134,7 +134,11 @@ def _draft_cases(subject: MaskSubject, configuration: Configuration) -> Iterator
             if not alone and configuration.group.kind is GroupKind.FULL_ATTENTION:
                 # Retention thins out no full attention, so there the same is due under it.
                 held = partial(held, interval=0)
-                yield _judged(configuration, (num_tokens,), held, due, "drafting", optional)
+                try:
+                    thinned = _judged(configuration, (num_tokens,), held, due, "drafting", optional)
+                except Predates:  # retention of nothing else is refused
+                    continue
+                yield thinned
 
 
 def _judged(

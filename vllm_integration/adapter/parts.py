@@ -113,6 +113,11 @@ class Parts:
         above = manager.__mro__[: manager.__mro__.index(base)]
         return any(MASK in vars(each) for each in above)
 
+    def needs(self, feature: str) -> None:
+        """Raises `Predates` where the target's release predates the feature."""
+        if feature in self._predates:
+            self.lacks(feature)
+
     def lacks(self, feature: str) -> NoReturn:
         """The target lacks the feature, which is correct if its release predates it."""
         if feature in self._predates:
@@ -121,8 +126,8 @@ class Parts:
 
     def spec(self, group: Group, alone: bool = True) -> Any:
         """A real ``KVCacheSpec``; ``alone`` is whether no coordinator gets it."""
-        if not group.prefix_cacheable and "opting out" in self._predates:
-            self.lacks("opting out")
+        if not group.prefix_cacheable:
+            self.needs("opting out")
         chosen = self.spec_classes.chosen(group, self.variant, alone)
         if self._ranks != (1, 1):
             chosen.values.pop("dcp_sharded", None)

@@ -154,6 +154,8 @@ class VllmSubject:
         """The same as `registered`, with draft models that look ahead."""
         if not self._producer.looks_ahead:
             self._parts.lacks("drafts that are computed anew")
+        if interval is not None and configuration.group.kind not in SPARSE_KINDS:
+            self._parts.needs("retention of full attention alone")
         # One token ahead is what the drafts themselves are, and is never computed anew.
         ends, ahead = ends_of(configuration, num_tokens), not_final + 1
         return self._computing.registered(

@@ -39,6 +39,7 @@ _FIRST_WITH = {
     "fine-grained hits": Version("0.26.dev0"),
     "local prefixes for connectors": Version("0.27.dev0"),
     "drafts that are computed anew": Version("0.28.dev0"),
+    "retention of full attention alone": Version("0.29.dev0"),
     "opting out": Version("0.29.dev0"),
     "masks of what is stored": Version("0.30.dev0"),
     "hashes that look ahead": Version("0.33.dev0"),
