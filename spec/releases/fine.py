@@ -18,7 +18,7 @@ of its prompt at the prompt's end (`tail_boundary`), from which later requests r
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from functools import cache, partial
+from functools import partial
 
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_hit
@@ -86,7 +86,6 @@ def hit_alignment(groups: Sequence[Group], hash_block_size: int, policy: HitGran
     return hash_block_size if fine else alignment(groups)
 
 
-@cache
 def at_hash_units(group: Group, hash_block_size: int) -> Group:
     """The group as fine-grained lookup treats it: its blocks are hash units."""
     return replace(group, block_size=hash_block_size)
