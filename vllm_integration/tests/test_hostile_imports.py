@@ -143,7 +143,7 @@ def test_a_target_that_loops(judge: Judge, tmp_path: Path, monkeypatch: pytest.M
     text = "print('here', flush=True)\nwhile True: pass\n"
     code, report = judge(fake_checkout(tmp_path / "checkout", text))
     assert (code, report["verdict"]) == (2, "usage")
-    assert "it did not return within 2 seconds (here)" in report["error"]
+    assert "it did not return within 2 seconds; --timeout allows more (here)" in report["error"]
 
 
 STAYS = "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600); os._exit(0)"
