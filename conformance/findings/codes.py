@@ -1,6 +1,7 @@
 """The codes of divergences: what a finding is a case of, stable over releases of hitproof.
 
-Each code has one `Meaning`, in `hit_codes`, `registration_codes`, `content_codes` or `pool_codes`.
+Each code has one `Meaning`, in `hit_codes`, `registration_codes`, `content_codes`, `pool_codes` or
+`scheduler_codes`.
 The sentence that is shown of a divergence is made here, from its code and its parameters.
 """
 
@@ -14,6 +15,7 @@ from hitproof.conformance.findings import (
     hit_codes,
     pool_codes,
     registration_codes,
+    scheduler_codes,
 )
 from hitproof.conformance.findings.meaning import Code, Meaning
 from hitproof.spec.claims import Divergence
@@ -23,6 +25,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     **registration_codes.MEANINGS,
     **content_codes.MEANINGS,
     **pool_codes.MEANINGS,
+    **scheduler_codes.MEANINGS,
 }
 """What each code means."""
 

@@ -106,6 +106,13 @@ class Code(StrEnum):
     STATISTICS_WRONG = "statistics-wrong"
     EVICTION_ORDER_WRONG = "eviction-order-wrong"
 
+    REQUEST_NEVER_FINISHES = "request-never-finishes"
+    DELIVERED_TOKENS_WRONG = "delivered-tokens-wrong"
+    BLOCKS_HELD_WHEN_IDLE = "blocks-held-when-idle"
+    PAGE_WRITTEN_TWICE = "page-written-twice"
+    NULL_PAGE_WRITTEN = "null-page-written"
+    PAGE_FREED_IN_FLIGHT = "page-freed-in-flight"
+
 
 @dataclass(frozen=True)
 class Parameter:

@@ -70,7 +70,8 @@ def _expand(value: Any) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _unknown_group_fields(value: Any) -> Any:
+def unknown_group_fields(value: Any) -> Any:
+    """The value, unless it is a group as JSON with a field that groups do not have: ValueError."""
     if isinstance(value, dict):
         known = {item.name for item in fields(Group)}
         for name in value.keys() - known:
@@ -105,7 +106,7 @@ TokenIds = Annotated[
 class EngineConfiguration:
     """The engine around the manager. vLLM: ``KVCacheConfig`` and what the scheduler passes on."""
 
-    groups: tuple[Annotated[Group, BeforeValidator(_unknown_group_fields)], ...]
+    groups: tuple[Annotated[Group, BeforeValidator(unknown_group_fields)], ...]
     """KV cache groups, EAGLE-flagged where a draft layer lives in them. All of them have the same
     ``prefill_lookahead``: m with m MTP modules."""
     num_gpu_blocks: PositiveInt

@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 PROSE = json.loads((HERE / "former_prose.json").read_text())
 """Every pattern that the ledger, the faults and the survey had before there were codes."""
 
-BESIDE_CLAIMS = {"block_pool", "block_hashes", "lockstep"}
+BESIDE_CLAIMS = {"block_pool", "block_hashes", "lockstep", "scheduler"}
 """What whole managers are judged by that is no claim of its own."""
 
 

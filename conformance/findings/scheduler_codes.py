@@ -1,0 +1,64 @@
+"""The codes of whole schedulers: what their steps read and write, and what users get."""
+
+from collections.abc import Mapping
+
+from hitproof.conformance.findings.meaning import Code, Meaning, Parameter
+from hitproof.spec.claims import Divergence
+
+_SCHEDULER = ("scheduler",)
+"""Of whole schedulers the clauses are judged together, under this name."""
+
+MEANINGS: Mapping[Code, Meaning] = {
+    Code.REQUEST_NEVER_FINISHES: Meaning(
+        "accepted request never finishes{way}",
+        "Start-up allows the deployment, and the request fits into it, but no further step "
+        "computes a new token of it.",
+        "The request never ends, and others may wait behind it, until the engine is restarted.",
+        _SCHEDULER,
+        (Divergence.CRASH,),
+        (
+            Parameter(
+                "way",
+                "whether steps are empty, or the same tokens are computed again and again",
+                {"stuck": ", all steps are empty", "cycle": ", tokens are computed again for ever"},
+            ),
+        ),
+    ),
+    Code.DELIVERED_TOKENS_WRONG: Meaning(
+        "user does not get the tokens that were sampled",
+        "Tokens that the model sampled for a request are lost, doubled or out of order.",
+        "Outputs are wrong.",
+        _SCHEDULER,
+        (Divergence.UNSOUND,),
+    ),
+    Code.BLOCKS_HELD_WHEN_IDLE: Meaning(
+        "blocks are held when no request is left",
+        "All requests have ended, and some blocks still have references.",
+        "The cache becomes smaller until the engine restarts.",
+        _SCHEDULER,
+        (Divergence.WASTE,),
+    ),
+    Code.PAGE_WRITTEN_TWICE: Meaning(
+        "page is written through two names in one step",
+        "Two requests, two groups or two places of one block table write into one page.",
+        "Each overwrites what the other needs: outputs are wrong.",
+        _SCHEDULER,
+        (Divergence.UNSOUND,),
+    ),
+    Code.NULL_PAGE_WRITTEN: Meaning(
+        "step writes into the null page",
+        "A token is computed for which the block table has no page of its own.",
+        "What is computed is lost: outputs are wrong.",
+        _SCHEDULER,
+        (Divergence.UNSOUND,),
+    ),
+    Code.PAGE_FREED_IN_FLIGHT: Meaning(
+        "page is freed that a planned step still reads or writes",
+        "The step starts where the last drafts are known to be right. A page that it needs from "
+        "there was freed when it was planned.",
+        "If the page is handed out before the step ran, outputs are wrong.",
+        _SCHEDULER,
+        (Divergence.UNSOUND,),
+    ),
+}
+"""What each code means."""

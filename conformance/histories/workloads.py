@@ -1,0 +1,170 @@
+"""Scheduler histories: what arrives at a whole scheduler over time, as data that can be replayed.
+
+A history of a manager (`conformance.histories.schema`) says which calls a scheduler makes. Here the
+target's own scheduler decides that: a scheduler history has the deployment (the KV cache groups and
+the arguments of vLLM that a scheduler depends on), and the requests with the step at which they
+arrive and what the model will sample. As JSON::
+
+    {"kind": "scheduler", "version": 1,
+     "deployment": {"groups": [{"kind": "full_attention", "block_size": 16}],
+                    "num_gpu_blocks": 40, "max_model_len": 128, "max_num_batched_tokens": 64},
+     "requests": {"a": {"prompt": [[1, 40]], "output": [50, 51]},
+                  "b": {"prompt": [[1, 40]], "output": [50], "after": "a"}}}
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, ConfigDict, NonNegativeInt, PositiveInt
+
+from hitproof.conformance.histories.schema import (
+    HistoryError,
+    RequestInput,
+    TokenIds,
+    unknown_group_fields,
+)
+from hitproof.spec.groups import Group, GroupKind
+
+_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+DRAFT_HEADS = ("eagle", "eagle3", "mtp")
+"""The methods whose draft layers have entries in the KV cache that depend on later tokens."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What a scheduler is started with: KV cache groups and arguments of vLLM."""
+
+    groups: tuple[Annotated[Group, BeforeValidator(unknown_group_fields)], ...]
+    """KV cache groups; ``eagle`` marks those with draft layers. ``prefill_lookahead`` is left out:
+    the target derives it."""
+    num_gpu_blocks: PositiveInt
+    """Blocks in the pool, the null block included."""
+    max_model_len: PositiveInt
+    """The longest request, prompt and output, in tokens."""
+    max_num_batched_tokens: PositiveInt
+    """The most tokens that one step computes, of all requests."""
+    max_num_seqs: PositiveInt = 8
+    """The most requests that run at a time."""
+    prefix_match_unit: PositiveInt | None = None
+    """Tokens that a block hash covers; by default what the target derives from the groups."""
+    speculative_method: Literal["eagle", "eagle3", "mtp", "ngram", "draft_model"] | None = None
+    """How drafts are proposed."""
+    num_speculative_tokens: NonNegativeInt = 0
+    """Draft tokens that are proposed after each decode step."""
+    num_mtp_modules: PositiveInt = 1
+    """MTP modules that the model has. vLLM: ``num_nextn_predict_layers``."""
+    lookahead_hashes: bool = True
+    """Whether block hashes may cover the tokens that draft layers look ahead.
+    vLLM: not ``disable_lookahead_block_hashes``."""
+    async_scheduling: bool = False
+    """Whether the next step is scheduled before the output of the last one is known."""
+    v2_model_runner: bool = False
+    """Whether the target schedules for its second model runner."""
+    enable_chunked_prefill: bool = True
+    """Whether a prompt may be computed in several steps."""
+    long_prefill_token_threshold: NonNegativeInt = 0
+    """The most tokens of one prompt in a step while other requests are there; 0 for no limit."""
+    policy: Literal["fcfs", "priority"] = "fcfs"
+    """Which request is scheduled first, and which is preempted."""
+    retention_interval: NonNegativeInt | Literal["dense"] | None = None
+    """Sparse retention in tokens, 0 for the latest boundary only, ``dense`` for all; by default
+    what the target's ``CacheConfig`` has."""
+    mamba_checkpoint_alignment: PositiveInt | None = None
+    """Where a step can export Mamba states from inside its chunk."""
+    mamba_shared_prefix_checkpoint: bool = False
+    """Whether a Mamba state is kept at the end of a prefix that is seen to be shared."""
+
+    __pydantic_config__ = _STRICT
+
+    def __post_init__(self) -> None:
+        if not self.groups:
+            raise HistoryError("a deployment has at least one KV cache group")
+        if bool(self.num_speculative_tokens) != (self.speculative_method is not None):
+            raise HistoryError(
+                "drafts have a method and a number; set both speculative_method and "
+                "num_speculative_tokens, or neither"
+            )
+        if self.num_mtp_modules > 1 and self.speculative_method != "mtp":
+            raise HistoryError("only MTP has several modules; set speculative_method to mtp")
+        if any(group.eagle for group in self.groups) and not self.has_draft_head:
+            raise HistoryError("a group is flagged for EAGLE; set speculative_method to eagle")
+        if self.num_gpu_blocks < 2:
+            raise HistoryError("the pool needs a block besides the null block")
+
+    @property
+    def has_draft_head(self) -> bool:
+        """Whether draft layers have entries that depend on later tokens."""
+        return self.speculative_method in DRAFT_HEADS
+
+    @property
+    def has_mamba(self) -> bool:
+        """Whether some group keeps recurrent states."""
+        return any(group.kind is GroupKind.MAMBA for group in self.groups)
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A request as it arrives at a scheduler, and what the model will answer."""
+
+    prompt: TokenIds
+    """The prompt's token ids."""
+    output: TokenIds
+    """The tokens that the model samples, in order; the request ends with the last one."""
+    arrives: NonNegativeInt = 0
+    """The step before which it arrives, counted from the start, or from the end of ``after``."""
+    after: str | None = None
+    """The request that has to end first, as with a resend or the next turn."""
+    accepted: tuple[NonNegativeInt, ...] = ()
+    """How many drafts are right, of each step that verifies some, in turn and again from the start;
+    none by default."""
+    aborted: PositiveInt | None = None
+    """After how many steps since its arrival the user gives up; never by default."""
+    priority: int = 0
+    """The lower, the sooner, where the policy is ``priority``."""
+    cache_salt: str | None = None
+    """Keeps the request's blocks apart from those of other salts."""
+
+    __pydantic_config__ = _STRICT
+
+    def __post_init__(self) -> None:
+        if not self.prompt or not self.output:
+            raise HistoryError("a prompt and an output have at least one token each")
+
+    @property
+    def request(self) -> RequestInput:
+        """The request without what only a scheduler needs."""
+        return RequestInput(self.prompt, self.output, cache_salt=self.cache_salt)
+
+
+@dataclass(frozen=True)
+class SchedulerHistory:
+    """What arrives at a scheduler over time."""
+
+    deployment: Deployment
+    """What the scheduler is started with."""
+    requests: dict[str, Arrival]
+    """The requests by name; those of one step arrive in this order."""
+    about: str = field(default="", compare=False)
+    """What the history shows, for readers."""
+    kind: Literal["scheduler"] = "scheduler"
+    """Tells it from a history of a manager."""
+    version: Literal[1] = 1
+    """The version of this format."""
+
+    __pydantic_config__ = _STRICT
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for name, request in self.requests.items():
+            tokens = len(request.prompt) + len(request.output)
+            if tokens > self.deployment.max_model_len:
+                raise HistoryError(
+                    f"request {name} has {tokens} tokens, more than max_model_len "
+                    f"({self.deployment.max_model_len})"
+                )
+            if request.after is not None and request.after not in seen:
+                raise HistoryError(
+                    f"request {name} comes after {request.after}, which is not listed before it"
+                )
+            seen.add(name)

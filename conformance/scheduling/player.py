@@ -1,0 +1,254 @@
+"""Plays a scheduler history: requests arrive, steps are planned, run and taken up.
+
+As vLLM's ``EngineCore`` does it: a step is planned as long as fewer than the subject's ``batches``
+are in flight, and without new requests those in flight are drained.
+"""
+
+from collections import deque
+
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.crashes import crash_defect
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Occurrence, Violation
+from hitproof.conformance.histories.naming import Names, Prefixes
+from hitproof.conformance.histories.workloads import SchedulerHistory
+from hitproof.conformance.judge.content import ContentModel
+from hitproof.conformance.judge.judging import Judge
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.scheduling.outcome import Life, SchedulerOutcome
+from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner
+from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.schedulers import (
+    Plan,
+    RunningScheduler,
+    SchedulerSubject,
+    StartupRefused,
+)
+from hitproof.spec.claims import Divergence
+
+_EMPTY = 4
+"""So many empty steps in a row, with none in flight, and nothing changes any more."""
+_SPREADS = (Divergence.UNSOUND, Divergence.WRONG_DRAFTS)
+"""What leaves contents wrong, so that later steps read or publish them."""
+_FRUITLESS = 64
+"""So many steps without a token that was not computed before, per request, are a cycle."""
+
+
+def play(
+    history: SchedulerHistory,
+    subject: SchedulerSubject,
+    policies: JudgedPolicies | None = None,
+) -> SchedulerOutcome:
+    """Play ``history`` on a scheduler of ``subject`` and judge every step.
+
+    Raises `CannotJudge` when the subject lacks what the history asks for.
+    """
+    try:
+        scheduler = subject.start(history.deployment)
+    except StartupRefused as refused:
+        return SchedulerOutcome(refused=str(refused))
+    return play_on(scheduler, history, policies)
+
+
+def play_on(
+    scheduler: RunningScheduler,
+    history: SchedulerHistory,
+    policies: JudgedPolicies | None = None,
+) -> SchedulerOutcome:
+    """The same with a scheduler that was started for the history's deployment."""
+    player = _Player(scheduler, history, policies or JudgedPolicies())
+    player.run()
+    return player.outcome
+
+
+class _Player:
+    def __init__(
+        self, scheduler: RunningScheduler, history: SchedulerHistory, policies: JudgedPolicies
+    ) -> None:
+        engine = scheduler.engine
+        requests = {name: each.request for name, each in history.requests.items()}
+        prefixes = Prefixes(requests, engine.hash_block_size, engine.num_hash_lookahead_tokens)
+        self._scheduler, self._history, self._engine = scheduler, history, engine
+        self._names = Names(prefixes)
+        self._judge = Judge(engine, requests, prefixes, policies)
+        self._content = ContentModel(
+            engine, requests, self._judge.of_group, policies.every_state, policies.horizon
+        )
+        self._runner = ModelRunner(engine, history.requests, self._judge, self._content)
+        self.outcome = SchedulerOutcome({name: Life() for name in history.requests})
+        self._waiting = dict(history.requests)
+        self._arrived: dict[str, int] = {}
+        self._ended: dict[str, int] = {}
+        self._in_flight: deque[tuple[Plan, Done]] = deque()
+        self._step = 0
+        self._empty = self._fruitless = 0
+        self._furthest: dict[str, int] = {}
+
+    def run(self) -> None:
+        """Play until nothing is left to do, or nothing more happens."""
+        try:
+            while self._go_on():
+                self._step += 1
+        except CannotJudge:
+            raise
+        except Exception as error:  # whatever the target raises is its answer
+            signature = Signature(
+                SCHEDULER, Divergence.CRASH, *self._judge.kinds(), crash_defect(error)
+            )
+            self._add(Violation(signature, "the step is planned", f"it raises {error!r:.200}"))
+            self.outcome.ended = f"the scheduler raises {error!r:.200}"
+        if not self.outcome.ended:
+            self._at_the_end()
+
+    def _go_on(self) -> bool:
+        self._let_arrive()
+        plan = None
+        if self._scheduler.has_requests():
+            plan = self._plan()
+            if len(self._in_flight) < self._scheduler.batches and plan.num_tokens:
+                return True
+        elif not self._in_flight:
+            return bool(self._waiting) and not self.outcome.ended
+        self._take_up()
+        return not self._is_stuck(plan)
+
+    def _let_arrive(self) -> None:
+        for name, arrival in list(self._waiting.items()):
+            since = 0 if arrival.after is None else self._ended.get(arrival.after)
+            if since is not None and self._step >= since + arrival.arrives:
+                del self._waiting[name]
+                self._arrived[name] = self._step
+                self._scheduler.add_request(name, arrival)
+        for name, since in self._arrived.items():
+            aborted = self._history.requests[name].aborted
+            if aborted is not None and self._step == since + aborted and name not in self._ended:
+                self._scheduler.abort(name)
+                self._end(name, "aborted")
+
+    def _end(self, name: str, how: str) -> None:
+        self._ended[name] = self._step
+        self.outcome.lives[name].ended = how
+
+    def _plan(self) -> Plan:
+        plan = self._scheduler.schedule()
+        self.outcome.steps += 1
+        for each in plan.scheduled:
+            life = self.outcome.lives[each.request]
+            if life.hit is None:
+                life.hit = each.start
+            elif each.whole:
+                life.preemptions += 1
+            life.chunks.append((each.start, each.num_tokens))
+        seen = self._scheduler.pool()
+        done, wrong = self._runner.execute(plan, seen.held)
+        for violation in wrong:
+            self._add(violation)
+        self._judge_keys()
+        self._in_flight.append((plan, done))
+        return plan
+
+    def _take_up(self) -> None:
+        if not self._in_flight:
+            return
+        plan, done = self._in_flight.popleft()
+        drafts = {} if self._scheduler.batches > 1 else done.drafts
+        delivered = self._scheduler.update(plan, done.sampled, drafts)
+        for name, tokens in delivered.items():
+            self.outcome.lives[name].delivered += tokens
+        unfinished = self._scheduler.unfinished()
+        for name in self._arrived.keys() - self._ended.keys() - unfinished:
+            self._end(name, "finished")
+        self._judge_keys()
+
+    def _judge_keys(self) -> None:
+        """Every published key names a page with that content."""
+        for name in self._arrived:
+            for index, group in enumerate(self._engine.groups):
+                keys = self._scheduler.block_keys(name, index)
+                self._names.learn(name, group.block_size, keys)
+            keys = self._scheduler.unit_keys(name)
+            self._names.learn(name, self._engine.hash_block_size, keys)
+        cached = {
+            (group, self._names.name(key)): ids
+            for (group, key), ids in self._scheduler.pool().cached.items()
+        }
+        for violation in self._content.keys.wrong(cached):
+            self._add(violation)
+
+    def _is_stuck(self, plan: Plan | None) -> bool:
+        """Whether requests that were accepted get nowhere; that ends the history."""
+        if plan is None:
+            return False
+        idle = not plan.num_tokens and not self._in_flight
+        self._empty = self._empty + 1 if idle else 0
+        new = False
+        for each in plan.scheduled:
+            end = each.start + each.num_tokens
+            if end > self._furthest.get(each.request, 0):
+                self._furthest[each.request], new = end, True
+        self._fruitless = 0 if new else self._fruitless + 1
+        # A request that arrives later may free the way no more than time does.
+        stuck, cycle = (
+            self._empty >= _EMPTY,
+            self._fruitless >= _FRUITLESS * len(self._history.requests),
+        )
+        unfinished = self._scheduler.unfinished()
+        if not unfinished or not (stuck or cycle):
+            return False
+        how = "stuck" if stuck else "cycle"
+        self._add(
+            self._judge.pool_claim(
+                SCHEDULER,
+                Defect.of(Code.REQUEST_NEVER_FINISHES, way=how),
+                "requests that start-up allows are computed to their end",
+                f"{', '.join(sorted(unfinished))} "
+                + (f"get no token in {_EMPTY} steps" if stuck else "start again and again"),
+            )
+        )
+        self.outcome.ended = "nothing more happens"
+        return True
+
+    def _at_the_end(self) -> None:
+        for name, arrival in self._history.requests.items():
+            life = self.outcome.lives[name]
+            due = list(arrival.output)
+            if life.ended == "aborted":
+                due = due[: len(life.delivered)]
+            if life.delivered != due:
+                self._add(
+                    self._judge.pool_claim(
+                        SCHEDULER,
+                        Defect(Code.DELIVERED_TOKENS_WRONG),
+                        f"request {name} gets the tokens {due}",
+                        f"it gets {life.delivered}",
+                    )
+                )
+        held = self._scheduler.pool().held
+        if held:
+            self._add(
+                self._judge.pool_claim(
+                    SCHEDULER,
+                    Defect(Code.BLOCKS_HELD_WHEN_IDLE),
+                    "no block is held when all requests have ended",
+                    f"blocks {sorted(held)} are",
+                )
+            )
+
+    def _add(self, violation: Violation) -> None:
+        """Record a violation; what follows one that leaves contents wrong may come from it."""
+        for known in self.outcome.findings:
+            if known.signature == violation.signature:
+                known.again(violation, self._step, "step")
+                return
+        cause = None
+        if violation.signature.divergence in _SPREADS:
+            cause = next(
+                (
+                    each.signature
+                    for each in self.outcome.causes
+                    if each.signature.divergence in _SPREADS
+                ),
+                None,
+            )
+        self.outcome.findings.append(Occurrence(violation, self._step, "step", cause=cause))

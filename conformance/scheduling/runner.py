@@ -1,0 +1,221 @@
+"""The model runner: what each step of a scheduler reads and writes, from its plans alone.
+
+It keeps what vLLM's model runner keeps: block tables to which it appends, the tokens that it has
+sampled, and the pages (`conformance.judge.content`). Where several steps are in flight, a step
+may be planned before drafts of the last one are known to be wrong; it starts where they went wrong.
+vLLM: ``_update_states`` and ``execute_model`` of ``GPUModelRunner``.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.histories.workloads import Arrival
+from hitproof.conformance.judge.content import ContentModel
+from hitproof.conformance.judge.judging import Judge
+from hitproof.conformance.subject.managers import Tables
+from hitproof.conformance.subject.schedulers import Plan, Scheduled
+from hitproof.spec.attention import attends
+from hitproof.spec.groups import Group, GroupKind
+
+SCHEDULER = "scheduler"
+"""Of whole schedulers the clauses are judged together, under this name."""
+
+
+@dataclass
+class _Request:
+    """What the model runner keeps of a request."""
+
+    tables: Tables
+    verified: int = 0
+    proposed: int = 0
+
+
+class _Name(NamedTuple):
+    """A place in a block table."""
+
+    request: str
+    group: int
+    place: int
+
+    def __str__(self) -> str:
+        return f"request {self.request}, group {self.group}, block {self.place} of its table"
+
+
+@dataclass(frozen=True)
+class Done:
+    """The result of a step: the tokens and drafts of each request, and how many were computed."""
+
+    sampled: dict[str, list[int]]
+    drafts: dict[str, list[int]]
+
+
+class ModelRunner:
+    """Runs the plans of one scheduler; pure bookkeeping, with the content of each page."""
+
+    def __init__(
+        self,
+        engine: EngineConfiguration,
+        arrivals: Mapping[str, Arrival],
+        judge: Judge,
+        content: ContentModel,
+    ) -> None:
+        self._engine = engine
+        self._arrivals = arrivals
+        self._judge = judge
+        self._content = content
+        self._requests: dict[str, _Request] = {}
+        self._sampled: dict[str, int] = {}
+        self._verifying: dict[str, int] = {}
+
+    def execute(self, plan: Plan, held: frozenset[int]) -> tuple[Done, list[Violation]]:
+        """Run one step; ``held`` are the blocks with references when it was planned."""
+        self._content.new_step_starts()
+        for name in (*plan.finished, *plan.preempted):
+            self._forget(name)
+        for source, target in plan.copies:
+            self._content.copy(source, target)
+        for each in plan.scheduled:
+            self._take_up(each)
+        wrong = [*self._written_once(plan), *self._in_use(plan, held)]
+        for each in plan.scheduled:
+            start, num_tokens = self._range(each)
+            known, tables = self._known(each.request), self._requests[each.request].tables
+            wrong += self._content.compute(each.request, tables, start, num_tokens, known)
+        done = Done({}, {})
+        for each in plan.scheduled:
+            self._sample(each, done)
+        return done, wrong
+
+    def _forget(self, name: str) -> None:
+        self._requests.pop(name, None)
+        self._content.free(name)
+
+    def _take_up(self, scheduled: Scheduled) -> None:
+        name = scheduled.request
+        if scheduled.whole or name not in self._requests:
+            self._content.free(name)
+            self._requests[name] = _Request(scheduled.blocks)
+            return
+        request = self._requests[name]
+        request.tables = tuple(
+            (*had, *more) for had, more in zip(request.tables, scheduled.blocks, strict=True)
+        )
+
+    def _known(self, name: str) -> int:
+        return len(self._arrivals[name].prompt) + self._sampled.get(name, 0)
+
+    def _range(self, scheduled: Scheduled) -> tuple[int, int]:
+        """Where the step really starts, and how many tokens it computes."""
+        return min(scheduled.start, self._known(scheduled.request) - 1), scheduled.num_tokens
+
+    def _sample(self, scheduled: Scheduled, done: Done) -> None:
+        """Sample the tokens that the script has, and propose drafts."""
+        name, arrival = scheduled.request, self._arrivals[scheduled.request]
+        request, known = self._requests[name], self._known(name)
+        start, num_tokens = self._range(scheduled)
+        end = start + num_tokens
+        if end < known:
+            self._content.settle(name, end)
+            return
+        output = arrival.output[known - len(arrival.prompt) :]
+        drafts, accepted = min(end - known, request.proposed), 0
+        if drafts:
+            turn = self._verifying.get(name, 0)
+            self._verifying[name] = turn + 1
+            wanted = arrival.accepted[turn % len(arrival.accepted)] if arrival.accepted else 0
+            accepted = max(0, min(wanted, drafts, len(output) - 1))
+        # A step in flight when a request ends samples what nobody gets.
+        done.sampled[name] = list(output[: 1 + accepted]) or [0]
+        self._sampled[name] = self._sampled.get(name, 0) + len(output[: 1 + accepted])
+        request.proposed = self._engine.num_speculative_tokens
+        if request.proposed:
+            upcoming = [*output[1 + accepted :], *([0] * request.proposed)]
+            done.drafts[name] = upcoming[: request.proposed]
+        self._content.settle(name, known + accepted)
+
+    # --- what no step may do -----------------------------------------------------------------
+
+    def _written_once(self, plan: Plan) -> Iterator[Violation]:
+        """No page is written through two names in one step, and never the null page."""
+        writers: dict[int, _Name] = {}
+        users: dict[int, set[tuple[int, int]]] = {}
+        for scheduled in plan.scheduled:
+            start, num_tokens = self._range(scheduled)
+            for index, group, table in self._cached_tables(scheduled):
+                last = (start + num_tokens - 1) // group.block_size
+                first = last if group.kind is GroupKind.MAMBA else start // group.block_size
+                for place in needed(group, start, start + num_tokens):
+                    block, name = _at(table, place), _Name(scheduled.request, index, place)
+                    if block:
+                        users.setdefault(block, set()).add((index, place))
+                    if place < first:
+                        continue
+                    if not block:
+                        yield self._wrong(
+                            Code.NULL_PAGE_WRITTEN,
+                            f"{name}: a page of its own is written",
+                            "the null page" if place < len(table) else "its table ends before it",
+                        )
+                    elif writers.setdefault(block, name) != name:
+                        yield self._wrong(
+                            Code.PAGE_WRITTEN_TWICE,
+                            f"{name}: block {block} is written by nobody else in the step",
+                            f"it is written as {writers[block]}, too",
+                        )
+        for block, name in writers.items():
+            if others := users[block] - {(name.group, name.place)}:
+                group_index, place = min(others)
+                yield self._wrong(
+                    Code.PAGE_WRITTEN_TWICE,
+                    f"{name}: block {block} has no other place while it is written",
+                    f"it is block {place} of a table of group {group_index}, too",
+                )
+
+    def _in_use(self, plan: Plan, held: frozenset[int]) -> Iterator[Violation]:
+        """What a step reads or writes is held until it ran, drafts in flight or not."""
+        for scheduled in plan.scheduled:
+            start, num_tokens = self._range(scheduled)
+            for index, group, table in self._cached_tables(scheduled):
+                for place in needed(group, start, start + num_tokens):
+                    block = _at(table, place)
+                    if block and block not in held:
+                        yield self._wrong(
+                            Code.PAGE_FREED_IN_FLIGHT,
+                            f"{_Name(scheduled.request, index, place)}: it is held while tokens "
+                            f"from {start} on are computed",
+                            f"block {block} is free",
+                        )
+                        break
+
+    def _cached_tables(self, scheduled: Scheduled) -> Iterator[tuple[int, Group, tuple[int, ...]]]:
+        """The groups that take part in prefix caching, with the request's tables."""
+        tables = self._requests[scheduled.request].tables
+        for index, (group, table) in enumerate(zip(self._engine.groups, tables, strict=True)):
+            if group.prefix_cacheable:
+                yield index, group, table
+
+    def _wrong(self, code: Code, spec: str, actual: str) -> Violation:
+        return self._judge.pool_claim(SCHEDULER, Defect(code), spec, actual)
+
+
+def _at(table: tuple[int, ...], place: int) -> int:
+    """The block there; 0, the null page, past the table's end."""
+    return table[place] if place < len(table) else 0
+
+
+def needed(group: Group, start: int, end: int) -> list[int]:
+    """The places in a table that a step from ``start`` to ``end`` reads or writes."""
+    size = group.block_size
+    last = (end - 1) // size
+    if group.kind is GroupKind.MAMBA:
+        return [last]
+    return [
+        place
+        for place in range(last + 1)
+        if attends(start, min((place + 1) * size - 1, start), group.window, group.chunk)
+    ]

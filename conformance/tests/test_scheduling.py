@@ -1,0 +1,206 @@
+"""Each clause of whole schedulers, on a small scheduler that is right and on broken ones."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
+from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
+from hitproof.conformance.scheduling.outcome import SchedulerOutcome
+from hitproof.conformance.scheduling.player import play
+from hitproof.conformance.subject.schedulers import Plan, PoolState, Scheduled, StartupRefused
+from hitproof.spec.groups import Group, GroupKind
+
+SIZE = 4
+DEPLOYMENT = Deployment((Group(GroupKind.FULL_ATTENTION, SIZE),), 40, 64, 8)
+REQUESTS = {
+    "a": Arrival(tuple(range(10)), (100, 101, 102)),
+    "b": Arrival(tuple(range(20, 26)), (103, 104)),
+    "c": Arrival(tuple(range(10)), (105,), after="a"),
+}
+
+
+@dataclass
+class _Row:
+    arrival: Arrival
+    table: list[int] = field(default_factory=list)
+    computed: int = 0
+    known: int = 0
+    seen: bool = False
+
+
+@dataclass
+class Small:
+    """One request a step, in turn; blocks in order, hits on whole blocks of the prompt."""
+
+    deployment: Deployment
+    fault: str = ""
+    batches: int = 1
+
+    def __post_init__(self) -> None:
+        d = self.deployment
+        self.engine = EngineConfiguration(
+            d.groups, d.num_gpu_blocks, SIZE, d.max_model_len, d.max_num_batched_tokens
+        )
+        self._rows: dict[str, _Row] = {}
+        self._all: dict[str, Arrival] = {}
+        self._cached: dict[tuple[int, Any], tuple[int, ...]] = {}
+        self._next, self._leaked, self._gone = 1, frozenset[int](), list[str]()
+
+    def add_request(self, name: str, arrival: Arrival) -> None:
+        self._all[name] = arrival
+        row = self._rows[name] = _Row(arrival, known=len(arrival.prompt))
+        for key in self.block_keys(name, 0)[: (row.known - 1) // SIZE]:
+            if (0, key) not in self._cached:
+                break
+            row.table += self._cached[0, key]
+            row.computed += SIZE
+
+    def abort(self, name: str) -> None:
+        del self._rows[name]
+
+    def has_requests(self) -> bool:
+        return bool(self._rows)
+
+    def schedule(self) -> Plan:
+        name, row = next(iter(self._rows.items()))
+        if self.fault == "raises" and row.computed:
+            raise RuntimeError("no such block")
+        if self.fault == "stuck" and row.computed:
+            return Plan(())
+        count = min(row.known - row.computed, self.deployment.max_num_batched_tokens)
+        whole = row.computed == 0 or not row.seen
+        row.seen = True
+        before = list(row.table)
+        while len(row.table) * SIZE < row.computed + count:
+            null = self.fault == "null" and row.computed
+            row.table.append(0 if null else self._next)
+            self._next += 1
+        if self.fault == "twice" and len(row.table) > 2:
+            row.table[-1] = row.table[-2]
+        if self.fault == "other page" and self._cached and whole:
+            row.table[0] = self._next
+            self._next += 1
+        new = row.table if whole else row.table[len(before) :]
+        step = Scheduled(name, row.computed, count, 0, (tuple(new),), whole, whole)
+        row.computed = 0 if self.fault == "cycle" else row.computed + count
+        wrong = self.fault == "early"
+        for place, key in enumerate(self.block_keys(name, 0)):
+            if (place + 1) * SIZE <= row.computed + SIZE * wrong and place < len(row.table):
+                self._cached.setdefault((0, key), (row.table[place],))
+        return Plan((step,))
+
+    def update(
+        self, _plan: Plan, sampled: Mapping[str, Sequence[int]], drafts: Mapping[str, Sequence[int]]
+    ) -> dict[str, list[int]]:
+        assert not drafts
+        got = {}
+        for name, tokens in sampled.items():
+            row = self._rows[name]
+            if self.fault == "cycle":
+                continue
+            row.known += len(tokens)
+            got[name] = [0 if self.fault == "tokens" else token for token in tokens]
+            if row.known == len(row.arrival.prompt) + len(row.arrival.output):
+                del self._rows[name]
+                if self.fault == "leak":
+                    self._leaked = frozenset(row.table[-1:])
+        return got
+
+    def unfinished(self) -> frozenset[str]:
+        return frozenset(self._rows)
+
+    def pool(self) -> PoolState:
+        held = frozenset(b for row in self._rows.values() for b in row.table if b)
+        if self.fault == "freed":
+            held = frozenset(sorted(held)[1:])
+        return PoolState(self._cached, 0, held | self._leaked)
+
+    def block_keys(self, name: str, group: int) -> Sequence[Any]:
+        assert group == 0
+        arrival = self._all[name]
+        tokens = arrival.prompt + arrival.output
+        return [tokens[: end + SIZE] for end in range(0, len(tokens) - SIZE + 1, SIZE)]
+
+    def unit_keys(self, name: str) -> Sequence[Any]:
+        return self.block_keys(name, 0)
+
+
+@dataclass(frozen=True)
+class Subject:
+    fault: str = ""
+
+    def start(self, deployment: Deployment) -> Small:
+        if self.fault == "refused":
+            raise StartupRefused("too small")
+        return Small(deployment, self.fault)
+
+
+def played(fault: str = "") -> SchedulerOutcome:
+    return play(SchedulerHistory(DEPLOYMENT, REQUESTS), Subject(fault))
+
+
+def test_what_is_right_has_no_finding() -> None:
+    outcome = played()
+    assert not outcome.findings, outcome.findings
+    assert not outcome.ended
+    assert {name: life.ended for name, life in outcome.lives.items()} == dict.fromkeys(
+        REQUESTS, "finished"
+    )
+    assert outcome.lives["c"].hit == 8
+    assert outcome.lives["a"].chunks[:2] == [(0, 8), (8, 2)]
+    assert outcome.as_json()["lives"]["b"]["delivered"] == [103, 104]
+
+
+@pytest.mark.parametrize(
+    ("fault", "defect"),
+    [
+        ("stuck", "request-never-finishes(way=stuck)"),
+        ("cycle", "request-never-finishes(way=cycle)"),
+        ("tokens", "delivered-tokens-wrong"),
+        ("leak", "blocks-held-when-idle"),
+        ("twice", "page-written-twice"),
+        ("null", "null-page-written"),
+        ("freed", "page-freed-in-flight"),
+        ("early", "key-names-other-content"),
+        ("other page", "other-content-read"),
+        (
+            "raises",
+            "raises-exception(error=RuntimeError, message=no such block, site=Small.schedule)",
+        ),
+    ],
+)
+def test_each_clause_is_shown_a_broken_scheduler(fault: str, defect: str) -> None:
+    assert defect in {str(found.signature.defect) for found in played(fault).causes}
+
+
+def test_a_deployment_that_start_up_refuses_is_not_judged() -> None:
+    outcome = played("refused")
+    assert outcome.refused == "too small"
+    assert not outcome.findings
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"speculative_method": "eagle"}, "set both"),
+        ({"num_mtp_modules": 2}, "speculative_method to mtp"),
+        ({"num_gpu_blocks": 1}, "besides the null block"),
+        ({"groups": ()}, "at least one KV cache group"),
+    ],
+)
+def test_what_no_deployment_can_have_is_refused(values: dict[str, Any], reason: str) -> None:
+    with pytest.raises(HistoryError, match=reason):
+        Deployment(**{**vars(DEPLOYMENT), **values})
+
+
+def test_a_history_names_what_comes_first() -> None:
+    late = {"a": Arrival((1,), (2,), after="b"), "b": Arrival((1,), (2,))}
+    with pytest.raises(HistoryError, match="not listed before"):
+        SchedulerHistory(DEPLOYMENT, late)
+    with pytest.raises(HistoryError, match="max_model_len"):
+        SchedulerHistory(DEPLOYMENT, {"a": Arrival(tuple(range(80)), (2,))})
+    with pytest.raises(HistoryError, match="at least one token each"):
+        Arrival((1,), ())

@@ -1,0 +1,486 @@
+"""The target's own ``Scheduler`` behind the protocol of `conformance.subject.schedulers`.
+
+There is no engine and no model: the target's engine core derives block sizes from the KV cache
+groups as at start-up, its own class of scheduler is constructed, and model outputs come from
+outside. Imported in the worker process only.
+"""
+
+import copy
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any
+
+from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.histories.workloads import Arrival, Deployment
+from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.schedulers import Plan, PoolState, Scheduled, StartupRefused
+from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher
+from hitproof.vllm_integration.adapter.cache import VllmCache
+from hitproof.vllm_integration.adapter.groups import kv_cache_config, kv_cache_spec
+from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call
+
+_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
+_INTERVAL = "prefix_cache_retention_interval"
+
+
+class ModelFacts:
+    """What a scheduler asks of ``ModelConfig``, which cannot be made without compiled operators.
+
+    It is a model of text that generates; questions of yes or no are answered with no.
+    """
+
+    runner_type = "generate"
+    skip_tokenizer_init = True
+    hf_overrides = None
+    multimodal_config = None
+    logits_processors = None
+
+    def __init__(self, max_model_len: int) -> None:
+        self.max_model_len = max_model_len
+        self.original_max_model_len = max_model_len
+
+    def __getattr__(self, name: str) -> bool:
+        if name.startswith(
+            ("is_", "uses_", "use_", "supports_", "has_", "requires_", "return_", "enable_")
+        ):
+            return False
+        raise AttributeError(f"ModelConfig.{name}")
+
+
+class _Executor:
+    """What workers answer at start-up: the layers' specs; nothing else concerns a scheduler."""
+
+    def __init__(self, specs: dict[str, Any]) -> None:
+        self._specs = specs
+
+    def get_kv_cache_specs(self) -> list[dict[str, Any]]:
+        return [self._specs]
+
+    def determine_available_memory(self) -> list[int]:
+        return [1 << 40]
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+class VllmSchedulers:
+    """The imported vLLM as a `conformance.subject.schedulers.SchedulerSubject`."""
+
+    def __init__(self) -> None:
+        from vllm.v1 import kv_cache_interface, outputs, request
+        from vllm.v1.core import block_pool, kv_cache_utils
+        from vllm.v1.engine import core
+
+        self.core = core
+        self.interface = kv_cache_interface
+        self.outputs = outputs
+        self.requests = request
+        self.utils = kv_cache_utils
+        self.registers_tails = hasattr(attribute(block_pool, "BlockPool"), "cache_partial_block")
+        # It warns at each start of what no engine is asked to do here.
+        logging.getLogger("vllm").setLevel(logging.ERROR)
+
+    @cached_property
+    def _base(self) -> Any:
+        from vllm import config
+
+        return call(
+            attribute(config, "VllmConfig"),
+            {"device_config": config.DeviceConfig("cpu")},
+            "VllmConfig",
+        )
+
+    def vllm_config(self, deployment: Deployment) -> Any:
+        """The ``VllmConfig`` of a deployment, without a model."""
+        from vllm import config
+
+        made = copy.copy(self._base)
+        made.model_config = ModelFacts(deployment.max_model_len)
+        made.scheduler_config = call(
+            attribute(config, "SchedulerConfig"),
+            {
+                "max_num_seqs": deployment.max_num_seqs,
+                "max_num_batched_tokens": deployment.max_num_batched_tokens,
+                "max_model_len": deployment.max_model_len,
+                "enable_chunked_prefill": deployment.enable_chunked_prefill,
+                "long_prefill_token_threshold": deployment.long_prefill_token_threshold,
+                "policy": deployment.policy,
+                "async_scheduling": deployment.async_scheduling,
+                "is_encoder_decoder": False,
+            },
+            "SchedulerConfig",
+        )
+        cache = made.cache_config = copy.copy(self._base.cache_config)
+        cache.enable_prefix_caching = True
+        cache.num_gpu_blocks = deployment.num_gpu_blocks
+        sizes = [group.block_size for group in deployment.groups if group.prefix_cacheable]
+        cache.block_size = min(sizes or [group.block_size for group in deployment.groups])
+        if deployment.has_mamba:
+            cache.mamba_cache_mode = "align"
+            cache.mamba_block_size = next(
+                group.block_size for group in deployment.groups if group.kind == "mamba"
+            )
+        for name, value in {
+            "prefix_match_unit": deployment.prefix_match_unit,
+            "enable_mamba_shared_prefix_checkpoint": deployment.mamba_shared_prefix_checkpoint,
+        }.items():
+            if value:
+                _set(cache, name, value)
+        if deployment.retention_interval is not None:
+            dense = deployment.retention_interval == "dense"
+            if hasattr(cache, _INTERVAL):
+                setattr(cache, _INTERVAL, None if dense else deployment.retention_interval)
+            elif not dense:
+                raise CannotJudge(
+                    "this release has no retention interval in its configuration; leave "
+                    "retention_interval out, or name a later release"
+                )
+        if deployment.speculative_method is not None:
+            made.speculative_config = self._speculative(deployment)
+        settle = getattr(made, "_set_max_num_scheduled_tokens", None)
+        if settle is not None:
+            with _refusals():
+                settle()
+        return made
+
+    def _speculative(self, deployment: Deployment) -> Any:
+        from vllm import config
+
+        made = call(
+            attribute(config, "SpeculativeConfig"),
+            {
+                "method": "ngram",
+                "num_speculative_tokens": deployment.num_speculative_tokens,
+                "prompt_lookup_max": 2,
+                "prompt_lookup_min": 1,
+                "target_model_config": None,
+                "target_parallel_config": self._base.parallel_config,
+            },
+            "SpeculativeConfig",
+        )
+        made.method = deployment.speculative_method
+        if deployment.has_draft_head:
+            facts = SimpleNamespace(num_nextn_predict_layers=deployment.num_mtp_modules)
+            made.draft_model_config = SimpleNamespace(hf_config=facts, architectures=[])
+        if deployment.num_mtp_modules > 1 and not hasattr(made, "use_multi_module_mtp"):
+            raise CannotJudge(
+                "this release has no multi-module MTP; leave num_mtp_modules out, or name a later "
+                "release"
+            )
+        if not deployment.lookahead_hashes and hasattr(made, "disable_lookahead_block_hashes"):
+            made.disable_lookahead_block_hashes = True
+        return made
+
+    def groups_config(self, deployment: Deployment, vllm_config: Any) -> Any:
+        """The ``KVCacheConfig`` of a deployment's groups, in a context."""
+        groups = [
+            (
+                group,
+                kv_cache_spec(
+                    self.interface,
+                    group,
+                    deployment.num_speculative_tokens,
+                    deployment.mamba_checkpoint_alignment,
+                ),
+            )
+            for group in deployment.groups
+        ]
+        interval = getattr(vllm_config.cache_config, _INTERVAL, None)
+        return kv_cache_config(self.interface, groups, deployment.num_gpu_blocks, interval)
+
+    def start(self, deployment: Deployment) -> "VllmScheduler":
+        """See `conformance.subject.schedulers.SchedulerSubject`."""
+        with _environment(_RUNNER, str(int(deployment.v2_model_runner))):
+            vllm_config = self.vllm_config(deployment)
+            with self.groups_config(deployment, vllm_config) as config:
+                return self.start_with(deployment, vllm_config, config)
+
+    def start_with(self, deployment: Deployment, vllm_config: Any, config: Any) -> "VllmScheduler":
+        """A scheduler of a ``VllmConfig`` and a ``KVCacheConfig`` of the target's.
+
+        Of the deployment, what is not in these counts.
+        """
+        core = self.core
+        with _refusals():
+            config = self._initialized(vllm_config, config)
+            resolve = getattr(core, "resolve_kv_cache_block_sizes", None)
+            if resolve is not None:
+                size, hash_size = resolve(config, vllm_config)
+            else:
+                size = hash_size = vllm_config.cache_config.block_size
+        if resolve is None and len({g.block_size for g in deployment.groups}) > 1:
+            raise CannotJudge("this release has one block size for all groups; name a later one")
+        manager = core.StructuredOutputManager(vllm_config)
+        scheduler_class = vllm_config.scheduler_config.get_scheduler_cls()
+        from vllm.v1.core.sched.scheduler import Scheduler
+
+        keywords = arguments(
+            Scheduler.__init__,
+            {
+                "vllm_config": vllm_config,
+                "kv_cache_config": config,
+                "structured_output_manager": manager,
+                "block_size": size,
+                "hash_block_size": hash_size,
+                "log_stats": False,
+            },
+            "Scheduler",
+            given=("self",),
+        )
+        with _refusals():
+            scheduler = scheduler_class(**keywords)
+        return VllmScheduler(self, deployment, vllm_config, scheduler, hash_size)
+
+    def _initialized(self, vllm_config: Any, config: Any) -> Any:
+        """The ``KVCacheConfig`` after the engine core's own start-up with these groups."""
+        core = self.core
+        engine = object.__new__(attribute(core, "EngineCore"))
+        groups = config.kv_cache_groups
+        engine.model_executor = _Executor(
+            {name: group.kv_cache_spec for group in groups for name in group.layer_names}
+        )
+        # The groups are given, so nothing is derived from layers.
+        given = {
+            "get_kv_cache_configs": lambda *_, **__: [config],
+            "get_global_kv_cache_groups": lambda *_, **__: groups,
+            "resolve_kv_cache_layout": lambda *_, **__: SimpleNamespace(name="NHD"),
+        }
+        with _replaced(core, given):
+            found = engine._initialize_kv_caches(vllm_config)
+        if isinstance(found, tuple):
+            vllm_config.cache_config.num_gpu_blocks, *_, found = found
+        return found
+
+
+class VllmScheduler:
+    """A running scheduler; see `conformance.subject.schedulers.RunningScheduler`."""
+
+    def __init__(
+        self,
+        vllm: VllmSchedulers,
+        deployment: Deployment,
+        vllm_config: Any,
+        scheduler: Any,
+        hash_block_size: int,
+    ) -> None:
+        from vllm.utils.hashing import sha256
+
+        self._vllm = vllm
+        self.scheduler = scheduler
+        self.vllm_config = vllm_config
+        self.batches = (
+            int(attribute(vllm_config, "max_concurrent_batches"))
+            if hasattr(vllm_config, "max_concurrent_batches")
+            else 1 + deployment.async_scheduling
+        )
+        self.engine = _engine(deployment, vllm_config, scheduler, hash_block_size)
+        attribute(vllm.utils, "init_none_hash")(sha256)
+        self._hasher = block_hasher(
+            vllm.utils, sha256, hash_block_size, self.engine.num_hash_lookahead_tokens
+        )
+        self._manager = attribute(scheduler, "kv_cache_manager")
+        self._pool = attribute(self._manager, "block_pool")
+        self._requests: dict[str, Any] = {}
+        self._seen: set[str] = set()
+        self._cache = VllmCache(
+            vllm.utils, self.engine, self._pool, self._requests, vllm.registers_tails
+        )
+
+    def add_request(self, name: str, arrival: Arrival) -> None:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        from vllm.sampling_params import SamplingParams
+
+        sampling = SamplingParams(max_tokens=len(arrival.output), ignore_eos=True)
+        request = call(
+            attribute(self._vllm.requests, "Request"),
+            {
+                "request_id": name,
+                "prompt_token_ids": list(arrival.prompt),
+                "sampling_params": sampling,
+                "pooling_params": None,
+                "eos_token_id": None,
+                "cache_salt": arrival.cache_salt,
+                "priority": arrival.priority,
+                "arrival_time": float(len(self._requests)),
+                "block_hasher": self._hasher,
+            },
+            "Request",
+        )
+        self._requests[name] = request
+        self.scheduler.add_request(request)
+
+    def abort(self, name: str) -> None:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        self.scheduler.finish_requests(name, self._vllm.requests.RequestStatus.FINISHED_ABORTED)
+
+    def has_requests(self) -> bool:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        return bool(self.scheduler.has_requests())
+
+    def schedule(self) -> Plan:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        output = self.scheduler.schedule()
+        counts, drafts = output.num_scheduled_tokens, output.scheduled_spec_decode_tokens
+        scheduled = {}
+        for new in output.scheduled_new_reqs:
+            name = new.req_id
+            scheduled[name] = Scheduled(
+                name,
+                new.num_computed_tokens,
+                counts[name],
+                len(drafts.get(name, ())),
+                _tables(new.block_ids),
+                whole=True,
+                first=name not in self._seen,
+            )
+            self._seen.add(name)
+        known = output.scheduled_cached_reqs
+        none = ((),) * len(self.engine.groups)
+        for name, blocks, start in zip(
+            known.req_ids, known.new_block_ids, known.num_computed_tokens, strict=True
+        ):
+            scheduled[name] = Scheduled(
+                name,
+                start,
+                counts[name],
+                len(drafts.get(name, ())),
+                none if blocks is None else _tables(blocks),
+                whole=name in known.resumed_req_ids,
+                first=False,
+            )
+        copies = getattr(output, "kv_cache_block_copies", None) or ()
+        return Plan(
+            # In the order in which they were planned: what one reads an earlier one may write.
+            tuple(scheduled[name] for name in counts),
+            tuple(sorted(output.finished_req_ids)),
+            tuple(sorted(getattr(output, "preempted_req_ids", None) or ())),
+            tuple((each.src_block_id, each.dst_block_id) for each in copies),
+            output,
+        )
+
+    def update(
+        self, plan: Plan, sampled: Mapping[str, Sequence[int]], drafts: Mapping[str, Sequence[int]]
+    ) -> dict[str, list[int]]:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        outputs = self._vllm.outputs
+        names = [each.request for each in plan.scheduled]
+        result = call(
+            attribute(outputs, "ModelRunnerOutput"),
+            {
+                "req_ids": names,
+                "req_id_to_index": {name: place for place, name in enumerate(names)},
+                "sampled_token_ids": [list(sampled.get(name, ())) for name in names],
+                "logprobs": None,
+                "prompt_logprobs_dict": {},
+                "pooler_output": None,
+            },
+            "ModelRunnerOutput",
+        )
+        answered = self.scheduler.update_from_output(plan.handle, result)
+        if drafts:
+            self.scheduler.update_draft_token_ids(
+                outputs.DraftTokenIds(list(drafts), [list(each) for each in drafts.values()])
+            )
+        return {
+            each.request_id: list(each.new_token_ids)
+            for of_client in answered.values()
+            for each in of_client.outputs
+        }
+
+    def unfinished(self) -> frozenset[str]:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        return frozenset(
+            name for name, request in self._requests.items() if not request.is_finished()
+        )
+
+    def pool(self) -> PoolState:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        return PoolState(
+            self._cache.cached(),
+            self._pool.get_num_free_blocks(),
+            frozenset(
+                block.block_id for block in self._pool.blocks if block.ref_cnt and not block.is_null
+            ),
+        )
+
+    def block_keys(self, name: str, group: int) -> Sequence[Any]:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        return self._cache.block_keys(name, group)
+
+    def unit_keys(self, name: str) -> Sequence[Any]:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        return self._cache.unit_keys(name)
+
+
+def _engine(
+    deployment: Deployment, vllm_config: Any, scheduler: Any, hash_block_size: int
+) -> EngineConfiguration:
+    """The configuration of the manager as the target has derived it."""
+    draft_head = deployment.has_draft_head
+    ahead = int(getattr(scheduler, "num_prefill_lookahead", 0)) if draft_head else 0
+    groups = tuple(replace(group, prefill_lookahead=max(ahead, 1)) for group in deployment.groups)
+    interval = getattr(vllm_config.cache_config, _INTERVAL, None)
+    return EngineConfiguration(
+        groups=groups,
+        num_gpu_blocks=deployment.num_gpu_blocks,
+        hash_block_size=hash_block_size,
+        max_model_len=int(scheduler.max_model_len),
+        max_num_batched_tokens=int(scheduler.max_num_scheduled_tokens),
+        use_eagle=draft_head,
+        num_hash_lookahead_tokens=int(getattr(scheduler, HASH_LOOKAHEAD, 0)),
+        num_speculative_tokens=deployment.num_speculative_tokens,
+        num_lookahead_tokens=int(scheduler.num_lookahead_tokens),
+        retention_interval=interval,
+        mamba_checkpoint_alignment=deployment.mamba_checkpoint_alignment,
+        mamba_shared_prefix_checkpoint=deployment.mamba_shared_prefix_checkpoint,
+    )
+
+
+def _tables(blocks: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(map(tuple, blocks))
+
+
+def _set(owner: Any, name: str, value: Any) -> None:
+    if not hasattr(owner, name):
+        raise CannotJudge(f"this release has no {name}; leave it out, or name a later release")
+    setattr(owner, name, value)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What the target's start-up raises refuses the deployment."""
+    try:
+        yield
+    except (AssertionError, ValueError, NotImplementedError) as error:
+        raise StartupRefused(f"{type(error).__name__}: {error}"[:300]) from error
+
+
+@contextmanager
+def _replaced(owner: Any, given: Mapping[str, Any]) -> Iterator[None]:
+    """Attributes of a module, where it has them, as given."""
+    before = {name: getattr(owner, name) for name in given if hasattr(owner, name)}
+    for name in before:
+        setattr(owner, name, given[name])
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
