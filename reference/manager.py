@@ -67,8 +67,8 @@ class KVCacheManager:
         hash_block_size: tokens under one hash of a request.
         scheduler_block_size: the alignment of hits in tokens; the LCM of all block sizes by
             default.
-        max_num_batched_tokens: the most tokens in one step, for admission; ``max_model_len`` by
-            default.
+        max_num_batched_tokens: the most tokens in flight, for admission: of one step, or of those
+            that are scheduled before its results are known; ``max_model_len`` by default.
         enable_caching: whether blocks are shared between requests at all.
         use_eagle: whether an EAGLE or MTP draft model runs.
         log_stats: whether to count hits.
@@ -218,7 +218,9 @@ class KVCacheManager:
         if request.num_hash_lookahead_tokens and self._policies.registers_before_freeing:
             # Blocks filled by accepted drafts get their hash only now, and may be freed next.
             self.cache_blocks(request, request.num_computed_tokens)
-        coordinator.remove_skipped_blocks(request_id, total_computed)
+        # The next token to compute is not known to be later than after the last known results.
+        in_flight = 0 if self._policies.keeps_states_of_drafts else request.num_in_flight_tokens
+        coordinator.remove_skipped_blocks(request_id, max(0, total_computed - in_flight))
         needed = coordinator.get_num_blocks_to_allocate(
             request_id,
             num_slots,

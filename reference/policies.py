@@ -54,8 +54,8 @@ class Policies:
             Mamba too from 0.24 on.
         replays: which boundaries sparse retention keeps for replays of a prompt.
         keeps_states_of_drafts: whether a Mamba group keeps the states that it needs when all
-            drafts of the last step are rejected; up to 0.25. Later the scheduler says how many
-            tokens are in flight.
+            drafts of the last step are rejected, and nothing else waits for the results of steps in
+            flight; up to 0.25. Later the scheduler says how many tokens are in flight.
         junctions: whether sparse retention keeps the shared-prefix boundary; 0.26 and later.
         registers_before_freeing: whether blocks that accepted drafts filled, whose hash is known
             only one token later, are registered before the next step frees them. vLLM frees them

@@ -26,6 +26,7 @@ from hitproof.conformance.histories.schema import (
     Preempt,
     RequestInput,
     Reset,
+    Results,
     Schedule,
     Step,
 )
@@ -45,7 +46,8 @@ def history(seed: int | str, whole_blocks: bool = False) -> History:
     random = Random(f"hitproof {seed}")
     engine = _engine(random, whole_blocks, Random(f"hitproof drafts {seed}"))
     requests = _requests(random, engine)
-    return _with_hashes(seed, History(engine, requests, tuple(_steps(random, engine, requests))))
+    made = History(engine, requests, tuple(_steps(random, engine, requests)))
+    return _in_flight(seed, _with_hashes(seed, made))
 
 
 def fine_history(seed: int | str) -> History:
@@ -57,7 +59,7 @@ def fine_history(seed: int | str) -> History:
     engine = _fine_engine(random)
     requests = _requests(random, engine)
     steps = tuple(_steps(random, engine, requests, may_load=False))
-    return _with_hashes(seed, History(engine, requests, steps))
+    return _in_flight(seed, _with_hashes(seed, History(engine, requests, steps)))
 
 
 def _with_hashes(seed: int | str, history: History) -> History:
@@ -69,6 +71,22 @@ def _with_hashes(seed: int | str, history: History) -> History:
     if loads or not history.engine.use_eagle or Random(f"hitproof hashes {seed}").random() < 0.5:
         return history
     return replace(history, engine=replace(history.engine, num_hash_lookahead_tokens=1))
+
+
+def _in_flight(seed: int | str, history: History) -> History:
+    """In some histories, schedule several steps before the results of the first are known."""
+    random = Random(f"hitproof in flight {seed}")
+    if random.random() >= 0.3:
+        return history
+    engine = replace(history.engine, max_concurrent_batches=random.choice((2, 2, 3)))
+    more = sum(most_blocks(engine, g) - most_blocks(history.engine, g) for g in engine.groups)
+    engine = replace(engine, num_gpu_blocks=engine.num_gpu_blocks + more)
+    steps: list[Step] = []
+    for step in history.steps:
+        if isinstance(step, Schedule) and random.random() < 0.9:
+            step = replace(step, in_flight=True)
+        steps += [Results(), step] if random.random() < 0.1 else [step]
+    return replace(history, engine=engine, steps=tuple(steps))
 
 
 def _full(size: int, _random: Random) -> Group:
@@ -207,10 +225,13 @@ def most_blocks(engine: EngineConfiguration, group: Group) -> int:
         case GroupKind.SLIDING_WINDOW:
             assert group.window is not None
             again = group.prefill_lookahead - 1
-            return math.ceil(min(group.window - 1 + again + engine.max_chunk, most) / size) + 1
+            return (
+                math.ceil(min(group.window - 1 + again + engine.max_in_flight_tokens, most) / size)
+                + 1
+            )
         case GroupKind.CHUNKED_LOCAL:
             assert group.chunk is not None
-            return math.ceil(min(group.chunk + engine.max_chunk, most) / size)
+            return math.ceil(min(group.chunk + engine.max_in_flight_tokens, most) / size)
         case GroupKind.MAMBA:
             exported = 1 if engine.mamba_checkpoint_alignment else 0
             return 2 + engine.num_speculative_tokens + exported

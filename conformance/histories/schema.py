@@ -117,6 +117,9 @@ class EngineConfiguration:
     """The longest request, prompt and output, in tokens."""
     max_num_batched_tokens: PositiveInt | None = None
     """The most tokens that one step computes; as many as ``max_model_len`` by default."""
+    max_concurrent_batches: PositiveInt = 1
+    """How many steps can be scheduled before the results of the first are known; 2 with
+    asynchronous scheduling, and more with pipeline parallelism."""
     use_eagle: bool = False
     """Whether an EAGLE or MTP head drafts tokens."""
     num_hash_lookahead_tokens: NonNegativeInt = 0
@@ -226,6 +229,11 @@ class EngineConfiguration:
         return self.max_num_batched_tokens or self.max_model_len
 
     @property
+    def max_in_flight_tokens(self) -> int:
+        """The most tokens that are scheduled and whose results are not known."""
+        return self.max_concurrent_batches * self.max_chunk
+
+    @property
     def mamba_block_size(self) -> int | None:
         """The block size at which chunks end for Mamba's sake; None without Mamba."""
         sizes = [g.block_size for g in self.groups if g.kind is GroupKind.MAMBA]
@@ -310,6 +318,10 @@ class Schedule:
     exactly: bool = False
     """Whether to compute and load as many tokens as asked, also where vLLM's scheduler would end
     the chunk elsewhere for the sake of Mamba's states."""
+    in_flight: bool = False
+    """Whether the step's results are not known yet when the next one is scheduled. Its drafts count
+    as computed until then. The results of all steps arrive with those of one that does not stay in
+    flight, and the oldest ones before more than ``max_concurrent_batches`` steps are in flight."""
     do: Literal["schedule"] = "schedule"
 
     __pydantic_config__ = _STRICT
@@ -411,6 +423,15 @@ class NewStep:
 
 
 @dataclass(frozen=True)
+class Results:
+    """The results of the oldest step in flight arrive."""
+
+    do: Literal["results"] = "results"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
 class Expect:
     """What must be so now. It calls nothing; what is left out is not expected."""
 
@@ -443,7 +464,17 @@ class Expect:
 
 
 Step: TypeAlias = (
-    Schedule | Lookup | Load | Loaded | Preempt | Finish | Evict | Reset | NewStep | Expect
+    Schedule
+    | Lookup
+    | Load
+    | Loaded
+    | Preempt
+    | Finish
+    | Evict
+    | Reset
+    | NewStep
+    | Results
+    | Expect
 )
 
 
@@ -491,6 +522,14 @@ class History:
                 raise HistoryError(
                     f"steps[{number}] loads tokens, and vLLM's hashes do not look ahead where a KV "
                     f"connector is used; set num_hash_lookahead_tokens to 0"
+                )
+            if (
+                isinstance(step, Schedule)
+                and step.in_flight
+                and self.engine.max_concurrent_batches < 2
+            ):
+                raise HistoryError(
+                    f"steps[{number}] stays in flight; set max_concurrent_batches to 2 or more"
                 )
             if isinstance(step, Evict) and step.group >= len(self.engine.groups):
                 raise HistoryError(f"steps[{number}] names group {step.group}, which is none")

@@ -145,9 +145,9 @@ class Books:
         if event.extra_keys is not None:
             extra = [self._extra(key, event.block_size) for key in event.keys]
             due["extra_keys"] = extra, [sorted(_texts(each)) for each in event.extra_keys]
-            images = [image.identifier for image in self._requests[request].images]
+            images = {image.identifier for image in self._requests[request].images}
             named = [[t for t in _texts(each) if t in images] for each in event.extra_keys]
-            due["images"] = [sorted(each, key=images.index) for each in named], named
+            due["images"] = [self._images(key, event.block_size) for key in event.keys], named
         for field, (right, said) in due.items():
             if right != said:
                 yield (
@@ -159,16 +159,21 @@ class Books:
 
     def _extra(self, key: Name, block_size: int) -> list[str]:
         """The texts among what a block's hash covers beside tokens."""
-        name, end = self._prefixes.request(key), self._prefixes.end(key) or 0
-        request, start = self._requests[name or ""], end - block_size
-        until = end + self._engine.num_hash_lookahead_tokens
-        images = [
-            image.identifier
-            for image in request.images
-            if image.offset < until and start < image.offset + image.length
-        ]
-        others = [request.lora_name, request.cache_salt if start == 0 else None]
+        request = self._requests[self._prefixes.request(key) or ""]
+        salts = (self._prefixes.end(key) or 0) == block_size
+        others = [request.lora_name, request.cache_salt if salts else None]
+        images = self._images(key, block_size)
         return sorted([*images, *(text for text in others if text)])
+
+    def _images(self, key: Name, block_size: int) -> list[str]:
+        """The images that a block's hash covers, in the order of the prompt."""
+        end = self._prefixes.end(key) or 0
+        until = end + self._engine.num_hash_lookahead_tokens
+        return [
+            image.identifier
+            for image in self._requests[self._prefixes.request(key) or ""].images
+            if image.offset < until and end - block_size < image.offset + image.length
+        ]
 
 
 def _is_stored(events: Sequence[Event], group: int | None, key: Name) -> bool:

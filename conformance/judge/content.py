@@ -17,6 +17,9 @@ is a key that is registered for content that it does not describe.
   (`conformance.playing.checkpoints`).
 - A copy that the manager requests is made before the step computes: it copies what earlier steps
   have left in the block.
+- Steps execute in the order in which they are scheduled, whenever their results arrive. So a step
+  is played when it is scheduled, with the tables of that moment: what is scheduled later writes
+  later. It starts after the last draft that was right, also where the scheduler does not know it.
 - What a KV connector loads is there when the load is done. The entries of rejected drafts, and
   those that draft layers wrote while they proposed, are garbage and must be overwritten before they
   are read.
@@ -143,7 +146,8 @@ class ContentModel:
     ) -> Iterator[Violation]:
         """The forward pass on ``num_new`` tokens from ``start``; what it reads wrong.
 
-        Tokens from ``known`` on are drafts, assumed to be right until `settle` is called.
+        ``known`` counts tokens that steps in flight sample. Those from there on are drafts, assumed
+        to be right until `settle` is called.
         """
         end, first = start + num_new, self._final.pop(request, start)
         self._passes[request] = _Pass(first, start, num_new, known, tables)

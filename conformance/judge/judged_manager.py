@@ -40,6 +40,7 @@ from hitproof.conformance.subject.named_manager import NamedManager
 from hitproof.spec.claims import Divergence
 
 _T = TypeVar("_T")
+_NOTHING = Progress(0, 0, False)
 _Find = Callable[[str, int], Tables | None]
 
 
@@ -68,7 +69,7 @@ class JudgedManager:
         )
         self._books = Books(engine, requests, prefixes, self._fine)
         self._num_tokens: dict[str, int] = {}
-        self._progress: dict[str, int] = {}
+        self._progress: dict[str, Progress] = {}
         self._preempted: set[str] = set()
         self._loading: dict[str, int] = {}  # the first token that a connector loads
         self._at_start = self._named.seen
@@ -95,10 +96,10 @@ class JudgedManager:
 
     def set_progress(self, name: str, progress: Progress) -> None:
         """See `conformance.subject.managers.Manager`."""
-        self._progress[name] = progress.num_computed_tokens
+        self._progress[name] = progress
         if progress.num_preemptions:
             self._preempted.add(name)
-        self._content.settle(name, progress.num_computed_tokens)
+        self._content.settle(name, progress.num_written_tokens)
         self._ask("set_progress", lambda manager: manager.set_progress(name, progress), name)
 
     def block_keys(self, name: str, group: int) -> Sequence[tuple[Name, ...]]:
@@ -164,7 +165,8 @@ class JudgedManager:
             self._judge_refusal(name, allocation, before, seen)
             return None
         tables = self._tables(seen, name)
-        start, external = self._progress.get(name, 0), allocation.num_external_computed_tokens
+        progress = self._progress.get(name, _NOTHING)
+        start, external = progress.num_written_tokens, allocation.num_external_computed_tokens
         if allocation.hit is not None:
             start = allocation.hit.length
             self._registrations.admitted(name, start)
@@ -178,7 +180,8 @@ class JudgedManager:
         start, num_new = start + external, allocation.num_new_tokens
         sizes = [group.block_size for group in self._engine.groups]
         named = partial(self._prefixes.name, name)
-        for wrong in self._content.compute(name, tables, start, num_new, known):
+        all_known = known + progress.num_sampled
+        for wrong in self._content.compute(name, tables, start, num_new, all_known):
             self._add(explained_by_keys(wrong, sizes, known, named), call)
         self._registrations.computed(name, min(start + num_new, known))
         self._offered.computed(name, start, min(start + num_new, known), before, seen)
@@ -190,7 +193,8 @@ class JudgedManager:
         """See `conformance.subject.managers.Manager`."""
         call = "cache_blocks"
         tables, known = self._tables(self._named.seen, name), self._num_tokens[name]
-        self._content.load(name, tables, self._loading[name], num_computed_tokens, known)
+        if name in self._loading:
+            self._content.load(name, tables, self._loading.pop(name), num_computed_tokens, known)
         self._ask(call, lambda manager: manager.cache_blocks(name, num_computed_tokens), name)
         self._observe(call, name)
         self._registrations.computed(name, num_computed_tokens)
@@ -198,6 +202,7 @@ class JudgedManager:
     def free(self, name: str) -> None:
         """See `conformance.subject.managers.Manager`."""
         self._ask("free", lambda manager: manager.free(name), name)
+        self._loading.pop(name, None)
         self._content.free(name)
         self._worker.freed(name)
         self._registrations.freed(name)
@@ -329,7 +334,7 @@ class JudgedManager:
     def _judge_refusal(
         self, name: str, allocation: Allocation, before: Observation, seen: Observation
     ) -> None:
-        computed = self._progress.get(name, 0)
+        computed = self._progress.get(name, _NOTHING).num_computed_tokens
         if allocation.hit is not None:
             computed = allocation.hit.length + allocation.num_external_computed_tokens
         held, num_tokens = self._tables(before, name), self._num_tokens[name]

@@ -80,7 +80,7 @@ class Pair:
 
     def set_progress(self, name: str, progress: Progress) -> None:
         """See `conformance.subject.managers.Manager`."""
-        self._progress[name] = progress.num_computed_tokens
+        self._progress[name] = progress.num_written_tokens
         for side in (self._real, self._reference):
             side.manager.set_progress(name, progress)
 

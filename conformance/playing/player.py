@@ -2,6 +2,8 @@
 
 It does what vLLM's ``Scheduler`` does between calls of ``KVCacheManager``, and nothing more: it
 decides which tokens are computed, how far a chunk goes, and which requests are preempted.
+
+It is longer than other modules, as it has each step of a history.
 """
 
 from dataclasses import dataclass, field
@@ -18,11 +20,13 @@ from hitproof.conformance.histories.schema import (
     NewStep,
     Preempt,
     Reset,
+    Results,
     Schedule,
     Step,
 )
 from hitproof.conformance.playing.chunks import Chunks, Prefill
-from hitproof.conformance.subject.managers import Allocation, Hit, Manager, Progress
+from hitproof.conformance.playing.in_flight import InFlight, Pass
+from hitproof.conformance.subject.managers import Allocation, Hit, Manager
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -69,6 +73,8 @@ class Player:
     _requests: dict[str, _Request] = field(default_factory=dict)
     _running: list[str] = field(default_factory=list)
     _changed: list[str] = field(default_factory=list)
+    _in_flight: InFlight = field(default_factory=InFlight)
+    _step: int = 0
 
     def __post_init__(self) -> None:
         self._engine = self.history.engine
@@ -110,6 +116,8 @@ class Player:
             case NewStep():
                 self._new_step()
                 return ""
+            case Results():
+                return self._results()
             case Expect(name):
                 self._request(name)
                 return ""
@@ -122,6 +130,7 @@ class Player:
         if name:
             request = self._requests.setdefault(name, _Request(0, 0, []))
             request.state = _State.FINISHED
+            self._in_flight.forget(name)
             if name in self._running:
                 self._running.remove(name)
 
@@ -150,6 +159,9 @@ class Player:
         return self._requests[name]
 
     def _new_step(self) -> None:
+        while self._in_flight.num_steps >= self._engine.max_concurrent_batches:
+            self._arrive(self._in_flight.take_oldest())
+        self._step += 1
         self.manager.new_step_starts()
         for request in self._requests.values():
             request.in_this_step = False
@@ -163,9 +175,8 @@ class Player:
     def _report(self, name: str) -> None:
         request = self._requests[name]
         running = request.state is _State.RUNNING
-        self.manager.set_progress(
-            name, Progress(request.num_computed_tokens, request.num_preemptions, running)
-        )
+        computed, times = request.num_computed_tokens, request.num_preemptions
+        self.manager.set_progress(name, self._in_flight.progress(name, computed, times, running))
 
     def _schedule(self, step: Schedule) -> str:
         request = self._request(step.request)
@@ -179,6 +190,7 @@ class Player:
 
     def _admit(self, step: Schedule, request: _Request) -> str:
         name, hit, external = step.request, None, 0
+        self._await(name)
         self._takes_part(request)
         computed = request.num_computed_tokens
         if computed == 0:
@@ -203,19 +215,22 @@ class Player:
         request.state = _State.RUNNING
         request.num_computed_tokens = computed
         self._running.append(name)
-        self._computed(name, request, num_new, 0, 0)
+        self._computed(step, request, num_new, 0, 0)
         return ""
 
     def _go_on(self, step: Schedule, request: _Request) -> str:
-        name, computed = step.request, request.num_computed_tokens
-        left = request.num_tokens - computed
+        name, waits = step.request, self._in_flight.num_steps > 0
+        if waits:
+            self._takes_part(request)
+        computed = request.num_computed_tokens
+        left = request.num_tokens + self._in_flight.placeholders(name) - computed
         if left == 0:
             return f"{SKIPPED}: the request has no output left to continue with"
         drafts = accepted = 0
+        room = min(self._engine.max_model_len - 2 - computed, self._engine.max_chunk - 1)
+        if room < 0 and self._in_flight.tokens(name):
+            return f"{SKIPPED}: the request may be as long as it can be, if all drafts are right"
         if left == 1 and computed >= request.num_prompt_tokens:
-            room = min(
-                self._engine.max_model_len - 1 - request.num_tokens, self._engine.max_chunk - 1
-            )
             drafts = max(0, min(step.drafts, self._engine.num_speculative_tokens, room))
             accepted = max(0, min(step.accepted, drafts, len(request.output) - 1))
         self._change(drafts, step.drafts, "drafts are verified")
@@ -223,7 +238,8 @@ class Player:
         num_new = self._chunk(step, request, computed, left)
         if num_new == 0:
             return f"{SKIPPED}: too few tokens for a chunk that ends on a block edge"
-        self._takes_part(request)
+        if not waits:
+            self._takes_part(request)
         allocation = Allocation(num_new + drafts, num_lookahead_tokens=self._engine.lookahead_slots)
         preempted = []
         while self.manager.allocate_slots(name, allocation) is None:
@@ -232,7 +248,7 @@ class Player:
             if preempted[-1] == name:
                 break
         else:
-            self._computed(name, request, num_new, drafts, accepted)
+            self._computed(step, request, num_new, drafts, accepted)
         return f"preempted {', '.join(preempted)}" if preempted else ""
 
     def _change(self, done: int, asked: int, what: str) -> None:
@@ -262,18 +278,53 @@ class Player:
         return usual
 
     def _computed(
-        self, name: str, request: _Request, num_new: int, drafts: int, accepted: int
+        self, step: Schedule, request: _Request, num_new: int, drafts: int, accepted: int
     ) -> None:
-        """The model ran: tokens are computed, and the next of the output are sampled."""
+        """The model runs: tokens are computed, and the next of the output are sampled."""
+        name, sampled = step.request, list[int]()
         request.num_computed_tokens += num_new
-        if request.num_computed_tokens == request.num_tokens:
+        if request.num_computed_tokens == request.num_tokens + self._in_flight.placeholders(name):
             sampled = request.output[: 1 + accepted]
             del request.output[: 1 + accepted]
-            request.num_tokens += len(sampled)
-            request.num_computed_tokens += min(drafts, accepted)
-            if sampled:
-                self.manager.append_output(name, sampled)
-        self._report(name)
+        request.num_computed_tokens += drafts
+        alone = not step.in_flight and not self._in_flight.num_steps
+        rejected = drafts - min(drafts, accepted)
+        self._in_flight.add(
+            Pass(self._step, name, num_new + drafts, tuple(sampled), rejected, alone)
+        )
+        if not alone:
+            self._report(name)
+        while not step.in_flight and self._in_flight.num_steps:
+            self._arrive(self._in_flight.take_oldest())
+
+    def _results(self) -> str:
+        if not self._in_flight.num_steps:
+            return f"{SKIPPED}: no step is in flight"
+        passes = self._in_flight.take_oldest()
+        self._arrive(passes)
+        if passes[0].step == self._step:
+            self._new_step()
+        return ""
+
+    def _arrive(self, passes: list[Pass]) -> None:
+        """The results of a step are known. vLLM: ``Scheduler.update_from_output``."""
+        for each in passes:
+            name, request = each.request, self._requests[each.request]
+            self._in_flight.remove(each)
+            if not each.stale:
+                request.num_computed_tokens -= each.rejected
+            if each.sampled:
+                request.num_tokens += len(each.sampled)
+                self.manager.append_output(name, each.sampled)
+            self._report(name)
+            if each.sampled and not each.stale and not each.alone:
+                settled = request.num_computed_tokens - self._in_flight.tokens(name)
+                self.manager.cache_blocks(name, settled)
+
+    def _await(self, name: str) -> None:
+        """A preempted request is not admitted again before the results of its steps are known."""
+        while self._in_flight.tokens(name):
+            self._arrive(self._in_flight.take_oldest())
 
     def _look_up(self, name: str) -> Hit:
         self.hits[name] = self.manager.get_computed_blocks(name)
@@ -291,6 +342,7 @@ class Player:
         name, request = step.request, self._request(step.request)
         if request.state is not _State.WAITING or request.num_computed_tokens:
             return f"{SKIPPED}: the request does not wait for a lookup"
+        self._await(name)
         self._takes_part(request)
         hit = self._look_up(name)
         external = self._loadable(step, request, hit.length)
@@ -355,6 +407,7 @@ class Player:
         request = self._requests[name]
         self.manager.free(name)
         self._running.remove(name)
+        self._in_flight.make_stale(name)
         request.state = _State.WAITING
         request.num_computed_tokens = 0
         request.num_preemptions += 1
@@ -366,6 +419,7 @@ class Player:
             return f"{SKIPPED}: the request is finished, or loads"
         if request.state is _State.RUNNING:
             self._running.remove(name)
+        self._in_flight.forget(name)
         self.manager.free(name)
         request.state = _State.FINISHED
         return ""

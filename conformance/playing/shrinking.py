@@ -95,7 +95,7 @@ def _simplifications(history: History) -> Iterator[Callable[[], History]]:
         for changes in _simpler_requests(request):
             yield partial(_with_request, history, name, changes)
     for index, step in enumerate(history.steps):
-        for field, default in (("tokens", None), ("drafts", 0), ("accepted", 0), ("external", 0)):
+        for field, default in _DEFAULTS.items():
             if isinstance(step, Schedule) and getattr(step, field) != default:
                 yield partial(_with_step, history, index, {field: default})
 
@@ -113,6 +113,10 @@ def _with_step(history: History, index: int, changes: _Changes) -> History:
     steps = list(history.steps)
     steps[index] = replace(steps[index], **changes)
     return replace(history, steps=tuple(steps))
+
+
+_DEFAULTS = {"tokens": None, "drafts": 0, "accepted": 0, "external": 0, "in_flight": False}
+"""Of the fields of `Schedule`."""
 
 
 def _fewer_groups(engine: EngineConfiguration) -> Iterator[_Changes]:
@@ -143,6 +147,8 @@ def _simpler_engines(history: History) -> Iterator[_Changes]:
     if engine.retention_interval:
         yield {"retention_interval": 0}
     yield {"full_sequence_must_fit": False}
+    if engine.max_concurrent_batches > 2:
+        yield {"max_concurrent_batches": 2}
     yield {"max_num_batched_tokens": None}
     yield {"hash_block_size": _common_size(groups)}
     for size in range(1, max(group.block_size for group in groups)):

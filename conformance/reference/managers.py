@@ -34,12 +34,13 @@ class ReferenceManagers:
 
     def start(self, engine: EngineConfiguration) -> "ReferenceManager":
         """See `conformance.subject.managers.ManagerSubject`."""
+        knows = not self._policies.keeps_states_of_drafts
         manager = self._manager_class(
             KVCacheConfig(engine.num_gpu_blocks, engine.groups, engine.num_speculative_tokens),
             max_model_len=engine.max_model_len,
             hash_block_size=engine.hash_block_size,
             scheduler_block_size=engine.alignment,
-            max_num_batched_tokens=engine.max_chunk,
+            max_num_batched_tokens=engine.max_in_flight_tokens if knows else engine.max_chunk,
             use_eagle=engine.use_eagle_block_drop,
             log_stats=True,
             enable_kv_cache_events=True,
@@ -85,6 +86,7 @@ class ReferenceManager:
         """See `conformance.subject.managers.Manager`."""
         self._requests[name].num_computed_tokens = progress.num_computed_tokens
         self._requests[name].num_preemptions = progress.num_preemptions
+        self._requests[name].num_in_flight_tokens = progress.num_in_flight_tokens
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         """See `conformance.subject.managers.Manager`."""

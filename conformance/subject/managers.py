@@ -52,14 +52,29 @@ class Progress:
     """What the scheduler writes into a request.
 
     Attributes:
-        num_computed_tokens: tokens whose KV is in the request's blocks.
+        num_computed_tokens: tokens whose KV is in the request's blocks, or will be once the steps
+            in flight are done. Their drafts count as if all were right.
         num_preemptions: how often it was preempted.
         running: whether it is scheduled, not waiting.
+        num_in_flight_tokens: tokens of its steps in flight.
+        num_output_placeholders: tokens that its steps in flight sample, if all drafts are right.
+        num_rejected: of its computed tokens, drafts in flight that turn out wrong. No manager
+            knows them; the judge does.
+        num_sampled: tokens that its steps in flight sample, which no manager knows either.
     """
 
     num_computed_tokens: int
     num_preemptions: int
     running: bool
+    num_in_flight_tokens: int = 0
+    num_output_placeholders: int = 0
+    num_rejected: int = 0
+    num_sampled: int = 0
+
+    @property
+    def num_written_tokens(self) -> int:
+        """Tokens whose KV is in the request's blocks once the steps in flight are done."""
+        return self.num_computed_tokens - self.num_rejected
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from hitproof.conformance.subject.managers import (
     Manager,
     Observation,
     OfferedState,
+    Progress,
     Stored,
     Tables,
 )
@@ -677,3 +678,38 @@ class OtherBlockAndEvictsNothing(OtherBlock):
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         pass
+
+
+class IgnoresStepsInFlight(Wrapped):
+    """Takes all computed tokens for settled, as vLLM did up to 0.25."""
+
+    def set_progress(self, name: str, progress: Progress) -> None:
+        self.inner.set_progress(name, replace(progress, num_in_flight_tokens=0))
+
+
+class AllocatesFromWhatIsSettled(Wrapped):
+    """Allocates no slots for the tokens of steps in flight."""
+
+    def set_progress(self, name: str, progress: Progress) -> None:
+        settled = progress.num_computed_tokens - progress.num_in_flight_tokens
+        self.inner.set_progress(name, replace(progress, num_computed_tokens=max(0, settled)))
+
+
+class RegistersNoResults(Wrapped):
+    """Registers nothing when results arrive."""
+
+    def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
+        pass
+
+
+class TakesNothingBack(Wrapped):
+    """Counts drafts that were rejected as computed when results arrive."""
+
+    def __init__(self, manager: ReferenceManager) -> None:
+        super().__init__(manager)
+        self._most: dict[str, int] = {}
+
+    def set_progress(self, name: str, progress: Progress) -> None:
+        most = max(self._most.get(name, 0), progress.num_computed_tokens)
+        self._most[name] = most if progress.num_computed_tokens else 0
+        self.inner.set_progress(name, replace(progress, num_computed_tokens=self._most[name]))

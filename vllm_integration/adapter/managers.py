@@ -63,6 +63,8 @@ _STATS = (
 )
 
 
+IN_FLIGHT = ("num_in_flight_tokens", "num_output_placeholders")
+"""What a request counts of its steps in flight; releases up to 0.25 lack the first."""
 _JUNCTIONS = "enable_mamba_shared_prefix_checkpoint"
 
 
@@ -112,8 +114,9 @@ class VllmManagers:
         """The most tokens of a step; where that is the default, the target's own, if it has one."""
         parameter = parameters_of(self.manager_class).get("max_in_flight_tokens")
         if parameter is not None and parameter.default is None:
-            return engine.max_num_batched_tokens
-        return engine.max_chunk
+            tokens = engine.max_num_batched_tokens
+            return tokens and engine.max_concurrent_batches * tokens
+        return engine.max_in_flight_tokens
 
     def make(self, engine: EngineConfiguration) -> Any:
         """A real ``KVCacheManager``, in the plainest variant with statistics and events on."""
@@ -244,6 +247,10 @@ class VllmManager:
         request = self._requests[name]
         request.num_computed_tokens = progress.num_computed_tokens
         request.num_preemptions = progress.num_preemptions
+        if self._engine.max_concurrent_batches > 1:
+            for counted in IN_FLIGHT:
+                if hasattr(request, counted):
+                    setattr(request, counted, getattr(progress, counted))
         if progress.running:
             request.status = self._statuses.RUNNING
         else:

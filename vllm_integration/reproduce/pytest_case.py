@@ -34,7 +34,7 @@ from hitproof.vllm_integration.reproduce.recording import (
     Appended,
     Arrived,
     Called,
-    Computed,
+    Counted,
     Evicted,
     RecordedManagers,
     Statement,
@@ -171,8 +171,8 @@ class _Writer:
                     f"{self._request(request)}.append_output_token_ids", literal(list(token_ids))
                 )
                 return [laid_out("", appended)]
-            case Computed(request, tokens):
-                return [f"    {self._request(request)}.num_computed_tokens = {tokens}"]
+            case Counted(request, attribute, tokens):
+                return [f"    {self._request(request)}.{attribute} = {tokens}"]
             case Evicted():
                 return self._evicted(statement)
             case Called("get_computed_blocks"):

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from hitproof.conformance.histories.schema import EngineConfiguration, Evict, RequestInput
 from hitproof.conformance.subject.managers import Progress
-from hitproof.vllm_integration.adapter.managers import VllmManager, VllmManagers
+from hitproof.vllm_integration.adapter.managers import IN_FLIGHT, VllmManager, VllmManagers
 
 _NOT_ASKED = ("record_prefix_cache_stats", "make_prefix_cache_stats", "take_events")
 """Methods that only count or report: they change nothing that a test could observe."""
@@ -32,11 +32,12 @@ class Appended:
 
 
 @dataclass(frozen=True)
-class Computed:
-    """The scheduler set how far a request is computed."""
+class Counted:
+    """The scheduler set a count of a request's tokens, an attribute of it."""
 
     request: str
-    num_computed_tokens: int
+    attribute: str
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Called:
     error: Exception | None = None
 
 
-Statement: TypeAlias = Arrived | Appended | Computed | Evicted | Called
+Statement: TypeAlias = Arrived | Appended | Counted | Evicted | Called
 
 
 @dataclass
@@ -156,6 +157,9 @@ class RecordedManager(VllmManager):
 
     def set_progress(self, name: str, progress: Progress) -> None:
         """See `conformance.subject.managers.Manager`."""
-        if self._requests[name].num_computed_tokens != progress.num_computed_tokens:
-            self._log.statements.append(Computed(name, progress.num_computed_tokens))
+        counts = ("num_computed_tokens", *IN_FLIGHT)
+        before = [getattr(self._requests[name], count, 0) for count in counts]
         super().set_progress(name, progress)
+        for count, was in zip(counts, before, strict=True):
+            if (now := getattr(self._requests[name], count, 0)) != was:
+                self._log.statements.append(Counted(name, count, now))
