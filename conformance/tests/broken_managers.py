@@ -536,6 +536,20 @@ class NamesNoAdapter(Wrapped):
         return replace(seen, events=tuple(events))
 
 
+class NamesImagesBackwards(Wrapped):
+    """Names the images of a stored block from the last to the first."""
+
+    def observe(self) -> Observation:
+        seen = self.inner.observe()
+        events = (
+            replace(e, extra_keys=tuple(each and each[::-1] for each in e.extra_keys))
+            if isinstance(e, Stored) and e.extra_keys
+            else e
+            for e in seen.events or ()
+        )
+        return replace(seen, events=tuple(events))
+
+
 class NamesNoKind(Wrapped):
     """Says the kinds of groups in events, except that of the last group."""
 

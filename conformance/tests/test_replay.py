@@ -116,6 +116,7 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.SilentEviction, "lost hit: events-wrong"),
     (broken.StoresTheRestFirst, "lost hit: events-wrong"),
     (broken.Misdescribes, "lost hit: event-description-wrong"),
+    (broken.NamesImagesBackwards, "lost hit: event-description-wrong"),
     (broken.NamesNoKind, "lost hit: event-description-wrong"),
     (broken.NamesTokensAhead, "lost hit: event-description-wrong"),
     (broken.NamesNoAdapter, "lost hit: event-description-wrong"),
