@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
-from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.histories.schema import EngineConfiguration, History, RequestInput
+from hitproof.conformance.playing.player import Player
 from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.managers import Manager
 from hitproof.spec.groups import Group, GroupKind, geometry, share_eagle
 from hitproof.spec.hits import in_required_run
 from hitproof.spec.mask import next_boundary
@@ -99,6 +101,10 @@ class JudgedPolicies:
     def tail(self, engine: EngineConfiguration) -> FineTail:
         """For whose hit the end of a prompt is kept on the engine."""
         return self.fine_tail if self.fine(engine) else FineTail.NONE
+
+    def player(self, history: History, manager: Manager) -> Player:
+        """A scheduler that cuts chunks as the releases with these policies do."""
+        return Player(history, manager, self.tail(history.engine), self.horizon)
 
     def thins_out(self, kind: GroupKind) -> bool:
         """Whether a retention interval thins out groups of the kind."""

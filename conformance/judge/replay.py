@@ -52,7 +52,7 @@ def replay(
         raise CannotJudge(refusal("replay-checkpoints"))
     outcome = ReplayOutcome()
     manager = JudgedManager(history, subject, judged, outcome)
-    player = Player(history, manager, judged.tail(engine), judged.horizon)
+    player = judged.player(history, manager)
     if noted is not None:
         noted(_state(manager, player), False)
     for number, step in enumerate(history.steps):

@@ -6,8 +6,10 @@ decides which tokens are computed, how far a chunk goes, and which requests are 
 It is longer than other modules, as it has each step of a history.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
+from typing import TypeAlias
 
 from hitproof.conformance.histories.schema import (
     Evict,
@@ -435,3 +437,7 @@ class Player:
         ]
         self.manager.evict_blocks(found)
         return "" if found else f"{SKIPPED}: none of the blocks is cached"
+
+
+Playing: TypeAlias = Callable[[History, Manager], Player]
+"""What makes the player of a history on a manager."""

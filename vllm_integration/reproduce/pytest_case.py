@@ -25,7 +25,7 @@ from hitproof.conformance.playing.expectations import (
     TableLengths,
     holds,
 )
-from hitproof.conformance.playing.player import Player
+from hitproof.conformance.playing.player import Player, Playing
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
 from hitproof.conformance.subject.managers import Hit
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS
@@ -84,18 +84,20 @@ def pytest_case(
     expected: Expected,
     name: str,
     comment: str,
+    playing: Playing = Player,
 ) -> Case:
     """Play ``history`` and write it as ``test_<name>``, which asserts ``expected``.
 
-    ``comment`` says why; it is placed above the assertion. Raises `CannotJudge` when the target
-    lacks an entry point, or when a call has an argument that has no source.
+    ``comment`` says why; it is placed above the assertion. ``playing`` makes the player. Raises
+    `CannotJudge` when the target lacks an entry point, or when a call has an argument that has no
+    source.
     """
     with recorded() as made:
         manager = managers.start(history.engine)
         crash: Exception | None = None
         hits: dict[str, Hit] = {}
         try:
-            player = Player(history, manager)
+            player = playing(history, manager)
             hits = player.hits
             for step in history.steps:
                 if isinstance(step, Evict):

@@ -15,11 +15,12 @@ from hitproof.conformance.playing.expectations import (
     Served,
     TableLengths,
 )
+from hitproof.conformance.playing.player import Player, Playing
 from hitproof.conformance.reproduce.attempts import Rules
-from hitproof.conformance.reproduce.reproduction import play
 from hitproof.conformance.reproduce.reproduction import reproduce as find_history
 from hitproof.conformance.subject.failures import FailureKind, classify, refusal_of
 from hitproof.spec.claims import CLAIMS
+from hitproof.spec.releases.fine import is_fine_grained
 from hitproof.vllm_integration.adapter.overrides import in_place
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.reproduce.pytest_case import pytest_case
@@ -47,7 +48,9 @@ def _reproduced(subject: VllmSubject, evidence: Evidence, name: str) -> dict[str
         return {"reproduced": None, "detail": detail}
 
 
-def of_violation(history: History, violation: Violation, step: int, name: str) -> dict[str, Any]:
+def of_violation(
+    history: History, violation: Violation, step: int, name: str, playing: Playing
+) -> dict[str, Any]:
     """What a history shows at a step, as a demonstration; ``name`` is made a test's."""
     expected, claim = violation.expected, CLAIMS.get(violation.signature.claim)
     if expected is None:
@@ -55,15 +58,17 @@ def of_violation(history: History, violation: Violation, step: int, name: str) -
     comment = violation.spec if claim is None else claim.sentence
     name = re.sub(r"\W+", "_", name)
     try:
-        shown = _written(cut(history, step, expected), expected, name, comment)
+        shown = _written(cut(history, step, expected, playing), expected, name, comment, playing)
     except Exception as error:
         shown = {"detail": refusal_of(error)}
     return {"name": name} | shown
 
 
-def _written(history: History, expected: Expected, name: str, comment: str) -> dict[str, Any]:
+def _written(
+    history: History, expected: Expected, name: str, comment: str, playing: Playing = Player
+) -> dict[str, Any]:
     """A history as a demonstration. Raises `CannotJudge` when it cannot be written down."""
-    case = pytest_case(_managers(), history, expected, name, comment)
+    case = pytest_case(_managers(), history, expected, name, comment, playing)
     if not case.fails:
         return {"reproduced": False, "detail": "played on its own it is as the spec demands"}
     if in_place:  # vLLM's own tests would not build them
@@ -81,19 +86,32 @@ def _written(history: History, expected: Expected, name: str, comment: str) -> d
     }
 
 
-def _not_cached(history: History, request: str) -> Iterator[Evict]:
+def _not_cached(history: History, request: str, playing: Playing) -> Iterator[Evict]:
     """The blocks of a request's prefix that are not cached after a history."""
     manager = _managers().start(history.engine)
-    player = play(history, manager)
+    player = playing(history, manager)
+    for step in history.steps:
+        player.play(step)
     player.arrive(request)
-    for group in range(len(history.engine.groups)):
-        keys = manager.block_keys(request, group)
-        missing = [b for b, key in enumerate(keys) if not manager.cached_blocks(group, key)]
+    engine = history.engine
+    units = (
+        manager.unit_keys(request) if is_fine_grained(engine.groups, engine.hash_block_size) else ()
+    )
+    for group, each in enumerate(engine.groups):
+        per_block = each.block_size // engine.hash_block_size
+        missing = [
+            b
+            for b, key in enumerate(manager.block_keys(request, group))
+            if not any(
+                manager.cached_blocks(group, entry)
+                for entry in (key, *units[b * per_block : (b + 1) * per_block])
+            )
+        ]
         if missing:
             yield Evict(request, group, tuple(missing))
 
 
-def cut(history: History, step: int, expected: Expected) -> History:
+def cut(history: History, step: int, expected: Expected, playing: Playing = Player) -> History:
     """The history up to the step at which the expectation is broken.
 
     What a lookup must serve depends on what is cached, so blocks that are not are evicted before:
@@ -103,7 +121,8 @@ def cut(history: History, step: int, expected: Expected) -> History:
     if isinstance(expected, (Served, LocalPrefix, TableLengths)) and isinstance(
         last, (Schedule, Load, Lookup)
     ):
-        before += _not_cached(History(history.engine, history.requests, (*before,)), last.request)
+        played = History(history.engine, history.requests, (*before,))
+        before += _not_cached(played, last.request, playing)
         last = Lookup(last.request)
     named = {name for each in (*before, last) if (name := getattr(each, "request", None))}
     requests = {name: r for name, r in history.requests.items() if name in named}

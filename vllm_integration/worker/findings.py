@@ -17,6 +17,7 @@ from hitproof.conformance.findings.evidence import Evidence, StepsEvidence
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.playing.player import Player, Playing
 from hitproof.conformance.playing.shrinking import shrink as shrink_history
 from hitproof.conformance.reproduce.reproduction import play
 from hitproof.conformance.subject.failures import refusal_of
@@ -106,6 +107,7 @@ def of_history(
     first: History,
     shown: Callable[[History], Shown | None],
     message: dict[str, Any],
+    playing: Playing = Player,
 ) -> dict[str, Any]:
     """The smallest history that is ``shown`` to show the same as ``first``, and what it shows."""
     try:
@@ -121,7 +123,7 @@ def of_history(
     if found.violation is None:
         case = {"detail": "the fault is the reference's"}
     elif message["name"]:
-        case = cases.of_violation(small, found.violation, found.step, message["name"])
+        case = cases.of_violation(small, found.violation, found.step, message["name"], playing)
         about["passed"] = _passed_by_history(subject, small, shown, found)
         about["trace"] = trace(subject, small, found.step)
     return {"finding": about, "demonstration": case}

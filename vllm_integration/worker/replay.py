@@ -76,7 +76,8 @@ def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
                 return Shown(each.step, each.as_json(), each.violation)
         return None
 
-    return of_history(subject, _history(subject, Play.from_json(message["play"])), shown, message)
+    history = _history(subject, Play.from_json(message["play"]))
+    return of_history(subject, history, shown, message, policies_of(subject).player)
 
 
 def _history(subject: VllmSubject, play: Play, given: dict[str, Any] | None = None) -> History:
