@@ -15,6 +15,7 @@ from hitproof.vllm_integration.commands.check import check
 from hitproof.vllm_integration.commands.configs import configs
 from hitproof.vllm_integration.commands.configuration import ConfiguredCommand
 from hitproof.vllm_integration.commands.diff import diff
+from hitproof.vllm_integration.commands.doctor import doctor
 from hitproof.vllm_integration.commands.explain import explain
 from hitproof.vllm_integration.commands.footprints import footprints
 from hitproof.vllm_integration.commands.init import init
@@ -53,6 +54,12 @@ for command in (
     footprints,
 ):
     app.command(cls=ConfiguredCommand, epilog=EXIT_CODES)(command)
+# What it does not know are vLLM's own arguments.
+app.command(
+    cls=ConfiguredCommand,
+    epilog=EXIT_CODES,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(doctor)
 
 
 def _print_version(wanted: bool) -> None:

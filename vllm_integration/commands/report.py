@@ -32,7 +32,7 @@ def write_report(
     if directory is None:
         return
     try:
-        writing.write(directory, page(_typed(context)))
+        writing.write(directory, page(typed(context)))
     except OSError as error:
         _refuse(directory, error, output)
     announce(f"report: {directory / writing.PAGE}")
@@ -43,7 +43,7 @@ def _refuse(directory: Path, error: OSError, output: StrEnum) -> None:
     fail(Verdict.USAGE, f"{sentence} with --report", output)
 
 
-def _typed(context: typer.Context) -> str:
+def typed(context: typer.Context) -> str:
     """The command that is running, as it can be typed again; what the environment set included."""
     options, arguments = [], []
     for parameter in context.command.params:
@@ -59,4 +59,4 @@ def _typed(context: typer.Context) -> str:
             options.append(parameter.opts[0])
         else:
             options += [word for each in values for word in (parameter.opts[0], str(each))]
-    return shlex.join(["hitproof", context.info_name or "", *arguments, *options])
+    return shlex.join(["hitproof", context.info_name or "", *arguments, *context.args, *options])

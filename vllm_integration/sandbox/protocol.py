@@ -41,6 +41,9 @@ another worker and goes on.
 ``abilities``             What histories can ask of the target: ``abilities``; or ``cannot``.
 ``lockstep``              Play generated histories on target and reference, for ``seconds``
                           (`vllm_integration.worker.lockstep`).
+``doctor``                Set up a deployment: of a model by its ``config``, with ``arguments``
+                          of vLLM, serve prompts of these ``lengths``. Gives ``deployment`` and
+                          ``rows``, or why it is ``refused`` (`vllm_integration.worker.doctor`).
 ``finding``               From a divergence to a finding: shrink it, show it on a whole
                           manager, write it as a test, in one go.
 ``selftest`` and others   See `vllm_integration.worker.selftest`.

@@ -252,6 +252,13 @@ def _policies(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         return {"policies": {}, "detail": detail}
 
 
+def _doctor(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Deploy a model; see `vllm_integration.worker.doctor`."""
+    from hitproof.vllm_integration.worker.doctor import deploy  # no other operation needs it
+
+    return deploy(subject, message)
+
+
 _Operation: TypeAlias = Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]
 _FOUND_BY: dict[str, _Operation] = {
     "check": findings.of_evidence,
@@ -265,6 +272,7 @@ _OPERATIONS: dict[str, _Operation] = {
     "replay": replay.judge_history,
     "abilities": replay.abilities,
     "lockstep": lockstep.lockstep,
+    "doctor": _doctor,
     "finding": _finding,
     "here": _here,
     "ended": _ended,

@@ -110,7 +110,7 @@ class Settled:
 def check_page(report: Report, command: str) -> str:
     """The page of `hitproof check`; ``command`` is what made it."""
     judgement = report.judgement
-    return _page(
+    return page(
         "check.html",
         command,
         title=f"vLLM {report.target.label}: {report.verdict_label}",
@@ -128,7 +128,7 @@ def check_page(report: Report, command: str) -> str:
 def replay_page(reports: Sequence[ReplayReport], command: str) -> str:
     """The page of `hitproof replay`; ``command`` is what made it."""
     target, verdict = reports[0].target, worst(reports)
-    return _page(
+    return page(
         "replay.html",
         command,
         title=f"replay on vLLM {target.label}: {verdict.label}",
@@ -152,7 +152,7 @@ def diff_page(diff: Diff, command: str) -> str:
         ("Faults of the base that are fixed", diff.gone, False),
         ("Faults of both", diff.shared, False),
     )
-    return _page(
+    return page(
         "diff.html",
         command,
         title=f"vLLM {diff.base.target.label} to {diff.head.target.label}: {diff.verdict.label}",
@@ -218,7 +218,8 @@ def _environment() -> "Environment":
     return environment
 
 
-def _page(name: str, command: str, **shown: Any) -> str:
+def page(name: str, command: str, **shown: Any) -> str:
+    """The page that a template makes of what is ``shown``; ``command`` is what made it."""
     style = (_HERE / "report.css").read_text(encoding="utf-8")
     template = _environment().get_template(name)
     render = partial(
@@ -235,7 +236,7 @@ def _page(name: str, command: str, **shown: Any) -> str:
         },
         theme=Markup(THEME.text),
     )
-    page = render(scripts=[THEME], trace_script="")
-    if _HAS_TRACE in page:
-        page = render(scripts=[THEME, TRACE], trace_script=Markup(TRACE.text))
-    return readable(page)
+    text = render(scripts=[THEME], trace_script="")
+    if _HAS_TRACE in text:
+        text = render(scripts=[THEME, TRACE], trace_script=Markup(TRACE.text))
+    return readable(text)

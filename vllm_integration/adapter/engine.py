@@ -1,0 +1,300 @@
+"""The target's own ``EngineCore`` for a model and vLLM's arguments, without a device.
+
+The target parses the arguments, reads the model's config.json, builds its layers, groups them,
+sizes the pool, resolves block sizes, checks it all and sets up its scheduler, by its own code. Only
+platform and executor are ours (`adapter.device`, `adapter.executor`). Imported in the worker
+process only.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any, NoReturn
+
+from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration.adapter.device import set_up_device
+from hitproof.vllm_integration.adapter.executor import Worker, executor_class
+from hitproof.vllm_integration.adapter.groups import NAMES
+from hitproof.vllm_integration.adapter.inspection import arguments, attribute
+
+_ORDER = (
+    GroupKind.MAMBA,
+    GroupKind.CHUNKED_LOCAL,
+    GroupKind.SLIDING_WINDOW,
+    GroupKind.FULL_ATTENTION,
+)
+_MOST_STEPS = 20_000
+
+
+class Refused(Exception):
+    """The target refuses the model or the arguments; the message is its own."""
+
+
+class NoProgress(Exception):
+    """Requests do not finish."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A request that was served.
+
+    Attributes:
+        tokens: its prompt.
+        output: the tokens that it sampled.
+        hit: tokens of the prompt that it found cached.
+        steps: the first and one past the last token that each step computed.
+    """
+
+    tokens: tuple[int, ...]
+    output: tuple[int, ...]
+    hit: int
+    steps: tuple[tuple[int, int], ...]
+
+
+class Engine:
+    """One engine of the target. Raises `Refused` where the target does not start.
+
+    Attributes:
+        config: its ``VllmConfig``, with all that start-up resolved.
+    """
+
+    def __init__(self, model: str, argv: Sequence[str]) -> None:
+        from vllm.v1.engine.core import EngineCore
+
+        set_up_once()
+        try:
+            self.config = _engine_arguments(model, argv).create_engine_config()
+            self._core = EngineCore(self.config, executor_class(), False)
+        except Refused:
+            raise
+        except Exception as error:
+            raise Refused(_in_a_sentence(error)) from error
+        self._scheduler = self._core.scheduler
+        self._cache = self._scheduler.kv_cache_config
+        self._pool = self._scheduler.kv_cache_manager.block_pool
+        self._names = itertools.count()
+        self._requests: dict[tuple[int, ...], Any] = {}
+
+    @property
+    def worker(self) -> Worker:
+        """What the executor keeps."""
+        worker: Worker = self._core.model_executor.worker
+        return worker
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of the pool."""
+        return int(self._cache.num_blocks)
+
+    @property
+    def caching(self) -> bool:
+        """Whether prefix caching is on."""
+        return bool(self.config.cache_config.enable_prefix_caching)
+
+    @property
+    def scheduler_block_size(self) -> int:
+        """In tokens."""
+        return int(self._scheduler.block_size)
+
+    @property
+    def hash_block_size(self) -> int:
+        """Tokens that one hash covers."""
+        return int(getattr(self._pool, "hash_block_size", None) or self.scheduler_block_size)
+
+    @property
+    def retention(self) -> int | None:
+        """The retention interval in tokens; None for dense retention, or where there is none."""
+        found: int | None = getattr(self._cache, "prefix_cache_retention_interval", None)
+        return found
+
+    @property
+    def use_eagle(self) -> bool:
+        """Whether lookups match and drop a block for draft layers."""
+        speculation = self.config.speculative_config
+        asked = getattr(speculation, "use_eagle_block_drop", None) or getattr(
+            speculation, "use_eagle", None
+        )
+        return bool(asked is not None and asked())
+
+    @property
+    def prefill_lookahead(self) -> int:
+        """Tokens past its own that an entry of the draft layers depends on, at least 1."""
+        return max(1, getattr(self.config, "num_prefill_lookahead_tokens", 1))
+
+    @property
+    def hash_lookahead(self) -> int:
+        """Tokens past its block that a hash covers, so that no block is dropped."""
+        return int(getattr(self.config, "num_hash_lookahead_tokens", 0))
+
+    @property
+    def mamba_cache_mode(self) -> str | None:
+        """Where states are kept; None without Mamba layers."""
+        modes = {
+            getattr(each.kv_cache_spec, "mamba_cache_mode", "all")
+            for each in self._cache.kv_cache_groups
+            if type(each.kv_cache_spec).__name__ == "MambaSpec"
+        }
+        return modes.pop() if modes else None
+
+    def groups(self) -> list[tuple[Group, list[str], str]]:
+        """Each group with the names of its layers, and the class of its spec."""
+        import vllm.v1.kv_cache_interface as interface
+
+        return [
+            (
+                replace(
+                    group_of(
+                        interface, each.kv_cache_spec, bool(getattr(each, "is_eagle_group", False))
+                    ),
+                    prefill_lookahead=self.prefill_lookahead,
+                ),
+                list(each.layer_names),
+                type(each.kv_cache_spec).__name__,
+            )
+            for each in self._cache.kv_cache_groups
+        ]
+
+    def serve(self, tokens: Sequence[int], answer: int) -> Served:
+        """Serve one request, alone, until it has sampled ``answer`` tokens."""
+        from vllm.sampling_params import SamplingParams
+        from vllm.v1.engine import EngineCoreRequest
+
+        name = f"request {next(self._names)}"
+        values = {
+            "request_id": name,
+            "prompt_token_ids": list(tokens),
+            "mm_features": None,
+            "sampling_params": SamplingParams(max_tokens=answer, ignore_eos=True, temperature=0.0),
+            "pooling_params": None,
+            "eos_token_id": None,
+            "arrival_time": 0.0,
+            "lora_request": None,
+            "cache_salt": None,
+            "data_parallel_rank": None,
+        }
+        asked = EngineCoreRequest(**arguments(EngineCoreRequest, values, "EngineCoreRequest"))
+        request, wave = self._core.preprocess_add_request(asked)
+        self._core.add_request(request, wave)
+        self._run()
+        steps = tuple(self.worker.progress[name].steps)
+        served = Served(
+            tuple(tokens),
+            tuple(request.output_token_ids),
+            steps[0][0],
+            steps,
+        )
+        self._requests[served.tokens] = request
+        return served
+
+    def reset(self) -> None:
+        """Empty the cache, so that what is served from now on finds nothing of before."""
+        self._scheduler.kv_cache_manager.reset_prefix_cache()
+        self._requests.clear()
+        self.worker.handed_out = 0
+
+    def _run(self) -> None:
+        core = self._core
+        for _ in range(_MOST_STEPS):
+            if not (self._scheduler.has_requests() or core.batch_queue):
+                return
+            _, executed = core.step_fn()
+            core.post_step(executed)
+        raise NoProgress(f"a request did not finish within {_MOST_STEPS} steps")
+
+    def cached(self, served: Served) -> list[tuple[set[int], set[int]]]:
+        """What is cached of a request's tokens, group by group.
+
+        The blocks that are found by the hash of their end, and the entries: hash units whose hash
+        finds a block.
+        """
+        if not self.caching:
+            return [(set(), set()) for _ in self._cache.kv_cache_groups]
+        import vllm.v1.core.kv_cache_utils as utils
+
+        hashes = list(self._requests[served.tokens].block_hashes)
+        view = attribute(utils, "BlockHashListWithBlockSize")
+        found = []
+        for number, (group, _, _) in enumerate(self.groups()):
+            size = group.block_size
+            by_block = (
+                hashes
+                if size == self.hash_block_size
+                else view(hashes, self.hash_block_size, size)
+                if group.prefix_cacheable
+                else []
+            )
+            found.append((self._found(by_block, number), self._found(hashes, number)))
+        return found
+
+    def _found(self, hashes: Sequence[Any], group: int) -> set[int]:
+        return {
+            index
+            for index in range(len(hashes))
+            if self._pool.get_cached_block(hashes[index], [group])
+        }
+
+
+def group_of(interface: ModuleType, spec: Any, eagle: bool) -> Group:
+    """The target's ``KVCacheSpec`` as a group of the spec."""
+    opted_out = not getattr(spec, "prefix_cacheable", True)
+    for kind in _ORDER:
+        if isinstance(spec, attribute(interface, NAMES[kind][1])):
+            return Group(
+                kind,
+                spec.block_size,
+                spec.sliding_window if kind is GroupKind.SLIDING_WINDOW else None,
+                eagle,
+                spec.attention_chunk_size if kind is GroupKind.CHUNKED_LOCAL else None,
+                not opted_out,
+            )
+    if opted_out:
+        return Group(GroupKind.FULL_ATTENTION, spec.block_size, None, eagle, None, False)
+    raise CannotJudge(f"hitproof does not know groups of {type(spec).__name__}")
+
+
+_READY = False
+
+
+def set_up_once() -> None:
+    """What has to be done before the first engine."""
+    global _READY
+    if _READY:
+        return
+    set_up_device()
+    from vllm.model_executor.models import registry
+
+    # The target looks at classes of models in a subprocess, which would find no device.
+    registry._run_in_subprocess = lambda function: function()
+    _READY = True
+
+
+def _engine_arguments(model: str, argv: Sequence[str]) -> Any:
+    from vllm.engine.arg_utils import EngineArgs
+
+    try:
+        from vllm.utils.argparse_utils import FlexibleArgumentParser
+    except ImportError:
+        from vllm.utils import FlexibleArgumentParser
+
+    parser = EngineArgs.add_cli_args(FlexibleArgumentParser(prog="vllm", add_help=False))
+
+    def refuse(message: str) -> NoReturn:
+        raise Refused(message)
+
+    parser.error = refuse
+    try:
+        return EngineArgs.from_cli_args(
+            parser.parse_args(["--model", model, "--skip-tokenizer-init", *argv])
+        )
+    except SystemExit as error:
+        raise Refused("the arguments cannot be read") from error
+
+
+def _in_a_sentence(error: BaseException) -> str:
+    """The first line of what went wrong that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if "validation error" not in line] or lines
+    text = said[0].removeprefix("Value error, ").partition(" [type=")[0] if said else ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,146 @@
+"""``hitproof doctor``."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from hitproof.vllm_integration.commands.options import (
+    MEMORY,
+    PYTHON,
+    Html,
+    Memory,
+    Python,
+    Timeout,
+    in_bytes,
+)
+from hitproof.vllm_integration.commands.report import typed, wanted_report, write_report
+from hitproof.vllm_integration.commands.running import (
+    announce,
+    as_document,
+    fail,
+    failures,
+    show_document,
+)
+from hitproof.vllm_integration.gate.doctor import (
+    ModelError,
+    Wanted,
+    bundled_models,
+    diagnose,
+    read_model,
+    with_paths,
+)
+from hitproof.vllm_integration.reports.doctor import diagnosis_json, print_diagnosis
+from hitproof.vllm_integration.reports.html.doctor import doctor_page
+from hitproof.vllm_integration.sandbox.driver import WorkerGone, find_python
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.verdict import Verdict
+
+_NEWEST = "0.33.0"
+_LENGTHS = (1000, 4000, 16000)
+
+
+class DoctorFormat(StrEnum):
+    """How the answer is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    HTML = "html"
+
+
+def doctor(
+    context: typer.Context,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL [VLLM ARGUMENTS]",
+            help="A directory with a config.json, or that file; or one of the configurations that "
+            f"hitproof has: {', '.join(bundled_models())}. After it come arguments of `vllm "
+            "serve`, such as --block-size 32.",
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Option(
+            metavar="TARGET",
+            help="A release of vLLM, a path to a checkout, path@ref for a commit of one, or "
+            "'installed'.",
+        ),
+    ] = _NEWEST,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--also",
+            metavar="TARGET",
+            help="Say what requests hit on this release, too; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    prompt: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--prompt",
+            min=1,
+            metavar="TOKENS",
+            help="The length of a prompt, or of the system prompt that siblings share; repeatable. "
+            f"[default: {', '.join(map(str, _LENGTHS))}]",
+            show_default=False,
+        ),
+    ] = None,
+    answer: Annotated[
+        int, typer.Option("--answer", min=1, metavar="TOKENS", help="The length of answers.")
+    ] = 64,
+    question: Annotated[
+        int,
+        typer.Option(
+            "--question",
+            min=1,
+            metavar="TOKENS",
+            help="The length of what a second turn and siblings add.",
+        ),
+    ] = 100,
+    html: Html = None,
+    output: Annotated[
+        DoctorFormat,
+        typer.Option("--format", help="Text for people, JSON for programs, or an HTML page."),
+    ] = DoctorFormat.TEXT,
+    python: Python = PYTHON,
+    timeout: Timeout = 60.0,
+    memory: Memory = MEMORY,
+) -> None:
+    """Say what prompts of a model will hit in the prefix cache of a release, and what costs hits.
+
+    The target's own code reads the model's config.json and the arguments, groups the layers and
+    schedules requests; no weights and no GPU are needed. The exit code is 0 whatever is found.
+    """
+    directory = wanted_report(html, output)
+    with failures(output):
+        try:
+            wanted = Wanted(
+                read_model(model),
+                with_paths(context.args),
+                tuple(dict.fromkeys(prompt or _LENGTHS)),
+                answer,
+                question,
+            )
+            found = diagnose(
+                resolve(target, announce=announce),
+                [resolve(each, announce=announce) for each in also or ()],
+                wanted,
+                python=find_python(python),
+                timeout=timeout,
+                memory=in_bytes(memory),
+            )
+        except ModelError as error:
+            fail(Verdict.USAGE, str(error), output)
+        except WorkerGone as gone:
+            fail(Verdict.INCONCLUSIVE, f"the deployment cannot be set up: {gone}", output)
+    write_report(directory, lambda command: doctor_page(found, command), context, output)
+    show_document(
+        output,
+        {
+            "json": lambda: as_document(diagnosis_json(found)),
+            "html": lambda: doctor_page(found, typed(context)),
+        },
+        lambda console: print_diagnosis(found, console),
+    )

@@ -1,0 +1,335 @@
+"""Doctor: what a model will hit on a release with vLLM's arguments, and what would be better."""
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hitproof.conformance.explain.deployment import Part
+from hitproof.conformance.findings.meaning import Code
+from hitproof.spec.groups import GroupKind
+from hitproof.vllm_integration.bundled import MODELS
+from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.survey.faults import Fault, load
+from hitproof.vllm_integration.targets.target import Target
+
+_LENGTH = "--max-model-len"
+_LONGEST = 65_536
+"""The greatest length of a request, unless it is said: the pool need not have room for more."""
+_FINE = 16
+_COARSE = 64
+_LARGE = 16_384
+_SPECULATION = "--speculative-config"
+
+
+class ModelError(ValueError):
+    """There is no such model, or it cannot be served; the message names the remedy."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model by its configuration.
+
+    Attributes:
+        name: what it is called: a path, or one of those that hitproof has.
+        config: the text of its config.json.
+        directory: where that is.
+    """
+
+    name: str
+    config: str
+    directory: Path
+
+    @property
+    def greatest_length(self) -> int:
+        """Tokens of the longest request that it says it can serve; 0 if it does not say."""
+        raw = json.loads(self.config)
+        text = raw.get("text_config") or {}
+        return int(raw.get(_POSITIONS) or text.get(_POSITIONS) or 0)
+
+
+_POSITIONS = "max_position_embeddings"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked.
+
+    Attributes:
+        model: the model.
+        arguments: vLLM's own.
+        lengths: of prompts, or of the system prompts that siblings share, in tokens.
+        answer: tokens that each request samples.
+        question: tokens that a second turn and siblings add.
+    """
+
+    model: Model
+    arguments: tuple[str, ...]
+    lengths: tuple[int, ...]
+    answer: int
+    question: int
+
+    @property
+    def cut(self) -> bool:
+        """Whether the greatest length is cut, since it is not said and the model's is long."""
+        said = any(each.partition("=")[0] == _LENGTH for each in self.arguments)
+        return not said and self.model.greatest_length > _LONGEST
+
+    def asked(self, arguments: Sequence[str], shortest: bool = False) -> dict[str, Any]:
+        """The question to a worker, with these arguments."""
+        length = (_LENGTH, str(_LONGEST)) if self.cut else ()
+        return {
+            "op": "doctor",
+            "config": self.model.config,
+            "arguments": [*arguments, *length],
+            "lengths": self.lengths,
+            "answer": self.answer,
+            "question": self.question,
+            "shortest": shortest,
+        }
+
+
+@dataclass(frozen=True)
+class Change:
+    """What requests hit otherwise.
+
+    Attributes:
+        what: the arguments, or the release.
+        better: rows that hit more, each with the hit that it has then.
+        worse: rows that hit less.
+        refused: why the target does not start so; empty where it does.
+    """
+
+    what: str
+    better: tuple[tuple[dict[str, Any], int], ...] = ()
+    worse: tuple[tuple[dict[str, Any], int], ...] = ()
+    refused: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "change": self.what,
+            "better": list(map(_changed, self.better)),
+            "worse": list(map(_changed, self.worse)),
+            "refused": self.refused,
+        }
+
+
+def _changed(pair: tuple[dict[str, Any], int]) -> dict[str, Any]:
+    row, hit = pair
+    return {"prompt": row["prompt"], "reuse": row["reuse"], "hit": row["hit"], "then": hit}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The answer.
+
+    Attributes:
+        target: the release.
+        wanted: what was asked.
+        deployment: groups, block sizes and alignment, as a worker has them.
+        rows: what each request hits, what it would at best, and why not.
+        shortest: the shortest prompt whose resend hits anything; None where none was found.
+        shortest_at_best: the same at best.
+        arguments: other arguments that let some request hit more.
+        releases: other releases.
+        faults: the known faults that shortfalls may come from, by the code.
+    """
+
+    target: Target
+    wanted: Wanted
+    deployment: dict[str, Any]
+    rows: list[dict[str, Any]]
+    shortest: int | None
+    shortest_at_best: int
+    arguments: list[Change] = field(default_factory=list)
+    releases: list[Change] = field(default_factory=list)
+    faults: dict[str, list[Fault]] = field(default_factory=dict)
+
+    @property
+    def short(self) -> list[dict[str, Any]]:
+        """The rows that hit less than they could."""
+        return [row for row in self.rows if row["shortfall"]]
+
+
+def read_model(name: str) -> Model:
+    """A model by name, by its directory or by its config.json. Raises `ModelError`."""
+    path = Path(name)
+    if not path.exists() and (MODELS / name / "config.json").is_file():
+        path = MODELS / name
+    if path.is_dir():
+        path /= "config.json"
+    try:
+        text = path.read_text(encoding="utf-8")
+        config = json.loads(text)
+    except (OSError, ValueError) as error:
+        if not path.exists():
+            raise ModelError(
+                f"{name} has no config.json; name a directory that has one, the file, or one of "
+                f"{', '.join(bundled_models())}"
+            ) from None
+        raise ModelError(f"{path} cannot be read ({error}); name a model's config.json") from None
+    if not isinstance(config, dict) or not config.get("architectures"):
+        raise ModelError(f"{path} names no architectures; name a model's config.json")
+    return Model(name, text, path.parent.resolve())
+
+
+def bundled_models() -> list[str]:
+    """The names of the models that hitproof has."""
+    return sorted(each.parent.name for each in MODELS.glob("*/config.json"))
+
+
+def with_paths(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Arguments for a process elsewhere: draft models by absolute paths."""
+    found = list(arguments)
+    for index, each in enumerate(found):
+        option, equals, value = each.partition("=")
+        if option != _SPECULATION:
+            continue
+        at = index if equals else index + 1
+        if at < len(found):
+            value = value if equals else found[at]
+            found[at] = f"{option}={_absolute(value)}" if equals else _absolute(value)
+    return tuple(found)
+
+
+def _absolute(speculation: str) -> str:
+    try:
+        raw = json.loads(speculation)
+        model = raw.get("model")
+    except (ValueError, AttributeError):
+        return speculation  # the target says what is wrong with it
+    if isinstance(model, str):
+        path = MODELS / model if (MODELS / model).is_dir() else Path(model)
+        if path.is_dir():
+            raw["model"] = os.path.abspath(path)
+    return json.dumps(raw)
+
+
+def diagnose(
+    target: Target,
+    others: Sequence[Target],
+    wanted: Wanted,
+    *,
+    python: str,
+    timeout: float,
+    memory: int,
+) -> Diagnosis:
+    """Set the deployment up on the target, and again with other arguments and on other releases.
+
+    Raises `ModelError` where the target refuses it, and the exceptions of `Worker`.
+    """
+
+    def on(other: Target) -> dict[str, Any]:
+        with Worker(other, python, memory) as worker:
+            return worker.ask(timeout, **wanted.asked(wanted.arguments))
+
+    with ThreadPoolExecutor(max(1, len(others))) as threads:
+        elsewhere = [(other, threads.submit(on, other)) for other in others]
+        with Worker(target, python, memory) as worker:
+            answer = worker.ask(timeout, **wanted.asked(wanted.arguments, shortest=True))
+            if answer["refused"]:
+                raise ModelError(
+                    f"vLLM {target.label} refuses this deployment ({answer['refused']}); change "
+                    "the arguments, or name another --target"
+                )
+            rows = answer["rows"]
+            changes = [
+                _change(shlex.join(more), rows, worker.ask(timeout, **wanted.asked(arguments)))
+                for more, arguments in _alternatives(wanted, answer)
+            ]
+        releases = [_change(other.label, rows, each.result()) for other, each in elsewhere]
+    if not rows:
+        raise ModelError(
+            f"prompts of {wanted.lengths[0]} tokens and what follows them do not fit into "
+            f"{answer['deployment']['max_model_len']} tokens; name shorter ones with --prompt"
+        )
+    return Diagnosis(
+        target,
+        wanted,
+        answer["deployment"],
+        rows,
+        answer["shortest"],
+        answer["shortest_at_best"],
+        [each for each in changes if each.better],
+        releases,
+        _faults(target, answer),
+    )
+
+
+def _alternatives(wanted: Wanted, answer: dict[str, Any]) -> Iterator[tuple[list[str], list[str]]]:
+    """Arguments that may help: what is said of them, and all arguments with them."""
+    deployment, given = answer["deployment"], list(wanted.arguments)
+    parts = {row["shortfall"]["part"] for row in answer["rows"] if row["shortfall"]}
+    modes = deployment["mamba_cache_mode"]
+    more: list[list[str]] = []
+    if not deployment["prefix_caching"]:
+        more.append(["--enable-prefix-caching"])
+    if Part.RETENTION in parts:
+        dense = str(deployment["scheduler_block_size"])
+        more.append(["--prefix-cache-retention-interval", dense])
+    if modes is not None and deployment["alignment"] > _COARSE:
+        more.append(["--prefix-match-unit", str(_FINE)])
+    if modes == "align" and Part.CHUNKS in parts:
+        more.append(["--mamba-cache-mode", "all"])
+    if Part.CHUNKS in parts:
+        more.append(["--max-num-batched-tokens", str(_LARGE)])
+    if Part.POOL in parts:
+        more.append(["--num-gpu-blocks-override", str(4 * deployment["num_blocks"])])
+    for each in more:
+        yield each, [*given, *each]
+    if deployment["use_eagle"] and (Part.LOOKUP in parts or _misses(answer)):
+        yield [f"without {_SPECULATION}"], _without(given, _SPECULATION)
+
+
+def _misses(answer: dict[str, Any]) -> bool:
+    return any(not row["hit"] for row in answer["rows"])
+
+
+def _without(arguments: Sequence[str], option: str) -> list[str]:
+    kept, skipped = [], False
+    for each in arguments:
+        if skipped:
+            skipped = False
+        elif each == option:
+            skipped = True
+        elif not each.startswith(f"{option}="):
+            kept.append(each)
+    return kept
+
+
+def _change(what: str, rows: Sequence[dict[str, Any]], answer: dict[str, Any]) -> Change:
+    if answer["refused"]:
+        return Change(what.strip("'"), refused=answer["refused"])
+    then = {(row["prompt"], row["reuse"]): row["hit"] for row in answer["rows"]}
+    pairs = [(row, then.get((row["prompt"], row["reuse"]), row["hit"])) for row in rows]
+    return Change(
+        what.strip("'"),
+        tuple((row, hit) for row, hit in pairs if hit > row["hit"]),
+        tuple((row, hit) for row, hit in pairs if hit < row["hit"]),
+    )
+
+
+def _faults(target: Target, answer: dict[str, Any]) -> dict[str, list[Fault]]:
+    """The known faults of the release with the codes of the shortfalls, by code."""
+    kinds = " + ".join(sorted({GroupKind(each["kind"]) for each in answer["deployment"]["groups"]}))
+    found: dict[str, list[Fault]] = {}
+    codes = {row["shortfall"]["code"] for row in answer["rows"] if row["shortfall"]} - {None}
+    if target.version is None or not codes:
+        return found
+    for fault in load():
+        for signature in fault.signatures:
+            if (
+                signature.code in codes
+                and fault.explains(signature, target.version)
+                and signature.eagle == answer["deployment"]["use_eagle"]
+                and signature.kind in (kinds, *kinds.split(" + "))
+            ):
+                same = found.setdefault(Code(signature.code), [])
+                if fault not in same:
+                    same.append(fault)
+    return found

@@ -1,0 +1,187 @@
+"""A diagnosis, as people and as programs read it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hitproof.conformance.words import count, in_blocks, in_tokens
+from hitproof.vllm_integration.gate.doctor import Change, Diagnosis
+
+_WIDTH = 24
+_HIT, _LOST, _NEW = "█", "░", "·"
+
+
+def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
+    """A diagnosis as JSON."""
+    wanted = found.wanted
+    return {
+        "target": found.target.label,
+        "model": wanted.model.name,
+        "arguments": list(wanted.arguments),
+        "max_model_len_cut": wanted.cut,
+        "answer": wanted.answer,
+        "question": wanted.question,
+        "deployment": found.deployment,
+        "requests": found.rows,
+        "shortest_prompt": found.shortest,
+        "shortest_prompt_at_best": found.shortest_at_best,
+        "other_arguments": [each.as_json() for each in found.arguments],
+        "other_releases": [each.as_json() for each in found.releases],
+        "faults": {
+            code: [{"number": each.number, "title": each.title} for each in faults]
+            for code, faults in found.faults.items()
+        },
+    }
+
+
+def facts(found: Diagnosis) -> list[str]:
+    """What decides hits on this deployment, in sentences."""
+    told, wanted = found.deployment, found.wanted
+    lines = [
+        f"hits end on multiples of {in_tokens(told['alignment'])}: scheduler block "
+        f"{told['scheduler_block_size']}, hash block {told['hash_block_size']}",
+        f"a pool of {in_blocks(told['num_blocks'])}, at most "
+        f"{in_tokens(told['max_num_batched_tokens'])} in a step, "
+        f"{'async' if told['async_scheduling'] else 'synchronous'} scheduling",
+    ]
+    if not told["prefix_caching"]:
+        lines.append("prefix caching is off")
+    elif told["retention"] is not None:
+        lines.append(
+            f"retention interval {told['retention']}"
+            + (
+                ""
+                if told["retention"]
+                else ": of windows and states, only what hits at the end of a prompt need is kept"
+            )
+        )
+    if told["mamba_cache_mode"] is not None:
+        lines.append(f"Mamba cache mode {told['mamba_cache_mode']}")
+    if told["use_eagle"]:
+        ahead = told["hash_lookahead"]
+        lines.append(
+            f"draft layers: each hash covers {in_tokens(ahead)} more"
+            if ahead
+            else "draft layers: a hit drops a lookahead block"
+        )
+    if wanted.cut:
+        lines.append(
+            f"the greatest length is taken to be {told['max_model_len']}, not "
+            f"{wanted.model.greatest_length}; --max-model-len says another"
+        )
+    return lines
+
+
+def groups_in_rows(found: Diagnosis) -> list[tuple[str, ...]]:
+    """The groups: number, kind, block size, window or chunk, layers, spec."""
+    return [
+        (
+            str(number),
+            group["kind"].replace("_", " ")
+            + (" + draft layers" if group["eagle"] else "")
+            + ("" if group["prefix_cacheable"] else ", not cached"),
+            str(group["block_size"]),
+            str(group["window"] or group["chunk"] or ""),
+            f"{group['layers']}, from {group['first_layer']}",
+            group["spec"],
+        )
+        for number, group in enumerate(found.deployment["groups"])
+    ]
+
+
+def causes(found: Diagnosis) -> list[str]:
+    """Each cause once, with the requests that it costs hits, its code and known faults."""
+    rows: dict[tuple[str, str, str | None, int | None], list[dict[str, Any]]] = {}
+    for row in found.short:
+        cause = row["shortfall"]
+        key = row["reuse"], cause["part"], cause["code"], cause["group"]
+        rows.setdefault(key, []).append(row)
+    lines = []
+    for (reuse, part, code, _), same in rows.items():
+        first = same[-1]
+        sizes = ", ".join(str(row["prompt"]) for row in same)
+        named = "" if code is None else f" [{code}]"
+        about = ", ".join(f"BUGS {fault.number}" for fault in found.faults.get(code or "", ()))
+        lines.append(
+            f"{reuse} of {sizes}: {part}: {first['shortfall']['sentence']}{named}"
+            + (f" (as {about})" if about else "")
+        )
+    return lines
+
+
+def change_in_words(change: Change) -> str:
+    """What other arguments or another release change."""
+    if change.refused:
+        return f"{change.what}: it refuses this deployment ({change.refused})"
+    if not (change.better or change.worse):
+        return f"{change.what}: the same hits"
+    pairs = (*change.better, *change.worse)
+    told = (f"{row['reuse']} of {row['prompt']}: {row['hit']} -> {hit}" for row, hit in pairs)
+    return f"{change.what}: {'; '.join(told)}"
+
+
+def shortest_in_words(found: Diagnosis) -> str:
+    """From which length on prompts hit anything."""
+    at_best = found.shortest_at_best
+    if found.shortest is None:
+        return (
+            f"no prompt was found whose resend hits anything; at best one of {at_best} tokens would"
+        )
+    begin = f"hits begin with a prompt of {in_tokens(found.shortest)}"
+    return begin if found.shortest == at_best else f"{begin}, at best with {at_best}"
+
+
+def bar(row: dict[str, Any], width: int = _WIDTH) -> str:
+    """A request as a bar: what it hits, what it would at best, and the rest."""
+    hit = row["hit"] * width // row["tokens"]
+    lost = max(row["best"] * width // row["tokens"] - hit, int(row["best"] > row["hit"]))
+    return _HIT * hit + _LOST * lost + _NEW * (width - hit - lost)
+
+
+def print_diagnosis(found: Diagnosis, console: Console) -> None:
+    """A diagnosis as text."""
+    told = found.deployment
+    console.print(
+        escape(
+            f"{found.wanted.model.name} on vLLM {found.target.label}, {told['device']}: "
+            f"{count(told['groups'], 'group')}"
+        ),
+        highlight=False,
+    )
+    groups = Table("group", "kind", "block size", "window", "layers", "spec")
+    for group in groups_in_rows(found):
+        groups.add_row(*map(escape, group))
+    console.print(groups)
+    _lines(facts(found), console)
+    requests = Table("prompt", "request", "tokens", "hit", "at best", _legend())
+    for row in found.rows:
+        requests.add_row(
+            str(row["prompt"]),
+            row["reuse"],
+            str(row["tokens"]),
+            str(row["hit"]),
+            str(row["best"]),
+            bar(row),
+        )
+    console.print(requests)
+    _lines([shortest_in_words(found)], console)
+    for title, lines in (
+        ("what costs hits:", causes(found)),
+        ("other arguments:", list(map(change_in_words, found.arguments))),
+        ("other releases:", list(map(change_in_words, found.releases))),
+    ):
+        if lines:
+            console.print(title, highlight=False)
+            _lines((f"  {line}" for line in lines), console)
+
+
+def _legend() -> str:
+    return f"{_HIT} hit  {_LOST} lost  {_NEW} computed"
+
+
+def _lines(lines: Iterable[str], console: Console) -> None:
+    for line in lines:
+        console.print(escape(line), highlight=False)

@@ -1,0 +1,183 @@
+"""The worker's side of doctor: a deployment of the imported vLLM, and what requests hit on it."""
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from hitproof.conformance.explain.deployment import Before, Deployment, Kept, Reuse, shortfall
+from hitproof.vllm_integration.adapter.device import DEVICE
+from hitproof.vllm_integration.adapter.engine import Engine, NoProgress, Refused, Served
+from hitproof.vllm_integration.adapter.subject import VllmSubject
+
+_MODEL = "model"
+_MOST_BOUNDARIES = 32
+_OF_ITS_OWN = 1 << 20
+"""Far more tokens than a prompt has, so that each has tokens of its own."""
+
+
+def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Start an engine for a model and arguments, and serve requests of the given lengths.
+
+    ``lengths`` are those of prompts, ``answer`` and ``question`` of the rest, all in tokens; with
+    ``shortest`` the shortest prompt is looked for that hits anything.
+    """
+    del subject
+    try:
+        engine = Engine(_model(message["config"]), message["arguments"])
+    except Refused as refusal:
+        return {"refused": str(refusal)}
+    patient = _Patient(engine, message["answer"], message["question"])
+    try:
+        rows = [row for length in message["lengths"] for row in patient.rows(length)]
+        shortest = patient.shortest() if message["shortest"] else None
+    except NoProgress as problem:
+        return {"refused": str(problem)}
+    deployment = patient.deployment
+    config = engine.config
+    return {
+        "refused": "",
+        "deployment": {
+            "device": DEVICE,
+            "groups": [
+                {
+                    "kind": str(group.kind),
+                    "block_size": group.block_size,
+                    "window": group.window,
+                    "chunk": group.chunk,
+                    "eagle": group.eagle,
+                    "prefix_cacheable": group.prefix_cacheable,
+                    "spec": spec,
+                    "layers": len(layers),
+                    "first_layer": layers[0] if layers else "",
+                }
+                for group, layers, spec in engine.groups()
+            ],
+            "alignment": deployment.alignment,
+            "scheduler_block_size": deployment.scheduler_block_size,
+            "hash_block_size": deployment.hash_block_size,
+            "num_blocks": deployment.num_blocks,
+            "use_eagle": deployment.use_eagle,
+            "hash_lookahead": deployment.hash_lookahead,
+            "retention": deployment.retention,
+            "prefix_caching": deployment.caching,
+            "mamba_cache_mode": engine.mamba_cache_mode,
+            "max_model_len": config.model_config.max_model_len,
+            "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
+            "async_scheduling": bool(getattr(config.scheduler_config, "async_scheduling", False)),
+        },
+        "rows": rows,
+        "shortest": shortest,
+        "shortest_at_best": deployment.shortest_prompt(),
+    }
+
+
+def _model(config: str) -> str:
+    """A directory that has the config.json alone."""
+    home = Path(_MODEL).resolve()
+    home.mkdir(exist_ok=True)
+    (home / "config.json").write_text(config, encoding="utf-8")
+    return str(home)
+
+
+def deployment_of(engine: Engine) -> Deployment:
+    """The engine, as far as hits depend on it."""
+    return Deployment(
+        tuple(group for group, _, _ in engine.groups()),
+        engine.scheduler_block_size,
+        engine.hash_block_size,
+        engine.use_eagle,
+        engine.hash_lookahead,
+        engine.retention,
+        engine.num_blocks,
+        engine.caching,
+        engine.mamba_cache_mode == "align",
+    )
+
+
+class _Patient:
+    def __init__(self, engine: Engine, answer: int, question: int) -> None:
+        self._engine, self._answer, self._question = engine, answer, question
+        self._fresh = (_OF_ITS_OWN * number for number in count(1))
+        self.deployment = deployment_of(engine)
+
+    def _tokens(self, length: int) -> list[int]:
+        first = next(self._fresh)
+        return list(range(first, first + length))
+
+    def rows(self, length: int) -> Iterator[dict[str, Any]]:
+        """What each kind of request hits after a prompt of that length."""
+        if length + self._answer + self._question > self._engine.config.model_config.max_model_len:
+            return
+        prompt = self._tokens(length)
+        first, before = self._first(prompt)
+        yield self._row(Reuse.RESEND, length, prompt, length, before)
+        prompt = self._tokens(length)
+        first, before = self._first(prompt)
+        turn = [*prompt, *first.output, *self._tokens(self._question)]
+        # The last token is sampled, but nothing is computed of it.
+        computed = length + len(first.output) - 1
+        yield self._row(Reuse.TURN, length, turn, computed, before)
+        prompt = self._tokens(length)
+        first, before = self._first([*prompt, *self._tokens(self._question)])
+        for reuse in (Reuse.SIBLING, Reuse.NEXT_SIBLING):
+            tokens = [*prompt, *self._tokens(self._question)]
+            yield self._row(reuse, length, tokens, length, before)
+            before = self._before(first, self._last)
+
+    def _first(self, tokens: Sequence[int]) -> tuple[Served, Before]:
+        self._engine.reset()
+        served = self._engine.serve(tokens, self._answer)
+        return served, self._before(served)
+
+    def _before(self, *served: Served) -> Before:
+        kept = tuple(
+            Kept(frozenset(blocks), frozenset(entries))
+            for blocks, entries in self._engine.cached(served[0])
+        )
+        ends = frozenset(token for each in served for step in each.steps for token in step)
+        return Before(kept, ends, self._engine.worker.handed_out)
+
+    def _row(
+        self, reuse: Reuse, length: int, tokens: Sequence[int], shared: int, before: Before
+    ) -> dict[str, Any]:
+        served = self._last = self._engine.serve(tokens, self._answer)
+        cap = len(tokens) - 1
+        best = self.deployment.best_hit(cap, shared)
+        found = shortfall(self.deployment, reuse, cap, served.hit, best, before)
+        return {
+            "reuse": str(reuse),
+            "prompt": length,
+            "tokens": len(tokens),
+            "shared": shared,
+            "hit": served.hit,
+            "best": best,
+            "shortfall": found and found.as_json(),
+        }
+
+    def shortest(self) -> int | None:
+        """The shortest prompt whose resend hits anything, in tokens; None where none does."""
+        hitting = self.deployment.shortest_prompt()
+        failing = hitting - 1
+        if not self._hits(failing):
+            most = self._engine.config.model_config.max_model_len - self._answer
+            for _ in range(_MOST_BOUNDARIES):
+                if hitting > most:
+                    return None
+                if self._hits(hitting):
+                    break
+                failing, hitting = hitting, hitting + self.deployment.alignment
+            else:
+                return None
+        else:
+            failing, hitting = 0, failing
+        while hitting - failing > 1:
+            middle = (hitting + failing) // 2
+            failing, hitting = (failing, middle) if self._hits(middle) else (middle, hitting)
+        return hitting
+
+    def _hits(self, length: int) -> bool:
+        prompt = self._tokens(length)
+        self._engine.reset()
+        self._engine.serve(prompt, 1)
+        return self._engine.serve(prompt, 1).hit > 0
