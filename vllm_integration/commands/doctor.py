@@ -53,7 +53,7 @@ def doctor(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL [VLLM ARGUMENTS]",
+            metavar="MODEL",
             help="A directory with a config.json, or that file; or one of the configurations that "
             f"hitproof has: {', '.join(bundled_models())}. After it come arguments of `vllm "
             "serve`, such as --block-size 32.",

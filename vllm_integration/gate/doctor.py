@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hitproof.conformance.explain.deployment import Part
+from hitproof.conformance.explain.reuse import Part
 from hitproof.conformance.findings.meaning import Code
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.bundled import MODELS

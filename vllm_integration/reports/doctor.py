@@ -136,8 +136,8 @@ def shortest_in_words(found: Diagnosis) -> str:
 
 def bar(row: dict[str, Any], width: int = _WIDTH) -> str:
     """A request as a bar: what it hits, what it would at best, and the rest."""
-    hit = row["hit"] * width // row["tokens"]
-    lost = max(row["best"] * width // row["tokens"] - hit, int(row["best"] > row["hit"]))
+    hit: int = row["hit"] * width // row["tokens"]
+    lost: int = max(row["best"] * width // row["tokens"] - hit, int(row["best"] > row["hit"]))
     return _HIT * hit + _LOST * lost + _NEW * (width - hit - lost)
 
 

@@ -5,7 +5,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from hitproof.conformance.explain.deployment import Before, Deployment, Kept, Reuse, shortfall
+from hitproof.conformance.explain.reuse import Before, CacheSetup, Kept, Reuse, shortfall
 from hitproof.vllm_integration.adapter.device import DEVICE
 from hitproof.vllm_integration.adapter.engine import Engine, NoProgress, Refused, Served
 from hitproof.vllm_integration.adapter.subject import VllmSubject
@@ -29,11 +29,13 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         return {"refused": str(refusal)}
     patient = _Patient(engine, message["answer"], message["question"])
     try:
-        rows = [row for length in message["lengths"] for row in patient.rows(length)]
         shortest = patient.shortest() if message["shortest"] else None
+        rows = [row for length in message["lengths"] for row in patient.rows(length)]
+        if shortest and shortest > patient.setup.shortest_prompt():
+            rows.append(patient.resend(shortest - 1))
     except NoProgress as problem:
         return {"refused": str(problem)}
-    deployment = patient.deployment
+    setup = patient.setup
     config = engine.config
     return {
         "refused": "",
@@ -53,14 +55,14 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
                 }
                 for group, layers, spec in engine.groups()
             ],
-            "alignment": deployment.alignment,
-            "scheduler_block_size": deployment.scheduler_block_size,
-            "hash_block_size": deployment.hash_block_size,
-            "num_blocks": deployment.num_blocks,
-            "use_eagle": deployment.use_eagle,
-            "hash_lookahead": deployment.hash_lookahead,
-            "retention": deployment.retention,
-            "prefix_caching": deployment.caching,
+            "alignment": setup.alignment,
+            "scheduler_block_size": setup.scheduler_block_size,
+            "hash_block_size": setup.hash_block_size,
+            "num_blocks": setup.num_blocks,
+            "use_eagle": setup.use_eagle,
+            "hash_lookahead": setup.hash_lookahead,
+            "retention": setup.retention,
+            "prefix_caching": setup.caching,
             "mamba_cache_mode": engine.mamba_cache_mode,
             "max_model_len": config.model_config.max_model_len,
             "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
@@ -68,7 +70,7 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         },
         "rows": rows,
         "shortest": shortest,
-        "shortest_at_best": deployment.shortest_prompt(),
+        "shortest_at_best": setup.shortest_prompt(),
     }
 
 
@@ -80,9 +82,9 @@ def _model(config: str) -> str:
     return str(home)
 
 
-def deployment_of(engine: Engine) -> Deployment:
+def setup_of(engine: Engine) -> CacheSetup:
     """The engine, as far as hits depend on it."""
-    return Deployment(
+    return CacheSetup(
         tuple(group for group, _, _ in engine.groups()),
         engine.scheduler_block_size,
         engine.hash_block_size,
@@ -99,7 +101,7 @@ class _Patient:
     def __init__(self, engine: Engine, answer: int, question: int) -> None:
         self._engine, self._answer, self._question = engine, answer, question
         self._fresh = (_OF_ITS_OWN * number for number in count(1))
-        self.deployment = deployment_of(engine)
+        self.setup = setup_of(engine)
 
     def _tokens(self, length: int) -> list[int]:
         first = next(self._fresh)
@@ -109,9 +111,7 @@ class _Patient:
         """What each kind of request hits after a prompt of that length."""
         if length + self._answer + self._question > self._engine.config.model_config.max_model_len:
             return
-        prompt = self._tokens(length)
-        first, before = self._first(prompt)
-        yield self._row(Reuse.RESEND, length, prompt, length, before)
+        yield self.resend(length)
         prompt = self._tokens(length)
         first, before = self._first(prompt)
         turn = [*prompt, *first.output, *self._tokens(self._question)]
@@ -124,6 +124,12 @@ class _Patient:
             tokens = [*prompt, *self._tokens(self._question)]
             yield self._row(reuse, length, tokens, length, before)
             before = self._before(first, self._last)
+
+    def resend(self, length: int) -> dict[str, Any]:
+        """What a resend of a prompt of that length hits."""
+        prompt = self._tokens(length)
+        _, before = self._first(prompt)
+        return self._row(Reuse.RESEND, length, prompt, length, before)
 
     def _first(self, tokens: Sequence[int]) -> tuple[Served, Before]:
         self._engine.reset()
@@ -143,8 +149,8 @@ class _Patient:
     ) -> dict[str, Any]:
         served = self._last = self._engine.serve(tokens, self._answer)
         cap = len(tokens) - 1
-        best = self.deployment.best_hit(cap, shared)
-        found = shortfall(self.deployment, reuse, cap, served.hit, best, before)
+        best = self.setup.best_hit(cap, shared)
+        found = shortfall(self.setup, reuse, cap, served.hit, best, before)
         return {
             "reuse": str(reuse),
             "prompt": length,
@@ -157,7 +163,7 @@ class _Patient:
 
     def shortest(self) -> int | None:
         """The shortest prompt whose resend hits anything, in tokens; None where none does."""
-        hitting = self.deployment.shortest_prompt()
+        hitting = self.setup.shortest_prompt()
         failing = hitting - 1
         if not self._hits(failing):
             most = self._engine.config.model_config.max_model_len - self._answer
@@ -166,7 +172,7 @@ class _Patient:
                     return None
                 if self._hits(hitting):
                     break
-                failing, hitting = hitting, hitting + self.deployment.alignment
+                failing, hitting = hitting, hitting + self.setup.alignment
             else:
                 return None
         else:

@@ -1,7 +1,8 @@
-"""Deployments: what requests of users hit on an engine, at best, and which part costs the rest."""
+"""Reuse: what requests of users hit on an engine at best, and which part costs the rest."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -50,7 +51,7 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True)
-class Deployment:
+class CacheSetup:
     """An engine, as far as hits depend on it. Sizes are in tokens.
 
     Attributes:
@@ -176,6 +177,7 @@ class Shortfall:
         }
 
 
+_MOST_BOUNDARIES = 64
 _UNREGISTERED = {
     GroupKind.FULL_ATTENTION: Code.PREFIX_BLOCK_UNREGISTERED,
     GroupKind.SLIDING_WINDOW: Code.TAIL_BLOCK_UNREGISTERED,
@@ -185,46 +187,58 @@ _UNREGISTERED = {
 
 
 def shortfall(
-    deployment: Deployment, reuse: Reuse, cap: int, hit: int, best: int, before: Before
+    setup: CacheSetup, reuse: Reuse, cap: int, hit: int, best: int, before: Before
 ) -> Shortfall | None:
     """Why a request hits ``hit`` tokens and not ``best``; None where it does.
 
-    ``cap`` is the most that a lookup may serve. Nobody promises what only a second turn or a first
-    sibling hits where states are kept at a few boundaries: there is no code then.
+    ``cap`` is the most that a lookup may serve. Boundaries between the two can be lost by
+    different parts: the one that loses most of them is named, and the sentence has each.
     """
-    promised = reuse in (Reuse.RESEND, Reuse.NEXT_SIBLING)
     if hit >= best:
         return None
-    if not deployment.caching:
-        return Shortfall(
-            Part.CONFIGURATION, None, None, "prefix caching is off; --enable-prefix-caching"
-        )
-    lacks = next(_missing(deployment, best, before.kept), None)
+    if not setup.caching:
+        return Shortfall(Part.CONFIGURATION, None, None, "prefix caching is off")
+    lost = range(best, hit, -setup.alignment)[:_MOST_BOUNDARIES]
+    causes = [_cause(setup, reuse, cap, boundary, before) for boundary in lost]
+    parts = Counter(each.part for each in causes)
+    first = {part: next(each for each in causes if each.part is part) for part in parts}
+    main = first[max(parts, key=lambda part: parts[part])]
+    return replace(main, sentence="; ".join(each.sentence for each in first.values()))
+
+
+def _cause(setup: CacheSetup, reuse: Reuse, cap: int, boundary: int, before: Before) -> Shortfall:
+    """Why a request does not hit a boundary.
+
+    Nobody promises what only a second turn or a first sibling hits where states are kept at a few
+    boundaries: there is no code then.
+    """
+    promised = reuse in (Reuse.RESEND, Reuse.NEXT_SIBLING)
+    lacks = next(_missing(setup, boundary, before.kept), None)
     if lacks is None:
-        return _not_found(deployment, cap, best)
+        return _not_found(setup, cap, boundary)
     index, block = lacks
-    group, unit = deployment.groups[index], deployment.looked_up[index].block_size
+    group, unit = setup.groups[index], setup.looked_up[index].block_size
     what = f"group {index} ({group.kind.replace('_', ' ')})"
-    if group.kind is GroupKind.MAMBA and deployment.states_at_steps and best not in before.ends:
-        below = max((end for end in before.ends if end < best), default=0)
+    if group.kind is GroupKind.MAMBA and setup.states_at_steps and boundary not in before.ends:
+        below = max((end for end in before.ends if end < boundary), default=0)
         return Shortfall(
             Part.CHUNKS,
             Code.STATE_BLOCK_UNREGISTERED if promised else None,
             index,
-            f"{what} has no state as of token {best}: the scheduler let no step end there, the "
+            f"{what} has no state as of token {boundary}: the scheduler let no step end there, the "
             f"last one before ended at {below}",
         )
     where = f"tokens {block * unit} to {(block + 1) * unit - 1}"
-    if before.handed_out >= deployment.num_blocks:
+    if before.handed_out >= setup.num_blocks:
         return Shortfall(
             Part.POOL,
             None,
             index,
-            f"{what} lacks {where}: the pool has {deployment.num_blocks} blocks, and "
+            f"{what} lacks {where}: the pool has {setup.num_blocks} blocks, and "
             f"{before.handed_out} were handed out",
         )
-    if deployment.retention is not None and group.kind in SPARSE_KINDS:
-        interval = deployment.retention
+    if setup.retention is not None and group.kind in SPARSE_KINDS:
+        interval = setup.retention
         kept = f"every {interval} tokens and " if interval else ""
         return Shortfall(
             Part.RETENTION,
@@ -233,15 +247,15 @@ def shortfall(
             f"{what} lacks {where}: a retention interval of {interval} keeps what hits need "
             f"{kept}where prompts end",
         )
-    ahead = block * unit >= best
+    ahead = block * unit >= boundary
     code = Code.LOOKAHEAD_BLOCK_UNREGISTERED if ahead else _UNREGISTERED[group.kind]
     return Shortfall(
         Part.MASK, code, index, f"{what} lacks {where}: they were computed and not registered"
     )
 
 
-def _not_found(deployment: Deployment, cap: int, best: int) -> Shortfall:
-    if deployment.use_eagle and best + deployment.lookahead > cap:
+def _not_found(setup: CacheSetup, cap: int, best: int) -> Shortfall:
+    if setup.use_eagle and best + setup.lookahead > cap:
         return Shortfall(
             Part.LOOKUP,
             None,
@@ -249,9 +263,9 @@ def _not_found(deployment: Deployment, cap: int, best: int) -> Shortfall:
             f"the lookahead block of a hit of {best} tokens is cached, but the lookup looks no "
             f"further than token {cap} (policy lookahead_horizon)",
         )
-    several = len(deployment.groups) > 1
+    several = len(setup.groups) > 1
     code = Code.AGREED_HIT_TOO_SHORT if several else Code.HIT_TOO_SHORT
-    if best % deployment.scheduler_block_size:
+    if best % setup.scheduler_block_size:
         code = Code.FINE_HIT_TOO_SHORT
     return Shortfall(
         Part.LOOKUP,
@@ -261,22 +275,20 @@ def _not_found(deployment: Deployment, cap: int, best: int) -> Shortfall:
     )
 
 
-def _missing(
-    deployment: Deployment, length: int, kept: Sequence[Kept]
-) -> Iterator[tuple[int, int]]:
+def _missing(setup: CacheSetup, length: int, kept: Sequence[Kept]) -> Iterator[tuple[int, int]]:
     """The groups that lack a block of a hit, each with the first one, in blocks or hash units."""
-    for index, group in enumerate(deployment.looked_up):
+    for index, group in enumerate(setup.looked_up):
         if group.prefix_cacheable:
-            shape = geometry(group, deployment.alignment)
+            shape = geometry(group, setup.alignment)
             for block in required_run(shape, length // group.block_size):
-                if not _is_held(deployment, index, block, kept[index]):
+                if not _is_held(setup, index, block, kept[index]):
                     yield index, block
                     break
 
 
-def _is_held(deployment: Deployment, index: int, block: int, kept: Kept) -> bool:
-    if not deployment.fine:
+def _is_held(setup: CacheSetup, index: int, block: int, kept: Kept) -> bool:
+    if not setup.fine:
         return block in kept.blocks
-    size = deployment.hash_block_size
-    entries = witness_entries(deployment.groups[index], size, block, 1 << 40)
+    size = setup.hash_block_size
+    entries = witness_entries(setup.groups[index], size, block, 1 << 40)
     return not kept.entries.isdisjoint(entries)

@@ -1,0 +1,298 @@
+"""Doctor: models' groups, what requests hit, and why not more, on real releases."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hitproof.conformance.scope.models import MODELS
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.gate.doctor import (
+    Diagnosis,
+    ModelError,
+    Wanted,
+    bundled_models,
+    read_model,
+    with_paths,
+)
+from hitproof.vllm_integration.reports.doctor import bar, diagnosis_json
+from hitproof.vllm_integration.reports.html.doctor import doctor_page
+from hitproof.vllm_integration.sandbox.driver import Worker
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.target import Target
+
+ROOT = Path(__file__).resolve().parents[2]
+RELEASES = ("0.23.0", "0.28.0", "0.33.0")
+LENGTHS = (700, 2400)
+ANSWER, QUESTION = 16, 50
+EAGLE = (
+    "--speculative-config",
+    '{"method": "eagle", "model": "llama-3-8b-eagle", "num_speculative_tokens": 2}',
+)
+MTP = ("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
+CACHED = ("--enable-prefix-caching",)
+CONFIGURATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "llama": ("llama-3-8b", ()),
+    "llama eagle": ("llama-3-8b", EAGLE),
+    "mistral": ("mistral-7b-v0.1", ()),
+    "gemma 3": ("gemma-3-27b", ()),
+    "gemma 3 in blocks of 32": ("gemma-3-27b", ("--block-size", "32")),
+    "gpt-oss": ("gpt-oss-20b", ()),
+    "llama 4": ("llama-4-scout", ()),
+    "deepseek": ("deepseek-v3", ()),
+    "jamba": ("jamba-1.5-mini", CACHED),
+    "qwen3-next": ("qwen3-next-80b-a3b", CACHED),
+    "qwen3-next mtp": ("qwen3-next-80b-a3b", (*CACHED, *MTP)),
+    "falcon-h1": ("falcon-h1-7b", CACHED),
+}
+ALIKE = {
+    "llama": "Llama-3-like",
+    "mistral": "Mistral-7B-v0.1-like",
+    "gemma 3": "Gemma-3-like",
+    "gpt-oss": "gpt-oss-like",
+    "llama 4": "Llama-4-Scout-like",
+    "qwen3-next": "Qwen3-Next-like",
+}
+
+
+def wanted(name: str) -> Wanted:
+    model, arguments = CONFIGURATIONS[name]
+    return Wanted(read_model(model), with_paths(arguments), LENGTHS, ANSWER, QUESTION)
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def deployed(request: pytest.FixtureRequest) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What each configuration is and hits on a release."""
+    target = resolve(request.param)
+    with Worker(target, sys.executable, 16 << 30) as worker:
+        yield (
+            request.param,
+            {
+                name: worker.ask(60, **wanted(name).asked(wanted(name).arguments))
+                for name in CONFIGURATIONS
+            },
+        )
+
+
+def groups_of(answer: dict[str, Any]) -> list[Group]:
+    return sorted(
+        Group(GroupKind(each["kind"]), each["block_size"], each["window"], False, each["chunk"])
+        for each in answer["deployment"]["groups"]
+    )
+
+
+@pytest.mark.release
+def test_the_deployments(deployed: tuple[str, dict[str, Any]]) -> None:
+    _, answers = deployed
+    assert {name: answer["refused"] for name, answer in answers.items()} == dict.fromkeys(
+        CONFIGURATIONS, ""
+    )
+    for answer in answers.values():
+        assert len(answer["rows"]) == 4 * len(LENGTHS)
+        for row in answer["rows"]:
+            assert row["hit"] <= row["best"] <= min(row["shared"], row["tokens"] - 1)
+            assert (row["hit"] < row["best"]) == (row["shortfall"] is not None)
+
+
+@pytest.mark.release
+def test_the_presets_are_what_the_target_derives(deployed: tuple[str, dict[str, Any]]) -> None:
+    _, answers = deployed
+    presets = {model.name: model for model in MODELS}
+    for name, preset in ALIKE.items():
+        groups = [replace(group, eagle=False) for group in presets[preset].groups]
+        assert groups_of(answers[name]) == sorted(groups), name
+
+
+@pytest.mark.release
+@pytest.mark.slow
+def test_hits_are_those_of_the_scheduler_alone(deployed: tuple[str, dict[str, Any]]) -> None:
+    """The groups are given to the target's scheduler by another way, without the model."""
+    release, answers = deployed
+    asked, expected = [], []
+    for name, answer in answers.items():
+        if "mtp" in name or "eagle" in name:
+            continue
+        for row in answer["rows"]:
+            if row["prompt"] > LENGTHS[0] and name != "jamba":
+                continue  # judging every step of long prompts takes long
+            if row["reuse"] in ("second turn", "sibling") and name not in ("jamba", "gpt-oss"):
+                continue
+            prompts = _prompts(row)
+            asked.append({"deployment": answer["deployment"], "prompts": prompts, "answer": ANSWER})
+            expected.append((name, row["reuse"], row["prompt"], row["hit"]))
+    root = resolve(release).root
+    ended = subprocess.run(
+        [sys.executable, "-m", "hitproof.vllm_integration.tests.doctored_schedulers"],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(root), str(ROOT / "src")]),
+            "VLLM_LOGGING_LEVEL": "ERROR",
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+        },
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    line = next(each for each in ended.stdout.splitlines() if each.startswith("hits "))
+    hits = json.loads(line.removeprefix("hits "))
+    found = [(*each[:3], hit) for each, hit in zip(expected, hits, strict=True)]
+    assert found == expected
+
+
+def _prompts(row: dict[str, Any]) -> list[list[int]]:
+    """The prompts that led to a row, the last one being its own."""
+    length = row["prompt"]
+    prompt = list(range(1000, 1000 + length))
+    question = iter(range(100_000, 200_000, QUESTION))
+
+    def asking() -> list[int]:
+        first = next(question)
+        return [*prompt, *range(first, first + QUESTION)]
+
+    match row["reuse"]:
+        case "resend":
+            return [prompt, prompt]
+        case "second turn":
+            first = next(question)
+            answer = range(50, 50 + ANSWER)
+            return [prompt, [*prompt, *answer, *range(first, first + QUESTION)]]
+        case "sibling":
+            return [asking(), asking()]
+        case _:
+            return [asking(), asking(), asking()]
+
+
+@pytest.mark.release
+def test_what_is_known_of_releases(deployed: tuple[str, dict[str, Any]]) -> None:
+    """Faults and policies that releases have are seen, and not where they have them not."""
+    release, answers = deployed
+
+    def parts(name: str) -> dict[tuple[str, int], str]:
+        return {
+            (row["reuse"], row["prompt"]): row["shortfall"]["part"]
+            for row in answers[name]["rows"]
+            if row["shortfall"]
+        }
+
+    assert not parts("llama")
+    assert not parts("deepseek")
+    latest_only = release == "0.33.0"
+    assert (parts("gemma 3").get(("sibling", 2400)) == "retention") == latest_only
+    # The prompt ends on a block edge, and the boundary of its resend inside the last chunk.
+    assert (parts("jamba").get(("resend", 2400)) == "chunk split") == (release == "0.28.0")
+
+
+def test_every_model_that_comes_with_hitproof_can_be_read() -> None:
+    assert len(bundled_models()) >= 14
+    for name in bundled_models():
+        assert read_model(name).greatest_length > 0
+
+
+def test_a_model_is_a_name_a_directory_or_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(read_model("llama-3-8b").config)
+    assert read_model(str(tmp_path)) == replace(read_model(str(file)), name=str(tmp_path))
+    assert read_model(str(tmp_path)).greatest_length == 8192
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "names no architectures"),
+        ('{"model_type": "llama"}', "names no architectures"),
+        (None, "has no config.json"),
+    ],
+)
+def test_a_model_that_is_none_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
+    if text is not None:
+        (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ModelError, match=said):
+        read_model(str(tmp_path))
+
+
+def test_draft_models_are_named_absolutely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "draft").mkdir()
+    monkeypatch.chdir(tmp_path)
+    said = '{"method": "eagle", "model": "draft"}'
+    expected = {"method": "eagle", "model": str(tmp_path / "draft")}
+    option, value = with_paths(["--speculative-config", said])
+    assert (option, json.loads(value)) == ("--speculative-config", expected)
+    (joined,) = with_paths([f"--speculative-config={said}"])
+    assert json.loads(joined.partition("=")[2]) == expected
+    assert with_paths(["--speculative-config", "no json"]) == ("--speculative-config", "no json")
+
+
+@pytest.mark.parametrize(
+    ("hit", "best", "drawn"), [(0, 0, "····"), (4, 8, "██░░"), (0, 1, "░···"), (8, 8, "████")]
+)
+def test_a_bar(hit: int, best: int, drawn: str) -> None:
+    assert bar({"hit": hit, "best": best, "tokens": 8}, 4) == drawn
+
+
+def a_diagnosis() -> Diagnosis:
+    group = {
+        "kind": "full_attention", "block_size": 16, "window": None, "chunk": None, "eagle": False,
+        "prefix_cacheable": True, "spec": "<b>Spec</b>", "layers": 32, "first_layer": "layers.0",
+    }  # fmt: skip
+    deployment = {
+        "device": "a GPU", "groups": [group], "alignment": 16, "scheduler_block_size": 16,
+        "hash_block_size": 16, "num_blocks": 9, "use_eagle": False, "hash_lookahead": 0,
+        "retention": None, "prefix_caching": True, "mamba_cache_mode": None, "max_model_len": 64,
+        "max_num_batched_tokens": 64, "async_scheduling": True,
+    }  # fmt: skip
+    shortfall = {"part": "mask", "code": None, "group": 0, "sentence": "it <i>lacks</i> one"}
+    row = {
+        "reuse": "resend", "prompt": 40, "tokens": 40, "shared": 40, "hit": 16, "best": 32,
+        "shortfall": shortfall,
+    }  # fmt: skip
+    model = read_model("llama-3-8b")
+    asked = Wanted(model, (), (40,), 1, 1)
+    return Diagnosis(Target("fork", None, None), asked, deployment, [row], 17, 17)
+
+
+def test_the_page_escapes_what_the_target_says() -> None:
+    page = doctor_page(a_diagnosis(), "hitproof doctor llama-3-8b")
+    assert "&lt;b&gt;Spec" in page
+    assert "<i>lacks" not in page
+    assert 'aria-label="16 of 32 tokens"' in page
+
+
+def test_json_has_it_all() -> None:
+    printed = json.loads(json.dumps(diagnosis_json(a_diagnosis())))
+    assert printed["requests"][0]["shortfall"]["part"] == "mask"
+    assert printed["shortest_prompt"] == 17
+
+
+def test_without_a_model() -> None:
+    ended = CliRunner().invoke(cli.app, ["doctor", "no-such-model"])
+    assert ended.exit_code == 2
+    assert "no-such-model has no config.json; name a directory" in ended.output
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--block-size", "seven"], "invalid"),
+        (["--no-such-argument"], "unrecognized arguments: --no-such-argument"),
+        (["--max-model-len", "9000000"], "max_model_len"),
+        (["--prompt", "9000"], "name shorter ones with --prompt"),
+    ],
+)
+def test_what_the_target_refuses(arguments: list[str], said: str) -> None:
+    ended = CliRunner().invoke(cli.app, ["doctor", "llama-3-8b", *arguments])
+    assert ended.exit_code == 2
+    assert said in ended.output
+    assert "Traceback" not in ended.output
