@@ -10,6 +10,8 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.json_format import as_json, read
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.histories.schema import EngineConfiguration, History
+from hitproof.conformance.histories.workload_json import workload_as_json
+from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.words import in_blocks, in_tokens
 from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import Group
@@ -28,7 +30,9 @@ def replayed(
     """What the history ``play`` shows at ``step``, an index."""
     claim = CLAIMS.get(signature.claim)
     given = [play.describe()]
-    if play.text:
+    if play.text and play.of_scheduler:
+        given = of_workload(play.workload())
+    elif play.text:
         given = up_to(read(play.text), step)
     return Finding(
         signature=signature,
@@ -51,6 +55,15 @@ def up_to(history: History, step: int) -> list[str]:
     requests = [f"request {name}: {json.dumps(each)}" for name, each in data["requests"].items()]
     steps = [json.dumps(each) for each in data["steps"][: step + 1]]
     return [*describe(history.engine), *requests, *steps]
+
+
+def of_workload(history: SchedulerHistory) -> list[str]:
+    """A scheduler history: groups, what the scheduler is started with, and requests."""
+    data = workload_as_json(history)
+    data["deployment"].pop("groups")
+    arguments = ", ".join(f"{name} {value}" for name, value in data["deployment"].items())
+    requests = [f"request {name}: {json.dumps(each)}" for name, each in data["requests"].items()]
+    return ["; ".join(map(_group, history.deployment.groups)), arguments, *requests]
 
 
 def describe(engine: EngineConfiguration) -> tuple[str, ...]:

@@ -8,9 +8,27 @@ from hitproof.spec.claims import Divergence
 _SCHEDULER = ("scheduler",)
 """Of whole schedulers the clauses are judged together, under this name."""
 
+_DRAFTS = Parameter(
+    "drafts",
+    "how drafts are proposed",
+    {
+        "head": ", with a draft head",
+        "several-modules": ", with several MTP modules",
+        "model": ", with a draft model",
+        "ngram": ", with drafts by prompt lookup",
+    },
+    optional=True,
+)
+_ASYNC = Parameter(
+    "scheduling",
+    "whether the step was planned before the output of the last one was known",
+    {"async": ", with asynchronous scheduling"},
+    optional=True,
+)
+
 MEANINGS: Mapping[Code, Meaning] = {
     Code.REQUEST_NEVER_FINISHES: Meaning(
-        "accepted request never finishes{way}",
+        "accepted request never finishes{way}{drafts}{states}",
         "Start-up allows the deployment, and the request fits into it, but no further step "
         "computes a new token of it.",
         "The request never ends, and others may wait behind it, until the engine is restarted.",
@@ -19,8 +37,20 @@ MEANINGS: Mapping[Code, Meaning] = {
         (
             Parameter(
                 "way",
-                "whether steps are empty, or the same tokens are computed again and again",
-                {"stuck": ", all steps are empty", "cycle": ", tokens are computed again for ever"},
+                "whether it lacks blocks, so that a larger pool helps, or all steps are empty with "
+                "any pool, or the same tokens are computed again and again",
+                {
+                    "room": ", it needs more blocks than there are",
+                    "stuck": ", all steps are empty",
+                    "cycle": ", tokens are computed again for ever",
+                },
+            ),
+            _DRAFTS,
+            Parameter(
+                "states",
+                "whether some group keeps recurrent states, which decide where chunks end",
+                {"mamba": ", beside Mamba states"},
+                optional=True,
             ),
         ),
     ),
@@ -53,12 +83,13 @@ MEANINGS: Mapping[Code, Meaning] = {
         (Divergence.UNSOUND,),
     ),
     Code.PAGE_FREED_IN_FLIGHT: Meaning(
-        "page is freed that a planned step still reads or writes",
+        "page is freed that a planned step still reads or writes{scheduling}{drafts}",
         "The step starts where the last drafts are known to be right. A page that it needs from "
         "there was freed when it was planned.",
         "If the page is handed out before the step ran, outputs are wrong.",
         _SCHEDULER,
         (Divergence.UNSOUND,),
+        (_ASYNC, _DRAFTS),
     ),
 }
 """What each code means."""

@@ -36,12 +36,10 @@ def read(text: str | bytes, where: str = "the history") -> History:
     Unknown fields, duplicate names and values of the wrong type are rejected.
     """
     try:
-        json.loads(text, object_pairs_hook=_no_duplicates)
+        json.loads(text, object_pairs_hook=no_duplicates)
         return _adapter().validate_json(text, strict=True)
     except ValidationError as invalid:
-        error = invalid.errors(include_url=False, include_context=False)[0]
-        message = _MESSAGES.get(error["type"], error["msg"])
-        raise HistoryError(f"{where}: {_sentence(error['loc'], message)}") from invalid
+        raise HistoryError(f"{where}: {in_a_sentence(invalid)}") from invalid
     except (ValueError, RecursionError) as invalid:
         raise HistoryError(f"{where} is not JSON ({invalid}); fix it there") from invalid
 
@@ -58,11 +56,18 @@ def read_lines(text: bytes, where: str) -> list[History]:
     return histories
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> None:
+def no_duplicates(pairs: list[tuple[str, Any]]) -> None:
+    """For `json.loads`: ValueError where an object has a name twice."""
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{name!r} occurs twice in one object")
+
+
+def in_a_sentence(invalid: ValidationError) -> str:
+    """The first thing that is wrong, where it is, and what to do about it."""
+    error = invalid.errors(include_url=False, include_context=False)[0]
+    return _sentence(error["loc"], _MESSAGES.get(error["type"], error["msg"]))
 
 
 def _sentence(location: Sequence[str | int], message: str) -> str:
@@ -73,7 +78,7 @@ def _sentence(location: Sequence[str | int], message: str) -> str:
 
 def as_json(history: History) -> dict[str, Any]:
     """The history as JSON values, without fields that have their defaults."""
-    plain = _plain(history)
+    plain = as_plain(history)
     assert isinstance(plain, dict)
     return plain
 
@@ -95,7 +100,8 @@ def write(history: History) -> str:
     return "\n".join(line for line in lines if line) + "\n"
 
 
-def _plain(value: Any) -> Any:
+def as_plain(value: Any) -> Any:
+    """A dataclass as JSON values, without fields that have their defaults."""
     if is_dataclass(value):
         kept = {}
         for item in fields(value):
@@ -105,13 +111,13 @@ def _plain(value: Any) -> Any:
                 default = item.default_factory()
             if item.name == "do" or default is MISSING or found != default:
                 tokens = item.name in ("prompt", "output")
-                kept[item.name] = _ranges(found) if tokens else _plain(found)
+                kept[item.name] = _ranges(found) if tokens else as_plain(found)
         # The key that says what a step does comes first.
         return dict(sorted(kept.items(), key=lambda pair: pair[0] != "do"))
     if isinstance(value, dict):
-        return {name: _plain(found) for name, found in value.items()}
+        return {name: as_plain(found) for name, found in value.items()}
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [as_plain(item) for item in value]
     return value
 
 

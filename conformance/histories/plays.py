@@ -19,6 +19,13 @@ from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.module_families import module_histories
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.histories.situations import fine_situations, situations
+from hitproof.conformance.histories.workload_generator import workload
+from hitproof.conformance.histories.workload_json import (
+    is_workload,
+    read_workload,
+    write_workload,
+)
+from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import is_fine_grained
@@ -108,6 +115,8 @@ class Origin(StrEnum):
     FINE = "fine family"
     FINE_GENERATED = "fine generated"
     GENERATED = "generated"
+    SCHEDULER = "scheduler"
+    """Of whole schedulers; all others are of managers."""
 
 
 @dataclass(frozen=True)
@@ -143,12 +152,28 @@ class Play:
         """A history that is written out."""
         return Play(Origin.WRITTEN, name, write(played))
 
+    @staticmethod
+    def written_workload(played: SchedulerHistory, name: str) -> "Play":
+        """A scheduler history that is written out."""
+        return Play(Origin.WRITTEN, name, write_workload(played))
+
+    @property
+    def of_scheduler(self) -> bool:
+        """Whether a whole scheduler plays it: it has a `workload` instead of a `history`."""
+        return self.origin is Origin.SCHEDULER or is_workload(self.text)
+
+    def workload(self) -> SchedulerHistory:
+        """The scheduler history. Raises ValueError when there is none."""
+        return read_workload(self.text, self.name) if self.text else workload(self.name)
+
     def history(self, abilities: Abilities) -> History:
-        """The history, adapted to the release unless it is written out.
+        """The history of a manager, adapted to the release unless it is written out.
 
         Raises ValueError when there is no such history.
         """
         match self.origin:
+            case Origin.SCHEDULER:
+                raise ValueError(f"the {self.describe()} is none of a manager")
             case Origin.WRITTEN:
                 return read(self.text, self.name)
             case Origin.GENERATED:
@@ -205,6 +230,7 @@ _VARIANTS = 1_000
 _SEED = "1"
 _GENERATED = {Profile.QUICK: 100, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
 _FINE_GENERATED = {Profile.QUICK: 20, Profile.DEFAULT: 100, Profile.THOROUGH: 1_000}
+_SCHEDULERS = {Profile.QUICK: 120, Profile.DEFAULT: 600, Profile.THOROUGH: 6_000}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays one history of every fourth family."""
 _FINE = {Profile.QUICK: 42, Profile.DEFAULT: 168, Profile.THOROUGH: None}
@@ -230,6 +256,8 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
             yield Play(Origin.MODULES, str(number))
     for number in range(0, len(_situations()), _EVERY[profile]):
         yield Play(Origin.SITUATION, str(number))
+    for number in range(_SCHEDULERS[profile]):
+        yield Play(Origin.SCHEDULER, f"{_SEED}:{number}")
     if not fine:
         return
     for number in range(0, len(_fine_situations()), _EVERY[profile]):

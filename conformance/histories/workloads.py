@@ -13,7 +13,7 @@ arrive and what the model will sample. As JSON::
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, NonNegativeInt, PositiveInt
 
@@ -26,6 +26,9 @@ from hitproof.conformance.histories.schema import (
 from hitproof.spec.groups import Group, GroupKind
 
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+Method: TypeAlias = Literal["eagle", "eagle3", "mtp", "ngram", "draft_model"]
+"""How drafts are proposed. vLLM: ``SpeculativeConfig.method``."""
 
 DRAFT_HEADS = ("eagle", "eagle3", "mtp")
 """The methods whose draft layers have entries in the KV cache that depend on later tokens."""
@@ -48,7 +51,7 @@ class Deployment:
     """The most requests that run at a time."""
     prefix_match_unit: PositiveInt | None = None
     """Tokens that a block hash covers; by default what the target derives from the groups."""
-    speculative_method: Literal["eagle", "eagle3", "mtp", "ngram", "draft_model"] | None = None
+    speculative_method: Method | None = None
     """How drafts are proposed."""
     num_speculative_tokens: NonNegativeInt = 0
     """Draft tokens that are proposed after each decode step."""

@@ -66,7 +66,7 @@ class Judge(LocalPrefixJudge):
         That may follow from wrong tables of the request, from the blocks that it ``held``, or from
         wrong books.
         """
-        kinds, eagle = self.kinds()
+        kinds, eagle = self._kinds()
         signature = Signature(call, Divergence.CRASH, kinds, eagle, crash_defect(error))
         raised = f"{call} raises {error!r:.200}"
         tables: list[Part] = [Table(request, index, 0) for index in range(len(self._groups))]
@@ -85,7 +85,7 @@ class Judge(LocalPrefixJudge):
         divergence, first, second = wrong
         shared = divergence == Divergence.UNSOUND
         defect = Defect(Code.TWO_CONTENTS_UNDER_KEY if shared else Code.TWO_KEYS_FOR_CONTENT)
-        kinds, eagle = self.kinds()
+        kinds, eagle = self._kinds()
         return Violation(
             Signature("block_hashes", divergence, kinds, eagle, defect),
             "a key stands for one content, and a content has one key",
@@ -205,13 +205,13 @@ class Judge(LocalPrefixJudge):
 
     def pool_claim(self, claim: str, defect: Defect, spec: str, actual: str) -> Violation:
         """An operation on the pool violated a claim."""
-        kinds, eagle = self.kinds()
+        kinds, eagle = self._kinds()
         worst = worst_class(defect.code)
         return Violation(Signature(claim, worst, kinds, eagle, defect), spec, actual)
 
     def policy(self, call: str, field: str, real: str, reference: str) -> Violation:
         """The two managers differ, and neither violates the spec."""
-        kinds, eagle = self.kinds()
+        kinds, eagle = self._kinds()
         differs = Defect.of(Code.LOCKSTEP_DIFFERENCE, field=field, method=call)
         signature = Signature("lockstep", Divergence.POLICY_CHANGE, kinds, eagle, differs)
         return Violation(signature, reference[:300], real[:300])
@@ -246,7 +246,7 @@ class Judge(LocalPrefixJudge):
 
     def pool(self, seen: Observation) -> Iterator[Violation]:
         """Judge the pool's invariants: no block leaks, and none is both free and in use."""
-        kinds, eagle = self.kinds()
+        kinds, eagle = self._kinds()
         found = violated_invariants(self._engine, self._requests, self._prefixes, seen)
         for code, spec, actual, blocks in found:
             signature = Signature("block_pool", worst_class(code), kinds, eagle, Defect(code))

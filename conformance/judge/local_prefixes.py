@@ -54,7 +54,7 @@ class LocalPrefixJudge(LookupJudge):
         if not skips:
             due = longest_local_prefix(self._groups, self._alignment, most, reach, entries)
         kinds = " + ".join(sorted({group.kind for group in self._hit_groups}))
-        _, eagle = self.kinds()
+        _, eagle = self._kinds()
 
         def violation(signature: Signature) -> Violation:
             has_states = valid_hit(self._groups, self._alignment, due, most, reach, entries)

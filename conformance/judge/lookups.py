@@ -118,7 +118,7 @@ class LookupJudge:
             return None
         entries = self._entries(request, num_tokens, cached)
         expected = self._due_hit(request, num_tokens, entries, cap)
-        kinds, eagle = self.kinds()
+        kinds, eagle = self._kinds()
 
         def violation(
             claim: str, divergence: Divergence, defect: Defect, damages: Iterable[Part] = ()
@@ -194,7 +194,7 @@ class LookupJudge:
 
         Those of groups of a kind that ``lags`` may be shorter, and are not read.
         """
-        (kinds, eagle), unsound = self.kinds(), Divergence.UNSOUND
+        (kinds, eagle), unsound = self._kinds(), Divergence.UNSOUND
         lengths = [INTEGERS.ceil_div(hit.length, group.block_size) for group in self._groups]
         for index, group in enumerate(self._groups):
             table = hit.tables[index]
@@ -316,7 +316,7 @@ class LookupJudge:
         One that full attention shows to be shared has to be reported where it is kept for it.
         """
         end, entries = hit.shared_prefix_boundary, self._entries(request, num_tokens, cached)
-        kinds, eagle = self.kinds()
+        kinds, eagle = self._kinds()
         if not end and self._depends_on_junctions(request):
             due = self._shown(num_tokens, hit, entries).kept
             # A state that is computed in this very step is not served yet, but is there already.
@@ -445,7 +445,7 @@ class LookupJudge:
         eagle = bool(self._shapes[number].lookahead)
         return Signature(claim, divergence, self._groups[number].kind, eagle, defect)
 
-    def kinds(self) -> tuple[str, bool]:
+    def _kinds(self) -> tuple[str, bool]:
         """The kinds in words, and whether a group drops a lookahead block."""
         kinds = " + ".join(dict.fromkeys(group.kind for group in self._groups))
         return kinds, any(shape.lookahead for shape in self._shapes)

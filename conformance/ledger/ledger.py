@@ -191,8 +191,12 @@ def _play(directory: Path, history: str) -> Play:
             text = (directory / history).read_text(encoding="utf-8")
         except OSError as error:
             raise ValueError(f"its history cannot be read ({error.strerror})") from error
-    read(text, name)
-    return Play(Origin.WRITTEN, name, text)
+    play = Play(Origin.WRITTEN, name, text)
+    if play.of_scheduler:
+        play.workload()
+    else:
+        read(text, name)
+    return play
 
 
 def read_signature(raw: dict[str, Any]) -> Signature:

@@ -5,6 +5,7 @@ are in flight, and without new requests those in flight are drained.
 """
 
 from collections import deque
+from dataclasses import replace
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.crashes import crash_defect
@@ -17,7 +18,7 @@ from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.scheduling.outcome import Life, SchedulerOutcome
-from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner
+from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner, about, violation
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.schedulers import (
     Plan,
@@ -27,6 +28,9 @@ from hitproof.conformance.subject.schedulers import (
 )
 from hitproof.spec.claims import Divergence
 
+_STUCK = "stuck"
+_ROOM = 8
+"""How much larger a pool is where room is not scarce."""
 _EMPTY = 4
 """So many empty steps in a row, with none in flight, and nothing changes any more."""
 _SPREADS = (Divergence.UNSOUND, Divergence.WRONG_DRAFTS)
@@ -45,10 +49,29 @@ def play(
     Raises `CannotJudge` when the subject lacks what the history asks for.
     """
     try:
-        scheduler = subject.start(history.deployment)
+        outcome = play_on(subject.start(history.deployment), history, policies)
     except StartupRefused as refused:
         return SchedulerOutcome(refused=str(refused))
-    return play_on(scheduler, history, policies)
+    for number, found in enumerate(outcome.findings):
+        if found.signature.code is Code.REQUEST_NEVER_FINISHES:
+            outcome.findings[number] = _with_room(history, subject, found)
+    return outcome
+
+
+def _with_room(
+    history: SchedulerHistory, subject: SchedulerSubject, stuck: Occurrence
+) -> Occurrence:
+    """What gets nowhere; named otherwise if a larger pool is all that it takes."""
+    larger = _ROOM * history.deployment.num_gpu_blocks
+    roomy = replace(history, deployment=replace(history.deployment, num_gpu_blocks=larger))
+    again = play_on(subject.start(roomy.deployment), roomy)
+    codes = {found.signature.code for found in again.findings}
+    if again.ended or Code.REQUEST_NEVER_FINISHES in codes:
+        return stuck
+    signature = stuck.signature
+    parameters = dict(signature.defect.parameters) | {"way": "room"}
+    signature = replace(signature, defect=Defect.read(signature.code, parameters))
+    return replace(stuck, violation=replace(stuck.violation, signature=signature), rows=[])
 
 
 def play_on(
@@ -73,9 +96,11 @@ class _Player:
         self._names = Names(prefixes)
         self._judge = Judge(engine, requests, prefixes, policies)
         self._content = ContentModel(
-            engine, requests, self._judge.of_group, policies.every_state, policies.horizon
+            engine, requests, self._sign, policies.every_state, policies.horizon
         )
-        self._runner = ModelRunner(engine, history.requests, self._judge, self._content)
+        self._runner = ModelRunner(
+            engine, history.requests, self._content, about(history.deployment)
+        )
         self.outcome = SchedulerOutcome({name: Life() for name in history.requests})
         self._waiting = dict(history.requests)
         self._arrived: dict[str, int] = {}
@@ -85,6 +110,10 @@ class _Player:
         self._empty = self._fruitless = 0
         self._furthest: dict[str, int] = {}
 
+    def _sign(self, group: int, _claim: str, defect: Defect, divergence: Divergence) -> Signature:
+        """The signature of what is read or published wrong: of a scheduler, not of a manager."""
+        return replace(self._judge.of_group(group, SCHEDULER, defect), divergence=divergence)
+
     def run(self) -> None:
         """Play until nothing is left to do, or nothing more happens."""
         try:
@@ -93,9 +122,8 @@ class _Player:
         except CannotJudge:
             raise
         except Exception as error:  # whatever the target raises is its answer
-            signature = Signature(
-                SCHEDULER, Divergence.CRASH, *self._judge.kinds(), crash_defect(error)
-            )
+            defect = crash_defect(error)
+            signature = Signature(SCHEDULER, Divergence.CRASH, SCHEDULER, False, defect)
             self._add(Violation(signature, "the step is planned", f"it raises {error!r:.200}"))
             self.outcome.ended = f"the scheduler raises {error!r:.200}"
         if not self.outcome.ended:
@@ -142,8 +170,8 @@ class _Player:
             life.chunks.append((each.start, each.num_tokens))
         seen = self._scheduler.pool()
         done, wrong = self._runner.execute(plan, seen.held)
-        for violation in wrong:
-            self._add(violation)
+        for each_wrong in wrong:
+            self._add(each_wrong)
         self._judge_keys()
         self._in_flight.append((plan, done))
         return plan
@@ -173,14 +201,14 @@ class _Player:
             (group, self._names.name(key)): ids
             for (group, key), ids in self._scheduler.pool().cached.items()
         }
-        for violation in self._content.keys.wrong(cached):
-            self._add(violation)
+        for wrong in self._content.keys.wrong(cached):
+            self._add(wrong)
 
     def _is_stuck(self, plan: Plan | None) -> bool:
         """Whether requests that were accepted get nowhere; that ends the history."""
         if plan is None:
             return False
-        idle = not plan.num_tokens and not self._in_flight
+        idle = not plan.num_tokens and not any(each.num_tokens for each, _ in self._in_flight)
         self._empty = self._empty + 1 if idle else 0
         new = False
         for each in plan.scheduled:
@@ -196,11 +224,15 @@ class _Player:
         unfinished = self._scheduler.unfinished()
         if not unfinished or not (stuck or cycle):
             return False
-        how = "stuck" if stuck else "cycle"
+        deployment = self._history.deployment
         self._add(
-            self._judge.pool_claim(
-                SCHEDULER,
-                Defect.of(Code.REQUEST_NEVER_FINISHES, way=how),
+            violation(
+                Defect.of(
+                    Code.REQUEST_NEVER_FINISHES,
+                    way=_STUCK if stuck else "cycle",
+                    drafts=about(deployment)["drafts"],
+                    states="mamba" if deployment.has_mamba else None,
+                ),
                 "requests that start-up allows are computed to their end",
                 f"{', '.join(sorted(unfinished))} "
                 + (f"get no token in {_EMPTY} steps" if stuck else "start again and again"),
@@ -217,8 +249,7 @@ class _Player:
                 due = due[: len(life.delivered)]
             if life.delivered != due:
                 self._add(
-                    self._judge.pool_claim(
-                        SCHEDULER,
+                    violation(
                         Defect(Code.DELIVERED_TOKENS_WRONG),
                         f"request {name} gets the tokens {due}",
                         f"it gets {life.delivered}",
@@ -227,22 +258,21 @@ class _Player:
         held = self._scheduler.pool().held
         if held:
             self._add(
-                self._judge.pool_claim(
-                    SCHEDULER,
+                violation(
                     Defect(Code.BLOCKS_HELD_WHEN_IDLE),
                     "no block is held when all requests have ended",
                     f"blocks {sorted(held)} are",
                 )
             )
 
-    def _add(self, violation: Violation) -> None:
+    def _add(self, wrong: Violation) -> None:
         """Record a violation; what follows one that leaves contents wrong may come from it."""
         for known in self.outcome.findings:
-            if known.signature == violation.signature:
-                known.again(violation, self._step, "step")
+            if known.signature == wrong.signature:
+                known.again(wrong, self._step, "step")
                 return
         cause = None
-        if violation.signature.divergence in _SPREADS:
+        if wrong.signature.divergence in _SPREADS:
             cause = next(
                 (
                     each.signature
@@ -251,4 +281,4 @@ class _Player:
                 ),
                 None,
             )
-        self.outcome.findings.append(Occurrence(violation, self._step, "step", cause=cause))
+        self.outcome.findings.append(Occurrence(wrong, self._step, "step", cause=cause))

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.codes import Defect, worst_class
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.histories.workloads import Arrival
+from hitproof.conformance.histories.workloads import Arrival, Deployment
 from hitproof.conformance.judge.content import ContentModel
-from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.subject.managers import Tables
 from hitproof.conformance.subject.schedulers import Plan, Scheduled
 from hitproof.spec.attention import attends
@@ -24,6 +24,21 @@ from hitproof.spec.groups import Group, GroupKind
 
 SCHEDULER = "scheduler"
 """Of whole schedulers the clauses are judged together, under this name."""
+
+
+def violation(defect: Defect, spec: str, actual: str) -> Violation:
+    """Where a whole scheduler is wrong, whatever groups it has."""
+    signature = Signature(SCHEDULER, worst_class(defect.code), SCHEDULER, False, defect)
+    return Violation(signature, spec, actual)
+
+
+def about(deployment: Deployment) -> dict[str, str | None]:
+    """The parameters of defects that say how a deployment's steps are planned."""
+    method: dict[str | None, str] = {"draft_model": "model", "ngram": "ngram"}
+    drafts = method.get(deployment.speculative_method)
+    if deployment.has_draft_head:
+        drafts = "several-modules" if deployment.num_mtp_modules > 1 else "head"
+    return {"drafts": drafts, "scheduling": "async" if deployment.async_scheduling else None}
 
 
 @dataclass
@@ -55,19 +70,22 @@ class Done:
 
 
 class ModelRunner:
-    """Runs the plans of one scheduler; pure bookkeeping, with the content of each page."""
+    """Runs the plans of one scheduler; pure bookkeeping, with the content of each page.
+
+    ``about`` has the parameters of defects that say how steps are planned (`about`).
+    """
 
     def __init__(
         self,
         engine: EngineConfiguration,
         arrivals: Mapping[str, Arrival],
-        judge: Judge,
         content: ContentModel,
+        about: Mapping[str, str | None],
     ) -> None:
         self._engine = engine
         self._arrivals = arrivals
-        self._judge = judge
         self._content = content
+        self._about = about
         self._requests: dict[str, _Request] = {}
         self._sampled: dict[str, int] = {}
         self._verifying: dict[str, int] = {}
@@ -156,22 +174,22 @@ class ModelRunner:
                     if place < first:
                         continue
                     if not block:
-                        yield self._wrong(
-                            Code.NULL_PAGE_WRITTEN,
+                        yield violation(
+                            Defect(Code.NULL_PAGE_WRITTEN),
                             f"{name}: a page of its own is written",
                             "the null page" if place < len(table) else "its table ends before it",
                         )
                     elif writers.setdefault(block, name) != name:
-                        yield self._wrong(
-                            Code.PAGE_WRITTEN_TWICE,
+                        yield violation(
+                            Defect(Code.PAGE_WRITTEN_TWICE),
                             f"{name}: block {block} is written by nobody else in the step",
                             f"it is written as {writers[block]}, too",
                         )
         for block, name in writers.items():
             if others := users[block] - {(name.group, name.place)}:
                 group_index, place = min(others)
-                yield self._wrong(
-                    Code.PAGE_WRITTEN_TWICE,
+                yield violation(
+                    Defect(Code.PAGE_WRITTEN_TWICE),
                     f"{name}: block {block} has no other place while it is written",
                     f"it is block {place} of a table of group {group_index}, too",
                 )
@@ -184,8 +202,8 @@ class ModelRunner:
                 for place in needed(group, start, start + num_tokens):
                     block = _at(table, place)
                     if block and block not in held:
-                        yield self._wrong(
-                            Code.PAGE_FREED_IN_FLIGHT,
+                        yield violation(
+                            Defect.of(Code.PAGE_FREED_IN_FLIGHT, **self._about),
                             f"{_Name(scheduled.request, index, place)}: it is held while tokens "
                             f"from {start} on are computed",
                             f"block {block} is free",
@@ -198,9 +216,6 @@ class ModelRunner:
         for index, (group, table) in enumerate(zip(self._engine.groups, tables, strict=True)):
             if group.prefix_cacheable:
                 yield index, group, table
-
-    def _wrong(self, code: Code, spec: str, actual: str) -> Violation:
-        return self._judge.pool_claim(SCHEDULER, Defect(code), spec, actual)
 
 
 def _at(table: tuple[int, ...], place: int) -> int:

@@ -16,15 +16,18 @@ from types import SimpleNamespace
 from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.histories.workloads import Arrival, Deployment
+from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.schedulers import Plan, PoolState, Scheduled, StartupRefused
+from hitproof.spec.groups import Group
 from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.groups import kv_cache_config, kv_cache_spec
-from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call
+from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
 
 _RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
+_RESOLVE = "resolve_kv_cache_block_sizes"
+_SEVERAL = "use_multi_module_mtp"
 _INTERVAL = "prefix_cache_retention_interval"
 
 
@@ -89,11 +92,32 @@ class VllmSchedulers:
     def _base(self) -> Any:
         from vllm import config
 
-        return call(
-            attribute(config, "VllmConfig"),
-            {"device_config": config.DeviceConfig("cpu")},
-            "VllmConfig",
-        )
+        values = {"device_config": config.DeviceConfig("cpu")}
+        with _environment(_RUNNER, "0"):
+            return call(attribute(config, "VllmConfig"), values, "VllmConfig")
+
+    def possible(self, history: SchedulerHistory) -> SchedulerHistory:
+        """The history without what this release does not have."""
+        deployment = history.deployment
+        cache = self._base.cache_config
+        mamba = parameters_of(attribute(self.interface, "MambaSpec"))
+        changes: dict[str, Any] = {}
+        if not hasattr(cache, _INTERVAL):
+            changes["retention_interval"] = None
+        if "prefill_checkpoint_alignment" not in mamba:
+            changes["mamba_checkpoint_alignment"] = None
+        if not hasattr(self._speculative_class, _SEVERAL):
+            changes["num_mtp_modules"] = 1
+        if not hasattr(self.core, _RESOLVE):
+            size = min(group.block_size for group in deployment.groups)
+            changes["groups"] = tuple(replace(g, block_size=size) for g in deployment.groups)
+        return replace(history, deployment=replace(deployment, **changes))
+
+    @cached_property
+    def _speculative_class(self) -> Any:
+        from vllm import config
+
+        return attribute(config, "SpeculativeConfig")
 
     def vllm_config(self, deployment: Deployment) -> Any:
         """The ``VllmConfig`` of a deployment, without a model."""
@@ -149,10 +173,8 @@ class VllmSchedulers:
         return made
 
     def _speculative(self, deployment: Deployment) -> Any:
-        from vllm import config
-
         made = call(
-            attribute(config, "SpeculativeConfig"),
+            self._speculative_class,
             {
                 "method": "ngram",
                 "num_speculative_tokens": deployment.num_speculative_tokens,
@@ -167,7 +189,7 @@ class VllmSchedulers:
         if deployment.has_draft_head:
             facts = SimpleNamespace(num_nextn_predict_layers=deployment.num_mtp_modules)
             made.draft_model_config = SimpleNamespace(hf_config=facts, architectures=[])
-        if deployment.num_mtp_modules > 1 and not hasattr(made, "use_multi_module_mtp"):
+        if deployment.num_mtp_modules > 1 and not hasattr(made, _SEVERAL):
             raise CannotJudge(
                 "this release has no multi-module MTP; leave num_mtp_modules out, or name a later "
                 "release"
@@ -190,6 +212,7 @@ class VllmSchedulers:
             )
             for group in deployment.groups
         ]
+        groups = _one_page(groups)
         interval = getattr(vllm_config.cache_config, _INTERVAL, None)
         return kv_cache_config(self.interface, groups, deployment.num_gpu_blocks, interval)
 
@@ -208,7 +231,7 @@ class VllmSchedulers:
         core = self.core
         with _refusals():
             config = self._initialized(vllm_config, config)
-            resolve = getattr(core, "resolve_kv_cache_block_sizes", None)
+            resolve = getattr(core, _RESOLVE, None)
             if resolve is not None:
                 size, hash_size = resolve(config, vllm_config)
             else:
@@ -254,6 +277,9 @@ class VllmSchedulers:
             found = engine._initialize_kv_caches(vllm_config)
         if isinstance(found, tuple):
             vllm_config.cache_config.num_gpu_blocks, *_, found = found
+        fits = attribute(self.utils, "get_max_concurrency_for_kv_cache_config")
+        if fits(vllm_config, found) < 1:
+            raise StartupRefused("the pool is too small for one request of max_model_len tokens")
         return found
 
 
@@ -439,6 +465,17 @@ def _engine(
         mamba_checkpoint_alignment=deployment.mamba_checkpoint_alignment,
         mamba_shared_prefix_checkpoint=deployment.mamba_shared_prefix_checkpoint,
     )
+
+
+def _one_page(groups: list[tuple[Group, Any]]) -> list[tuple[Group, Any]]:
+    """The specs with pages of one size, as the target's planner gives them: all share one pool."""
+    largest = max(spec.page_size_bytes for _, spec in groups)
+    return [
+        (group, spec)
+        if spec.page_size_bytes == largest
+        else (group, replace(spec, page_size_padded=largest))
+        for group, spec in groups
+    ]
 
 
 def _tables(blocks: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

@@ -87,7 +87,7 @@ class Report:
         policies_detail: why the policies are not known.
         reads: what the target reads of its inputs.
         facts: what the target did in each check, if that was asked for.
-        played: every history that was replayed on whole managers.
+        played: every history that was replayed, on whole managers and schedulers.
         besides: those that `check` does not replay. What cannot be judged in them is left out.
         reached: how far each signature reaches in each place.
         record: the footprints that known divergences were held against; None without any.
@@ -192,6 +192,16 @@ class Report:
     def unplayed(self) -> list[Played]:
         """The histories that could not be judged."""
         return [each for each in self.played if each.unsettled and each.play not in self.besides]
+
+    @property
+    def of_managers(self) -> list[Played]:
+        """The histories of whole managers."""
+        return [each for each in self.played if not each.play.of_scheduler]
+
+    @property
+    def of_schedulers(self) -> list[Played]:
+        """The histories of whole schedulers."""
+        return [each for each in self.played if each.play.of_scheduler]
 
     @property
     def open_questions(self) -> list[str]:

@@ -136,6 +136,8 @@ class Session:
         entry = "replay", str(play.origin)
         if (known_fatal := self._fatal.get(entry)) is not None:
             return Played(play, unsettled=f"not replayed, since {known_fatal}")
+        # What a scheduler's own decisions lead to is compared by its findings.
+        record = record and not play.of_scheduler
         try:
             answer = self.ask(op="replay", play=play.as_json(), record=record)
         except WorkerGone as gone:

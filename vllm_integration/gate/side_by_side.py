@@ -184,6 +184,8 @@ def compared(
     by_order: dict[Effect, _Shown] = {}
     of_base, of_head = ({each.play: each for each in side} for side in (base, head))
     for play in dict.fromkeys((*of_base, *of_head)):
+        if play.of_scheduler:
+            continue
         runs = _runs(of_base.get(play), of_head.get(play), both, result)
         if runs is None:
             continue

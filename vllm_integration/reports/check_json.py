@@ -42,9 +42,11 @@ def report_json(report: Report) -> dict[str, Any]:
             "paths": report.tasks_total(lambda o: o.paths),
             "states": report.tasks_total(lambda o: o.states),
             "runs": report.tasks_total(lambda o: o.runs),
-            "histories": len(report.played),
-            "steps": sum(each.steps for each in report.played),
+            "histories": len(report.of_managers),
+            "steps": sum(each.steps for each in report.of_managers),
             "lookups": sum(each.lookups for each in report.played),
+            "scheduler_histories": len(report.of_schedulers),
+            "scheduler_steps": sum(each.steps for each in report.of_schedulers),
         },
         "obligations": [
             {

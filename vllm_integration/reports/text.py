@@ -17,6 +17,7 @@ from hitproof.conformance.ledger.records import Shrunk
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.words import count
 from hitproof.spec.claims import Status
+from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.causes import Cause, causes
 from hitproof.vllm_integration.reports.lines import print_fact, print_whole
@@ -266,9 +267,14 @@ def coverage_in_words(report: Report) -> str:
         f"{report.tasks_total(lambda o: o.paths)} paths, confirmed by "
         f"{count(report.tasks_total(lambda o: o.runs), 'concrete run')}; obligations: "
         + ", ".join(f"{n} {status}" for status, n in counts.items() if n)
-        + f"; {count(report.played, 'history', 'histories')} of whole managers replayed, "
-        f"{count(sum(each.steps for each in report.played), 'step')}"
+        + f"; {_replayed(report.of_managers, 'managers replayed')}"
+        + (f"; {_replayed(report.of_schedulers, 'schedulers')}" if report.of_schedulers else "")
     )
+
+
+def _replayed(played: Sequence[Played], what: str) -> str:
+    steps = count(sum(each.steps for each in played), "step")
+    return f"{count(played, 'history', 'histories')} of whole {what}, {steps}"
 
 
 def print_verdict(report: Report, console: Console) -> None:

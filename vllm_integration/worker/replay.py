@@ -14,6 +14,7 @@ from hitproof.conformance.subject.failures import refusal_of
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.retention import SPARSE_KINDS
 from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.worker import schedulers
 from hitproof.vllm_integration.worker.findings import Shown, of_history
 from hitproof.vllm_integration.worker.judging import judged, managers, policies_of
 
@@ -29,10 +30,12 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
     With ``record`` say what was observed, too, and of the step ``values`` in full; with ``trace``
     give the trace.
     """
+    if (play := Play.from_json(message["play"])).of_scheduler:
+        return schedulers.judge_workload(subject, play)
     record, wanted = message.get("record", False), message.get("values")
     states = States() if message.get("trace") else None
     try:
-        play, policies = Play.from_json(message["play"]), policies_of(subject)
+        policies = policies_of(subject)
         history = _history(subject, play, message.get("abilities"))
         recorder = Recorder(managers(), history, wanted) if record else None
         if recorder is not None:
@@ -69,6 +72,8 @@ def abilities(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
 def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """What a history shows, as a finding; see `vllm_integration.worker.findings`."""
     wanted = Signature.from_json(message["signature"])
+    if (play := Play.from_json(message["play"])).of_scheduler:
+        return schedulers.finding(subject, play, wanted, message["budget"])
 
     def shown(history: History) -> Shown | None:
         for each in judged(subject, history).causes:
@@ -76,7 +81,7 @@ def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
                 return Shown(each.step, each.as_json(), each.violation)
         return None
 
-    history = _history(subject, Play.from_json(message["play"]))
+    history = _history(subject, play)
     return of_history(subject, history, shown, message, policies_of(subject).player)
 
 

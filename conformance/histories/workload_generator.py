@@ -1,0 +1,183 @@
+"""Generated scheduler histories: seeded, small, and steered at where a scheduler's parts meet.
+
+Coverage: each layout of `_LAYOUTS` in rotation, with every way to draft, with and without
+asynchronous scheduling. Budgets lie around block edges, pools around what one request needs, and
+prompts around the ends of blocks. Requests share prefixes: there are resends, next turns and
+siblings, at once and later; some are aborted.
+"""
+
+import math
+from dataclasses import replace
+from random import Random
+
+from hitproof.conformance.histories.workloads import (
+    Arrival,
+    Deployment,
+    Method,
+    SchedulerHistory,
+)
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.releases.fine import is_fine_grained
+
+_NAMES = "abcdefgh"
+
+
+def workload(seed: int | str) -> SchedulerHistory:
+    """The scheduler history of a seed."""
+    random = Random(f"hitproof scheduler {seed}")
+    number = int(str(seed).rpartition(":")[2])
+    deployment = _deployment(random, number)
+    return SchedulerHistory(deployment, _requests(random, deployment))
+
+
+def _full(size: int, _random: Random) -> Group:
+    return Group(GroupKind.FULL_ATTENTION, size)
+
+
+def _sliding(size: int, random: Random) -> Group:
+    return Group(GroupKind.SLIDING_WINDOW, size, window=random.randint(2, 4 * size + 1))
+
+
+def _chunked(size: int, random: Random) -> Group:
+    return Group(GroupKind.CHUNKED_LOCAL, size, chunk=size * random.randint(1, 4))
+
+
+def _mamba(size: int, _random: Random) -> Group:
+    return Group(GroupKind.MAMBA, size)
+
+
+_LAYOUTS = (
+    (_full,),
+    (_full, _sliding),
+    (_full, _mamba),
+    (_sliding,),
+    (_full, _sliding, _mamba),
+    (_full, _chunked),
+    (_full, _mamba),
+    (_full, _sliding, _sliding),
+)
+
+_METHODS: tuple[Method | None, ...] = (
+    None,
+    None,
+    "eagle",
+    "mtp",
+    "mtp",
+    "ngram",
+    "draft_model",
+)
+
+
+def _deployment(random: Random, number: int) -> Deployment:
+    layout = _LAYOUTS[number % len(_LAYOUTS)]
+    size = random.choice((4, 8, 16))
+    sizes = [size] * len(layout)
+    chunked = _chunked in layout
+    if len(layout) > 1 and not chunked and random.random() < 0.3:
+        sizes[random.randrange(len(sizes))] *= 2 if size == 16 else random.choice((2, 4))
+    groups = tuple(kind(b, random) for kind, b in zip(layout, sizes, strict=True))
+    method: Method | None = random.choice(_METHODS)
+    if chunked and method in ("eagle", "mtp"):
+        method = "ngram"  # vLLM refuses draft heads beside chunked local attention
+    drafts = random.randint(1, 3) if method else 0
+    if method in ("eagle", "mtp"):
+        flagged = random.randrange(len(groups))
+        if groups[flagged].kind is not GroupKind.MAMBA:
+            groups = tuple(
+                replace(group, eagle=True) if place == flagged else group
+                for place, group in enumerate(groups)
+            )
+    alignment = math.lcm(*sizes)
+    longest = random.randint(2 * alignment, 6 * alignment) + drafts + 2
+    budget = random.choice((size, alignment, alignment + 1, 2 * alignment - 1, 3 * alignment))
+    budget = max(random.choice((budget, budget + random.randint(0, size), 4 * longest)), 4 + drafts)
+    one = sum(_needed(group, longest, budget, drafts) for group in groups)
+    # One request alone must fit; how tight the pool is, is drawn.
+    pool = 1 + random.choice((one, one + random.randint(0, 3), 2 * one, 4 * one, 4 * one))
+    return Deployment(
+        groups,
+        pool,
+        longest,
+        budget,
+        max_num_seqs=random.choice((1, 2, 4, 4)),
+        speculative_method=method,
+        num_speculative_tokens=drafts,
+        num_mtp_modules=random.choice((1, drafts)) if method == "mtp" else 1,
+        lookahead_hashes=random.random() < 0.6,
+        async_scheduling=random.random() < 0.5,
+        v2_model_runner=random.random() < 0.3,
+        enable_chunked_prefill=budget < longest or random.random() < 0.9,
+        long_prefill_token_threshold=random.choice((0, 0, 0, alignment, size + 1)),
+        policy="priority" if random.random() < 0.2 else "fcfs",
+        retention_interval=random.choice((None, None, None, "dense", alignment)),
+        mamba_checkpoint_alignment=(
+            size if is_fine_grained(groups, math.gcd(*sizes)) and random.random() < 0.4 else None
+        ),
+        mamba_shared_prefix_checkpoint=False,
+    )
+
+
+def _needed(group: Group, longest: int, budget: int, drafts: int) -> int:
+    """Blocks that one request of the longest kind needs at most."""
+    blocks = math.ceil((longest + drafts) / group.block_size)
+    match group.kind:
+        case GroupKind.MAMBA:
+            return 3 + drafts
+        case GroupKind.SLIDING_WINDOW:
+            assert group.window is not None
+            seen = group.window - 1 + 2 * (budget + drafts)
+            return min(blocks, math.ceil(seen / group.block_size) + 1)
+        case _:
+            return blocks
+
+
+def _requests(random: Random, deployment: Deployment) -> dict[str, Arrival]:
+    unit = math.lcm(*(group.block_size for group in deployment.groups))
+    most = deployment.max_model_len
+    requests: dict[str, Arrival] = {}
+    fresh = 1
+    for name in _NAMES[: random.randint(2, 4)]:
+        num_output = random.choice((1, 1, 2, 4, random.randint(1, 2 * unit)))
+        num_output = min(num_output, most - 2)
+        room = most - num_output
+        near = unit * random.randint(1, max(room // unit, 1)) + random.randint(-1, 2)
+        length = max(1, min(random.choice((near, near, random.randint(1, room), room)), room))
+        earlier = random.choice(list(requests)) if requests and random.random() < 0.8 else None
+        prompt: tuple[int, ...] = ()
+        after = None
+        if earlier is not None:
+            donor = requests[earlier]
+            after = earlier if random.random() < 0.7 else None
+            match random.randrange(3):
+                case 0:
+                    prompt = donor.prompt
+                case 1:
+                    prompt = donor.prompt + donor.output
+                case _:
+                    prompt = donor.prompt[: random.randint(1, len(donor.prompt))]
+            if len(prompt) > room or prompt != donor.prompt or random.random() < 0.2:
+                prompt = prompt[:room]
+                more = max(0, min(length - len(prompt), room - len(prompt)))
+                prompt += tuple(range(fresh, fresh + more))
+                fresh += more
+        else:
+            prompt = tuple(range(fresh, fresh + length))
+            fresh += length
+        output = tuple(range(fresh, fresh + num_output))
+        fresh += num_output + 7
+        accepted: tuple[int, ...] = ()
+        if deployment.num_speculative_tokens:
+            accepted = tuple(
+                random.randint(0, deployment.num_speculative_tokens)
+                for _ in range(random.randint(1, 3))
+            )
+        requests[name] = Arrival(
+            prompt,
+            output,
+            arrives=random.choice((0, 0, 0, 1, 2, 5)),
+            after=after,
+            accepted=accepted,
+            aborted=random.randint(1, 8) if random.random() < 0.08 else None,
+            priority=random.randint(0, 2) if deployment.policy == "priority" else 0,
+        )
+    return requests

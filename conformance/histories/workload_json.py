@@ -1,0 +1,65 @@
+"""Scheduler histories as JSON: strict reading and human-readable writing."""
+
+import json
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from hitproof.conformance.histories.json_format import as_plain, in_a_sentence, no_duplicates
+from hitproof.conformance.histories.schema import HistoryError
+from hitproof.conformance.histories.workloads import SchedulerHistory
+
+
+@cache
+def _adapter() -> TypeAdapter[SchedulerHistory]:
+    return TypeAdapter(SchedulerHistory)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a scheduler history."""
+    return _adapter().json_schema()
+
+
+def is_workload(text: str | bytes) -> bool:
+    """Whether the JSON text says that it is a scheduler history."""
+    text = text.encode() if isinstance(text, str) else text
+    if b'"scheduler"' not in text:  # most are none, and long
+        return False
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and data.get("kind") == "scheduler"
+
+
+def read_workload(text: str | bytes, where: str = "the history") -> SchedulerHistory:
+    """The history in ``text``. Raises `HistoryError` with one sentence that begins with ``where``.
+
+    Unknown fields, duplicate names and values of the wrong type are rejected.
+    """
+    try:
+        json.loads(text, object_pairs_hook=no_duplicates)
+        return _adapter().validate_json(text, strict=True)
+    except ValidationError as invalid:
+        raise HistoryError(f"{where}: {in_a_sentence(invalid)}") from invalid
+    except (ValueError, RecursionError) as invalid:
+        raise HistoryError(f"{where} is not JSON ({invalid}); fix it there") from invalid
+
+
+def workload_as_json(history: SchedulerHistory) -> dict[str, Any]:
+    """The history as JSON values, without fields that have their defaults."""
+    plain = as_plain(history)
+    assert isinstance(plain, dict)
+    return {"kind": history.kind, "version": history.version, **plain}
+
+
+def write_workload(history: SchedulerHistory) -> str:
+    """The history as JSON text, one request per line; `read_workload` reads it."""
+    data = workload_as_json(history)
+    about = f' "about": {json.dumps(history.about)},\n' if history.about else ""
+    rows = ",\n".join(f"  {json.dumps(n)}: {json.dumps(r)}" for n, r in data["requests"].items())
+    return (
+        f'{{\n "kind": "{history.kind}", "version": {history.version},\n{about}'
+        f' "deployment": {json.dumps(data["deployment"])},\n "requests": {{\n{rows}\n }}\n}}\n'
+    )

@@ -1,0 +1,89 @@
+"""The smallest scheduler history that still shows something."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
+from hitproof.conformance.subject.failures import CannotJudge
+
+_PLAIN = Deployment.__dataclass_fields__
+
+
+def shrink(
+    history: SchedulerHistory, shows: Callable[[SchedulerHistory], bool], budget: int = 400
+) -> SchedulerHistory:
+    """The smallest history found for which ``shows`` still holds: fewest requests, then the rest.
+
+    Removes requests, tokens and features until nothing more can be removed or ``budget`` histories
+    were tried.
+    """
+    going = True
+    while going and budget > 0:
+        going = False
+        for make in _simplifications(history):
+            if budget <= 0:
+                break
+            try:
+                candidate = make()
+                budget -= 1
+                found = candidate != history and shows(candidate)
+            except (ValueError, CannotJudge):  # no history, or none that the target can have
+                continue
+            if found:
+                history, going = candidate, True
+                break
+    return history
+
+
+def _simplifications(history: SchedulerHistory) -> Iterator[Callable[[], SchedulerHistory]]:
+    """Histories that are simpler in one respect, the largest reductions first."""
+    requests, deployment = history.requests, history.deployment
+    for name in reversed(requests):
+        kept = {
+            other: replace(each, after=None) if each.after == name else each
+            for other, each in requests.items()
+            if other != name
+        }
+        if kept:
+            yield partial(replace, history, requests=kept)
+    for index in range(len(deployment.groups) if len(deployment.groups) > 1 else 0):
+        groups = deployment.groups[:index] + deployment.groups[index + 1 :]
+        yield partial(_with, history, groups=groups)
+    if deployment.speculative_method is not None:
+        without = tuple(replace(group, eagle=False) for group in deployment.groups)
+        plain_drafts = {"speculative_method": None, "num_speculative_tokens": 0}
+        yield partial(_with, history, groups=without, num_mtp_modules=1, **plain_drafts)
+        if deployment.num_speculative_tokens > 1:
+            yield partial(_with, history, num_speculative_tokens=1, num_mtp_modules=1)
+    for name, plain in _PLAIN.items():
+        if name not in ("groups", "num_gpu_blocks", "max_model_len", "max_num_batched_tokens"):
+            value = plain.default
+            if getattr(deployment, name) != value:
+                yield partial(_with, history, **{name: value})
+    for name, request in requests.items():
+        for simpler in _simpler(request):
+            changed = requests | {name: simpler}
+            yield partial(replace, history, requests=changed)
+    longest = max(len(each.prompt) + len(each.output) for each in requests.values())
+    if longest < deployment.max_model_len:
+        yield partial(_with, history, max_model_len=longest)
+
+
+def _with(history: SchedulerHistory, **changes: Any) -> SchedulerHistory:
+    return replace(history, deployment=replace(history.deployment, **changes))
+
+
+def _simpler(request: Arrival) -> Iterator[Arrival]:
+    if request.aborted is not None:
+        yield replace(request, aborted=None)
+    if request.arrives:
+        yield replace(request, arrives=0)
+    if request.accepted:
+        yield replace(request, accepted=())
+    for part in ("output", "prompt"):
+        tokens = getattr(request, part)
+        for less in (len(tokens) // 2, 1):
+            if 0 < less < len(tokens):
+                yield replace(request, **{part: tokens[:-less]})
