@@ -19,6 +19,12 @@ _DRAFTS = Parameter(
     },
     optional=True,
 )
+_STATES = Parameter(
+    "states",
+    "whether some group keeps recurrent states, which decide where chunks end",
+    {"mamba": ", beside Mamba states"},
+    optional=True,
+)
 _ASYNC = Parameter(
     "scheduling",
     "whether the step was planned before the output of the last one was known",
@@ -46,12 +52,7 @@ MEANINGS: Mapping[Code, Meaning] = {
                 },
             ),
             _DRAFTS,
-            Parameter(
-                "states",
-                "whether some group keeps recurrent states, which decide where chunks end",
-                {"mamba": ", beside Mamba states"},
-                optional=True,
-            ),
+            _STATES,
         ),
     ),
     Code.DELIVERED_TOKENS_WRONG: Meaning(
@@ -67,6 +68,36 @@ MEANINGS: Mapping[Code, Meaning] = {
         "The cache becomes smaller until the engine restarts.",
         _SCHEDULER,
         (Divergence.WASTE,),
+    ),
+    Code.PROMISED_HIT_MISSED: Meaning(
+        "promised hit is not found{to}{by}{states}",
+        "What an ended request has computed is looked up again, nothing can have been evicted, and "
+        "less of it is found than could be kept.",
+        "Outputs are right. More is computed than need be, so time to first token grows.",
+        _SCHEDULER,
+        (Divergence.LOST_HIT,),
+        (
+            Parameter(
+                "to",
+                "whose hit it is",
+                {
+                    "resend": " by a resend",
+                    "extension": " by an extension of the prompt",
+                    "sibling": " by a sibling",
+                },
+            ),
+            Parameter(
+                "by",
+                "the part that loses it: the lookup, which does not find what is cached; the "
+                "chunks, none of which ends at the boundary; or what is registered",
+                {
+                    "lookup": ", the lookup does not find it",
+                    "chunks": ", no chunk ends there",
+                    "registration": ", it is not registered",
+                },
+            ),
+            _STATES,
+        ),
     ),
     Code.PAGE_WRITTEN_TWICE: Meaning(
         "page is written through two names in one step",

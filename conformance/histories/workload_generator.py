@@ -73,7 +73,9 @@ def _deployment(random: Random, number: int) -> Deployment:
     size = random.choice((4, 8, 16))
     sizes = [size] * len(layout)
     chunked = _chunked in layout
-    if len(layout) > 1 and not chunked and random.random() < 0.3:
+    # A hash unit smaller than blocks, so that hits may end inside them.
+    unit = size // random.choice((2, 4)) if _mamba in layout and random.random() < 0.4 else None
+    if len(layout) > 1 and not chunked and random.random() < 0.2:
         sizes[random.randrange(len(sizes))] *= 2 if size == 16 else random.choice((2, 4))
     groups = tuple(kind(b, random) for kind, b in zip(layout, sizes, strict=True))
     method: Method | None = random.choice(_METHODS)
@@ -94,15 +96,18 @@ def _deployment(random: Random, number: int) -> Deployment:
     one = sum(_needed(group, longest, budget, drafts) for group in groups)
     # One request alone must fit; how tight the pool is, is drawn.
     pool = 1 + random.choice((one, one + random.randint(0, 3), 2 * one, 4 * one, 4 * one))
+    fine = is_fine_grained(groups, unit or math.gcd(*sizes))
+    modules = random.choice((1, drafts)) if method == "mtp" else 1
     return Deployment(
         groups,
         pool,
         longest,
         budget,
         max_num_seqs=random.choice((1, 2, 4, 4)),
+        prefix_match_unit=unit,
         speculative_method=method,
         num_speculative_tokens=drafts,
-        num_mtp_modules=random.choice((1, drafts)) if method == "mtp" else 1,
+        num_mtp_modules=modules,
         lookahead_hashes=random.random() < 0.6,
         async_scheduling=random.random() < 0.5,
         v2_model_runner=random.random() < 0.3,
@@ -111,9 +116,9 @@ def _deployment(random: Random, number: int) -> Deployment:
         policy="priority" if random.random() < 0.2 else "fcfs",
         retention_interval=random.choice((None, None, None, "dense", alignment)),
         mamba_checkpoint_alignment=(
-            size if is_fine_grained(groups, math.gcd(*sizes)) and random.random() < 0.4 else None
+            unit or size if fine and modules == 1 and random.random() < 0.4 else None
         ),
-        mamba_shared_prefix_checkpoint=False,
+        mamba_shared_prefix_checkpoint=fine and random.random() < 0.3,
     )
 
 

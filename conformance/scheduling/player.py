@@ -5,7 +5,9 @@ are in flight, and without new requests those in flight are drained.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.crashes import crash_defect
@@ -18,11 +20,13 @@ from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.scheduling.outcome import Life, SchedulerOutcome
+from hitproof.conformance.scheduling.promises import Donor, Due, PromisedHits
 from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner, about, violation
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.schedulers import (
     Plan,
     RunningScheduler,
+    Scheduled,
     SchedulerSubject,
     StartupRefused,
 )
@@ -101,6 +105,9 @@ class _Player:
         self._runner = ModelRunner(
             engine, history.requests, self._content, about(history.deployment)
         )
+        self._promised = PromisedHits(engine, history.requests, policies)
+        self._donors: list[Donor] = []
+        self._allocated = 0
         self.outcome = SchedulerOutcome({name: Life() for name in history.requests})
         self._waiting = dict(history.requests)
         self._arrived: dict[str, int] = {}
@@ -156,13 +163,21 @@ class _Player:
 
     def _end(self, name: str, how: str) -> None:
         self._ended[name] = self._step
-        self.outcome.lives[name].ended = how
+        life, arrival = self.outcome.lives[name], self._history.requests[name]
+        life.ended = how
+        if how == "finished":
+            tokens = arrival.prompt + tuple(life.delivered[:-1])
+            ends = frozenset(start + count for start, count in life.chunks)
+            self._donors.append(Donor(name, tokens, len(arrival.prompt), ends))
 
     def _plan(self) -> Plan:
+        before = self._scheduler.pool().cached
         plan = self._scheduler.schedule()
         self.outcome.steps += 1
+        self._judge_promises(plan, before)
         for each in plan.scheduled:
             life = self.outcome.lives[each.request]
+            self._allocated += sum(map(len, each.blocks))
             if life.hit is None:
                 life.hit = each.start
             elif each.whole:
@@ -189,18 +204,64 @@ class _Player:
             self._end(name, "finished")
         self._judge_keys()
 
+    def _judge_promises(
+        self, plan: Plan, before: Mapping[tuple[int, Any], tuple[int, ...]]
+    ) -> None:
+        """Promised hits are found, where nothing can have been evicted."""
+        if self._allocated >= self._engine.num_gpu_blocks - 1:
+            return
+        for each in plan.scheduled:
+            if self.outcome.lives[each.request].hit is not None:
+                continue
+            due = self._promised.due(each.request, self._donors)
+            if due is None or each.start >= due.tokens:
+                continue
+            defect = Defect.of(
+                Code.PROMISED_HIT_MISSED,
+                to=due.who,
+                by=self._why_missed(each, due, before),
+                states="mamba" if self._history.deployment.has_mamba else None,
+            )
+            self._add(
+                violation(
+                    defect,
+                    f"request {each.request} hits {due.tokens} tokens of what request "
+                    f"{due.donor.name} has computed",
+                    f"it hits {each.start}",
+                )
+            )
+
+    def _why_missed(
+        self, scheduled: Scheduled, due: Due, before: Mapping[tuple[int, Any], tuple[int, ...]]
+    ) -> str:
+        """The part that loses a promised hit: the first that is not as the spec has it."""
+        name = scheduled.request
+        self._learn(name)
+        tokens = len(self._history.requests[name].prompt)
+        if self._judge.due_hit(name, tokens, self._named(before)) >= due.tokens:
+            return "lookup"
+        ends = set().union(*(donor.ends for donor in self._donors))
+        if self._history.deployment.has_mamba and due.tokens not in ends:
+            return "chunks"
+        return "registration"
+
+    def _learn(self, name: str) -> None:
+        for index, group in enumerate(self._engine.groups):
+            keys = self._scheduler.block_keys(name, index)
+            self._names.learn(name, group.block_size, keys)
+        keys = self._scheduler.unit_keys(name)
+        self._names.learn(name, self._engine.hash_block_size, keys)
+
+    def _named(
+        self, cached: Mapping[tuple[int, Any], tuple[int, ...]]
+    ) -> dict[tuple[int, str], tuple[int, ...]]:
+        return {(group, self._names.name(key)): ids for (group, key), ids in cached.items()}
+
     def _judge_keys(self) -> None:
         """Every published key names a page with that content."""
         for name in self._arrived:
-            for index, group in enumerate(self._engine.groups):
-                keys = self._scheduler.block_keys(name, index)
-                self._names.learn(name, group.block_size, keys)
-            keys = self._scheduler.unit_keys(name)
-            self._names.learn(name, self._engine.hash_block_size, keys)
-        cached = {
-            (group, self._names.name(key)): ids
-            for (group, key), ids in self._scheduler.pool().cached.items()
-        }
+            self._learn(name)
+        cached = self._named(self._scheduler.pool().cached)
         for wrong in self._content.keys.wrong(cached):
             self._add(wrong)
 

@@ -53,7 +53,7 @@ class Small:
         self._all[name] = arrival
         row = self._rows[name] = _Row(arrival, known=len(arrival.prompt))
         for key in self.block_keys(name, 0)[: (row.known - 1) // SIZE]:
-            if (0, key) not in self._cached:
+            if (0, key) not in self._cached or self.fault == "no hit":
                 break
             row.table += self._cached[0, key]
             row.computed += SIZE
@@ -87,6 +87,8 @@ class Small:
         step = Scheduled(name, row.computed, count, 0, (tuple(new),), whole, whole)
         row.computed = 0 if self.fault == "cycle" else row.computed + count
         wrong = self.fault == "early"
+        if self.fault == "unregistered":
+            return Plan((step,))
         for place, key in enumerate(self.block_keys(name, 0)):
             if (place + 1) * SIZE <= row.computed + SIZE * wrong and place < len(row.table):
                 self._cached.setdefault((0, key), (row.table[place],))
@@ -166,6 +168,8 @@ def test_what_is_right_has_no_finding() -> None:
         ("freed", "page-freed-in-flight"),
         ("early", "key-names-other-content"),
         ("other page", "other-content-read"),
+        ("no hit", "promised-hit-missed(by=lookup, to=resend)"),
+        ("unregistered", "promised-hit-missed(by=registration, to=resend)"),
         (
             "raises",
             "raises-exception(error=RuntimeError, message=no such block, site=Small.schedule)",

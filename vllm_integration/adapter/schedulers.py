@@ -26,6 +26,8 @@ from hitproof.vllm_integration.adapter.groups import kv_cache_config, kv_cache_s
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
 
 _RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
+_UNIT = "prefix_match_unit"
+_JUNCTIONS = "enable_mamba_shared_prefix_checkpoint"
 _RESOLVE = "resolve_kv_cache_block_sizes"
 _SEVERAL = "use_multi_module_mtp"
 _INTERVAL = "prefix_cache_retention_interval"
@@ -104,8 +106,12 @@ class VllmSchedulers:
         changes: dict[str, Any] = {}
         if not hasattr(cache, _INTERVAL):
             changes["retention_interval"] = None
-        if "prefill_checkpoint_alignment" not in mamba:
+        if not hasattr(cache, _UNIT):
+            changes[_UNIT] = None
+        if "prefill_checkpoint_alignment" not in mamba or not hasattr(cache, _UNIT):
             changes["mamba_checkpoint_alignment"] = None
+        if not hasattr(cache, _JUNCTIONS):
+            changes["mamba_shared_prefix_checkpoint"] = False
         if not hasattr(self._speculative_class, _SEVERAL):
             changes["num_mtp_modules"] = 1
         if not hasattr(self.core, _RESOLVE):
@@ -150,8 +156,8 @@ class VllmSchedulers:
                 group.block_size for group in deployment.groups if group.kind == "mamba"
             )
         for name, value in {
-            "prefix_match_unit": deployment.prefix_match_unit,
-            "enable_mamba_shared_prefix_checkpoint": deployment.mamba_shared_prefix_checkpoint,
+            _UNIT: deployment.prefix_match_unit,
+            _JUNCTIONS: deployment.mamba_shared_prefix_checkpoint,
         }.items():
             if value:
                 _set(cache, name, value)

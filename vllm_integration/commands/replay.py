@@ -10,6 +10,7 @@ import typer
 
 from hitproof.conformance.histories.json_format import read, read_lines, schema
 from hitproof.conformance.histories.schema import HistoryError
+from hitproof.conformance.histories.workload_json import is_workload, read_workload
 from hitproof.vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
@@ -32,6 +33,7 @@ from hitproof.vllm_integration.commands.report import wanted_report, write_repor
 from hitproof.vllm_integration.commands.running import announce, fail, failures, show, with_classes
 from hitproof.vllm_integration.gate.policies import chosen_values
 from hitproof.vllm_integration.gate.replay import run, worst
+from hitproof.vllm_integration.gate.schedule import run_scheduler
 from hitproof.vllm_integration.reports.html.pages import replay_page
 from hitproof.vllm_integration.reports.replay import (
     print_replay,
@@ -39,6 +41,7 @@ from hitproof.vllm_integration.reports.replay import (
     replay_json,
     replays_json,
 )
+from hitproof.vllm_integration.reports.schedule import print_scheduler, scheduler_json
 from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.verdict import Verdict
@@ -92,6 +95,7 @@ def replay(
     """Play a history on vLLM's real manager and judge every step by the spec.
 
     Every finding counts: there is no ledger. The verdict on several histories is the worst one.
+    A history of kind "scheduler" is played on vLLM's real scheduler.
     """
     del print_schema
     started = time.monotonic()
@@ -103,7 +107,13 @@ def replay(
             text = typer.get_binary_stream("stdin").read() if where != str(history) else None
             text = history.read_bytes() if text is None else text
             several = history.suffix == ".jsonl"
-            played = read_lines(text, where) if several else [read(text, where)]
+            workload = None
+            if not several and is_workload(text):
+                workload = read_workload(text, where)
+            elif several:
+                played = read_lines(text, where)
+            else:
+                played = [read(text, where)]
         except OSError as error:
             fail(
                 Verdict.USAGE,
@@ -116,6 +126,29 @@ def replay(
         resolved = with_classes(
             resolve(target, announce=announce), manager, coordinator, release, alias
         )
+        if workload is not None:
+            if trace or directory is not None:
+                fail(
+                    Verdict.USAGE,
+                    f"{where} is a history of a scheduler, which has no trace and no page; leave "
+                    f"out --trace and --html",
+                    output,
+                )
+            report = run_scheduler(
+                resolved,
+                workload,
+                python=interpreter,
+                timeout=timeout,
+                memory=in_bytes(memory),
+                policies=policies,
+            )
+            report.seconds = time.monotonic() - started
+            show(
+                output,
+                lambda: scheduler_json(report),
+                lambda console: print_scheduler(report, console, verbose),
+            )
+            raise typer.Exit(int(report.verdict))
         reports = run(
             resolved,
             played,

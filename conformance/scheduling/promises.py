@@ -1,0 +1,115 @@
+"""Promised hits: how much of a request a scheduler must find in the cache, whatever it decided.
+
+Only where nothing can have been evicted, and of what ended requests have computed:
+
+- A *resend* of a prompt, and an *extension* or next turn of it, hit the boundary for which the
+  prompt's end is kept (`spec.retention.replay_boundary`, `spec.releases.fine.tail_boundary`). It is
+  the scheduler that must end a chunk there for the sake of recurrent states: that is its contract,
+  since it chooses the chunks.
+- A *sibling*, which shares less than the prompt, hits the longest boundary in what is shared at
+  which every group's state could be kept: with recurrent states, only where a chunk ended. Where
+  retention is sparse no sibling is promised anything but what an interval says.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.histories.workloads import Arrival
+from hitproof.conformance.judge.promises import JudgedPolicies, Promises
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.releases.horizons import horizon
+from hitproof.spec.retention import replay_boundary
+
+
+@dataclass(frozen=True)
+class Donor:
+    """An ended request: its tokens that were computed, and where its chunks ended."""
+
+    name: str
+    tokens: tuple[int, ...]
+    num_prompt_tokens: int
+    ends: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Due:
+    """A promised hit.
+
+    Attributes:
+        tokens: how long it is at least.
+        who: what the request is to the one that computed it: resend, extension or sibling.
+        donor: the request that computed it.
+    """
+
+    tokens: int
+    who: str
+    donor: Donor
+
+
+class PromisedHits:
+    """The promised hits of one engine."""
+
+    def __init__(
+        self,
+        engine: EngineConfiguration,
+        arrivals: Mapping[str, Arrival],
+        policies: JudgedPolicies,
+    ) -> None:
+        self._engine = engine
+        self._arrivals = arrivals
+        self._policies = policies = policies.on(engine)
+        requests = {name: each.request for name, each in arrivals.items()}
+        self._promises = Promises(engine, requests, policies.groups(engine), policies)
+        self._fine = policies.fine(engine)
+        self._unit = engine.hash_block_size if self._fine else engine.alignment
+        self._has_states = any(group.kind is GroupKind.MAMBA for group in engine.groups)
+        self._is_sparse = any(map(self._promises.is_retained, engine.groups))
+
+    def due(self, request: str, donors: Iterable[Donor]) -> Due | None:
+        """The longest hit that is promised to a request that arrives after ``donors`` ended."""
+        arrival = self._arrivals[request]
+        found = [
+            due
+            for donor in donors
+            if self._arrivals[donor.name].cache_salt == arrival.cache_salt
+            and (due := self._by(arrival, donor)).tokens > 0
+        ]
+        return max(found, key=lambda due: due.tokens, default=None)
+
+    def _by(self, arrival: Arrival, donor: Donor) -> Due:
+        shared = _common(arrival.prompt, donor.tokens)
+        prompt, tokens = donor.num_prompt_tokens, len(arrival.prompt)
+        if shared >= prompt:
+            who = "resend" if tokens == prompt else "extension"
+            return Due(self._replayed(donor.name, prompt, tokens, shared), who, donor)
+        return Due(self._sibling(shared, tokens, donor), "sibling", donor)
+
+    def _replayed(self, donor: str, prompt: int, tokens: int, shared: int) -> int:
+        ahead = self._engine.num_hash_lookahead_tokens
+        if self._fine:
+            kept = self._promises.tail(donor)
+        else:
+            lookahead = self._promises.lookahead_tokens
+            resend = tokens == prompt
+            cap = prompt - 1 if resend else prompt
+            reach = horizon(self._policies.horizon, prompt) if resend else prompt
+            kept = int(replay_boundary(cap, reach, lookahead, self._unit))
+        # A hash that looks ahead is that of tokens which both have.
+        most = (min(shared, prompt) - ahead) // self._unit * self._unit
+        return max(0, min(kept, most))
+
+    def _sibling(self, shared: int, tokens: int, donor: Donor) -> int:
+        if self._is_sparse or self._fine:
+            return 0
+        reach = shared - self._promises.reach_tokens
+        most = min(reach, tokens - 1) // self._unit * self._unit
+        if not self._has_states:
+            return max(most, 0)
+        return max((end for end in donor.ends if end <= most and end % self._unit == 0), default=0)
+
+
+def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """How many tokens both begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

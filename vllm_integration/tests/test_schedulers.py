@@ -1,0 +1,139 @@
+"""Scheduler histories on real releases: each fault is found where it is, and nowhere else."""
+
+import json
+import os
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from hitproof.conformance.histories.schema import HistoryError
+from hitproof.conformance.histories.workload_generator import workload
+from hitproof.conformance.histories.workload_json import (
+    is_workload,
+    read_workload,
+    write_workload,
+)
+from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
+from hitproof.vllm_integration.gate.schedule import SchedulerReport, run_scheduler
+from hitproof.vllm_integration.reports.schedule import print_scheduler, scheduler_json
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
+from hitproof.vllm_integration.tests.forkserver import PYTHON
+from hitproof.vllm_integration.verdict import Verdict
+
+FULL = Group(GroupKind.FULL_ATTENTION, 16)
+PROMPT = tuple(range(1, 66))
+REQUESTS = {
+    "a": Arrival(PROMPT, (101, 102, 103)),
+    "b": Arrival(PROMPT, (104,), after="a"),
+    "c": Arrival((*PROMPT, 101, 102, 103, *range(200, 220)), (105, 106), after="b"),
+}
+ATTENTION = Deployment((FULL,), 60, 128, 48)
+STATES = Deployment((FULL, Group(GroupKind.MAMBA, 16)), 60, 128, 64)
+MODULES = replace(
+    STATES,
+    groups=(replace(FULL, eagle=True), STATES.groups[1]),
+    speculative_method="mtp",
+    num_speculative_tokens=2,
+    num_mtp_modules=2,
+)
+
+
+def played(
+    release: str, deployment: Deployment, requests: dict[str, Arrival] = REQUESTS
+) -> SchedulerReport:
+    return run_scheduler(
+        resolve(release),
+        SchedulerHistory(deployment, requests),
+        python=os.environ[PYTHON],
+        timeout=60.0,
+        memory=in_bytes(MEMORY),
+    )
+
+
+def defects(report: SchedulerReport) -> list[str]:
+    assert not report.unsettled
+    return [str(found.signature.defect) for found in report.findings]
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("release", ["0.16.0", "0.24.0", "0.33.0"])
+def test_what_is_right_has_no_finding(release: str) -> None:
+    deployment = replace(ATTENTION, async_scheduling=True)
+    report = played(release, deployment)
+    assert not defects(report)
+    assert report.verdict is Verdict.CONFORMS
+    assert [life["ended"] for life in report.lives.values()] == ["finished"] * 3
+    assert [life["hit"] for life in report.lives.values()] == [0, 64, 64]
+
+
+@pytest.mark.release
+def test_what_is_never_scheduled_is_found() -> None:
+    stuck = "request-never-finishes(drafts=several-modules, states=mamba, way=stuck)"
+    small = replace(MODULES, max_num_batched_tokens=16)
+    report = played("0.33.0", small, {"a": Arrival(PROMPT, (101,))})
+    assert defects(report) == [stuck]
+    assert report.ended
+    assert not defects(played("0.33.0", replace(MODULES, max_num_batched_tokens=128)))
+
+
+@pytest.mark.release
+def test_a_deployment_that_start_up_refuses_is_not_judged() -> None:
+    report = played("0.33.0", replace(ATTENTION, num_gpu_blocks=4))
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "too small" in report.unsettled
+
+
+@pytest.mark.release
+def test_the_command_plays_a_history_of_a_scheduler(tmp_path: Path) -> None:
+    path = tmp_path / "history.json"
+    path.write_text(write_workload(SchedulerHistory(ATTENTION, REQUESTS)), encoding="utf-8")
+    result = hitproof("replay", str(path), "0.33.0", "--format", "json")
+    assert result.returncode == 0
+    printed = json.loads(result.stdout)
+    assert printed["requests"]["b"]["hit"] == 64
+    assert printed["verdict"] == "conforms"
+
+
+def test_what_is_found_is_printed() -> None:
+    report = SchedulerReport(resolve("0.33.0"), SchedulerHistory(ATTENTION, REQUESTS))
+    report.unsettled = "the worker ended"
+    out = StringIO()
+    print_scheduler(report, Console(file=out, width=200), verbose=True)
+    assert "inconclusive: the worker ended" in out.getvalue()
+    assert scheduler_json(report)["exit_code"] == int(Verdict.INCONCLUSIVE)
+
+
+def test_a_history_is_written_and_read() -> None:
+    for seed in range(40):
+        history = workload(f"1:{seed}")
+        text = write_workload(history)
+        assert is_workload(text)
+        assert read_workload(text) == history
+    assert not is_workload('{"engine": "scheduler"}')
+    assert not is_workload('"scheduler"')
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"kind": "scheduler", "requests": {}}', "deployment: this field is required"),
+        ("{", "not JSON"),
+    ],
+)
+def test_a_history_that_is_none_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(HistoryError, match=reason):
+        read_workload(text, "it")
+
+
+def test_a_history_of_a_scheduler_has_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "history.json"
+    path.write_text(write_workload(SchedulerHistory(ATTENTION, REQUESTS)), encoding="utf-8")
+    result = hitproof("replay", str(path), "0.33.0", "--trace")
+    assert result.returncode == int(Verdict.USAGE)
+    assert "leave out --trace" in one_sentence(result)
