@@ -79,7 +79,7 @@ class CacheSetup:
     @cached_property
     def fine(self) -> bool:
         """Whether hits may end inside blocks."""
-        return is_fine_grained(self.groups, self.hash_block_size)
+        return self.caching and is_fine_grained(self.groups, self.hash_block_size)
 
     @cached_property
     def alignment(self) -> int:
@@ -99,6 +99,8 @@ class CacheSetup:
     @cached_property
     def lookahead(self) -> int:
         """Tokens past a hit that must be shared, too, for draft layers."""
+        if not self.caching:
+            return 0  # block sizes need not fit together
         return self.hash_lookahead or max(
             (
                 geometry(group, self.alignment).lookahead * group.block_size

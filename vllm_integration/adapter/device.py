@@ -4,11 +4,16 @@ Imported in the worker process only.
 """
 
 import sys
-from types import SimpleNamespace
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 DEVICE = "a GPU of compute capability 9.0 with 80 GiB"
 """What the platform says that it is, in words."""
+_UNUSED = ("torchvision",)
+_BLOCK_SIZE = 16
 _MEMORY = 80 << 30
 _BACKENDS = "vllm.v1.attention.backends."
 _FLASH = _BACKENDS + "flash_attn.FlashAttentionBackend"
@@ -73,6 +78,11 @@ def set_up_device() -> None:
             return False
 
         @classmethod
+        def check_and_update_config(cls, vllm_config: Any) -> None:
+            if vllm_config.cache_config.block_size is None:  # the platform decides, up to 0.16
+                vllm_config.cache_config.block_size = _BLOCK_SIZE
+
+        @classmethod
         def get_attn_backend_cls(cls, selected_backend: Any, *config: Any, **more: Any) -> str:
             if selected_backend is not None:
                 return str(selected_backend.get_path())
@@ -91,3 +101,36 @@ def set_up_device() -> None:
         # Modules that were imported before have the former one under a name of their own.
         if name.startswith("vllm.") and "current_platform" in vars(module):
             vars(module)["current_platform"] = platforms._current_platform
+
+
+class _Absent(ModuleType):
+    """A module of a package that is not installed: whatever is asked of it is there, and empty."""
+
+    __path__: list[str] = []  # noqa: RUF012 what makes a module a package
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+class _Absence(MetaPathFinder, Loader):
+    """Finds modules of packages that are not installed."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        del path, target
+        return ModuleSpec(fullname, self) if fullname.partition(".")[0] in _UNUSED else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Absent(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """There is nothing in it."""
+
+
+def leave_out_unused() -> list[str]:
+    """Let models be imported without packages that only prepare images; the names of those."""
+    absent = [name for name in _UNUSED if find_spec(name) is None]
+    if absent:
+        sys.meta_path.append(_Absence())
+    return absent

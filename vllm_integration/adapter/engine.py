@@ -7,14 +7,16 @@ process only.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import version
 from types import ModuleType
 from typing import Any, NoReturn
 
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.vllm_integration.adapter.device import set_up_device
+from hitproof.vllm_integration.adapter.device import leave_out_unused, set_up_device
 from hitproof.vllm_integration.adapter.executor import Worker, executor_class
 from hitproof.vllm_integration.adapter.groups import NAMES
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute
@@ -254,20 +256,23 @@ def group_of(interface: ModuleType, spec: Any, eagle: bool) -> Group:
     raise CannotJudge(f"hitproof does not know groups of {type(spec).__name__}")
 
 
-_READY = False
-
-
-def set_up_once() -> None:
-    """What has to be done before the first engine."""
-    global _READY
-    if _READY:
-        return
+@cache
+def set_up_once() -> list[str]:
+    """What has to be done before the first engine; names packages that are left out."""
     set_up_device()
     from vllm.model_executor.models import registry
 
     # The target looks at classes of models in a subprocess, which would find no device.
-    registry._run_in_subprocess = lambda function: function()
-    _READY = True
+    registry._run_in_subprocess = _inspected
+    return leave_out_unused()
+
+
+def _inspected(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except ImportError as error:
+        # The target would only log the reason.
+        raise Refused(f"its code for this model cannot be imported: {error}") from error
 
 
 def _engine_arguments(model: str, argv: Sequence[str]) -> Any:
@@ -297,4 +302,11 @@ def _in_a_sentence(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if "validation error" not in line] or lines
     text = said[0].removeprefix("Value error, ").partition(" [type=")[0] if said else ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    sentence = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, (AttributeError, KeyError, ImportError)):
+        installed = version("transformers")
+        sentence += (
+            f"; with transformers {installed}, which may be newer than this release expects: "
+            "--python names another interpreter"
+        )
+    return sentence

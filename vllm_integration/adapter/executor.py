@@ -8,7 +8,7 @@ drafts are accepted. Imported in the worker process only.
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from tempfile import mkstemp
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from hitproof.vllm_integration.adapter.device import NoPrefill
 
-_CHOICE = "get_mla_prefill_backend"
+_CHOICE, _KERNEL = "get_mla_prefill_backend", "flash_attn_varlen_func"
 _ROOM = 4
 """How many requests of the greatest length the pool has room for where its size is not said."""
 
@@ -196,6 +196,9 @@ def build_layers(config: Any) -> None:
     from vllm.model_executor.model_loader.utils import initialize_model
     from vllm.platforms import current_platform
 
+    kernels: Any = getattr(config, "kernel_config", None)
+    if hasattr(kernels, "enable_jit_warmup"):
+        kernels.enable_jit_warmup = False  # there are no kernels
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(config.model_config.dtype)
     layers = config.compilation_config.static_forward_context
@@ -204,6 +207,7 @@ def build_layers(config: Any) -> None:
             _set_up_ranks(config)
             with (
                 torch.device("meta"),
+                _on_meta(),
                 _no_prefill(),
                 patch("torch.cuda.Stream", SimpleNamespace),
                 patch("torch.cuda.Event", SimpleNamespace),
@@ -217,17 +221,40 @@ def build_layers(config: Any) -> None:
                         layers[name].is_draft_layer = True
     finally:
         torch.set_default_dtype(dtype)
-    if hasattr(current_platform, "update_block_size_for_backend"):
-        current_platform.update_block_size_for_backend(config)
+    # Older releases align the sizes when they read the configuration.
+    align = getattr(type(current_platform), "update_block_size_for_backend", None)
+    if align is not None:
+        align(config)
+
+
+def _on_meta() -> Any:
+    """What layers would put onto the device is on no device."""
+    from torch.overrides import TorchFunctionMode
+
+    class OnMeta(TorchFunctionMode):  # type: ignore[misc]  # torch is not known to mypy
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            del types
+            keywords = dict(kwargs or {})
+            if str(keywords.get("device", "")).startswith("cuda"):
+                keywords["device"] = "meta"
+            return function(*args, **keywords)
+
+    return OnMeta()
 
 
 def _no_prefill() -> AbstractContextManager[object]:
-    """Where the platform does not choose the backend for the prefill of latent attention."""
+    """Where the platform does not choose the backend for the prefill of latent attention.
+
+    It is compiled, and decides nothing about the cache.
+    """
     from vllm.model_executor.layers.attention import mla_attention
 
-    if not hasattr(mla_attention, _CHOICE):
-        return nullcontext()
-    return patch.object(mla_attention, _CHOICE, lambda _: NoPrefill)
+    stand_ins: dict[str, Any] = {_CHOICE: lambda _: NoPrefill, _KERNEL: NoPrefill}
+    replaced = {name: each for name, each in stand_ins.items() if hasattr(mla_attention, name)}
+    patched: AbstractContextManager[object] = patch.multiple(mla_attention, **replaced)
+    return patched
 
 
 def _draft_model(config: Any) -> Any:

@@ -67,6 +67,11 @@ def facts(found: Diagnosis) -> list[str]:
             if ahead
             else "draft layers: a hit drops a lookahead block"
         )
+    if told["left_out"]:
+        lines.append(
+            f"{' and '.join(told['left_out'])} is not installed and was left out; no layer of a "
+            "language model needs it"
+        )
     if wanted.cut:
         lines.append(
             f"the greatest length is taken to be {told['max_model_len']}, not "

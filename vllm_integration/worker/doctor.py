@@ -7,7 +7,13 @@ from typing import Any
 
 from hitproof.conformance.explain.reuse import Before, CacheSetup, Kept, Reuse, shortfall
 from hitproof.vllm_integration.adapter.device import DEVICE
-from hitproof.vllm_integration.adapter.engine import Engine, NoProgress, Refused, Served
+from hitproof.vllm_integration.adapter.engine import (
+    Engine,
+    NoProgress,
+    Refused,
+    Served,
+    set_up_once,
+)
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 
 _MODEL = "model"
@@ -41,6 +47,7 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         "refused": "",
         "deployment": {
             "device": DEVICE,
+            "left_out": set_up_once(),
             "groups": [
                 {
                     "kind": str(group.kind),
