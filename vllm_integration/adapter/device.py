@@ -22,6 +22,10 @@ _LATENT = _BACKENDS + "mla.triton_mla.TritonMLABackend"
 _SPARSE = _BACKENDS + "mla.flashmla_sparse.FlashMLASparseBackend"
 
 
+def _is_packed(dtype: str | None) -> bool:
+    return dtype is not None and dtype.startswith("fp8")
+
+
 class NoPrefill(SimpleNamespace):
     """A backend for the prefill of latent attention that is never run."""
 
@@ -89,7 +93,7 @@ def set_up_device() -> None:
             asked = more.get("attn_selector_config") or config[0]
             if asked.use_mla:
                 return _SPARSE if asked.use_sparse else _LATENT
-            return _TRITON if asked.has_sink else _FLASH
+            return _TRITON if asked.has_sink or _is_packed(asked.kv_cache_dtype) else _FLASH
 
         @classmethod
         def get_mla_prefill_backend_cls(cls, mla_selector_config: Any) -> Any:

@@ -144,19 +144,22 @@ class Engine:
         """Each group with the names of its layers, and the class of its spec."""
         import vllm.v1.kv_cache_interface as interface
 
-        return [
-            (
-                replace(
-                    group_of(
-                        interface, each.kv_cache_spec, bool(getattr(each, "is_eagle_group", False))
-                    ),
-                    prefill_lookahead=self.prefill_lookahead,
-                ),
-                list(each.layer_names),
-                type(each.kv_cache_spec).__name__,
-            )
-            for each in self._cache.kv_cache_groups
-        ]
+        found = []
+        for each in self._cache.kv_cache_groups:
+            spec = each.kv_cache_spec
+            group = group_of(interface, spec, bool(getattr(each, "is_eagle_group", False)))
+            size = group.block_size * self._ranks_of(group, spec)
+            group = replace(group, block_size=size, prefill_lookahead=self.prefill_lookahead)
+            found.append((group, list(each.layer_names), type(spec).__name__))
+        return found
+
+    def _ranks_of(self, group: Group, spec: Any) -> int:
+        """Ranks that share the tokens of a block; a Mamba state is whole on each."""
+        if not getattr(spec, "dcp_sharded", group.kind is not GroupKind.MAMBA):
+            return 1
+        parallel = self.config.parallel_config
+        decode = getattr(parallel, "decode_context_parallel_size", 1)
+        return int(decode * getattr(parallel, "prefill_context_parallel_size", 1))
 
     def serve(self, tokens: Sequence[int], answer: int) -> Served:
         """Serve one request, alone, until it has sampled ``answer`` tokens."""
@@ -303,7 +306,9 @@ def _in_a_sentence(error: BaseException) -> str:
     said = [line for line in lines if "validation error" not in line] or lines
     text = said[0].removeprefix("Value error, ").partition(" [type=")[0] if said else ""
     sentence = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    if isinstance(error, (AttributeError, KeyError, ImportError)):
+    if isinstance(error, ImportError):
+        sentence += "; --python names an interpreter that has it"
+    elif isinstance(error, (AttributeError, KeyError)):
         installed = version("transformers")
         sentence += (
             f"; with transformers {installed}, which may be newer than this release expects: "

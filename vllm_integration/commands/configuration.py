@@ -164,7 +164,7 @@ class ConfiguredCommand(TyperCommand):
 
     def _options(self, given: _Options) -> _Options:
         """The options of the file that apply to a command line that has those."""
-        if all(map(_is_release, _targets(given))):
+        if all(map(is_release, _targets(given))):
             return {}
         try:
             path = find(Path.cwd())
@@ -186,7 +186,8 @@ def _targets(given: _Options) -> list[str]:
     return [each for each in flat if isinstance(each, str)]
 
 
-def _is_release(target: str) -> bool:
+def is_release(target: str) -> bool:
+    """Whether a target is named by a version."""
     try:
         Version(target)
     except InvalidVersion:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from hitproof.vllm_integration.commands.configuration import is_release
 from hitproof.vllm_integration.commands.options import (
     MEMORY,
     PYTHON,
@@ -72,7 +73,8 @@ def doctor(
         typer.Option(
             "--also",
             metavar="TARGET",
-            help="Say what requests hit on this release, too; repeatable.",
+            help="Say what requests hit on this release, too; repeatable. [default: the newest "
+            "one, where --target is another release]",
             show_default=False,
         ),
     ] = None,
@@ -125,7 +127,7 @@ def doctor(
             )
             found = diagnose(
                 resolve(target, announce=announce),
-                [resolve(each, announce=announce) for each in also or ()],
+                [resolve(each, announce=announce) for each in _others(target, also)],
                 wanted,
                 python=find_python(python),
                 timeout=timeout,
@@ -144,3 +146,10 @@ def doctor(
         },
         lambda console: print_diagnosis(found, console),
     )
+
+
+def _others(target: str, also: list[str] | None) -> list[str]:
+    """The targets to compare with."""
+    if also is None and is_release(target) and target != _NEWEST:
+        return [_NEWEST]
+    return also or []

@@ -24,6 +24,8 @@ _FINE = 16
 _COARSE = 64
 _LARGE = 16_384
 _SPECULATION = "--speculative-config"
+_LEFT_OUT = ("--quantization", "-q", "--data-parallel-size", "-dp")
+"""Arguments that decide nothing about the cache of one replica, and take kernels or processes."""
 
 
 class ModelError(ValueError):
@@ -45,6 +47,14 @@ class Model:
     directory: Path
 
     @property
+    def quantized_cache(self) -> bool:
+        """Whether its quantization says how keys and values are stored."""
+        raw = json.loads(self.config)
+        text = raw.get("text_config") or {}
+        said = raw.get(_QUANTIZATION) or text.get(_QUANTIZATION) or {}
+        return any(said.get(name) for name in ("kv_cache_scheme", "kv_cache_quant_algo"))
+
+    @property
     def greatest_length(self) -> int:
         """Tokens of the longest request that it says it can serve; 0 if it does not say."""
         raw = json.loads(self.config)
@@ -53,6 +63,7 @@ class Model:
 
 
 _POSITIONS = "max_position_embeddings"
+_QUANTIZATION = "quantization_config"
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,8 @@ class Wanted:
 
     def asked(self, arguments: Sequence[str], shortest: bool = False) -> dict[str, Any]:
         """The question to a worker, with these arguments."""
+        for option in _LEFT_OUT:
+            arguments = _without(arguments, option)
         length = (_LENGTH, str(_LONGEST)) if self.cut else ()
         return {
             "op": "doctor",

@@ -72,6 +72,11 @@ def facts(found: Diagnosis) -> list[str]:
             f"{' and '.join(told['left_out'])} is not installed and was left out; no layer of a "
             "language model needs it"
         )
+    if wanted.model.quantized_cache:
+        lines.append(
+            "how the model's quantization stores keys and values is left out; --kv-cache-dtype "
+            "says it"
+        )
     if wanted.cut:
         lines.append(
             f"the greatest length is taken to be {told['max_model_len']}, not "

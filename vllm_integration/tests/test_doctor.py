@@ -52,6 +52,7 @@ CONFIGURATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "qwen3-next": ("qwen3-next-80b-a3b", CACHED),
     "qwen3-next mtp": ("qwen3-next-80b-a3b", (*CACHED, *MTP)),
     "falcon-h1": ("falcon-h1-7b", CACHED),
+    "qwen3-next on 4 ranks": ("qwen3-next-80b-a3b", (*CACHED, "--tensor-parallel-size", "4")),
 }
 NEWER: dict[str, tuple[str, tuple[str, ...]]] = {
     "gemma 4": ("gemma-4-26b-a4b", ()),
@@ -273,6 +274,17 @@ def test_draft_models_are_named_absolutely(monkeypatch: pytest.MonkeyPatch, tmp_
     (joined,) = with_paths([f"--speculative-config={said}"])
     assert json.loads(joined.partition("=")[2]) == expected
     assert with_paths(["--speculative-config", "no json"]) == ("--speculative-config", "no json")
+
+
+def test_quantization_and_replicas_decide_nothing_about_the_cache(tmp_path: Path) -> None:
+    raw = json.loads(read_model("gpt-oss-20b").config)
+    scheme = {"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8}}
+    (tmp_path / "config.json").write_text(json.dumps(raw | {"quantization_config": scheme}))
+    model = read_model(str(tmp_path))
+    assert model.quantized_cache
+    assert not read_model("gpt-oss-20b").quantized_cache
+    asked = Wanted(model, ("-dp", "2", "--quantization=fp8", "--seed", "1"), (1,), 1, 1)
+    assert asked.asked(asked.arguments)["arguments"] == ["--seed", "1", "--max-model-len", "65536"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The worker's side of doctor: a deployment of the imported vLLM, and what requests hit on it."""
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -82,10 +83,16 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _model(config: str) -> str:
-    """A directory that has the config.json alone."""
+    """A directory that has the config.json alone, without the quantization of weights.
+
+    That takes compiled kernels, and decides nothing about the cache.
+    """
     home = Path(_MODEL).resolve()
     home.mkdir(exist_ok=True)
-    (home / "config.json").write_text(config, encoding="utf-8")
+    raw = json.loads(config)
+    for each in (raw, raw.get("text_config") or {}):
+        each.pop("quantization_config", None)
+    (home / "config.json").write_text(json.dumps(raw), encoding="utf-8")
     return str(home)
 
 
