@@ -95,6 +95,7 @@ class Code(StrEnum):
     UNCACHED_BLOCK_FOUND = "uncached-block-found"
     RESET_WHILE_IN_USE = "reset-while-in-use"
     RESET_REFUSED = "reset-refused"
+    UNREAD_BLOCK_HELD = "unread-block-held"
     ALLOCATION_REFUSED = "allocation-refused"
     HANDED_BLOCKS_WRONG = "handed-blocks-wrong"
     OFFERED_STATE_WRONG = "offered-state-wrong"
@@ -103,6 +104,8 @@ class Code(StrEnum):
     FREED_REQUEST_KEPT = "freed-request-kept"
     EVENTS_WRONG = "events-wrong"
     EVENT_DESCRIPTION_WRONG = "event-description-wrong"
+    UNCACHED_BLOCK_REPORTED = "uncached-block-reported"
+    HIT_NOT_REPORTED = "hit-not-reported"
     STATISTICS_WRONG = "statistics-wrong"
     EVICTION_ORDER_WRONG = "eviction-order-wrong"
 

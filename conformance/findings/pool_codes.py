@@ -254,6 +254,14 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_NAMES,),
         (Divergence.WASTE,),
     ),
+    Code.UNREAD_BLOCK_HELD: Meaning(
+        "request holds a block that no step of it reads again",
+        "A table of a window or of chunks still has a block before the first one that the step "
+        "reads, or one of Mamba states more of them than a step takes.",
+        "Outputs are right. Fewer blocks are free: other requests wait, and content is evicted.",
+        (_BOOKS,),
+        (Divergence.WASTE,),
+    ),
     Code.ALLOCATION_REFUSED: Meaning(
         "allocation is refused though enough blocks are free",
         "Fewer blocks would do for all that the request needs at this step, or as a whole, than "
@@ -316,6 +324,21 @@ MEANINGS: Mapping[Code, Meaning] = {
         "The parent, the tokens, the adapter or the extra keys of a stored event are not those of "
         "the blocks whose keys it has.",
         "Routers and connectors that follow the events take blocks for others.",
+        (_BOOKS,),
+        (Divergence.LOST_HIT,),
+    ),
+    Code.UNCACHED_BLOCK_REPORTED: Meaning(
+        "events about a hit name a block that is not cached",
+        "A request asks for events about the blocks that it hits. One of them has a key under "
+        "which its group has no block.",
+        "Routers and connectors that follow the events look for blocks where they are not.",
+        (_BOOKS,),
+        (Divergence.LOST_HIT,),
+    ),
+    Code.HIT_NOT_REPORTED: Meaning(
+        "events about a hit leave out a block of it",
+        "A request asks for events about the blocks that it hits. One of these blocks is in none.",
+        "Routers and connectors that follow the events do not find the block.",
         (_BOOKS,),
         (Divergence.LOST_HIT,),
     ),

@@ -13,7 +13,14 @@ from typing import Any
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
-from hitproof.conformance.subject.managers import Cleared, Event, Observation, Removed, Stored
+from hitproof.conformance.subject.managers import (
+    Cleared,
+    Event,
+    Hit,
+    Observation,
+    Removed,
+    Stored,
+)
 from hitproof.spec.groups import GroupKind
 
 Wrong = tuple[Code, str, str]
@@ -115,6 +122,40 @@ class Books:
                 "the events lead from what was cached to what is cached",
                 f"events {seen.events} lead from {dict(before.cached)} to {dict(seen.cached)}",
             )
+
+    def wrong_report(
+        self, request: str, hit: Hit, reported: Sequence[Stored], seen: Observation
+    ) -> Iterator[tuple[int, Wrong]]:
+        """What is wrong with the events about the blocks of a hit, and in which group."""
+        said = {(event.group or 0, key) for event in reported for key in event.keys}
+        for index, (group, table) in enumerate(zip(self._engine.groups, hit.tables, strict=True)):
+            named = {key for number, key in said if number == index}
+            if missing := [key for key in named if not seen.cached.get((index, key))]:
+                yield (
+                    index,
+                    (
+                        Code.UNCACHED_BLOCK_REPORTED,
+                        f"the events about the hit of {request} name blocks that are cached",
+                        f"they name {min(missing)}",
+                    ),
+                )
+            ends = [
+                min((place + 1) * group.block_size, hit.length)
+                for place, block in enumerate(table)
+                if block
+            ]
+            due = [self._prefixes.name(request, end) for end in ends]
+            if not named.issuperset(due):
+                yield (
+                    index,
+                    (
+                        Code.HIT_NOT_REPORTED,
+                        f"the events about the hit of {request} name {', '.join(due)}",
+                        f"they name {', '.join(sorted(named)) or 'nothing'}",
+                    ),
+                )
+        for event in reported:
+            yield from ((event.group or 0, wrong) for wrong in self._wrong_description(event))
 
     def _wrong_description(self, event: Stored) -> Iterator[Wrong]:
         """What a stored event says of its blocks that they are not."""

@@ -138,6 +138,7 @@ class JudgedManager:
             self._add(self._judge.wrong_table(name, num_tokens, hit, cached), call)
         self._add(self._judge.shared_boundary(name, num_tokens, hit, cached), call)
         if hit.length and wrong is None:
+            self._judge_report(name, hit)
             self._judge_capped(name, hit.length - 1)
             self._judge_truncated(name, hit)
         if self._judge.judges_local_prefixes:
@@ -170,6 +171,8 @@ class JudgedManager:
         if allocation.hit is not None:
             start = allocation.hit.length
             self._registrations.admitted(name, start)
+        for unread in self._judge.unread(name, tables, start + external):
+            self._add(unread, call)
         if allocation.delay_cache_blocks:
             self._loading[name] = start
             return new
@@ -269,6 +272,21 @@ class JudgedManager:
             self._add(explained_by_holders(wrong, seen), "step")
         for violation in self._registrations.step_ends(seen):
             self._add(violation, "step")
+
+    def _judge_report(self, name: str, hit: Hit) -> None:
+        """Judge the events about the blocks of a hit, where the request can ask for them."""
+        call = "get_computed_blocks"
+        try:
+            reported = self._named.reported_hit(name)
+        except Exception as error:  # nothing else comes from it: the history does not ask for them
+            crash = self._judge.crash(call, crash_of(error), name)
+            self._add(replace(crash, damages=(), expected=None), call)
+            return
+        if reported is not None:
+            for index, (code, due, actual) in self._books.wrong_report(
+                name, hit, reported, self._named.seen
+            ):
+                self._add(self._judge.report(index, Defect(code), due, actual), call)
 
     def _judge_capped(self, name: str, cap: int) -> None:
         """Judge the same lookup once more, with a cap that its hit exceeds."""

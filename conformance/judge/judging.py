@@ -16,6 +16,7 @@ from hitproof.conformance.findings.parts import Block, Books, Key, Part, Table
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import block_role
 from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.histories.generator import most_blocks
 from hitproof.conformance.histories.naming import Name, Naming
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.judge.content import null_read
@@ -31,7 +32,7 @@ from hitproof.conformance.playing.expectations import (
     Returns,
 )
 from hitproof.conformance.scope.configurations import Configuration
-from hitproof.conformance.subject.managers import Observation
+from hitproof.conformance.subject.managers import Observation, Tables
 from hitproof.spec.attention import attends
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
@@ -56,6 +57,7 @@ class Judge(LocalPrefixJudge):
         policies: JudgedPolicies,
     ) -> None:
         super().__init__(engine, requests, prefixes, policies)
+        self._every_state = policies.every_state
         self.loaded: set[str] = set()
 
     def crash(
@@ -209,6 +211,11 @@ class Judge(LocalPrefixJudge):
         worst = worst_class(defect.code)
         return Violation(Signature(claim, worst, kinds, eagle, defect), spec, actual)
 
+    def report(self, index: int, defect: Defect, spec: str, actual: str) -> Violation:
+        """The events about a hit say something wrong of a group."""
+        signature = self.of_group(index, "block_pool", defect, worst_class(defect.code))
+        return Violation(signature, spec, actual)
+
     def policy(self, call: str, field: str, real: str, reference: str) -> Violation:
         """The two managers differ, and neither violates the spec."""
         kinds, eagle = self._kinds()
@@ -237,6 +244,30 @@ class Judge(LocalPrefixJudge):
             if 0 in table[first:]
             else f"its table is {tuple(table)}",
             Held(request, number, first),
+        )
+
+    def unread(self, request: str, tables: Tables, start: int) -> Iterator[Violation]:
+        """Judge that a request whose step starts at a token holds no block that it does not read.
+
+        Draft layers of several MTP modules compute the tokens before it again.
+        """
+        start = max(0, start - max(0, self._engine.num_prefill_lookahead - 1))
+        for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):
+            if group.kind is GroupKind.MAMBA:
+                most, held = most_blocks(self._engine, group), sum(map(bool, table))
+                if held > most and not self._every_state:
+                    yield self._unread(number, f"{most} states of {request} at most", table)
+                continue
+            first = self._first_block_read(group, start)
+            if any(table[:first]):
+                yield self._unread(number, f"blocks of {request} from {first} on", table)
+
+    def _unread(self, number: int, spec: str, table: Sequence[int]) -> Violation:
+        defect = Defect(Code.UNREAD_BLOCK_HELD)
+        return Violation(
+            self.of_group(number, "block_pool", defect, Divergence.WASTE),
+            f"group {number}: {spec} are held",
+            f"its table is {tuple(table)}",
         )
 
     @staticmethod

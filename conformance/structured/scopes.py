@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+_NOTHING = re.compile(r"(?!)")
+
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -21,6 +23,7 @@ class Vocabulary:
         unjudged: a pattern of statements that are left as they are.
         certain: a pattern of conditions that always hold.
         never: for some classes a pattern of conditions that never hold in their methods.
+        never_at_first: a pattern of conditions that never hold while an object is set up.
         idempotent: a pattern of calls that change nothing when they are made again at once.
         sources: the modules whose classes the code under test uses, as text.
     """
@@ -31,10 +34,11 @@ class Vocabulary:
     groups: Collection[str] = ()
     group: Collection[str] = ()
     unordered: Collection[str] = ()
-    unjudged: re.Pattern[str] = re.compile(r"(?!)")
-    certain: re.Pattern[str] = re.compile(r"(?!)")
+    unjudged: re.Pattern[str] = _NOTHING
+    certain: re.Pattern[str] = _NOTHING
     never: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
-    idempotent: re.Pattern[str] = re.compile(r"(?!)")
+    never_at_first: re.Pattern[str] = _NOTHING
+    idempotent: re.Pattern[str] = _NOTHING
     sources: Sequence[str] = ()
 
 
@@ -104,8 +108,14 @@ class Scope:
         given = list(self.vocabulary.conditions)
         if any(self.parameters.get("self") in each.bases for each in self.classes.values()):
             given += self.vocabulary.class_conditions
-        never = self.vocabulary.never.get(self.parameters.get("self", ""), re.compile(r"(?!)"))
-        return (each for each in given if self.reaches(each) and not never.search(each))
+        never = [self.vocabulary.never.get(self.parameters.get("self", ""), _NOTHING)]
+        if self.constructs:
+            never.append(self.vocabulary.never_at_first)
+        return (
+            each
+            for each in given
+            if self.reaches(each) and not any(pattern.search(each) for pattern in never)
+        )
 
     def reaches(self, expression: str) -> bool:
         """Whether each name of the expression is bound, and each attribute of a parameter is."""

@@ -284,6 +284,12 @@ class AccountableManager(Manager, Protocol):
         vLLM: ``estimate_cached_tokens``.
         """
 
+    def reported_hit(self, name: str) -> Sequence[Stored] | None:
+        """Look the request up once more, for events about the blocks of its hit.
+
+        None where there are no such events. vLLM: ``kv_cache_report_mode``.
+        """
+
     def take_offered_states(self) -> Sequence[OfferedState] | None:
         """The Mamba states that it offered since the last call; None where it offers none."""
 

@@ -80,6 +80,13 @@ class NamedManager:
             wrong = self.names.learn(request, self._unit, keys) or wrong
         return wrong
 
+    def reported_hit(self, request: str) -> list[Stored] | None:
+        """The events about the blocks of the request's hit, where it can ask for them."""
+        if self.accountable is None:
+            return None
+        found = self.accountable.reported_hit(request)
+        return None if found is None else [self._stored(event) for event in found]
+
     def take_block_copies(self) -> Sequence[tuple[int, int]]:
         """Copies that come before the next step; none where hits end on block edges."""
         return () if self._fine is None else self._fine.take_block_copies()
@@ -104,14 +111,18 @@ class NamedManager:
         match event:
             case Cleared():
                 return event
-            case Stored(keys=keys, parent=parent):
-                return replace(
-                    event,
-                    keys=tuple(name(key) for key in keys),
-                    parent=None if parent is None else name(parent),
-                )
+            case Stored():
+                return self._stored(event)
             case _:
                 return replace(event, keys=tuple(name(key) for key in event.keys))
+
+    def _stored(self, event: Stored) -> Stored:
+        name, parent = self.names.name, event.parent
+        return replace(
+            event,
+            keys=tuple(name(key) for key in event.keys),
+            parent=None if parent is None else name(parent),
+        )
 
 
 def _started(subject: ManagerSubject, history: History) -> Manager:

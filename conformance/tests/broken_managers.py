@@ -322,6 +322,15 @@ class Leaks(Wrapped):
             self.pool.get_new_blocks(1)
 
 
+class KeepsWhatItLeaves(Wrapped):
+    """Keeps the blocks that windows, chunks and states have left behind."""
+
+    def __init__(self, manager: ReferenceManager) -> None:
+        super().__init__(manager)
+        coordinator: Any = manager._manager.coordinator
+        coordinator.remove_skipped_blocks = lambda *_: None
+
+
 class FreesTwice(Wrapped):
     """Drops a reference too many."""
 
@@ -422,13 +431,17 @@ class HandsTooFew(Wrapped):
 
 
 class Accountable(Wrapped):
-    """Keeps nothing, estimates nothing and offers nothing."""
+    """Keeps nothing, estimates nothing, reports nothing and offers nothing."""
 
     def kept_of(self, name: str) -> Sequence[str]:
         del name
         return ()
 
     def estimated_cached_tokens(self, name: str) -> int | None:
+        del name
+        return None
+
+    def reported_hit(self, name: str) -> Sequence[Stored] | None:
         del name
         return None
 
@@ -449,6 +462,32 @@ class EstimatesTooMuch(Accountable):
     def estimated_cached_tokens(self, name: str) -> int | None:
         del name
         return 1000
+
+
+class ReportsNoHit(Accountable):
+    """Reports no block of a hit."""
+
+    def reported_hit(self, name: str) -> Sequence[Stored] | None:
+        del name
+        return ()
+
+
+class ReportsWholeRequests(Accountable):
+    """Reports all blocks of a request, whatever it hits."""
+
+    def reported_hit(self, name: str) -> Sequence[Stored] | None:
+        return [
+            Stored(number, tuple(self.inner.block_keys(name, number)), None, (), size, None, None)
+            for number, group in enumerate(self.inner._engine.groups)
+            for size in (group.block_size,)
+        ]
+
+
+class CrashesOnReports(Accountable):
+    """Cannot report a hit."""
+
+    def reported_hit(self, name: str) -> Sequence[Stored] | None:
+        raise IndexError(f"no hashes of {name}")
 
 
 class OffersNothing(Accountable):

@@ -17,6 +17,7 @@ from hitproof.conformance.subject.managers import (
     Observation,
     OfferedState,
     Progress,
+    Stored,
     Tables,
 )
 from hitproof.vllm_integration.adapter.blocks import (
@@ -53,6 +54,7 @@ from hitproof.vllm_integration.adapter.variants import (
 )
 
 _CAP = "max_cache_hit_length"
+_REPORT_MODE = "kv_cache_report_mode"
 _STATS = (
     "requests",
     "queries",
@@ -389,6 +391,24 @@ class VllmManager:
         """See `conformance.subject.managers.AccountableManager`; not all releases have that."""
         estimate = getattr(self._manager, "estimate_cached_tokens", None)
         return None if estimate is None else int(estimate(self._requests[name]))
+
+    def reported_hit(self, name: str) -> Sequence[Stored] | None:
+        """See `conformance.subject.managers.AccountableManager`; not all releases have that.
+
+        Those whose lookups count themselves are not asked: the statistics are compared.
+        """
+        request = self._requests[name]
+        usual = getattr(request, _REPORT_MODE, None)
+        counts_apart = hasattr(self._manager, "record_prefix_cache_stats")
+        if usual is None or not self._has_events or not counts_apart:
+            return None
+        try:
+            setattr(request, _REPORT_MODE, "full")
+            self._manager.get_computed_blocks(request)
+        finally:
+            setattr(request, _REPORT_MODE, usual)
+            events = self._cache.events(self._manager.take_events())
+        return [event for event in events if isinstance(event, Stored)]
 
     def take_offered_states(self) -> Sequence[OfferedState] | None:
         """See `conformance.subject.managers.AccountableManager`; not all releases have that."""

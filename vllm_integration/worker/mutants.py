@@ -48,6 +48,10 @@ _SCHEDULER_CALLS = (
     "reset_prefix_cache",
     "take_events",
     "take_kv_cache_block_copies",
+    "take_boundary_state_offloads",
+    "estimate_cached_tokens",
+    "get_block_ids_for_computed_tokens",
+    "truncate_computed_blocks",
     "record_prefix_cache_stats",
     "get_num_common_prefix_blocks",
     "new_step_starts",
@@ -146,12 +150,16 @@ _VOCABULARY = Vocabulary(
     unjudged=re.compile(
         r"[dp]cp_|CrossAttention|encoder|reuse|[hH]i[sS]parse|retains_longer|retained_hit|other_pools"
         r"|metrics_collector|logger|log_stats|envs\.|watermark|zeroing|new_block_ids"
-        r"|kv_cache_report_mode|boundary_state_offloads"
+        r"|_unexpected_blocks_type"  # raises
     ),
     certain=re.compile(r"enable_caching$"),
     never={"UnitaryKVCacheCoordinator": re.compile(r"len\(self\.single_type_managers\) > ")},
-    # Blocks that are registered are not registered again, and a step that starts only forgets.
-    idempotent=re.compile(r"coordinator\.cache_blocks\(|\.new_step_starts\(\)"),
+    never_at_first=re.compile(r"len\(self\.(req_to_blocks|cached_block_hash_to_block)\)"),
+    # What is registered, null, evicted or cut is not so again, and a step that starts only forgets.
+    idempotent=re.compile(
+        r"(coordinator|super\(\))\.cache_blocks\(|\.new_step_starts\(\)|\.remove_skipped_blocks\("
+        r"|\._maybe_evict_cached_block\(|\.reset_hash\(\)|^del \w+\[num_blocks:\]"
+    ),
 )
 
 
