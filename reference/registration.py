@@ -73,8 +73,9 @@ class Registration:
         num_tokens, alignment = request.num_prompt_tokens, self._alignment
         if self._policies.replays is ReplayPolicy.PROMISED:
             peek, lookahead = horizon(self._policies.horizon, num_tokens), self._lookahead_tokens
+            reach = lookahead + request.num_hash_lookahead_tokens
             replays = [
-                replay_boundary(num_tokens - 1, peek, lookahead, alignment),
+                replay_boundary(num_tokens - 1, peek, reach, alignment),
                 replay_boundary(num_tokens, num_tokens, lookahead, alignment),
             ]
         elif self._policies.replays is ReplayPolicy.ALIGNMENT_DROPPED and self._use_eagle:

@@ -47,7 +47,7 @@ def history(seed: int | str, whole_blocks: bool = False) -> History:
     engine = _engine(random, whole_blocks, Random(f"hitproof drafts {seed}"))
     requests = _requests(random, engine)
     made = History(engine, requests, tuple(_steps(random, engine, requests)))
-    return _in_flight(seed, _with_hashes(seed, made))
+    return _in_flight(seed, _with_modules(seed, _with_hashes(seed, made)))
 
 
 def fine_history(seed: int | str) -> History:
@@ -59,16 +59,44 @@ def fine_history(seed: int | str) -> History:
     engine = _fine_engine(random)
     requests = _requests(random, engine)
     steps = tuple(_steps(random, engine, requests, may_load=False))
-    return _in_flight(seed, _with_hashes(seed, History(engine, requests, steps)))
+    made = History(engine, requests, steps)
+    return _in_flight(seed, _with_modules(seed, _with_hashes(seed, made)))
+
+
+def _loads(history: History) -> bool:
+    """Whether a KV connector has tokens of a request."""
+    return any(
+        isinstance(step, Load) or (isinstance(step, Schedule) and step.external)
+        for step in history.steps
+    )
+
+
+def _with_modules(seed: int | str, history: History) -> History:
+    """With EAGLE and no KV connector, let several MTP modules draft in some histories.
+
+    They look ahead by no more than the alignment, with which vLLM refuses to start, and draft fewer
+    tokens than Mamba blocks have.
+    """
+    random, engine = Random(f"hitproof modules {seed}"), history.engine
+    states = [group.block_size - 1 for group in engine.groups if group.kind is GroupKind.MAMBA]
+    most = min(4, engine.alignment, *states)
+    if _loads(history) or not engine.use_eagle or most < 2 or random.random() < 0.6:
+        return history
+    ahead = random.randint(2, most)
+    groups = tuple(replace(group, prefill_lookahead=ahead) for group in engine.groups)
+    looking = replace(
+        engine,
+        groups=groups,
+        num_hash_lookahead_tokens=ahead if engine.num_hash_lookahead_tokens else 0,
+        num_speculative_tokens=max(ahead, engine.num_speculative_tokens),
+    )
+    return replace(history, engine=_with_as_much_room(looking, engine))
 
 
 def _with_hashes(seed: int | str, history: History) -> History:
     """With EAGLE and no KV connector, let hashes look ahead in half of the histories."""
-    loads = any(
-        isinstance(step, Load) or (isinstance(step, Schedule) and step.external)
-        for step in history.steps
-    )
-    if loads or not history.engine.use_eagle or Random(f"hitproof hashes {seed}").random() < 0.5:
+    coin = Random(f"hitproof hashes {seed}")
+    if _loads(history) or not history.engine.use_eagle or coin.random() < 0.5:
         return history
     return replace(history, engine=replace(history.engine, num_hash_lookahead_tokens=1))
 
@@ -78,15 +106,23 @@ def _in_flight(seed: int | str, history: History) -> History:
     random = Random(f"hitproof in flight {seed}")
     if random.random() >= 0.3:
         return history
-    engine = replace(history.engine, max_concurrent_batches=random.choice((2, 2, 3)))
-    more = sum(most_blocks(engine, g) - most_blocks(history.engine, g) for g in engine.groups)
-    engine = replace(engine, num_gpu_blocks=engine.num_gpu_blocks + more)
+    several = replace(history.engine, max_concurrent_batches=random.choice((2, 2, 3)))
+    engine = _with_as_much_room(several, history.engine)
     steps: list[Step] = []
     for step in history.steps:
         if isinstance(step, Schedule) and random.random() < 0.9:
             step = replace(step, in_flight=True)
         steps += [Results(), step] if random.random() < 0.1 else [step]
     return replace(history, engine=engine, steps=tuple(steps))
+
+
+def _with_as_much_room(
+    engine: EngineConfiguration, before: EngineConfiguration
+) -> EngineConfiguration:
+    """The engine with so many blocks more as a request takes more than ``before``."""
+    more = sum(most_blocks(engine, group) for group in engine.groups)
+    more -= sum(most_blocks(before, group) for group in before.groups)
+    return replace(engine, num_gpu_blocks=engine.num_gpu_blocks + more)
 
 
 def _full(size: int, _random: Random) -> Group:

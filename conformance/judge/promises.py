@@ -224,7 +224,7 @@ class Promises:
             promised = {self._tail.value: tail // size if tail % size == 0 else 0}
         else:
             resend = replay_boundary(
-                prompt - 1, horizon(self._policies.horizon, prompt), lookahead, alignment
+                prompt - 1, horizon(self._policies.horizon, prompt), self.reach_tokens, alignment
             )
             extension = replay_boundary(prompt, prompt, lookahead, alignment)
             promised = {"resend": resend // size, "extension": extension // size}
@@ -239,7 +239,7 @@ class Promises:
         """The hit, in tokens, for which the end of a request's prompt is kept; for fine hits."""
         policies, unit = self._policies, self._alignment
         prompt = len(self._requests[request].prompt)
-        return int(tail_boundary(self._tail, policies.horizon, prompt, self.lookahead_tokens, unit))
+        return int(tail_boundary(self._tail, policies.horizon, prompt, self.reach_tokens, unit))
 
     def entries_inside(
         self, request: str, group_index: int, shared: Shared = NOTHING_SHARED

@@ -216,7 +216,8 @@ def tail_boundary(
 
     It is the longest hit of an extension or of a resend when everything that the producer computed
     of its prompt is cached (`spec.retention.replay_boundary`), and every group keeps its required
-    run there. ``lookahead_tokens`` is one hash unit where a group drops it for EAGLE, else 0.
+    run there. ``lookahead_tokens`` is one hash unit where a group drops it for EAGLE, else
+    how many tokens past it the hash of a block covers.
     vLLM: ``_cache_partial_tail_block`` of the managers, and the chunks of
     ``Scheduler._mamba_block_aligned_split``, which end there so that there is a state to keep.
     """

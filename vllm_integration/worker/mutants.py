@@ -155,10 +155,12 @@ _VOCABULARY = Vocabulary(
     certain=re.compile(r"enable_caching$"),
     never={"UnitaryKVCacheCoordinator": re.compile(r"len\(self\.single_type_managers\) > ")},
     never_at_first=re.compile(r"len\(self\.(req_to_blocks|cached_block_hash_to_block)\)"),
-    # What is registered, null, evicted or cut is not so again, and a step that starts only forgets.
+    # What is registered, null, evicted, cut or taken is not so again, and a step that starts only
+    # forgets.
     idempotent=re.compile(
         r"(coordinator|super\(\))\.cache_blocks\(|\.new_step_starts\(\)|\.remove_skipped_blocks\("
         r"|\._maybe_evict_cached_block\(|\.reset_hash\(\)|^del \w+\[num_blocks:\]"
+        r"|\.extend\(\w+\.(take_pending_\w+|pop_blocks_for_free)\("
     ),
 )
 
