@@ -306,8 +306,8 @@ def _tail(
 ) -> tuple[Term, Term, Term, Term, Hypotheses]:
     """Any prompt and the hit that its end is kept for."""
     prompt, lookahead = at.integer("prompt"), at.integer("lookahead_tokens")
-    size = at.integer("hash_block_size")
-    kept = fine.tail_boundary(tail, policy, prompt, lookahead + slip, size, at)
+    size, covered = at.integer("hash_block_size"), at.integer("hash_lookahead_tokens")
+    kept = fine.tail_boundary(tail, policy, prompt, lookahead + slip, size, covered, at)
     return (
         kept,
         prompt,
@@ -316,6 +316,7 @@ def _tail(
         (
             ("a hash unit is at least one token", 1 <= size),
             ("a lookahead is not negative", 0 <= lookahead),
+            ("a hash covers no less than its block", 0 <= covered),
             ("a prompt has a token", 1 <= prompt),
         ),
     )
@@ -325,8 +326,9 @@ def _tail_is_the_longest(
     at: Interpretation, tail: FineTail, policy: LookaheadHorizon, slip: int = 0
 ) -> Statement:
     kept, prompt, lookahead, size, hypotheses = _tail(at, tail, policy, slip)
-    length = at.integer("length")
-    cap = prompt - 1 if tail is FineTail.RESEND else prompt
+    length, covered = at.integer("length"), at.integer("hash_lookahead_tokens")
+    resent = tail is FineTail.RESEND
+    cap = prompt - 1 if resent else prompt
     reach = cap if policy is LookaheadHorizon.CAPPED else prompt
     return Statement(
         (
@@ -334,6 +336,7 @@ def _tail_is_the_longest(
             ("a hit is not negative", 0 <= length),
             ("it ends on a hash block", at.multiple_at_most(length, size) == length),
             ("it stays within the cap", length <= cap),
+            ("its hash covers tokens of the resend", length + (covered if resent else 0) <= prompt),
             ("its lookahead stays within the horizon", length + lookahead <= reach),
         ),
         length <= kept,

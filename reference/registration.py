@@ -13,6 +13,7 @@ from hitproof.spec.retention import (
     in_retained_mask,
     junction_boundary,
     replay_boundary,
+    resend_cap,
 )
 from hitproof.spec.sharing import final_tokens
 from hitproof.spec.terms import INTEGERS
@@ -73,9 +74,13 @@ class Registration:
         num_tokens, alignment = request.num_prompt_tokens, self._alignment
         if self._policies.replays is ReplayPolicy.PROMISED:
             peek, lookahead = horizon(self._policies.horizon, num_tokens), self._lookahead_tokens
-            reach = lookahead + request.num_hash_lookahead_tokens
             replays = [
-                replay_boundary(num_tokens - 1, peek, reach, alignment),
+                replay_boundary(
+                    resend_cap(num_tokens, request.num_hash_lookahead_tokens),
+                    peek,
+                    lookahead,
+                    alignment,
+                ),
                 replay_boundary(num_tokens, num_tokens, lookahead, alignment),
             ]
         elif self._policies.replays is ReplayPolicy.ALIGNMENT_DROPPED and self._use_eagle:

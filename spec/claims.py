@@ -83,6 +83,7 @@ from hitproof.spec.retention import (
     in_retained_mask,
     junction_boundary,
     replay_boundary,
+    resend_cap,
     serves_follow_ups,
     sibling_boundary,
 )
@@ -306,7 +307,7 @@ CLAIMS: dict[str, Claim] = {
             "extension; where hits may end inside a block, the resend or the extension hits up to "
             "the end of the prompt under either.",
             divergence=Divergence.LOST_HIT,
-            clauses=(replay_boundary, horizon, in_retained_mask, tail_boundary),
+            clauses=(replay_boundary, resend_cap, horizon, in_retained_mask, tail_boundary),
             symbols=_RETENTION,
         ),
         Claim(

@@ -67,6 +67,17 @@ def replay_boundary(
     return arithmetic.maximum(arithmetic.multiple_at_most(limit, alignment_tokens), 0)
 
 
+def resend_cap(
+    prompt: Term, hash_lookahead_tokens: Term = 0, arithmetic: Arithmetic = INTEGERS
+) -> Term:
+    """The cap of a resend of a prompt, in tokens.
+
+    Its last token is computed anew, and a hash that covers tokens past its block is only known once
+    these are. vLLM: ``proof_limit`` of ``get_mamba_prefill_checkpoint_position``.
+    """
+    return prompt - arithmetic.maximum(1, hash_lookahead_tokens)
+
+
 def junction_boundary(
     shared: Term, lookahead_tokens: Term, alignment_tokens: Term, arithmetic: Arithmetic = INTEGERS
 ) -> Term:

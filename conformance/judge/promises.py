@@ -24,7 +24,7 @@ from hitproof.spec.releases.fine import (
 )
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.releases.policies import EagleGroups, Junctions, SparseRetention, thins_out
-from hitproof.spec.retention import replay_boundary, sibling_boundary
+from hitproof.spec.retention import replay_boundary, resend_cap, sibling_boundary
 
 PROMISED_BY = {
     "resend": "retention_keeps_resends_and_extensions",
@@ -223,9 +223,9 @@ class Promises:
             tail = self.tail(request)
             promised = {self._tail.value: tail // size if tail % size == 0 else 0}
         else:
-            resend = replay_boundary(
-                prompt - 1, horizon(self._policies.horizon, prompt), self.reach_tokens, alignment
-            )
+            cap = resend_cap(prompt, self._engine.num_hash_lookahead_tokens)
+            reach = horizon(self._policies.horizon, prompt)
+            resend = replay_boundary(cap, reach, lookahead, alignment)
             extension = replay_boundary(prompt, prompt, lookahead, alignment)
             promised = {"resend": resend // size, "extension": extension // size}
         if interval:
@@ -239,7 +239,10 @@ class Promises:
         """The hit, in tokens, for which the end of a request's prompt is kept; for fine hits."""
         policies, unit = self._policies, self._alignment
         prompt = len(self._requests[request].prompt)
-        return int(tail_boundary(self._tail, policies.horizon, prompt, self.reach_tokens, unit))
+        ahead = self._engine.num_hash_lookahead_tokens
+        return int(
+            tail_boundary(self._tail, policies.horizon, prompt, self.lookahead_tokens, unit, ahead)
+        )
 
     def entries_inside(
         self, request: str, group_index: int, shared: Shared = NOTHING_SHARED

@@ -52,8 +52,9 @@ def exported(
         FineTail.RESEND,
         policy,
         end if of is None else of,
-        unit if engine.use_eagle_block_drop else engine.num_hash_lookahead_tokens,
+        unit if engine.use_eagle_block_drop else 0,
         unit,
+        engine.num_hash_lookahead_tokens,
     )
     block = INTEGERS.ceil_div(end, size) - 2
     valid = (

@@ -93,6 +93,6 @@ class Chunks:
 
     def _kept(self, num_tokens: int, size: int) -> int:
         """The position of the state that is kept for the end of so many tokens."""
+        lookahead = size if self.engine.use_eagle_block_drop else 0
         ahead = self.engine.num_hash_lookahead_tokens
-        lookahead = size if self.engine.use_eagle_block_drop else ahead
-        return int(tail_boundary(self.tail, self.horizon, num_tokens, lookahead, size))
+        return int(tail_boundary(self.tail, self.horizon, num_tokens, lookahead, size, ahead))

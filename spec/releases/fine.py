@@ -23,7 +23,7 @@ from functools import partial
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment
 from hitproof.spec.hits import Cached, longest_valid_hit, valid_hit
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
-from hitproof.spec.retention import replay_boundary
+from hitproof.spec.retention import replay_boundary, resend_cap
 from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term
 
 FINE_KINDS = (GroupKind.FULL_ATTENTION, GroupKind.MAMBA)
@@ -210,18 +210,20 @@ def tail_boundary(
     prompt: Term,
     lookahead_tokens: Term,
     hash_block_size: Term,
+    hash_lookahead_tokens: Term = 0,
     arithmetic: Arithmetic = INTEGERS,
 ) -> Term:
     """The hit, in tokens, that the end of a prompt of ``prompt`` tokens is kept for.
 
     It is the longest hit of an extension or of a resend when everything that the producer computed
     of its prompt is cached (`spec.retention.replay_boundary`), and every group keeps its required
-    run there. ``lookahead_tokens`` is one hash unit where a group drops it for EAGLE, else
-    how many tokens past it the hash of a block covers.
+    run there. ``lookahead_tokens`` is one hash unit where a group drops it for EAGLE, else 0;
+    hashes cover ``hash_lookahead_tokens`` tokens past their block.
     vLLM: ``_cache_partial_tail_block`` of the managers, and the chunks of
     ``Scheduler._mamba_block_aligned_split``, which end there so that there is a state to keep.
     """
     cap, limit = prompt, prompt
     if tail is FineTail.RESEND:
-        cap, limit = prompt - 1, horizon(policy, prompt)
+        cap = resend_cap(prompt, hash_lookahead_tokens, arithmetic)
+        limit = horizon(policy, prompt)
     return replay_boundary(cap, limit, lookahead_tokens, hash_block_size, arithmetic)
