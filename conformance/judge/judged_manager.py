@@ -171,7 +171,10 @@ class JudgedManager:
         if allocation.hit is not None:
             start = allocation.hit.length
             self._registrations.admitted(name, start)
-        for unread in self._judge.unread(name, tables, start + external):
+        settled = start + external
+        if allocation.hit is None:
+            settled = progress.num_computed_tokens - progress.num_in_flight_tokens
+        for unread in self._judge.unread(name, tables, settled):
             self._add(unread, call)
         if allocation.delay_cache_blocks:
             self._loading[name] = start

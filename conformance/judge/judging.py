@@ -246,15 +246,18 @@ class Judge(LocalPrefixJudge):
             Held(request, number, first),
         )
 
-    def unread(self, request: str, tables: Tables, start: int) -> Iterator[Violation]:
-        """Judge that a request whose step starts at a token holds no block that it does not read.
+    def unread(self, request: str, tables: Tables, settled: int) -> Iterator[Violation]:
+        """Judge that a request holds no block that none of its steps reads any more.
 
-        Draft layers of several MTP modules compute the tokens before it again.
+        Steps in flight are not done with the tokens after the ``settled`` ones, and draft layers of
+        several MTP modules compute the last of those again.
         """
-        start = max(0, start - max(0, self._engine.num_prefill_lookahead - 1))
+        start = max(0, settled - max(0, self._engine.num_prefill_lookahead - 1))
         for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):
             if group.kind is GroupKind.MAMBA:
-                most, held = most_blocks(self._engine, group), sum(map(bool, table))
+                in_flight = self._engine.max_concurrent_batches - 1
+                most = most_blocks(self._engine, group) + in_flight
+                held = sum(map(bool, table))
                 if held > most and not self._every_state:
                     yield self._unread(number, f"{most} states of {request} at most", table)
                 continue
