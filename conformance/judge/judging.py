@@ -255,8 +255,10 @@ class Judge(LocalPrefixJudge):
         start = max(0, settled - max(0, self._engine.num_prefill_lookahead - 1))
         for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):
             if group.kind is GroupKind.MAMBA:
-                in_flight = self._engine.max_concurrent_batches - 1
-                most = most_blocks(self._engine, group) + in_flight
+                # Each step in flight has its states: where it ends, and what it exports.
+                each = 2 if self._engine.mamba_checkpoint_alignment else 1
+                most = most_blocks(self._engine, group)
+                most += each * (self._engine.max_concurrent_batches - 1)
                 held = sum(map(bool, table))
                 if held > most and not self._every_state:
                     yield self._unread(number, f"{most} states of {request} at most", table)
