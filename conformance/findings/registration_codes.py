@@ -9,6 +9,7 @@ from hitproof.conformance.findings.parameters import (
     FREED,
     INSTEAD,
     LONG_LOOKAHEAD,
+    MODULES,
     PROMISED_TO,
     RETENTION,
     STATES,
@@ -112,12 +113,12 @@ MEANINGS: Mapping[Code, Meaning] = {
         (DURING,),
     ),
     Code.PROMISED_BLOCK_UNREGISTERED: Meaning(
-        "block of a promised {hit} is not registered{freed}{instead}",
+        "block of a promised {hit} is not registered{freed}{instead}{modules}",
         "Under sparse retention the producer leaves out a block that a promised hit requires.",
         _SLOW,
         _PROMISES,
         _LOST,
-        (PROMISED_TO, FREED, INSTEAD),
+        (PROMISED_TO, FREED, INSTEAD, MODULES),
     ),
     Code.UNPROMISED_BLOCK_REGISTERED: Meaning(
         "block that no promised hit needs is registered",

@@ -142,8 +142,13 @@ class Judge(LocalPrefixJudge):
                 who = next(iter(promised))
                 claim = PROMISED_BY[who]
                 instead = kept_later(shape, promised[who], num_computed, kept)
+                several = who == "resend" and self._engine.num_hash_lookahead_tokens > 1
                 defect = Defect.of(
-                    Code.PROMISED_BLOCK_UNREGISTERED, hit=who, freed=freed, instead=instead
+                    Code.PROMISED_BLOCK_UNREGISTERED,
+                    hit=who,
+                    freed=freed,
+                    instead=instead,
+                    modules="several" if several else None,
                 )
             spec, actual = f"register block {block}", f"block {block} is not registered"
         return Violation(
