@@ -143,10 +143,10 @@ class GroupManager:
         skipped = num_skipped_tokens(self.group, total_computed_tokens) // self.block_size
         removed = []
         for index in range(min(skipped, len(blocks)) - 1, -1, -1):
-            if blocks[index].is_null:
-                break
-            removed.append(blocks[index])
-            blocks[index] = self._pool.null_block
+            # Between Mamba states that steps in flight still needed there are null blocks.
+            if not blocks[index].is_null:
+                removed.append(blocks[index])
+                blocks[index] = self._pool.null_block
         self._pool.free_blocks(removed, self._free_order is not FreeOrder.APPENDED)
 
     def free(self, request_id: str) -> None:
