@@ -225,7 +225,7 @@ def _cause(setup: CacheSetup, reuse: Reuse, cap: int, boundary: int, before: Bef
         below = max((end for end in before.ends if end < boundary), default=0)
         return Shortfall(
             Part.CHUNKS,
-            Code.STATE_BLOCK_UNREGISTERED if promised else None,
+            Code.PROMISED_HIT_MISSED if promised else None,
             index,
             f"{what} has no state as of token {boundary}: the scheduler let no step end there, the "
             f"last one before ended at {below}",

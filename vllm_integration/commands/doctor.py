@@ -1,6 +1,7 @@
 """``hitproof doctor``."""
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,6 +32,7 @@ from hitproof.vllm_integration.gate.doctor import (
     read_model,
     with_paths,
 )
+from hitproof.vllm_integration.gate.doctor_history import write_histories
 from hitproof.vllm_integration.reports.doctor import diagnosis_json, print_diagnosis
 from hitproof.vllm_integration.reports.html.doctor import doctor_page
 from hitproof.vllm_integration.sandbox.driver import WorkerGone, find_python
@@ -101,6 +103,16 @@ def doctor(
             help="The length of what a second turn and siblings add.",
         ),
     ] = 100,
+    histories: Annotated[
+        Path | None,
+        typer.Option(
+            "--histories",
+            metavar="DIR",
+            help="Write a history for `hitproof replay` to DIR for each request that hits less "
+            "than it could.",
+            show_default=False,
+        ),
+    ] = None,
     html: Html = None,
     output: Annotated[
         DoctorFormat,
@@ -137,6 +149,14 @@ def doctor(
             fail(Verdict.USAGE, str(error), output)
         except WorkerGone as gone:
             fail(Verdict.INCONCLUSIVE, f"the deployment cannot be set up: {gone}", output)
+    if histories is not None:
+        try:
+            written = write_histories(found.deployment, found.short, answer, question, histories)
+        except OSError as error:
+            sentence = f"{histories} cannot be written ({error.strerror}); name another directory"
+            fail(Verdict.USAGE, f"{sentence} with --histories", output)
+        for path in written:
+            announce(f"history: {path}")
     write_report(directory, lambda command: doctor_page(found, command), context, output)
     show_document(
         output,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.scope.models import MODELS, Model
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration import cli
@@ -23,6 +24,7 @@ from hitproof.vllm_integration.gate.doctor import (
     read_model,
     with_paths,
 )
+from hitproof.vllm_integration.gate.doctor_history import history_of, write_histories
 from hitproof.vllm_integration.reports.doctor import bar, diagnosis_json
 from hitproof.vllm_integration.reports.html.doctor import doctor_page
 from hitproof.vllm_integration.sandbox.driver import Worker
@@ -134,15 +136,17 @@ def test_hits_are_those_of_the_scheduler_alone(deployed: tuple[str, dict[str, An
     release, answers = deployed
     asked, expected = [], []
     for name, answer in answers.items():
-        if "mtp" in name or "eagle" in name or name in NEWER:
+        if name in NEWER:
             continue
         for row in answer["rows"]:
             if row["prompt"] > LENGTHS[0] and name != "jamba":
                 continue  # judging every step of long prompts takes long
             if row["reuse"] in ("second turn", "sibling") and name not in ("jamba", "gpt-oss"):
                 continue
-            prompts = _prompts(row)
-            asked.append({"deployment": answer["deployment"], "prompts": prompts, "answer": ANSWER})
+            history = history_of(answer["deployment"], row, ANSWER, QUESTION)
+            if history is None:
+                continue
+            asked.append(write_workload(history))
             expected.append((name, row["reuse"], row["prompt"], row["hit"]))
     root = resolve(release).root
     ended = subprocess.run(
@@ -164,29 +168,6 @@ def test_hits_are_those_of_the_scheduler_alone(deployed: tuple[str, dict[str, An
     hits = json.loads(line.removeprefix("hits "))
     found = [(*each[:3], hit) for each, hit in zip(expected, hits, strict=True)]
     assert found == expected
-
-
-def _prompts(row: dict[str, Any]) -> list[list[int]]:
-    """The prompts that led to a row, the last one being its own."""
-    length = row["prompt"]
-    prompt = list(range(1000, 1000 + length))
-    question = iter(range(100_000, 200_000, QUESTION))
-
-    def asking() -> list[int]:
-        first = next(question)
-        return [*prompt, *range(first, first + QUESTION)]
-
-    match row["reuse"]:
-        case "resend":
-            return [prompt, prompt]
-        case "second turn":
-            first = next(question)
-            answer = range(50, 50 + ANSWER)
-            return [prompt, [*prompt, *answer, *range(first, first + QUESTION)]]
-        case "sibling":
-            return [asking(), asking()]
-        case _:
-            return [asking(), asking(), asking()]
 
 
 @pytest.mark.release
@@ -304,7 +285,8 @@ def a_diagnosis() -> Diagnosis:
         "scheduler_block_size": 16,
         "hash_block_size": 16, "num_blocks": 9, "use_eagle": False, "hash_lookahead": 0,
         "retention": None, "prefix_caching": True, "mamba_cache_mode": None, "max_model_len": 64,
-        "max_num_batched_tokens": 64, "async_scheduling": True,
+        "max_num_batched_tokens": 64, "async_scheduling": True, "speculative_method": None,
+        "num_speculative_tokens": 0,
     }  # fmt: skip
     shortfall = {"part": "mask", "code": None, "group": 0, "sentence": "it <i>lacks</i> one"}
     row = {
@@ -327,6 +309,21 @@ def test_json_has_it_all() -> None:
     printed = json.loads(json.dumps(diagnosis_json(a_diagnosis())))
     assert printed["requests"][0]["shortfall"]["part"] == "mask"
     assert printed["shortest_prompt"] == 17
+
+
+@pytest.mark.parametrize(
+    ("reuse", "lengths"),
+    [("resend", [40, 40]), ("second turn", [40, 44]), ("sibling", [42, 42])],
+)
+def test_a_row_is_a_history(reuse: str, lengths: list[int], tmp_path: Path) -> None:
+    found = a_diagnosis()
+    row = found.rows[0] | {"reuse": reuse}
+    (path,) = write_histories(found.deployment, [row], 2, 2, tmp_path)
+    history = read_workload(path.read_text())
+    assert [len(each.prompt) for each in history.requests.values()] == lengths
+    assert history.about.endswith("hits 16, at best 32")
+    several_states = found.deployment | {"mamba_cache_mode": "all"}
+    assert history_of(several_states, row, 2, 2) is None
 
 
 def test_without_a_model() -> None:

@@ -69,6 +69,10 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
             "num_blocks": setup.num_blocks,
             "use_eagle": setup.use_eagle,
             "hash_lookahead": setup.hash_lookahead,
+            "speculative_method": getattr(config.speculative_config, "method", None),
+            "num_speculative_tokens": getattr(
+                config.speculative_config, "num_speculative_tokens", 0
+            ),
             "retention": setup.retention,
             "prefix_caching": setup.caching,
             "mamba_cache_mode": engine.mamba_cache_mode,
