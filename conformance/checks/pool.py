@@ -6,7 +6,8 @@ cache is reset. All sequences of operations up to a depth are tried, states that
 only merged; then long ones on a larger pool, drawn with fixed seeds. After each operation the
 clauses of `spec.pool` are evaluated on what the pool says of itself.
 
-Merging cannot see a fault in what a pool does not show; the long sequences can.
+Merging cannot see a fault in what a pool does not show; the long sequences can. In these, blocks
+are also unpinned, where the pool can (`conformance.checks.pool_unpinning`).
 """
 
 import random
@@ -55,7 +56,7 @@ def _cases(subject: PoolSubject, configuration: Configuration) -> Iterator[Case]
     yield case
     known = {evidence.signature for evidence in case.evidence}
     for seed in _SEEDS:
-        case = _long(lambda: World(subject.pool(_MANY_BLOCKS)), configuration, seed, known)
+        case = _long(lambda: World(subject.pool(_MANY_BLOCKS), True), configuration, seed, known)
         yield case
         known |= {evidence.signature for evidence in case.evidence}
 

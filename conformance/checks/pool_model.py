@@ -12,6 +12,7 @@ from hitproof.conformance.checks.pool_faults import (
     violation,
     wrong_with,
 )
+from hitproof.conformance.checks.pool_unpinning import UNPIN, Unpinned, order
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.meaning import Code
@@ -43,12 +44,15 @@ _MOST_AT_ONCE = 3
 class World:
     """A new pool, and the block tables of the requests that use it.
 
+    ``unpins`` is whether requests unpin blocks, too, where the pool can.
+
     Attributes:
         steps: what was done so far, in words.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, unpins: bool = False) -> None:
         self._pool = pool
+        self._unpinned = Unpinned(pool) if unpins else None
         self._tables: dict[str, list[int]] = {request: [] for request in _REQUESTS}
         self._now = pool.snapshot()
         self._content: dict[int, Key | None] = dict.fromkeys(range(len(self._now.ref_counts)))
@@ -86,6 +90,8 @@ class World:
                 yield TOUCH.name, request, found[0], key
         if table:
             yield FREE.name, request, table[0], _NO_KEY
+            if self._unpinned and self._unpinned.is_possible:
+                yield UNPIN, request, table[-1], _NO_KEY
 
     def do(self, operation: Operation, judged: bool = True) -> list[Violation]:
         """Do one thing; what is wrong afterwards, or with how it was done."""
@@ -93,6 +99,9 @@ class World:
         before = self._states() if judged else []
         try:
             changed, violations = _METHODS[method](self, *operation[1:])
+            if self._unpinned:
+                reuses = method in (GET.name, RESET.name)
+                violations += self._unpinned.wrong(method, tuple(changed) if reuses else ())
             if not judged:
                 return []
             self._now = self._pool.snapshot()
@@ -100,7 +109,8 @@ class World:
         except Exception as error:
             crash = crash_of(error)
             self.steps.append(f"{operation[1]}: {method}".removeprefix(": "))
-            claim = COUNT if method in (GET.name, TOUCH.name, FREE.name) else NAMES
+            counts = method in (GET.name, TOUCH.name, FREE.name, UNPIN)
+            claim = COUNT if counts else NAMES
             return [
                 violation(
                     claim,
@@ -174,6 +184,15 @@ class World:
         self._pool.free_blocks(blocks)
         self.steps.append(f"{request}: free_blocks({', '.join(map(str, blocks))})")
         return {b: FREE.after for b in blocks if b != self._null}, []
+
+    def _unpin_blocks(self, request: str, block: int, _: Key) -> "_Done":
+        table = self._tables[request]
+        table[table.index(block)] = self._null
+        assert self._unpinned is not None
+        self._unpinned.unpin(block)
+        self.steps.append(f"{request}: unpin_blocks({block})")
+        now = self._pool.snapshot()
+        return {block: FREE.after}, order(block, now.ref_counts[block], now.free_queue)
 
     def _evict_blocks(self, _: str, block: int, __: Key) -> "_Done":
         self._pool.evict_blocks([block])
@@ -345,6 +364,7 @@ _METHODS: dict[str, Callable[[World, str, int, Key], _Done]] = {
     TOUCH.name: World._touch,
     CACHE.name: World._cache_full_blocks,
     FREE.name: World._free_blocks,
+    UNPIN: World._unpin_blocks,
     EVICT.name: World._evict_blocks,
     RESET.name: World._reset_prefix_cache,
 }

@@ -95,6 +95,8 @@ class Code(StrEnum):
     UNCACHED_BLOCK_FOUND = "uncached-block-found"
     RESET_WHILE_IN_USE = "reset-while-in-use"
     RESET_REFUSED = "reset-refused"
+    REUSE_REPORTED_WRONG = "reuse-reported-wrong"
+    UNPINNED_BLOCK_NOT_LAST = "unpinned-block-not-last"
     UNREAD_BLOCK_HELD = "unread-block-held"
     ALLOCATION_REFUSED = "allocation-refused"
     HANDED_BLOCKS_WRONG = "handed-blocks-wrong"

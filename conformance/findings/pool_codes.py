@@ -254,6 +254,21 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_NAMES,),
         (Divergence.WASTE,),
     ),
+    Code.REUSE_REPORTED_WRONG: _seen(
+        "reuse of unpinned blocks is not reported as it is",
+        "Who unpins a block reads it until the pool reports that it is handed out, or the cache "
+        "reset.",
+        _OVERWRITTEN,
+        _IN_USE,
+        Divergence.UNSOUND,
+    ),
+    Code.UNPINNED_BLOCK_NOT_LAST: Meaning(
+        "unpinned block is not the last to be handed out",
+        "A block that is still read joins the free queue at its end.",
+        "Outputs are right. The block is lost to its reader before others that nobody reads.",
+        (_IN_USE,),
+        (Divergence.LOST_HIT,),
+    ),
     Code.UNREAD_BLOCK_HELD: Meaning(
         "request holds a block that no step of it reads again",
         "A table of a window or of chunks still has a block before the first one that the step "

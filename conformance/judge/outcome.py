@@ -78,11 +78,6 @@ class ReplayOutcome:
     comparisons: list[Comparison] = field(default_factory=list)
 
     @property
-    def unmet(self) -> list[Comparison]:
-        """What the history expects, and is otherwise."""
-        return [each for each in self.comparisons if not each.is_met]
-
-    @property
     def causes(self) -> list[Occurrence]:
         """The findings that are no consequences of others."""
         return [finding for finding in self.findings if finding.cause is None]

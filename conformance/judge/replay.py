@@ -70,7 +70,8 @@ def replay(
             if isinstance(step, Expect):
                 outcome.comparisons += compared(number, step, player, manager)
         if noted is not None:
-            wrong = {found.step for found in outcome.findings} | {e.step for e in outcome.unmet}
+            wrong = {found.step for found in outcome.findings}
+            wrong |= {each.step for each in outcome.comparisons if not each.is_met}
             noted(_state(manager, player), number in wrong)
         if outcome.ended:
             break

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 Key: TypeAlias = tuple[bytes, int]
 """What a cached block is found under: a block hash and the number of a group."""
@@ -55,6 +55,21 @@ class Pool(Protocol):
 
     def snapshot(self) -> PoolSnapshot:
         """What the pool knows now."""
+
+
+@runtime_checkable
+class UnpinningPool(Pool, Protocol):
+    """A pool that takes back blocks which are read on until it hands them out."""
+
+    @property
+    def can_unpin(self) -> bool:
+        """Whether it does; not all releases do."""
+
+    def unpin_blocks(self, blocks: Sequence[int]) -> None:
+        """Count one holder less; blocks that become free are handed out last."""
+
+    def take_reused(self) -> Sequence[int]:
+        """The unpinned blocks whose reuse was reported since the last call."""
 
 
 class PoolSubject(Protocol):

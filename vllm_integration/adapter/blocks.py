@@ -85,6 +85,7 @@ class VllmPool:
         self._pool = pool
         self._utils = utils
         self._registration = registration
+        self._reused: list[int] = []
 
     def get_new_blocks(self, count: int) -> list[int]:
         """See `conformance.subject.pools.Pool`, here and below."""
@@ -97,6 +98,22 @@ class VllmPool:
     def free_blocks(self, blocks: Sequence[int]) -> None:
         """In the order given."""
         self._pool.free_blocks(self._blocks(blocks))
+
+    @property
+    def can_unpin(self) -> bool:
+        """See `conformance.subject.pools.UnpinningPool`, here and below."""
+        return hasattr(self._pool, "unpin_blocks")
+
+    def unpin_blocks(self, blocks: Sequence[int]) -> None:
+        """Like HiSparse, which reads the blocks of finished requests."""
+        self._pool.unpin_blocks(
+            self._blocks(blocks), lambda block: self._reused.append(block.block_id)
+        )
+
+    def take_reused(self) -> Sequence[int]:
+        """What the callbacks were called for."""
+        reused, self._reused = self._reused, []
+        return reused
 
     def cache_full_block(self, block: int, key: Key) -> None:
         """Like the first block of a request that has that hash."""

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -50,6 +50,18 @@ def shown(target: str | Path, histories: Sequence[History]) -> Counter[tuple[str
             {(str(f.signature.divergence), str(f.signature.defect)) for f in report.findings}
         )
     return seen
+
+
+def assert_told(
+    fault: tuple[str, str, str, str],
+    copy: Copy,
+    told: Callable[[Path], Counter[tuple[str, str]]],
+    released: Counter[tuple[str, str]],
+) -> None:
+    """A fault adds findings of a class whose defects start so, in a copy of the release."""
+    old, new, divergence, code = fault
+    more = told(copy(RELEASE, {old: new})) - released
+    assert [key for key in more if key[0] == divergence and key[1].startswith(code)], more
 
 
 @cache
@@ -113,10 +125,8 @@ FAULTS = {
 @pytest.mark.release
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_told(fault: str, broken_copy: Copy) -> None:
-    old, new, divergence, code = FAULTS[fault]
-    more = told(broken_copy(RELEASE, {old: new})) - as_released()
     # Where states come from is a parameter that follows.
-    assert [key for key in more if key[0] == divergence and key[1].startswith(code)], more
+    assert_told(FAULTS[fault], broken_copy, told, as_released())
 
 
 @pytest.mark.release

@@ -69,7 +69,6 @@ _REQUEST = ("append_output_token_ids", "update_block_hashes")
 
 _NOT_CALLED = {
     "KVCacheManager.remove_skipped_blocks",  # when a connector is told the end of a request
-    "BlockPool._notify_reuse",  # for blocks on the host
 }
 """Functions that no check and no history calls; what they call is judged where others call it."""
 
@@ -148,7 +147,7 @@ _VOCABULARY = Vocabulary(
     unordered=("reachable_boundaries",),
     # Context parallelism, cross-attention, blocks on the host, metrics and logs.
     unjudged=re.compile(
-        r"[dp]cp_|CrossAttention|encoder|reuse|[hH]i[sS]parse|retains_longer|retained_hit|other_pools"
+        r"[dp]cp_|CrossAttention|encoder|[hH]i[sS]parse|retains_longer|retained_hit|other_pools"
         r"|metrics_collector|logger|log_stats|envs\.|watermark|zeroing|new_block_ids"
         r"|_unexpected_blocks_type"  # raises
     ),
@@ -255,6 +254,7 @@ def _judged() -> list[FunctionType]:
     ]
     whole, request = _named("core.kv_cache_manager", _WHOLE), _named("request", ["Request"])
     first = {f: None for owner in whole for name in _SCHEDULER_CALLS for f in _defined(owner, name)}
+    first |= {f: None for owner in behind for f in _defined(owner, "unpin_blocks")}
     first |= {f: None for owner in behind for f in _defined(owner, "__init__")}
     first |= {f: None for owner in request for name in _REQUEST for f in _defined(owner, name)}
     utils = _module("core.kv_cache_utils")
