@@ -9,7 +9,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs import clauses, explorer, figures, selftests, source, tables, themes
+from docs import clauses, explorer, figures, numbers, selftests, source, tables, themes
 from docs.notation import NotWritable
 from docs.pictures import NoPicture
 from docs.translation.expressions import CannotTranslate
@@ -101,6 +101,9 @@ def _environment() -> Environment:
         "draft_entries": figures.draft_entries,
         "releases": tables.releases,
         "selftests": selftests.table,
+        "numbers_layouts": numbers.layouts,
+        "numbers_missing": numbers.missing,
+        "numbers_shared": numbers.shared,
         "bounds": tables.bounds,
         "limits": tables.limits,
         "signs": SIGNS,

@@ -41,7 +41,7 @@ from hitproof.conformance.judge.content_keys import KeyedContent
 from hitproof.conformance.judge.content_store import ANYTHING, MISSING, ContentStore, Entry
 from hitproof.conformance.playing.checkpoints import exported, exports_states
 from hitproof.conformance.playing.expectations import Held
-from hitproof.conformance.subject.managers import Tables
+from hitproof.conformance.subject.managers import Observation, Tables
 from hitproof.spec.attention import attends, reads_state
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
@@ -112,6 +112,9 @@ class ContentModel:
     def new_step_starts(self) -> None:
         """From now on, what earlier steps computed is there."""
         self._store.new_step_starts()
+
+    def observed(self, seen: Observation) -> None:
+        """The manager was observed. What blocks hold does not depend on who holds them."""
 
     def copy(self, source: int, target: int) -> None:
         """The worker copies a block before the step computes."""

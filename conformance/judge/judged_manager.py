@@ -53,6 +53,7 @@ class JudgedManager:
         subject: ManagerSubject,
         policies: JudgedPolicies,
         outcome: ReplayOutcome,
+        content: Callable[..., ContentModel] = ContentModel,
     ) -> None:
         requests, engine = history.requests, history.engine
         prefixes = Prefixes(requests, engine.hash_block_size, engine.num_hash_lookahead_tokens)
@@ -61,7 +62,7 @@ class JudgedManager:
         self._named = NamedManager(subject, history, prefixes, self._fine)
         self._prefixes = prefixes
         self._judge = Judge(engine, requests, prefixes, policies)
-        self._content = ContentModel(
+        self._content = content(
             engine, requests, self._judge.of_group, policies.every_state, policies.horizon
         )
         self._registrations = Registrations(
@@ -413,6 +414,7 @@ class JudgedManager:
             violation = self._judge.pool_claim("block_pool", Defect(code), due, actual)
             self._add(replace(violation, evidence=(known,)), call)
         self._damage.observed(seen, wrong)
+        self._content.observed(seen)
         return seen
 
     def _learn(self, call: str, name: str) -> None:

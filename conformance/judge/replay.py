@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from hitproof.conformance.explain.traces import Standing, State
 from hitproof.conformance.histories.schema import Expect, History
+from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.expected import compared
 from hitproof.conformance.judge.judged_manager import JudgedManager
 from hitproof.conformance.judge.outcome import Crashed, ReplayOutcome
@@ -31,12 +32,14 @@ def replay(
     policies: JudgedPolicies | None = None,
     step_ends: Callable[[], None] = lambda: None,
     noted: Callable[[State, bool], None] | None = None,
+    content: Callable[..., ContentModel] = ContentModel,
 ) -> ReplayOutcome:
     """Play ``history`` on a manager of ``subject`` and judge it under a release's policies.
 
     ``step_ends`` is called after every step that is played, also after one that crashes. ``noted``
     is given the state that was observed last, before the first step and after each one, and whether
     something was found at the step for the first time; the manager is asked nothing more.
+    ``content`` makes the content model (`conformance.numeric` has one that computes, too).
 
     Raises `CannotJudge` when the subject lacks what the history asks for, or when the spec does
     not cover what the subject does.
@@ -51,7 +54,7 @@ def replay(
     if engine.mamba_checkpoint_alignment and judged.tail(engine) is not FineTail.RESEND:
         raise CannotJudge(refusal("replay-checkpoints"))
     outcome = ReplayOutcome()
-    manager = JudgedManager(history, subject, judged, outcome)
+    manager = JudgedManager(history, subject, judged, outcome, content)
     player = judged.player(history, manager)
     if noted is not None:
         noted(_state(manager, player), False)

@@ -1,7 +1,7 @@
 """Where a model's layers keep what they computed: without blocks, and in the blocks of a pool."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -70,14 +70,18 @@ class Pages:
 
     def poison(self, block: int) -> None:
         """Nothing that a block held can be read any more."""
-        self._touch(block)
         self._memory[:, block] = math.nan
+        self._before.pop(block, None)
 
     def copy(self, source: int, target: int) -> None:
-        """Copy a block as it was before this step."""
-        held = self._before.get(source, self._memory[:, source]).clone()
-        self._touch(target)
-        self._memory[:, target] = held
+        """Copy a block as it was before this step; the copy counts as made before it, too."""
+        self._memory[:, target] = self._before.get(source, self._memory[:, source]).clone()
+        self._before.pop(target, None)
+
+    def arrived(self, blocks: Iterable[int]) -> None:
+        """What was written into the blocks was there before the step began."""
+        for block in blocks:
+            self._before.pop(block, None)
 
     def write(
         self, layer: Layer, table: Sequence[int], tokens: range, entries: Tensor | float

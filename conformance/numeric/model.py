@@ -20,6 +20,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import compress, count
 from typing import Protocol
 from zlib import crc32
 
@@ -88,18 +89,23 @@ class Model:
     """A model with layers in ``groups``, seeded.
 
     Its draft head has ``modules`` modules, 0 for none, with a layer in each of the groups for which
-    ``drafts`` says so.
+    ``drafts`` says so. Groups for which ``modelled`` does not say so have no layers.
     """
 
     def __init__(
-        self, groups: Sequence[Group], drafts: Sequence[bool] = (), modules: int = 0, seed: int = 1
+        self,
+        groups: Sequence[Group],
+        drafts: Sequence[bool] = (),
+        modules: int = 0,
+        seed: int = 1,
+        modelled: Sequence[bool] | None = None,
     ) -> None:
         self.groups = tuple(groups)
+        have = [*range(len(self.groups))] if modelled is None else [*compress(count(), modelled)]
+        drafts = [on and group in have for group, on in enumerate(drafts)]
         self.modules = modules if any(drafts) else 0
         self._random = torch.Generator().manual_seed(seed)
-        self._target = [
-            Layer(group, place) for place in range(ROUNDS) for group in range(len(self.groups))
-        ]
+        self._target = [Layer(group, place) for place in range(ROUNDS) for group in have]
         self._drafting = [
             [Layer(group, ROUNDS + module, module + 1) for group, on in enumerate(drafts) if on]
             for module in range(self.modules)

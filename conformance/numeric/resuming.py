@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from torch import Tensor
 
 from hitproof.conformance.numeric.caches import Paged, Pages, Uncached
 from hitproof.conformance.numeric.model import Answer, Model, Token
+from hitproof.conformance.numeric.outcome import WRONG, Errors
 from hitproof.spec.groups import (
     BlockGeometry,
     Group,
@@ -29,23 +29,7 @@ from hitproof.spec.hits import longest_valid_hit, required_run, valid_boundary, 
 from hitproof.spec.releases.fine import at_hash_units, is_fine_grained
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 
-EXACT = 1e-9
-"""Logits that differ by no more are the same: chunks round differently."""
-WRONG = 1e-3
-"""Logits that differ by more are wrong."""
 _LONG = 16
-
-
-class Errors(NamedTuple):
-    """The largest difference of a logit, infinite where something was read that is not there."""
-
-    target: float
-    drafts: float
-
-    @property
-    def largest(self) -> float:
-        """Of both."""
-        return max(self)
 
 
 def difference(found: Tensor, wanted: Tensor) -> float:

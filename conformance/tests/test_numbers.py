@@ -16,7 +16,8 @@ import torch
 
 from hitproof.conformance.numeric.layouts import inside_blocks, presets, small, windows
 from hitproof.conformance.numeric.model import Model
-from hitproof.conformance.numeric.resuming import EXACT, WRONG, WRONG_RULES, Errors, Experiment
+from hitproof.conformance.numeric.outcome import EXACT, WRONG, Errors
+from hitproof.conformance.numeric.resuming import WRONG_RULES, Experiment
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
 

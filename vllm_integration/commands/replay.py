@@ -81,6 +81,14 @@ def replay(
             "and why a step breaks a clause.",
         ),
     ] = False,
+    numeric: Annotated[
+        bool,
+        typer.Option(
+            "--numeric",
+            help="Also compute the history with a small model in the manager's blocks, and say of "
+            "each finding whether it makes outputs or drafts wrong.",
+        ),
+    ] = False,
     html: Html = None,
     print_schema: Annotated[
         bool,
@@ -127,11 +135,11 @@ def replay(
             resolve(target, announce=announce), manager, coordinator, release, alias
         )
         if workload is not None:
-            if trace or directory is not None:
+            if trace or numeric or directory is not None:
                 fail(
                     Verdict.USAGE,
-                    f"{where} is a history of a scheduler, which has no trace and no page; leave "
-                    f"out --trace and --html",
+                    f"{where} is a history of a scheduler, which has no trace, no page and no "
+                    f"numbers; leave out --trace, --report and --numeric",
                     output,
                 )
             report = run_scheduler(
@@ -157,6 +165,7 @@ def replay(
             memory=in_bytes(memory),
             policies=policies,
             trace=trace or directory is not None,
+            numeric=numeric,
         )
     seconds = time.monotonic() - started
     write_report(directory, lambda command: replay_page(reports, command), context, output)

@@ -13,6 +13,7 @@ from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.outcome import Comparison
+from hitproof.conformance.numeric.outcome import NumericOutcome
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
 from hitproof.vllm_integration.targets.target import Target
@@ -34,6 +35,7 @@ class ReplayReport:
         reasons: of such findings why they are, where they are new among the histories of a run.
         trace: the history step by step, if it was asked for.
         expected: what the history itself expects, with what there is.
+        numeric: what computing the history gave, if that was asked for.
         ended: why the history ended early, "" when it did not.
         unsettled: why the history could not be judged, "" when it could.
         seconds: wall clock, filled in by the caller.
@@ -49,6 +51,7 @@ class ReplayReport:
     reasons: dict[Signature, tuple[Reason, ...]] = field(default_factory=dict)
     trace: Trace | None = None
     expected: list[Comparison] = field(default_factory=list)
+    numeric: NumericOutcome | None = None
     ended: str = ""
     unsettled: str = ""
     seconds: float = 0.0
@@ -58,7 +61,8 @@ class ReplayReport:
         """The verdict. There is no ledger: every finding counts."""
         if self.unsettled:
             return Verdict.INCONCLUSIVE
-        return Verdict.DIVERGES if self.findings or self.unmet else Verdict.CONFORMS
+        wrong = self.numeric is not None and self.numeric.wrong
+        return Verdict.DIVERGES if self.findings or self.unmet or wrong else Verdict.CONFORMS
 
     @property
     def unmet(self) -> list[Comparison]:
@@ -75,17 +79,18 @@ def run(
     memory: int,
     policies: Mapping[str, str] | None = None,
     trace: bool = False,
+    numeric: bool = False,
 ) -> list[ReplayReport]:
     """Play each of ``histories`` on a manager of its own of the target, and judge every step.
 
     ``timeout`` (seconds) bounds one history, ``memory`` (bytes) what the worker maps. ``policies``
     are values of policies to judge by, by name; the others are those that the target shows. With
-    ``trace`` each report has a trace. Raises the exceptions of `Worker` when the target cannot be
-    imported or hitproof itself is wrong.
+    ``trace`` each report has a trace, with ``numeric`` what computing the history gave. Raises the
+    exceptions of `Worker` when the target cannot be imported or hitproof itself is wrong.
     """
     with closing(Session(lambda: Worker(target, python, memory, policies), timeout)) as session:
         known: dict[Signature, Location | None] = {}
-        return [_judged(session, target, history, trace, known) for history in histories]
+        return [_judged(session, target, each, trace, numeric, known) for each in histories]
 
 
 def _judged(
@@ -93,6 +98,7 @@ def _judged(
     target: Target,
     history: History,
     trace: bool,
+    numeric: bool,
     known: dict[Signature, Location | None],
 ) -> ReplayReport:
     """The report on one history; ``known`` are the lines of findings of those before it."""
@@ -101,7 +107,8 @@ def _judged(
         report.unsettled = "the history has no steps, so nothing was judged; add steps"
         return report
     try:
-        answer = session.ask(op="replay", play=play.as_json(), trace=trace)
+        asked = {"numeric": True} if numeric else {}
+        answer = session.ask(op="replay", play=play.as_json(), trace=trace, **asked)
     except WorkerGone as gone:
         report.unsettled = str(gone)
         return report
@@ -113,6 +120,7 @@ def _judged(
     report.expected = [Comparison(**each) for each in answer["expected"]]
     report.findings = [Occurrence.from_json(found) for found in answer["findings"]]
     report.trace = Trace.model_validate(answer["trace"]) if trace else None
+    report.numeric = NumericOutcome.from_json(answer["numeric"]) if numeric else None
     for found in report.findings:
         if found.cause is None and found.signature not in known:
             shown = session.finding((found.signature, play), found.signature.claim)

@@ -14,6 +14,7 @@ from hitproof.conformance.findings.replayed import describe
 from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.json_format import as_json
 from hitproof.conformance.judge.outcome import Comparison
+from hitproof.conformance.numeric.outcome import NumericOutcome
 from hitproof.conformance.words import count
 from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration.gate.replay import ReplayReport, worst
@@ -45,10 +46,12 @@ def replay_json(report: ReplayReport) -> dict[str, Any]:
                 "cause": None if found.cause is None else found.cause.as_json(),
                 "because": [asdict(reason) for reason in _reasons(report, found)],
                 "location": None if (line := _location(report, found)) is None else line.as_json(),
+                "numeric": _shown_json(report, found),
             }
             for found in report.findings
         ],
         "trace": None if report.trace is None else report.trace.as_json(),
+        "numeric": None if report.numeric is None else report.numeric.as_json(),
         "expected": [vars(each) | {"met": each.is_met} for each in report.expected],
         "ended": report.ended,
         "unsettled": report.unsettled,
@@ -85,6 +88,8 @@ def print_replay(report: ReplayReport, console: Console, verbose: bool) -> None:
             f"{report.seconds:.1f} s",
             highlight=False,
         )
+    if report.numeric is not None:
+        console.print(_computed(report.numeric), highlight=False)
     _print_verdict(report.verdict, [report], "on this history", console)
 
 
@@ -173,9 +178,42 @@ def _print_finding(report: ReplayReport, found: Occurrence, console: Console) ->
         console.print(f"  {'' if number else 'why   :':<7} {escape(reason.text)}", highlight=False)
     console.print(f"  spec  : {escape(found.violation.spec)}", highlight=False)
     console.print(f"  vllm  : {escape(found.violation.actual)}", highlight=False)
+    if (shown := _shown(report, found)) is not None:
+        console.print(f"  numbers: {escape(shown)}", highlight=False)
     if (location := _location(report, found)) is not None:
         console.print(f"  {location}", highlight=False, markup=False)
     console.print()
+
+
+def _shown(report: ReplayReport, found: Occurrence) -> str | None:
+    """What numbers show of a finding that says that content is wrong."""
+    shown = None if report.numeric is None else report.numeric.of(found)
+    if shown is None:
+        return None
+    what, wrong = shown
+    return str(what) if wrong is None else f"{what}: {wrong.in_words}"
+
+
+def _shown_json(report: ReplayReport, found: Occurrence) -> dict[str, Any] | None:
+    shown = None if report.numeric is None else report.numeric.of(found)
+    if shown is None:
+        return None
+    what, wrong = shown
+    return {"shown": str(what), "by": None if wrong is None else wrong.as_json()}
+
+
+def _computed(numeric: NumericOutcome) -> str:
+    """How a history that was computed compares with no caching."""
+    passes = count(numeric.passes, "pass", "passes")
+    if not numeric.wrong:
+        return (
+            f"{passes} computed: logits are those of no caching, to {numeric.largest.largest:.0e}"
+        )
+    first = numeric.wrong[0]
+    return (
+        f"{passes} computed: logits of {len(numeric.wrong)} are not those of no caching; first "
+        f"{first.in_words}"
+    )
 
 
 def _reasons(report: ReplayReport, found: Occurrence) -> tuple[Reason, ...]:

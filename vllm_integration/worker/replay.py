@@ -28,18 +28,22 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
     """Replay a history under the policies that the target shows, and say what became of it.
 
     With ``record`` say what was observed, too, and of the step ``values`` in full; with ``trace``
-    give the trace.
+    give the trace; with ``numeric`` compute the history, too.
     """
     if (play := Play.from_json(message["play"])).of_scheduler:
         return schedulers.judge_workload(subject, play)
     record, wanted = message.get("record", False), message.get("values")
-    states = States() if message.get("trace") else None
+    states, numbers = States() if message.get("trace") else None, None
     try:
         policies = policies_of(subject)
         history = _history(subject, play, message.get("abilities"))
         recorder = Recorder(managers(), history, wanted) if record else None
         if recorder is not None:
             outcome = replay(history, recorder, policies, recorder.step_ends)
+        elif message.get("numeric"):
+            from hitproof.conformance.numeric.replay import numeric_replay  # imports torch
+
+            outcome, numbers = numeric_replay(history, managers(), policies, states)
         else:
             outcome = replay(history, managers(), policies, noted=states)
     except Exception as error:
@@ -55,6 +59,8 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
     }
     if recorder is not None:
         answer |= {"record": recorder.record.as_json(), "values": recorder.values}
+    if numbers is not None:
+        answer["numeric"] = numbers.as_json()
     if states is not None:
         answer["trace"] = trace_of(history, outcome, states, policies).as_json()
     return answer
