@@ -74,7 +74,7 @@ def shared() -> str:
     for each in _record()["shared"]:
         rows.setdefault(each["shared"], {})[each["rules"]] = each
     lines = [
-        "| shared tokens | hit | logits, draft logits | hit without lookahead | logits, draft logits |",
+        "| shared tokens | hit | logits, draft logits | without lookahead | logits, draft logits |",
         "|---|---|---|---|---|",
     ]
     for number, found in sorted(rows.items()):
