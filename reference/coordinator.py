@@ -23,6 +23,7 @@ from hitproof.reference.request import Request
 from hitproof.reference.spec_groups import Hit, find_hit, spec_groups
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment, share_eagle
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
+from hitproof.spec.terms import INTEGERS
 
 
 class KVCacheCoordinator:
@@ -197,6 +198,9 @@ class KVCacheCoordinator:
             return CrossAttentionManager(group, group_id, pool, order)
         if group.kind is GroupKind.MAMBA:
             keeps = policies.keeps_states_of_drafts
-            return MambaManager(group, group_id, pool, order, num_speculative_blocks, keeps)
+            states = 1
+            if not policies.admits_by_one_state:
+                states += INTEGERS.ceil_div(max_num_batched_tokens, group.block_size)
+            return MambaManager(group, group_id, pool, order, num_speculative_blocks, keeps, states)
         cap = max_admission_blocks(group, max_num_batched_tokens, max_model_len)
         return GroupManager(group, group_id, pool, order, cap)

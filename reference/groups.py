@@ -201,8 +201,10 @@ class MambaManager(GroupManager):
         free_order: FreeOrder,
         num_speculative_blocks: int = 0,
         keeps_states_of_drafts: bool = False,
+        max_states: int = 1,
     ) -> None:
         super().__init__(group, group_id, block_pool, free_order)
+        self._max_states = max_states
         self._keeps_states_of_drafts = keeps_states_of_drafts
         self._num_speculative_blocks = num_speculative_blocks
         self._running: set[str] = set()
@@ -232,7 +234,11 @@ class MambaManager(GroupManager):
         required, hit = self._num_required(num_tokens_main_model), len(new_computed_blocks)
         missing = required - hit - held
         if missing > 0:
-            missing = 1 if request_id in self._running else 1 + drafts
+            states = 1
+            if apply_admission_cap:
+                # A chunk reads the state that an earlier one, maybe in flight, has left.
+                states = max(1, min(missing - drafts, self._max_states))
+            missing = states if request_id in self._running else states + drafts
         needed = missing + _num_evictable(new_computed_blocks)
         if not held and total_computed_tokens > hit * self.block_size and not apply_admission_cap:
             loaded = INTEGERS.ceil_div(total_computed_tokens, self.block_size)

@@ -60,6 +60,9 @@ class Policies:
         registers_before_freeing: whether blocks that accepted drafts filled, whose hash is known
             only one token later, are registered before the next step frees them. vLLM frees them
             first; its hashes look ahead from 0.33 on.
+        admits_by_one_state: whether a request that is to fit as a whole is admitted if one state of
+            each Mamba group does. A step also holds the state that it starts from, so the request
+            may run out of blocks; in all releases.
     """
 
     horizon: LookaheadHorizon = LookaheadHorizon.HASHED
@@ -70,6 +73,7 @@ class Policies:
     keeps_states_of_drafts: bool = False
     junctions: bool = True
     registers_before_freeing: bool = True
+    admits_by_one_state: bool = False
 
 
 _WINDOWS = frozenset({GroupKind.SLIDING_WINDOW})
@@ -82,6 +86,7 @@ VLLM_0_23 = Policies(
     replays=ReplayPolicy.LAST_TOKEN_RECOMPUTED,
     keeps_states_of_drafts=True,
     junctions=False,
+    admits_by_one_state=True,
 )
 """vLLM 0.23."""
 
@@ -91,6 +96,7 @@ VLLM_0_24 = Policies(
     replays=ReplayPolicy.LAST_TOKEN_RECOMPUTED,
     keeps_states_of_drafts=True,
     junctions=False,
+    admits_by_one_state=True,
 )
 """vLLM 0.24 and 0.25."""
 
@@ -101,10 +107,11 @@ VLLM_0_30 = Policies(
     horizon=LookaheadHorizon.CAPPED,
     thinned_kinds=_WINDOWS,
     replays=ReplayPolicy.ALIGNMENT_DROPPED,
+    admits_by_one_state=True,
 )
 """vLLM 0.30 and 0.31."""
 
-VLLM_0_32 = Policies(thinned_kinds=_WINDOWS, replays=ReplayPolicy.ALIGNMENT_DROPPED)
+VLLM_0_32 = replace(VLLM_0_30, horizon=LookaheadHorizon.HASHED)
 """vLLM 0.32."""
 
 VLLM_0_33 = replace(VLLM_0_32, registers_before_freeing=False)

@@ -99,6 +99,8 @@ class Code(StrEnum):
     UNPINNED_BLOCK_NOT_LAST = "unpinned-block-not-last"
     UNREAD_BLOCK_HELD = "unread-block-held"
     ALLOCATION_REFUSED = "allocation-refused"
+    ADMITTED_WITHOUT_SPACE = "admitted-without-space"
+    ADMISSION_NOT_KEPT = "admission-not-kept"
     HANDED_BLOCKS_WRONG = "handed-blocks-wrong"
     OFFERED_STATE_WRONG = "offered-state-wrong"
     STATE_NOT_OFFERED = "state-not-offered"

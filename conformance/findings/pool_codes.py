@@ -285,6 +285,24 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_BOOKS,),
         (Divergence.WASTE,),
     ),
+    Code.ADMITTED_WITHOUT_SPACE: Meaning(
+        "request is admitted though too few blocks are free for all of it",
+        "A request that is to be admitted only as a whole needs more blocks than are free: those "
+        "that its last token reads, and those of its hit that are free.",
+        "The request is preempted in the middle, and what it has computed is computed again; the "
+        "engine may stand still.",
+        (_BOOKS,),
+        (Divergence.WASTE,),
+    ),
+    Code.ADMISSION_NOT_KEPT: Meaning(
+        "request that was admitted as a whole gets no blocks for its prompt",
+        "A request was admitted because all of it fits. Before its prompt is computed it is "
+        "refused blocks, though no other request has taken any since.",
+        "The request is preempted in the middle, and what it has computed is computed again; the "
+        "engine may stand still.",
+        (_BOOKS,),
+        (Divergence.WASTE,),
+    ),
     Code.HANDED_BLOCKS_WRONG: Meaning(
         "KV connector is handed other blocks than those of the tokens",
         "The blocks of a request's computed tokens, or of a hit that is cut at a boundary, are not "

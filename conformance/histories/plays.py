@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 from zlib import crc32
 
+from hitproof.conformance.histories.edges import edges
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
@@ -111,6 +112,7 @@ class Origin(StrEnum):
     FAMILY = "family"
     MODULES = "several modules"
     SITUATION = "situation"
+    EDGE = "edge"
     FINE_SITUATION = "fine situation"
     FINE = "fine family"
     FINE_GENERATED = "fine generated"
@@ -186,6 +188,8 @@ class Play:
                 made = _modules()[int(self.name)]
             case Origin.SITUATION:
                 made = _situations()[int(self.name)]
+            case Origin.EDGE:
+                made = _edges()[int(self.name)]
             case Origin.FINE_SITUATION:
                 made = _fine_situations()[int(self.name)]
             case Origin.FINE:
@@ -214,6 +218,11 @@ def _modules() -> tuple[History, ...]:
 @cache
 def _situations() -> tuple[History, ...]:
     return tuple(situations())
+
+
+@cache
+def _edges() -> tuple[History, ...]:
+    return tuple(edges())
 
 
 @cache
@@ -258,6 +267,8 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         yield Play(Origin.SITUATION, str(number))
     for number in range(_SCHEDULERS[profile]):
         yield Play(Origin.SCHEDULER, f"{_SEED}:{number}")
+    for number in range(0, len(_edges()), _EVERY[profile]):
+        yield Play(Origin.EDGE, str(number))
     if not fine:
         return
     for number in range(0, len(_fine_situations()), _EVERY[profile]):

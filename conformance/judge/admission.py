@@ -1,8 +1,12 @@
-"""Whether a manager may refuse an allocation: only when too few blocks are free.
+"""Admission: whether a manager may refuse an allocation, and keeps what it promises.
+
+It may refuse only when too few blocks are free. A request that is admitted because all of it fits
+gets the blocks of its prompt, unless other requests take blocks meanwhile.
 
 How many blocks an allocation takes differs a little between releases. The judge has a bound: no
 manager needs more than the blocks of all slots that the request does not hold yet, those of its hit
-that are free, and copies of blocks in which the hit ends.
+that are free, and copies of blocks in which the hit ends. And none needs less, for a whole request,
+than what its last token reads.
 """
 
 import math
@@ -10,7 +14,8 @@ import math
 from hitproof.conformance.histories.generator import most_blocks
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.subject.managers import Allocation, Observation, Tables
-from hitproof.spec.groups import GroupKind
+from hitproof.spec.attention import attends
+from hitproof.spec.groups import Group, GroupKind
 
 
 def most_needed(
@@ -68,3 +73,48 @@ def hits_fresh_state(
         for key, ids in seen.cached.items()
         for block in ids
     )
+
+
+def least_needed(
+    engine: EngineConfiguration, before: Observation, hit: Tables, num_tokens: int
+) -> int:
+    """The fewest free blocks with which a request of ``num_tokens`` tokens and a hit can end."""
+    need = 0
+    for group, table in zip(engine.groups, hit, strict=True):
+        first = 0 if not group.prefix_cacheable else _first_block_read(group, num_tokens - 1)
+        last = 1 if not group.prefix_cacheable else math.ceil(num_tokens / group.block_size)
+        need += max(0, last - max(first, len(table)))
+        need += sum(
+            block != 0 and block not in before.ref_counts for block in dict.fromkeys(table[first:])
+        )
+    return need
+
+
+def _first_block_read(group: Group, query: int) -> int:
+    """The first block that a token reads; of states, the one that it writes."""
+    if group.kind is GroupKind.MAMBA:
+        return query // group.block_size
+    read = next(t for t in range(query + 1) if attends(query, t, group.window, group.chunk))
+    return read // group.block_size
+
+
+class Admitted:
+    """The requests that were admitted because all of them fits, and what they were promised."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, int] = {}
+
+    def allocated(self, request: str, allocation: Allocation, num_tokens: int, taken: int) -> None:
+        """A request that has ``num_tokens`` tokens took so many blocks from the free queue."""
+        if taken > 0:
+            self._tokens = {name: n for name, n in self._tokens.items() if name == request}
+        if allocation.full_sequence_must_fit:
+            self._tokens.setdefault(request, num_tokens)
+
+    def freed(self, request: str) -> None:
+        """The request gave up its blocks."""
+        self._tokens.pop(request, None)
+
+    def is_promised(self, request: str, end: int) -> bool:
+        """Whether the request was promised slots for its tokens up to ``end``."""
+        return end <= self._tokens.get(request, 0)

@@ -16,7 +16,12 @@ from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import History, RequestInput
 from hitproof.conformance.judge.accounts import OfferedStates, wrong_estimate
-from hitproof.conformance.judge.admission import hits_fresh_state, most_needed
+from hitproof.conformance.judge.admission import (
+    Admitted,
+    hits_fresh_state,
+    least_needed,
+    most_needed,
+)
 from hitproof.conformance.judge.books import Books
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.damage import Damage, explained_by_holders, explained_by_keys
@@ -79,6 +84,7 @@ class JudgedManager:
         )
         self._worker = WorkerTables()
         self._damage = Damage()
+        self._admitted = Admitted()
         self.step = 0
 
     # --- requests ------------------------------------------------------------------------------
@@ -166,6 +172,7 @@ class JudgedManager:
         if new is None:
             self._judge_refusal(name, allocation, before, seen)
             return None
+        self._judge_admission(name, allocation, before, seen)
         tables = self._tables(seen, name)
         progress = self._progress.get(name, _NOTHING)
         start, external = progress.num_written_tokens, allocation.num_external_computed_tokens
@@ -210,6 +217,7 @@ class JudgedManager:
         """See `conformance.subject.managers.Manager`."""
         self._ask("free", lambda manager: manager.free(name), name)
         self._loading.pop(name, None)
+        self._admitted.freed(name)
         self._content.free(name)
         self._worker.freed(name)
         self._registrations.freed(name)
@@ -363,6 +371,11 @@ class JudgedManager:
         waits = allocation.hit is not None and hits_fresh_state(
             self._engine, allocation.hit.tables, self._at_start, before
         )
+        end = computed + allocation.num_new_tokens + allocation.num_lookahead_tokens
+        if self._admitted.is_promised(name, end):
+            due = f"request {name}, which was admitted as a whole, gets slots for {end} tokens"
+            actual = f"it gets none; {len(seen.free_queue)} blocks are free"
+            self._add_wrong("allocate_slots", Code.ADMISSION_NOT_KEPT, due, actual)
         need = most_needed(self._engine, before, allocation, held, computed, num_tokens, waits)
         if need <= len(seen.free_queue):
             self._add(
@@ -374,6 +387,20 @@ class JudgedManager:
                 ),
                 "allocate_slots",
             )
+
+    def _judge_admission(
+        self, name: str, allocation: Allocation, before: Observation, seen: Observation
+    ) -> None:
+        """Judge that a request that is to be admitted as a whole fits."""
+        num_tokens, free = self._num_tokens[name], len(before.free_queue)
+        if allocation.full_sequence_must_fit and allocation.hit is not None:
+            need = least_needed(self._engine, before, allocation.hit.tables, num_tokens)
+            if need > free:
+                due = f"request {name} is not admitted: it needs {need} blocks, and {free} are free"
+                self._add_wrong(
+                    "allocate_slots", Code.ADMITTED_WITHOUT_SPACE, due, "it is admitted"
+                )
+        self._admitted.allocated(name, allocation, num_tokens, free - len(seen.free_queue))
 
     # --- helpers -------------------------------------------------------------------------------
 

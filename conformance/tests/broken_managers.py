@@ -766,3 +766,17 @@ class TakesNothingBack(Wrapped):
         most = max(self._most.get(name, 0), progress.num_computed_tokens)
         self._most[name] = most if progress.num_computed_tokens else 0
         self.inner.set_progress(name, replace(progress, num_computed_tokens=self._most[name]))
+
+
+class AdmitsInPart(Wrapped):
+    """Admits requests of which only the first chunk fits."""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        return self.inner.allocate_slots(name, replace(allocation, full_sequence_must_fit=False))
+
+
+class CountsOneStepForAdmission:
+    """The reference, but it admits by the blocks of one step's tokens where several are ahead."""
+
+    def start(self, engine: EngineConfiguration) -> Manager:
+        return ReferenceManagers(Policies()).start(replace(engine, max_num_batched_tokens=1))
