@@ -28,11 +28,13 @@ class KVCacheConfig:
         kv_cache_groups: the groups, in the order of their ids.
         num_speculative_blocks: blocks that a Mamba group keeps for draft tokens
             (``MambaSpec.num_speculative_blocks``).
+        max_concurrent_batches: steps that are scheduled before the results of the first are known.
     """
 
     num_blocks: int
     kv_cache_groups: tuple[Group | CrossAttention, ...]
     num_speculative_blocks: int = 0
+    max_concurrent_batches: int = 1
 
 
 def scheduler_block_size(

@@ -23,7 +23,6 @@ from hitproof.reference.request import Request
 from hitproof.reference.spec_groups import Hit, find_hit, spec_groups
 from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment, share_eagle
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
-from hitproof.spec.terms import INTEGERS
 
 
 class KVCacheCoordinator:
@@ -65,7 +64,7 @@ class KVCacheCoordinator:
             self._manager(
                 group if isinstance(group, CrossAttention) else next(unshared),
                 group_id,
-                kv_cache_config.num_speculative_blocks,
+                kv_cache_config,
                 policies,
                 max_num_batched_tokens,
                 max_model_len,
@@ -188,7 +187,7 @@ class KVCacheCoordinator:
         self,
         group: Group | CrossAttention,
         group_id: int,
-        num_speculative_blocks: int,
+        kv_cache_config: KVCacheConfig,
         policies: Policies,
         max_num_batched_tokens: int,
         max_model_len: int,
@@ -198,9 +197,9 @@ class KVCacheCoordinator:
             return CrossAttentionManager(group, group_id, pool, order)
         if group.kind is GroupKind.MAMBA:
             keeps = policies.keeps_states_of_drafts
-            states = 1
-            if not policies.admits_by_one_state:
-                states += INTEGERS.ceil_div(max_num_batched_tokens, group.block_size)
-            return MambaManager(group, group_id, pool, order, num_speculative_blocks, keeps, states)
+            states = 1 if policies.admits_too_much else 1 + kv_cache_config.max_concurrent_batches
+            drafts = kv_cache_config.num_speculative_blocks
+            behind = policies.leaves_states_behind
+            return MambaManager(group, group_id, pool, order, drafts, keeps, states, behind)
         cap = max_admission_blocks(group, max_num_batched_tokens, max_model_len)
-        return GroupManager(group, group_id, pool, order, cap)
+        return GroupManager(group, group_id, pool, order, cap, policies.admits_too_much)

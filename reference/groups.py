@@ -49,6 +49,9 @@ class GroupManager:
             requests that have registered any.
     """
 
+    _skips_gaps = True
+    """Between Mamba states that steps in flight still needed there are null blocks."""
+
     def __init__(
         self,
         group: Group | CrossAttention,
@@ -56,6 +59,7 @@ class GroupManager:
         block_pool: BlockPool,
         free_order: FreeOrder,
         max_admission_blocks: int | None = None,
+        admits_too_much: bool = False,
     ) -> None:
         self.group = group
         self.block_size = group.block_size
@@ -65,6 +69,7 @@ class GroupManager:
         self._pool = block_pool
         self._free_order = free_order
         self._max_admission_blocks = max_admission_blocks
+        self._admits_too_much = admits_too_much
 
     def get_num_blocks_to_allocate(
         self,
@@ -83,15 +88,21 @@ class GroupManager:
         """
         del num_tokens_main_model
         required = INTEGERS.ceil_div(num_tokens, self.block_size)
-        if apply_admission_cap and self._max_admission_blocks is not None:
-            required = min(required, self._max_admission_blocks)
-        held = len(self.req_to_blocks.get(request_id, ()))
-        if request_id in self.num_cached_block:
-            return max(required - held, 0)
+        most = self._max_admission_blocks if apply_admission_cap else None
+        if most is not None and self._admits_too_much:
+            required = min(required, most)
+        table = self.req_to_blocks.get(request_id, ())
         skipped = num_skipped_tokens(self.group, total_computed_tokens) // self.block_size
-        local = len(new_computed_blocks) + held
-        used = new_computed_blocks[max(0, skipped - held) :]
-        return max(required - max(skipped, local), 0) + _num_evictable(used)
+        covered, evictable = len(table), 0
+        # What it alone holds comes back before the most that it holds at once is reached.
+        own = sum(block.ref_cnt == 1 and not block.is_null for block in table[skipped:])
+        if request_id not in self.num_cached_block:
+            covered = max(skipped, len(new_computed_blocks) + len(table))
+            own = evictable = _num_evictable(new_computed_blocks[max(0, skipped - len(table)) :])
+        new = max(required - covered, 0)
+        if most is not None and not self._admits_too_much:
+            new = min(new, max(most - own, 0))
+        return new + evictable
 
     def add_local_computed_blocks(
         self, request_id: str, new_computed_blocks: Blocks, total_computed_tokens: int
@@ -143,10 +154,11 @@ class GroupManager:
         skipped = num_skipped_tokens(self.group, total_computed_tokens) // self.block_size
         removed = []
         for index in range(min(skipped, len(blocks)) - 1, -1, -1):
-            # Between Mamba states that steps in flight still needed there are null blocks.
             if not blocks[index].is_null:
                 removed.append(blocks[index])
                 blocks[index] = self._pool.null_block
+            elif not self._skips_gaps:
+                break
         self._pool.free_blocks(removed, self._free_order is not FreeOrder.APPENDED)
 
     def free(self, request_id: str) -> None:
@@ -202,8 +214,10 @@ class MambaManager(GroupManager):
         num_speculative_blocks: int = 0,
         keeps_states_of_drafts: bool = False,
         max_states: int = 1,
+        leaves_states_behind: bool = False,
     ) -> None:
         super().__init__(group, group_id, block_pool, free_order)
+        self._skips_gaps = not leaves_states_behind
         self._max_states = max_states
         self._keeps_states_of_drafts = keeps_states_of_drafts
         self._num_speculative_blocks = num_speculative_blocks
@@ -237,7 +251,7 @@ class MambaManager(GroupManager):
             states = 1
             if apply_admission_cap:
                 # A chunk reads the state that an earlier one, maybe in flight, has left.
-                states = max(1, min(missing - drafts, self._max_states))
+                states = max(1, min(missing - drafts, self._max_states - (held > 0)))
             missing = states if request_id in self._running else states + drafts
         needed = missing + _num_evictable(new_computed_blocks)
         if not held and total_computed_tokens > hit * self.block_size and not apply_admission_cap:

@@ -60,9 +60,11 @@ class Policies:
         registers_before_freeing: whether blocks that accepted drafts filled, whose hash is known
             only one token later, are registered before the next step frees them. vLLM frees them
             first; its hashes look ahead from 0.33 on.
-        admits_by_one_state: whether a request that is to fit as a whole is admitted if one state of
-            each Mamba group does. A step also holds the state that it starts from, so the request
-            may run out of blocks; in all releases.
+        leaves_states_behind: whether states that steps in flight had to keep are held until the
+            request ends, where null blocks follow them; up to 0.29.
+        admits_too_much: whether a request that is to fit as a whole may run out of blocks; in all
+            releases. They count one state of a Mamba group, where a step also holds the state that
+            it starts from, and take the blocks of a hit from the most that a window holds.
     """
 
     horizon: LookaheadHorizon = LookaheadHorizon.HASHED
@@ -73,7 +75,8 @@ class Policies:
     keeps_states_of_drafts: bool = False
     junctions: bool = True
     registers_before_freeing: bool = True
-    admits_by_one_state: bool = False
+    leaves_states_behind: bool = False
+    admits_too_much: bool = False
 
 
 _WINDOWS = frozenset({GroupKind.SLIDING_WINDOW})
@@ -86,7 +89,8 @@ VLLM_0_23 = Policies(
     replays=ReplayPolicy.LAST_TOKEN_RECOMPUTED,
     keeps_states_of_drafts=True,
     junctions=False,
-    admits_by_one_state=True,
+    leaves_states_behind=True,
+    admits_too_much=True,
 )
 """vLLM 0.23."""
 
@@ -96,7 +100,8 @@ VLLM_0_24 = Policies(
     replays=ReplayPolicy.LAST_TOKEN_RECOMPUTED,
     keeps_states_of_drafts=True,
     junctions=False,
-    admits_by_one_state=True,
+    leaves_states_behind=True,
+    admits_too_much=True,
 )
 """vLLM 0.24 and 0.25."""
 
@@ -107,7 +112,7 @@ VLLM_0_30 = Policies(
     horizon=LookaheadHorizon.CAPPED,
     thinned_kinds=_WINDOWS,
     replays=ReplayPolicy.ALIGNMENT_DROPPED,
-    admits_by_one_state=True,
+    admits_too_much=True,
 )
 """vLLM 0.30 and 0.31."""
 

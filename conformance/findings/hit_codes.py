@@ -48,6 +48,22 @@ _RUN = Parameter(
 _FLAG = {"yes": "flagged", "no": "not flagged"}
 
 MEANINGS: Mapping[Code, Meaning] = {
+    Code.GROUP_HIT_WRONG: Meaning(
+        "hit of one group alone is {hit}",
+        "The hit that a manager reports of each group by itself, for a KV connector, is not the "
+        "longest that the group could serve alone, or has other blocks.",
+        "The connector loads less than it must, and what is not loaded is read; or it loads what "
+        "is there.",
+        (_READ, _LONGEST),
+        (Divergence.UNSOUND, Divergence.LOST_HIT),
+        (
+            Parameter(
+                "hit",
+                "how it differs",
+                {"long": "too long", "short": "too short", "table": "of other blocks"},
+            ),
+        ),
+    ),
     Code.RAISES_EXCEPTION: Meaning(
         "raises {error}{message}{site}{method}{during}{retention}",
         "The code under test raises an exception at a call that its callers may make. On a whole "

@@ -102,6 +102,8 @@ class Code(StrEnum):
     ADMITTED_WITHOUT_SPACE = "admitted-without-space"
     ADMISSION_NOT_KEPT = "admission-not-kept"
     HANDED_BLOCKS_WRONG = "handed-blocks-wrong"
+    ZEROED_BLOCKS_WRONG = "zeroed-blocks-wrong"
+    GROUP_HIT_WRONG = "group-hit-wrong"
     OFFERED_STATE_WRONG = "offered-state-wrong"
     STATE_NOT_OFFERED = "state-not-offered"
     CACHED_TOKENS_WRONG = "cached-tokens-wrong"

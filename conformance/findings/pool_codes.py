@@ -311,6 +311,15 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_BOOKS,),
         (Divergence.UNSOUND,),
     ),
+    Code.ZEROED_BLOCKS_WRONG: Meaning(
+        "worker zeroes other blocks than the new ones of attention",
+        "Before a step a worker zeroes the blocks that attention groups got for it: a block that "
+        "is hit keeps its content, and a new one holds nothing that reads as no number.",
+        "What a request reads of its hit is zero, or a state or a sum becomes NaN: outputs are "
+        "wrong.",
+        (_BOOKS,),
+        _UNSOUND,
+    ),
     Code.OFFERED_STATE_WRONG: Meaning(
         "KV connector is offered a block that does not hold the state",
         "A Mamba state that is offered for storage is not that of its boundary, is not a state, or "

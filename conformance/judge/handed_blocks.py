@@ -1,7 +1,9 @@
-"""Blocks that a manager hands to KV connectors: those that a number of tokens fill."""
+"""Blocks that a manager hands out: to KV connectors, those that a number of tokens fill, and to
+workers, those that they zero.
+"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.subject.managers import Tables
@@ -31,3 +33,25 @@ def wrong_blocks(
         if group.prefix_cacheable and tuple(handed[number]) != due and not whole:
             of = f"for {num_tokens} tokens of group {number}"
             yield f"blocks {due} {of}", f"blocks {tuple(handed[number])}"
+
+
+def wrongly_zeroed(
+    engine: EngineConfiguration, held: Tables, hit: Tables, tables: Tables, zeroed: Sequence[int]
+) -> Iterator[tuple[str, str]]:
+    """What is due, and what is wrong, with the blocks that a worker zeroes after an allocation.
+
+    They are the new blocks of the request, whose tables were ``held`` before, and none of its
+    ``hit``. States need not be zeroed, nor what opts out of prefix caching. Of windows and chunks
+    all or none are: releases differ.
+    """
+    new, due = set[int](), set[int]()
+    for group, table, *before in zip(engine.groups, tables, held, hit, strict=True):
+        # A block can leave the window and come back in another place.
+        had = {(place, block) for each in before for place, block in enumerate(each)}
+        came = {block for place, block in enumerate(table) if block and (place, block) not in had}
+        new |= came
+        always = group.kind is GroupKind.FULL_ATTENTION and group.prefix_cacheable
+        if always or (group.kind is not GroupKind.MAMBA and len(came.intersection(zeroed)) > 1):
+            due |= came
+    if not due <= set(zeroed) <= new:
+        yield f"new blocks {sorted(due)} are zeroed, and no others", f"blocks {sorted(zeroed)} are"

@@ -25,7 +25,7 @@ from hitproof.conformance.judge.admission import (
 from hitproof.conformance.judge.books import Books
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.damage import Damage, explained_by_holders, explained_by_keys
-from hitproof.conformance.judge.handed_blocks import cut, wrong_blocks
+from hitproof.conformance.judge.handed_blocks import cut, wrong_blocks, wrongly_zeroed
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.outcome import Crashed, LookupResult, ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
@@ -150,6 +150,12 @@ class JudgedManager:
             self._judge_truncated(name, hit)
         if self._judge.judges_local_prefixes:
             self._judge_local_prefix(name)
+        if manager := self._named.groupwise:
+            call_alone = "find_longest_cache_hit_per_group"
+            alone = self._ask(call_alone, lambda _: manager.hits_per_group(name), name)
+            if alone is not None:
+                for each in self._judge.group_hits(name, num_tokens, *alone, cached):
+                    self._add(each, call_alone)
         due = self._judge.due_hit(name, num_tokens, cached)
         divergence = "" if wrong is None else wrong.signature.divergence
         self._outcome.lookups.append(
@@ -174,6 +180,12 @@ class JudgedManager:
             return None
         self._judge_admission(name, allocation, before, seen)
         tables = self._tables(seen, name)
+        if manager := self._named.zeroing:
+            zeroed = self._ask(call, lambda _: manager.take_new_block_ids(), name)
+            if zeroed is not None:
+                hit, held = touched or self._tables(before, ""), self._tables(before, name)
+                for said in wrongly_zeroed(self._engine, held, hit, tables, zeroed):
+                    self._add_wrong(call, Code.ZEROED_BLOCKS_WRONG, *said)
         progress = self._progress.get(name, _NOTHING)
         start, external = progress.num_written_tokens, allocation.num_external_computed_tokens
         if allocation.hit is not None:
@@ -371,8 +383,9 @@ class JudgedManager:
         waits = allocation.hit is not None and hits_fresh_state(
             self._engine, allocation.hit.tables, self._at_start, before
         )
-        end = computed + allocation.num_new_tokens + allocation.num_lookahead_tokens
-        if self._admitted.is_promised(name, end):
+        end = computed + allocation.num_new_tokens
+        # Slots for drafts to come are not those of the whole request.
+        if not allocation.num_lookahead_tokens and self._admitted.is_promised(name, end):
             due = f"request {name}, which was admitted as a whole, gets slots for {end} tokens"
             actual = f"it gets none; {len(seen.free_queue)} blocks are free"
             self._add_wrong("allocate_slots", Code.ADMISSION_NOT_KEPT, due, actual)

@@ -27,7 +27,7 @@ from hitproof.conformance.subject.managers import Hit
 from hitproof.conformance.words import in_tokens
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind, geometry
-from hitproof.spec.hits import required_run, valid_hit
+from hitproof.spec.hits import longest_valid_hit, required_run, valid_hit
 from hitproof.spec.releases.fine import (
     at_hash_units,
     longest_fine_hit,
@@ -160,6 +160,44 @@ class LookupJudge:
             )
             return violation(claim, Divergence.LOST_HIT, lost)
         return self.wrong_table(request, num_tokens, hit, cached)
+
+    def group_hits(
+        self,
+        request: str,
+        num_tokens: int,
+        lengths: Sequence[int],
+        tables: Sequence[Sequence[int]],
+        cached: Cached,
+    ) -> Iterator[Violation]:
+        """Judge the longest hits that a manager reports of each group by itself, and their blocks.
+
+        Not judged are hits that may end inside blocks, and those of sequential lookups.
+        """
+        if self._fine or self._policy is LookaheadHorizon.CANDIDATE:
+            return
+        entries, most = self._entries(request, num_tokens, cached), num_tokens - 1
+        reach = self._reach(most, num_tokens)
+        for index, group in enumerate(self._groups):
+            if not group.prefix_cacheable:
+                continue
+            alone = self._asked_alone(group)
+            due = longest_valid_hit(alone, self._alignment, most, reach, entries)
+            end = INTEGERS.ceil_div(due, group.block_size)
+            blocks = self._blocks_read(request, index, due, num_tokens, cached)
+            if lengths[index] != due:
+                how = "long" if lengths[index] > due else "short"
+            elif len(tables[index]) != end or any(tables[index][at] not in ok for at, ok in blocks):
+                how = "table"
+            else:
+                continue
+            short = how == "short"
+            defect = Defect.of(Code.GROUP_HIT_WRONG, hit=how)
+            divergence = Divergence.LOST_HIT if short else Divergence.UNSOUND
+            yield Violation(
+                self.of_group(index, _LONGEST if short else _TABLE, defect, divergence),
+                f"group {index} alone: hit of {in_tokens(due)}",
+                f"hit of {in_tokens(lengths[index])}, blocks {tuple(tables[index])}",
+            )
 
     def _keys_to(self, request: str, end: int) -> Evidence:
         """The keys of a request's prefixes up to the token ``end``: with a wrong one hits end."""

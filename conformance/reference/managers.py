@@ -36,7 +36,12 @@ class ReferenceManagers:
         """See `conformance.subject.managers.ManagerSubject`."""
         knows = not self._policies.keeps_states_of_drafts
         manager = self._manager_class(
-            KVCacheConfig(engine.num_gpu_blocks, engine.groups, engine.num_speculative_tokens),
+            KVCacheConfig(
+                engine.num_gpu_blocks,
+                engine.groups,
+                engine.num_speculative_tokens,
+                engine.max_concurrent_batches,
+            ),
             max_model_len=engine.max_model_len,
             hash_block_size=engine.hash_block_size,
             scheduler_block_size=engine.alignment,

@@ -254,6 +254,25 @@ class HandingManager(Manager, Protocol):
         """
 
 
+@runtime_checkable
+class GroupwiseManager(Manager, Protocol):
+    """A manager that looks up each group by itself, as KV connectors ask for it."""
+
+    def hits_per_group(self, name: str) -> tuple[tuple[int, ...], Tables] | None:
+        """The longest hit of each group alone, in tokens, and its blocks.
+
+        None where there are no such lookups. vLLM: ``find_longest_cache_hit_per_group``.
+        """
+
+
+@runtime_checkable
+class ZeroingManager(Manager, Protocol):
+    """A manager that says which blocks a worker zeroes before the next step."""
+
+    def take_new_block_ids(self) -> Sequence[int] | None:
+        """Blocks to zero since the last call; None where workers zero none."""
+
+
 @dataclass(frozen=True)
 class OfferedState:
     """A Mamba state that a KV connector may store. vLLM: ``take_boundary_state_offloads``.

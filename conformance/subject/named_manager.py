@@ -14,11 +14,13 @@ from hitproof.conformance.subject.managers import (
     ConnectorManager,
     Event,
     FineManager,
+    GroupwiseManager,
     HandingManager,
     Manager,
     ManagerSubject,
     Observation,
     Stored,
+    ZeroingManager,
 )
 from hitproof.spec.claims import Divergence
 
@@ -68,6 +70,16 @@ class NamedManager:
     def handing(self) -> HandingManager | None:
         """The manager, if it hands blocks to KV connectors."""
         return self.manager if isinstance(self.manager, HandingManager) else None
+
+    @cached_property
+    def groupwise(self) -> GroupwiseManager | None:
+        """The manager, if it looks up each group by itself."""
+        return self.manager if isinstance(self.manager, GroupwiseManager) else None
+
+    @cached_property
+    def zeroing(self) -> ZeroingManager | None:
+        """The manager, if it says which blocks are zeroed."""
+        return self.manager if isinstance(self.manager, ZeroingManager) else None
 
     def learn(self, request: str) -> tuple[Divergence, Name, Name] | None:
         """Learn the request's new keys; see `Names.learn`."""

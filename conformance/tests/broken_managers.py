@@ -780,3 +780,43 @@ class CountsOneStepForAdmission:
 
     def start(self, engine: EngineConfiguration) -> Manager:
         return ReferenceManagers(Policies()).start(replace(engine, max_num_batched_tokens=1))
+
+
+class ZeroesNothing(Wrapped):
+    """Says that no block is zeroed."""
+
+    def take_new_block_ids(self) -> Sequence[int]:
+        return ()
+
+
+class ZeroesEverything(Wrapped):
+    """Says that every block that somebody holds is zeroed."""
+
+    def take_new_block_ids(self) -> Sequence[int]:
+        return [block.block_id for block in self.pool.blocks if block.ref_cnt]
+
+
+class GroupsHitNothing(Wrapped):
+    """Finds nothing for a group alone."""
+
+    def hits_per_group(self, name: str) -> tuple[tuple[int, ...], Tables]:
+        del name
+        groups = self.inner._engine.groups
+        return (0,) * len(groups), ((),) * len(groups)
+
+
+class GroupsHitAll(Wrapped):
+    """Finds all for a group alone."""
+
+    def hits_per_group(self, name: str) -> tuple[tuple[int, ...], Tables]:
+        groups = self.inner._engine.groups
+        return (self.inner._requests[name].num_tokens,) * len(groups), ((),) * len(groups)
+
+
+class GroupsHitNoBlocks(Wrapped):
+    """Finds the hit of all groups for each alone, but no blocks."""
+
+    def hits_per_group(self, name: str) -> tuple[tuple[int, ...], Tables]:
+        groups, most = self.inner._engine.groups, self.inner._requests[name].num_tokens - 1
+        hit = self.inner.get_computed_blocks_up_to(name, most)
+        return (hit.length if hit else 0,) * len(groups), ((),) * len(groups)

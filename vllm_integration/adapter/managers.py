@@ -324,6 +324,23 @@ class VllmManager:
         blocks, length, _, diverged = find(self._requests[name], **spelled(find, capped))
         return Hit(length, self._tables(blocks)), diverged
 
+    def hits_per_group(self, name: str) -> tuple[tuple[int, ...], Tables] | None:
+        """See `conformance.subject.managers.GroupwiseManager`; not all releases have that."""
+        find = getattr(self._manager.coordinator, "find_longest_cache_hit_per_group", None)
+        if find is None:
+            return None
+        request = self._requests[name]
+        blocks, lengths = find(request.block_hashes, request.num_tokens - 1)
+        numbers = [[block.block_id for block in table] for table in blocks]
+        return tuple(lengths), self._numbers(numbers)
+
+    def take_new_block_ids(self) -> Sequence[int] | None:
+        """See `conformance.subject.managers.ZeroingManager`; not all configurations zero."""
+        config = getattr(self._manager, "kv_cache_config", None)
+        if not getattr(config, "needs_kv_cache_zeroing", False):
+            return None
+        return list(self._manager.take_new_block_ids())
+
     def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables | None:
         """See `conformance.subject.managers.HandingManager`; not all releases have that."""
         find = getattr(self._manager, "get_block_ids_for_computed_tokens", None)
