@@ -4,6 +4,7 @@ It is longer than other modules, as it has each method of a manager.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -150,7 +151,7 @@ class JudgedManager:
             self._judge_truncated(name, hit)
         if self._judge.judges_local_prefixes:
             self._judge_local_prefix(name)
-        if manager := self._named.groupwise:
+        if (manager := self._named.groupwise) and self._judge.judges_group_hits:
             call_alone = "find_longest_cache_hit_per_group"
             alone = self._ask(call_alone, lambda _: manager.hits_per_group(name), name)
             if alone is not None:
@@ -429,6 +430,9 @@ class JudgedManager:
     def _crashed(self, call: str, error: Exception, request: str) -> None:
         """Record a crash. What the pool has wrong after it comes from it, and ends the history."""
         before = self._named.seen
+        if manager := self._named.zeroing:
+            with suppress(Exception):  # what a call allocated halfway is not of the next one
+                manager.take_new_block_ids()
         held = [block for table in self._tables(before, request) for block in table]
         crash = self._judge.crash(call, error, request, held)
         cause = self._add(crash, call) or crash.signature

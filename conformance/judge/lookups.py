@@ -161,6 +161,17 @@ class LookupJudge:
             return violation(claim, Divergence.LOST_HIT, lost)
         return self.wrong_table(request, num_tokens, hit, cached)
 
+    @property
+    def judges_group_hits(self) -> bool:
+        """Whether hits of each group alone are judged.
+
+        Not those that may end inside blocks, those of sequential lookups and of several MTP
+        modules, and those by hashes that look ahead, which engines with connectors do not have.
+        """
+        engine = self._engine
+        ahead = engine.num_hash_lookahead_tokens > 0 or engine.num_prefill_lookahead > 1
+        return not self._fine and not ahead and self._policy is not LookaheadHorizon.CANDIDATE
+
     def group_hits(
         self,
         request: str,
@@ -169,12 +180,7 @@ class LookupJudge:
         tables: Sequence[Sequence[int]],
         cached: Cached,
     ) -> Iterator[Violation]:
-        """Judge the longest hits that a manager reports of each group by itself, and their blocks.
-
-        Not judged are hits that may end inside blocks, and those of sequential lookups.
-        """
-        if self._fine or self._policy is LookaheadHorizon.CANDIDATE:
-            return
+        """Judge the longest hits that a manager reports of each group by itself, their blocks."""
         entries, most = self._entries(request, num_tokens, cached), num_tokens - 1
         reach = self._reach(most, num_tokens)
         for index, group in enumerate(self._groups):
