@@ -14,6 +14,7 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import Any, NoReturn
 
+from hitproof.conformance.explain.derivation import Layer
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter.device import leave_out_unused, set_up_device
@@ -28,6 +29,8 @@ _ORDER = (
     GroupKind.FULL_ATTENTION,
 )
 _MOST_STEPS = 20_000
+_MOST_EMPTY = 100
+_DRAFT = "is_draft"
 
 
 class Refused(Exception):
@@ -153,6 +156,36 @@ class Engine:
             found.append((group, list(each.layer_names), type(spec).__name__))
         return found
 
+    def layers(self) -> dict[str, Layer]:
+        """What each layer needs, before layers were grouped."""
+        import vllm.v1.kv_cache_interface as interface
+
+        return {
+            name: Layer(
+                group_of(interface, spec, False), spec.page_size_bytes, getattr(spec, _DRAFT, None)
+            )
+            for name, spec in self.worker.specs.items()
+        }
+
+    @property
+    def pages(self) -> tuple[int, ...]:
+        """Bytes that each group has for a block of one of its layers."""
+        return tuple(each.kv_cache_spec.page_size_bytes for each in self._cache.kv_cache_groups)
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes of the whole pool: tensors share one allocation, or each has one of its own."""
+        tensors = self._cache.kv_cache_tensors
+        shared = any(hasattr(each, "offset") for each in tensors)
+        sizes = [each.size for each in tensors]
+        return int(max(sizes, default=0) if shared else sum(sizes))
+
+    @property
+    def available(self) -> int | None:
+        """Bytes that were available; None where the number of blocks was said."""
+        said = self.config.cache_config.num_gpu_blocks_override
+        return self.worker.available if said is None else None
+
     def _ranks_of(self, group: Group, spec: Any) -> int:
         """Ranks that share the tokens of a block; a Mamba state is whole on each."""
         if not getattr(spec, "dcp_sharded", group.kind is not GroupKind.MAMBA):
@@ -200,13 +233,16 @@ class Engine:
         self.worker.handed_out = 0
 
     def _run(self) -> None:
-        core = self._core
+        core, empty = self._core, 0
         for _ in range(_MOST_STEPS):
             if not (self._scheduler.has_requests() or core.batch_queue):
                 return
             _, executed = core.step_fn()
             core.post_step(executed)
-        raise NoProgress(f"a request did not finish within {_MOST_STEPS} steps")
+            empty = 0 if executed else empty + 1
+            if empty > _MOST_EMPTY:
+                break
+        raise NoProgress("a request is accepted, but its steps compute nothing more of it")
 
     def cached(self, served: Served) -> list[tuple[set[int], set[int]]]:
         """What is cached of a request's tokens, group by group.

@@ -41,6 +41,8 @@ class Worker:
     """What an executor asks its only worker.
 
     Attributes:
+        specs: the specs of the layers by name, as they were before they were grouped.
+        available: bytes that were said to be available for the cache.
         progress: what is known of each request that was scheduled.
         handed_out: blocks that the scheduler handed out so far, those of all groups together.
     """
@@ -48,7 +50,8 @@ class Worker:
     def __init__(self, config: Any) -> None:
         self._config = config
         self._output: Any = None
-        self._specs: dict[str, Any] = {}
+        self.specs: dict[str, Any] = {}
+        self.available = 0
         self.progress: dict[str, Progress] = {}
         self.handed_out = 0
         build_layers(config)
@@ -59,8 +62,8 @@ class Worker:
         from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
 
         with set_current_vllm_config(self._config):
-            self._specs = get_kv_cache_spec(self._config)
-        return self._specs
+            self.specs = get_kv_cache_spec(self._config)
+        return dict(self.specs)
 
     def get_supported_kv_cache_layouts(self) -> list[str]:
         """Those of the backends of the layers."""
@@ -73,8 +76,9 @@ class Worker:
     def determine_available_memory(self) -> int:
         """Bytes for the cache: what is said, or room for a few requests of the greatest length."""
         said = getattr(self._config.cache_config, "kv_cache_memory_bytes", None)
-        needed = sum(each.max_memory_usage_bytes(self._config) for each in self._specs.values())
-        return int(said or _ROOM * needed)
+        needed = sum(each.max_memory_usage_bytes(self._config) for each in self.specs.values())
+        self.available = int(said or _ROOM * needed)
+        return self.available
 
     def execute_model(self, output: Any) -> None:
         """Note what a step computes, and prepare what it samples."""

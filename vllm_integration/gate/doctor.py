@@ -146,6 +146,7 @@ class Diagnosis:
         wanted: what was asked.
         deployment: groups, block sizes and alignment, as a worker has them.
         rows: what each request hits, what it would at best, and why not.
+        broken_rules: what is wrong with groups and sizes, each with ``rule`` and ``sentence``.
         shortest: the shortest prompt whose resend hits anything; None where none was found.
         shortest_at_best: the same at best.
         arguments: other arguments that let some request hit more.
@@ -157,6 +158,7 @@ class Diagnosis:
     wanted: Wanted
     deployment: dict[str, Any]
     rows: list[dict[str, Any]]
+    broken_rules: list[dict[str, str]]
     shortest: int | None
     shortest_at_best: int
     arguments: list[Change] = field(default_factory=list)
@@ -266,6 +268,7 @@ def diagnose(
         wanted,
         answer["deployment"],
         rows,
+        answer["broken_rules"],
         answer["shortest"],
         answer["shortest_at_best"],
         [each for each in changes if each.better],

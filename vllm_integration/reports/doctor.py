@@ -25,6 +25,7 @@ def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
         "answer": wanted.answer,
         "question": wanted.question,
         "deployment": found.deployment,
+        "broken_rules": found.broken_rules,
         "requests": found.rows,
         "shortest_prompt": found.shortest,
         "shortest_prompt_at_best": found.shortest_at_best,
@@ -83,6 +84,11 @@ def facts(found: Diagnosis) -> list[str]:
             f"{wanted.model.greatest_length}; --max-model-len says another"
         )
     return lines
+
+
+def wrong(found: Diagnosis) -> list[str]:
+    """What is wrong with the groups and block sizes that the target derives."""
+    return [f"wrong: {each['rule']}, but {each['sentence']}" for each in found.broken_rules]
 
 
 def groups_in_rows(found: Diagnosis) -> list[tuple[str, ...]]:
@@ -166,6 +172,7 @@ def print_diagnosis(found: Diagnosis, console: Console) -> None:
         groups.add_row(*map(escape, group))
     console.print(groups)
     _lines(facts(found), console)
+    _lines(wrong(found), console)
     requests = Table("prompt", "request", "tokens", "hit", "at best", _legend())
     for row in found.rows:
         requests.add_row(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from hitproof.conformance.explain.derivation import Rule
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.scope.models import MODELS, Model
 from hitproof.spec.groups import Group, GroupKind
@@ -113,6 +115,7 @@ def test_the_deployments(deployed: tuple[str, dict[str, Any]]) -> None:
     _, answers = deployed
     assert {name: each["refused"] for name, each in answers.items()} == dict.fromkeys(answers, "")
     for answer in answers.values():
+        assert answer["broken_rules"] == []
         assert len(answer["rows"]) == 4 * len(LENGTHS)
         for row in answer["rows"]:
             assert row["hit"] <= row["best"] <= min(row["shared"], row["tokens"] - 1)
@@ -216,6 +219,45 @@ def test_what_is_known_of_releases(deployed: tuple[str, dict[str, Any]]) -> None
     assert (parts("jamba").get(("resend", 2400)) == "chunk split") == (release == "0.28.0")
 
 
+PLANNING = "vllm/v1/core/kv_cache_planning.py"
+FLAG = "group.is_eagle_group = not draft_layer_names"
+POOL = "    size = bytes_per_block * num_blocks\n"
+
+
+@pytest.mark.release
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "old", "new", "configuration", "rule"),
+    [
+        (PLANNING, FLAG, FLAG.replace("not ", ""), "llama eagle", Rule.DRAFTS),
+        (PLANNING, POOL, POOL.replace("\n", " // 2\n"), "gemma 3", Rule.POOL),
+        (
+            "vllm/v1/core/kv_cache_utils.py",
+            "scheduler_block_size = math.lcm(*group_block_sizes)",
+            "scheduler_block_size = 2 * math.lcm(*group_block_sizes)",
+            "gpt-oss",
+            Rule.SCHEDULER_BLOCK,
+        ),
+    ],
+)
+def test_a_target_that_derives_wrongly(
+    path: str, old: str, new: str, configuration: str, rule: Rule, tmp_path: Path
+) -> None:
+    original = resolve(NEWEST).root
+    assert original is not None
+    root = tmp_path / "checkout"
+    shutil.copytree(original, root, copy_function=os.symlink)
+    text = (original / path).read_text()
+    assert old in text
+    (root / path).unlink()
+    (root / path).write_text(text.replace(old, new))
+    asked = wanted(configuration)
+    with Worker(resolve(str(root)), sys.executable, 16 << 30) as worker:
+        answer = worker.ask(60, **asked.asked(asked.arguments))
+    assert answer["refused"] == ""
+    assert rule in {broken["rule"] for broken in answer["broken_rules"]}
+
+
 def test_every_model_that_comes_with_hitproof_can_be_read() -> None:
     assert len(bundled_models()) >= 14
     for name in bundled_models():
@@ -295,7 +337,7 @@ def a_diagnosis() -> Diagnosis:
     }  # fmt: skip
     model = read_model("llama-3-8b")
     asked = Wanted(model, (), (40,), 1, 1)
-    return Diagnosis(Target("fork", None, None), asked, deployment, [row], 17, 17)
+    return Diagnosis(Target("fork", None, None), asked, deployment, [row], [], 17, 17)
 
 
 def test_the_page_escapes_what_the_target_says() -> None:

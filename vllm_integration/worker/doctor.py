@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from hitproof.conformance.explain.derivation import Derived, broken_rules
 from hitproof.conformance.explain.reuse import Before, CacheSetup, Kept, Reuse, shortfall
 from hitproof.vllm_integration.adapter.device import DEVICE
 from hitproof.vllm_integration.adapter.engine import (
@@ -18,6 +19,9 @@ from hitproof.vllm_integration.adapter.engine import (
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 
 _MODEL = "model"
+_ENDLESS = {"rule": "what start-up accepts finishes"}
+_LARGEST = 1 << 17
+"""The most tokens of a request that is served to see whether it finishes."""
 _MOST_BOUNDARIES = 32
 _OF_ITS_OWN = 1 << 20
 """Far more tokens than a prompt has, so that each has tokens of its own."""
@@ -40,6 +44,7 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         rows = [row for length in message["lengths"] for row in patient.rows(length)]
         if shortest and shortest > patient.setup.shortest_prompt():
             rows.append(patient.resend(shortest - 1))
+        endless = message["shortest"] and patient.never_finishes()
     except NoProgress as problem:
         return {"refused": str(problem)}
     setup = patient.setup
@@ -80,6 +85,11 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
             "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
             "async_scheduling": bool(getattr(config.scheduler_config, "async_scheduling", False)),
         },
+        "broken_rules": [
+            {"rule": str(each.rule), "sentence": each.sentence}
+            for each in broken_rules(_derived(engine, setup))
+        ]
+        + ([_ENDLESS | {"sentence": endless}] if endless else []),
         "rows": rows,
         "shortest": shortest,
         "shortest_at_best": setup.shortest_prompt(),
@@ -112,6 +122,18 @@ def setup_of(engine: Engine) -> CacheSetup:
         engine.num_blocks,
         engine.caching,
         engine.mamba_cache_mode == "align",
+    )
+
+
+def _derived(engine: Engine, setup: CacheSetup) -> Derived:
+    """What start-up made of the layers."""
+    return Derived(
+        setup,
+        engine.layers(),
+        tuple(tuple(layers) for _, layers, _ in engine.groups()),
+        engine.pages,
+        engine.pool_bytes,
+        engine.available,
     )
 
 
@@ -178,6 +200,23 @@ class _Patient:
             "best": best,
             "shortfall": found and found.as_json(),
         }
+
+    def never_finishes(self) -> str:
+        """How a request of the greatest length never finishes; "" where it does.
+
+        It is the last one to be served: it stays in the scheduler.
+        """
+        longest = self._engine.config.model_config.max_model_len
+        if longest > _LARGEST:
+            return ""
+        self._engine.reset()
+        try:
+            self._engine.serve(self._tokens(longest - 1), 1)
+        except NoProgress:
+            return (
+                f"one of {longest} tokens never does, with a pool of {self.setup.num_blocks} blocks"
+            )
+        return ""
 
     def shortest(self) -> int | None:
         """The shortest prompt whose resend hits anything, in tokens; None where none does."""

@@ -12,7 +12,7 @@ def doctor_page(found: Diagnosis, command: str) -> str:
         command,
         title=f"{found.wanted.model.name} on vLLM {found.target.label}",
         found=found,
-        facts=rendering.facts(found),
+        facts=[*rendering.facts(found), *rendering.wrong(found)],
         groups=rendering.groups_in_rows(found),
         shortest=rendering.shortest_in_words(found),
         lists=[
