@@ -176,7 +176,9 @@ class Engine:
     def pool_bytes(self) -> int:
         """Bytes of the whole pool: tensors share one allocation, or each has one of its own."""
         tensors = self._cache.kv_cache_tensors
-        shared = any(hasattr(each, "offset") for each in tensors)
+        shared = any(hasattr(each, "layer_stride") for each in tensors)
+        if not shared and any(getattr(each, "block_stride", 0) for each in tensors):
+            return self.worker.available  # packed blocks, before there were strides of layers
         sizes = [each.size for each in tensors]
         return int(max(sizes, default=0) if shared else sum(sizes))
 
