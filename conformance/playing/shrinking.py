@@ -147,8 +147,8 @@ def _simpler_engines(history: History) -> Iterator[_Changes]:
     if engine.retention_interval:
         yield {"retention_interval": 0}
     yield {"full_sequence_must_fit": False}
-    if engine.max_concurrent_batches > 2:
-        yield {"max_concurrent_batches": 2}
+    for batches in range(1, min(engine.max_concurrent_batches, 3)):
+        yield {"max_concurrent_batches": batches}
     yield {"max_num_batched_tokens": None}
     yield {"hash_block_size": _common_size(groups)}
     for size in range(1, max(group.block_size for group in groups)):

@@ -20,6 +20,7 @@ from hitproof.conformance.histories.schema import (
 )
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.playing.player import Player
+from hitproof.conformance.playing.shrinking import shrink
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.test_player import Recorder
@@ -159,3 +160,14 @@ def test_a_broken_manager_is_caught(manager: type[broken.Wrapped], words: str) -
             if words in seen:
                 return
     raise AssertionError(seen)
+
+
+@pytest.mark.parametrize(("needed", "left"), [(True, 2), (False, 1)])
+def test_a_smaller_history_has_as_few_steps_in_flight_as_it_needs(needed: bool, left: int) -> None:
+    def shows(candidate: History) -> bool:
+        ahead = any(isinstance(s, Schedule) and s.in_flight for s in candidate.steps)
+        return ahead or not needed
+
+    engine = replace(ENGINE, max_concurrent_batches=3)
+    smaller = shrink(History(engine, {"a": REQUEST}, (AHEAD, AHEAD)), shows)
+    assert smaller.engine.max_concurrent_batches == left
