@@ -32,9 +32,13 @@ class LocalPrefixJudge(LookupJudge):
 
     @property
     def judges_local_prefixes(self) -> bool:
-        """Whether a local prefix of the configuration may be longer than its hit."""
+        """Whether a local prefix of the configuration may be longer than its hit.
+
+        Hashes do not look ahead where there is a KV connector.
+        """
         sequential = self._policy is LookaheadHorizon.CANDIDATE
-        return may_diverge(self._groups) and not self._fine and not sequential
+        connects = not self._engine.num_hash_lookahead_tokens
+        return may_diverge(self._groups) and connects and not self._fine and not sequential
 
     def local_prefix(
         self,

@@ -150,7 +150,7 @@ def test_every_finding_of_a_release_has_a_test_that_fails_there(tmp_path: Path) 
         assert other["detail"] == "what is wrong is not what a public method returns"
     assert {(f["reproduced"], f["outcome"]) for f in found} == {(True, "fails as it should")}
     crashes = [f for f in found if f["class"] == "crash"]
-    assert {f["error"] for f in crashes} == {"ValueError"}
+    assert {f["error"] for f in crashes} == {"IndexError", "ValueError"}
     assert {f["error"] for f in found if f not in crashes} == {"AssertionError"}
     assert {path.name for path in tmp_path.iterdir()} == {f"test_{f['name']}.py" for f in found}
     assert all(f["vector"]["steps"] for f in found)
