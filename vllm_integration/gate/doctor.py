@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hitproof.conformance.explain.reuse import Part
-from hitproof.conformance.findings.meaning import Code
-from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.bundled import MODELS
 from hitproof.vllm_integration.sandbox.driver import Worker
-from hitproof.vllm_integration.survey.faults import Fault, load
 from hitproof.vllm_integration.targets.target import Target
 
 _LENGTH = "--max-model-len"
@@ -151,7 +148,6 @@ class Diagnosis:
         shortest_at_best: the same at best.
         arguments: other arguments that let some request hit more.
         releases: other releases.
-        faults: the known faults that shortfalls may come from, by the code.
     """
 
     target: Target
@@ -163,7 +159,6 @@ class Diagnosis:
     shortest_at_best: int
     arguments: list[Change] = field(default_factory=list)
     releases: list[Change] = field(default_factory=list)
-    faults: dict[str, list[Fault]] = field(default_factory=dict)
 
     @property
     def short(self) -> list[dict[str, Any]]:
@@ -273,7 +268,6 @@ def diagnose(
         answer["shortest_at_best"],
         [each for each in changes if each.better],
         releases,
-        _faults(target, answer),
     )
 
 
@@ -328,24 +322,3 @@ def _change(what: str, rows: Sequence[dict[str, Any]], answer: dict[str, Any]) -
         tuple((row, hit) for row, hit in pairs if hit > row["hit"]),
         tuple((row, hit) for row, hit in pairs if hit < row["hit"]),
     )
-
-
-def _faults(target: Target, answer: dict[str, Any]) -> dict[str, list[Fault]]:
-    """The known faults of the release with the codes of the shortfalls, by code."""
-    kinds = " + ".join(sorted({GroupKind(each["kind"]) for each in answer["deployment"]["groups"]}))
-    found: dict[str, list[Fault]] = {}
-    codes = {row["shortfall"]["code"] for row in answer["rows"] if row["shortfall"]} - {None}
-    if target.version is None or not codes:
-        return found
-    for fault in load():
-        for signature in fault.signatures:
-            if (
-                signature.code in codes
-                and fault.explains(signature, target.version)
-                and signature.eagle == answer["deployment"]["use_eagle"]
-                and signature.kind in (kinds, *kinds.split(" + "))
-            ):
-                same = found.setdefault(Code(signature.code), [])
-                if fault not in same:
-                    same.append(fault)
-    return found

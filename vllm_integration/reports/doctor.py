@@ -8,7 +8,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from hitproof.conformance.words import count, in_blocks, in_tokens
+from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.gate.doctor import Change, Diagnosis
+from hitproof.vllm_integration.survey.faults import Fault, load
 
 _WIDTH = 24
 _HIT, _LOST, _NEW = "█", "░", "·"
@@ -33,7 +35,7 @@ def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
         "other_releases": [each.as_json() for each in found.releases],
         "faults": {
             code: [{"number": each.number, "title": each.title} for each in faults]
-            for code, faults in found.faults.items()
+            for code, faults in faults_of(found).items()
         },
     }
 
@@ -115,12 +117,12 @@ def causes(found: Diagnosis) -> list[str]:
         cause = row["shortfall"]
         key = row["reuse"], cause["part"], cause["code"], cause["group"]
         rows.setdefault(key, []).append(row)
-    lines = []
+    lines, known = [], faults_of(found)
     for (reuse, part, code, _), same in rows.items():
         first = same[-1]
         sizes = ", ".join(str(row["prompt"]) for row in same)
         named = "" if code is None else f" [{code}]"
-        about = ", ".join(f"BUGS {fault.number}" for fault in found.faults.get(code or "", ()))
+        about = ", ".join(f"BUGS {fault.number}" for fault in known.get(code or "", ()))
         lines.append(
             f"{reuse} of {sizes}: {part}: {first['shortfall']['sentence']}{named}"
             + (f" (as {about})" if about else "")
@@ -202,3 +204,23 @@ def _legend() -> str:
 def _lines(lines: Iterable[str], console: Console) -> None:
     for line in lines:
         console.print(escape(line), highlight=False)
+
+
+def faults_of(found: Diagnosis) -> dict[str, list[Fault]]:
+    """The known faults of the release with the codes of the shortfalls, by code."""
+    version, told = found.target.version, found.deployment
+    kinds = " + ".join(sorted({GroupKind(each["kind"]) for each in told["groups"]}))
+    codes = {row["shortfall"]["code"] for row in found.short} - {None}
+    by_code: dict[str, list[Fault]] = {}
+    for fault in load() if version is not None and codes else ():
+        for signature in fault.signatures:
+            if (
+                signature.code in codes
+                and fault.explains(signature, version or "")
+                and signature.eagle == told["use_eagle"]
+                and signature.kind in (kinds, *kinds.split(" + "))
+            ):
+                same = by_code.setdefault(signature.code, [])
+                if fault not in same:
+                    same.append(fault)
+    return by_code
