@@ -239,7 +239,7 @@ _VARIANTS = 1_000
 _SEED = "1"
 _GENERATED = {Profile.QUICK: 100, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
 _FINE_GENERATED = {Profile.QUICK: 20, Profile.DEFAULT: 100, Profile.THOROUGH: 1_000}
-_SCHEDULERS = {Profile.QUICK: 0, Profile.DEFAULT: 0, Profile.THOROUGH: 0}
+_SCHEDULERS = {Profile.QUICK: 120, Profile.DEFAULT: 600, Profile.THOROUGH: 6_000}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays one history of every fourth family."""
 _FINE = {Profile.QUICK: 42, Profile.DEFAULT: 168, Profile.THOROUGH: None}
@@ -265,12 +265,12 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
             yield Play(Origin.MODULES, str(number))
     for number in range(0, len(_situations()), _EVERY[profile]):
         yield Play(Origin.SITUATION, str(number))
-    for number in range(_SCHEDULERS[profile]):
-        yield Play(Origin.SCHEDULER, f"{_SEED}:{number}")
     for number in range(0, len(_edges()), _EVERY[profile]):
         yield Play(Origin.EDGE, str(number))
     if not fine:
         return
+    for number in range(_SCHEDULERS[profile]):
+        yield Play(Origin.SCHEDULER, f"{_SEED}:{number}")
     for number in range(0, len(_fine_situations()), _EVERY[profile]):
         yield Play(Origin.FINE_SITUATION, str(number))
     for number in range(len(_fine()))[: _FINE[profile]]:

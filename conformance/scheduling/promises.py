@@ -18,7 +18,7 @@ from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival
 from hitproof.conformance.judge.promises import JudgedPolicies, Promises
 from hitproof.spec.groups import GroupKind
-from hitproof.spec.releases.horizons import horizon
+from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.retention import replay_boundary
 
 
@@ -64,6 +64,8 @@ class PromisedHits:
         self._fine = policies.fine(engine)
         self._unit = engine.hash_block_size if self._fine else engine.alignment
         self._has_states = any(group.kind is GroupKind.MAMBA for group in engine.groups)
+        # Whose drafts need a state past the hit, or a lookup without margin, is promised less.
+        self._may_peek = policies.horizon is not LookaheadHorizon.CANDIDATE and not self._has_states
         self._is_sparse = any(map(self._promises.is_retained, engine.groups))
 
     def due(self, request: str, donors: Iterable[Donor]) -> Due | None:
@@ -100,10 +102,15 @@ class PromisedHits:
         return max(0, min(kept, most))
 
     def _sibling(self, shared: int, tokens: int, donor: Donor) -> int:
-        if self._is_sparse or self._fine:
+        lookahead = self._promises.lookahead_tokens
+        if self._is_sparse or self._fine or (lookahead and not self._may_peek):
             return 0
-        reach = shared - self._promises.reach_tokens
-        most = min(reach, tokens - 1) // self._unit * self._unit
+        reach = min(
+            shared - self._promises.reach_tokens,
+            horizon(self._policies.horizon, tokens) - lookahead,
+            tokens - 1,
+        )
+        most = int(reach) // self._unit * self._unit
         if not self._has_states:
             return max(most, 0)
         return max((end for end in donor.ends if end <= most and end % self._unit == 0), default=0)
