@@ -114,7 +114,9 @@ class ContentModel:
         self._store.new_step_starts()
 
     def observed(self, seen: Observation) -> None:
-        """The manager was observed. What blocks hold does not depend on who holds them."""
+        """Forget what is in blocks that nobody holds and no key names: it may be overwritten."""
+        used = {block for ids in seen.cached.values() for block in ids}
+        self._store.keep_only(used.union(seen.ref_counts))
 
     def copy(self, source: int, target: int) -> None:
         """The worker copies a block before the step computes."""

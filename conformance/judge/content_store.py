@@ -1,5 +1,6 @@
 """The memory of the content model: blocks, their slots, and who wrote them in which step."""
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 ANYTHING = "anything"
@@ -71,6 +72,11 @@ class ContentStore:
             block.writer, block.step = writer, -1 if loaded else self._step
         block.slots[slot] = entry
         self.written.add(block_id)
+
+    def keep_only(self, used: Set[int]) -> None:
+        """Forget the content of all other blocks."""
+        for block_id in self._blocks.keys() - used:
+            del self._blocks[block_id]
 
     def copy(self, source: int, target: int) -> None:
         """Copy a block as it was before this step, since the worker copies before computing."""

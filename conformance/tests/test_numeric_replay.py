@@ -138,6 +138,18 @@ def test_a_window_hole_gives_wrong_output_and_the_repaired_manager_does_not() ->
 
 
 @pytest.mark.slow
+def test_the_judge_finds_what_numbers_show() -> None:
+    """Also where a state is freed before it is read, and nothing is written into its block."""
+    wrong = 0
+    for played in islice(chain.from_iterable(map(families, engines())), 0, None, 150):
+        outcome, numbers = numeric_replay(played, Broken(FreesWindow))
+        found = {each.signature.divergence for each in outcome.findings}
+        assert not numbers.wrong or Divergence.UNSOUND in found
+        wrong += bool(numbers.wrong)
+    assert wrong
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", [LooksOneTokenAhead(), RegistersDrafts()])
 def test_wrong_drafts_are_shown_and_the_output_is_right(subject: ManagerSubject) -> None:
     shows = set()
