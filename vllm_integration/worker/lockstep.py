@@ -65,7 +65,10 @@ def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
 def _history(message: dict[str, Any]) -> History:
     managers = _managers()
     generated = history(f"{message['seed']}:{message['history']}", managers.registers_tails)
-    return possible(generated, Abilities(hashes_look_ahead=managers.hashes_look_ahead))
+    abilities = Abilities(
+        hashes_look_ahead=managers.hashes_look_ahead, looks_ahead=managers.looks_ahead
+    )
+    return possible(generated, abilities)
 
 
 def _run(subject: VllmSubject, message: dict[str, Any], played: History) -> Outcome:
