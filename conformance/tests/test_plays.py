@@ -13,24 +13,34 @@ from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 
 ALL, OLD = Abilities(), Abilities(False, (), False, False, False, looks_ahead=False)
-QUICK = list(plays(Profile.QUICK, fine=True))
+EVERY = list(plays(Profile.QUICK, fine=True))
+QUICK = [play for play in EVERY if not play.of_scheduler]
 
 
 def test_every_history_can_be_made_and_is_another() -> None:
     made = [play.history(ALL) for play in QUICK]
     assert len({repr(history) for history in made}) == len(QUICK)
-    assert {play.origin for play in QUICK} == {*Origin} - {Origin.WRITTEN}
-    assert len({play.describe() for play in QUICK}) == len(QUICK)
+    assert {play.origin for play in QUICK} == {*Origin} - {Origin.WRITTEN, Origin.SCHEDULER}
+    assert len({play.describe() for play in EVERY}) == len(EVERY)
+
+
+def test_every_history_of_a_scheduler_can_be_made_and_is_another() -> None:
+    scheduled = [play for play in EVERY if play.of_scheduler]
+    assert scheduled
+    assert len({repr(play.workload()) for play in scheduled}) == len(scheduled)
+    for play in scheduled[:3]:
+        with pytest.raises(ValueError, match="none of a manager"):
+            play.history(ALL)
 
 
 @pytest.mark.parametrize("profile", Profile)
 def test_profiles_cover_more_and_more(profile: Profile) -> None:
     more = set(plays(profile, fine=True))
     if profile is not Profile.THOROUGH:  # there families go by their histories' own numbers
-        assert set(QUICK) <= more
+        assert set(EVERY) <= more
     aligned = set(plays(profile, fine=False))
     fine = {Origin.FINE, Origin.FINE_SITUATION, Origin.FINE_GENERATED}
-    assert {play.origin for play in more - aligned} == fine | {Origin.MODULES}
+    assert {play.origin for play in more - aligned} == fine | {Origin.MODULES, Origin.SCHEDULER}
     if profile is not Profile.QUICK:
         families = {p.name.split(".")[0] for p in aligned if p.origin is Origin.FAMILY}
         assert families == {str(number) for number, _ in enumerate(engines())}
