@@ -176,7 +176,9 @@ class KVCacheCoordinator:
             group = manager.group
             if isinstance(group, Group) and group.prefix_cacheable:
                 tokens = self._registration.num_tokens(group, num_computed_tokens)
-                manager.cache_blocks(request, tokens, self._registration.mask(group, request))
+                manager.cache_blocks(
+                    request, tokens, self._registration.mask(group, request.registered)
+                )
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Free in every group the blocks that the request no longer reads."""

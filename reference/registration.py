@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hitproof.reference.policies import Policies, ReplayPolicy
-from hitproof.reference.request import Request
+from hitproof.reference.request import Registered
 from hitproof.spec.groups import BlockGeometry, Group, geometry
 from hitproof.spec.mask import in_mask
 from hitproof.spec.releases.horizons import horizon
@@ -56,27 +56,27 @@ class Registration:
             return min(num_computed_tokens, aligned + ahead)
         return aligned
 
-    def mask(self, group: Group, request: Request) -> Mask:
-        """Which of the request's blocks to register, by range."""
+    def mask(self, group: Group, prompt: Registered) -> Mask:
+        """Which of a request's blocks to register, by range."""
         shape = self._geometries[group]
         if self._interval is not None and group.kind in self._policies.sparse_kinds:
             return partial(
                 _retained,
                 shape,
-                [boundary // group.block_size for boundary in self._replays(request)],
+                [boundary // group.block_size for boundary in self._replays(prompt)],
                 self._interval // group.block_size or None,
             )
         if group.kind in self._policies.thinned_kinds:
             return partial(_reachable, shape, self._reachable[group])
         return _every
 
-    def _replays(self, request: Request) -> list[int]:
-        num_tokens, alignment = request.num_prompt_tokens, self._alignment
+    def _replays(self, prompt: Registered) -> list[int]:
+        num_tokens, alignment = prompt.num_prompt_tokens, self._alignment
         if self._policies.replays is ReplayPolicy.PROMISED:
             peek, lookahead = horizon(self._policies.horizon, num_tokens), self._lookahead_tokens
             replays = [
                 replay_boundary(
-                    resend_cap(num_tokens, request.num_hash_lookahead_tokens),
+                    resend_cap(num_tokens, prompt.num_hash_lookahead_tokens),
                     peek,
                     lookahead,
                     alignment,
@@ -92,7 +92,7 @@ class Registration:
             replays = [INTEGERS.multiple_at_most(num_tokens - 1, alignment)]
         if self._policies.junctions:
             # What is shared may go on past what lookup has seen, or end there.
-            shared = request.shared_prefix_boundary
+            shared = prompt.shared_prefix_boundary
             replays.append(INTEGERS.multiple_at_most(shared, alignment))
             if self._policies.replays is ReplayPolicy.PROMISED:
                 lookahead = self._lookahead_tokens

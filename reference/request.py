@@ -1,6 +1,7 @@
 """A request as the manager sees it: its tokens, their hashes, and how many are computed."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from hitproof.reference.hashing import (
     ExtraKeys,
@@ -9,6 +10,14 @@ from hitproof.reference.hashing import (
     extra_keys,
     hash_block_tokens,
 )
+
+
+class Registered(NamedTuple):
+    """What decides which blocks of a request are registered, in tokens; see `Request`."""
+
+    num_prompt_tokens: int
+    shared_prefix_boundary: int
+    num_hash_lookahead_tokens: int
 
 
 class Request:
@@ -61,6 +70,13 @@ class Request:
     def num_hashed_tokens(self) -> int:
         """Tokens whose blocks have a hash: a block has one once all tokens it covers are known."""
         return len(self.block_hashes) * self.hash_block_size
+
+    @property
+    def registered(self) -> Registered:
+        """What decides which of its blocks are registered."""
+        return Registered(
+            self.num_prompt_tokens, self.shared_prefix_boundary, self.num_hash_lookahead_tokens
+        )
 
     def append_output_token_ids(self, *token_ids: int) -> None:
         """Add decoded tokens, and hash the blocks that they fill."""

@@ -99,8 +99,9 @@ MEANINGS: Mapping[Code, Meaning] = {
         (
             Parameter(
                 "after",
-                "whether a KV connector loaded tokens of the request",
-                {"load": " after a load"},
+                "whether a KV connector loaded tokens of the request, or drafts in flight were "
+                "counted as computed and then rejected",
+                {"load": " after a load", "rejection": " after drafts in flight are rejected"},
                 optional=True,
             ),
         ),

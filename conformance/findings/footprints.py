@@ -99,6 +99,15 @@ def place_of(judged: Judged) -> str:
     return f"{judged.describe()}, {judged.bound_in_words} [{_short(exact)}]"
 
 
+def play_at(place: str) -> Play | None:
+    """The history of a place; None where it is written out, or none at all."""
+    for origin in Origin:
+        name = place.removeprefix(f"{origin} history ")
+        if name != place and origin is not Origin.WRITTEN:
+            return Play(origin, name)
+    return None
+
+
 def name_of(signature: Signature) -> str:
     """The name of a signature: all that makes it up, in a line."""
     whose = f"{signature.kind}{' with EAGLE' if signature.eagle else ''}"

@@ -54,9 +54,14 @@ _SHARED = "reused_content_is_determined_by_the_hit"
 _GARBAGE = "garbage of drafts"
 
 
-def null_read(loaded: bool) -> Defect:
-    """A read of a null or missing block; ``loaded``: a connector wrote tokens of the request."""
-    return Defect.of(Code.NULL_BLOCK_READ, after="load" if loaded else None)
+def null_read(loaded: bool, rejected: bool = False) -> Defect:
+    """A read of a null or missing block.
+
+    ``loaded`` is whether a connector wrote tokens of the request, ``rejected`` whether a step was
+    planned as if drafts in flight were right that are rejected.
+    """
+    after = "load" if loaded else "rejection" if rejected else None
+    return Defect.of(Code.NULL_BLOCK_READ, after=after)
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,7 @@ class ContentModel:
         # The block that has the running state; none before a request's first step.
         self._running: dict[tuple[str, int], int] = {}
         self._loaded: set[str] = set()
+        self._planned: dict[str, int] = {}
 
     def new_step_starts(self) -> None:
         """From now on, what earlier steps computed is there."""
@@ -127,6 +133,7 @@ class ContentModel:
         self._passes.pop(request, None)
         self._final.pop(request, None)
         self._loaded.discard(request)
+        self._planned.pop(request, None)
         for group in range(len(self._engine.groups)):
             self._running.pop((request, group), None)
 
@@ -145,6 +152,10 @@ class ContentModel:
                 self._running[request, index] = block_id
             else:
                 self._write_entries(request, index, table, range(start, end))
+
+    def planned(self, request: str, num_computed: int) -> None:
+        """A step is planned as if ``num_computed`` tokens were computed, with all drafts right."""
+        self._planned[request] = max(self._planned.get(request, 0), num_computed)
 
     def compute(
         self, request: str, tables: Tables, start: int, num_new: int, known: int
@@ -269,7 +280,8 @@ class ContentModel:
         group, token, block_id = where
         size, expected = self._engine.groups[group].block_size, None
         if isinstance(found, str):
-            defect, actual = null_read(request in self._loaded), found
+            rejected = self._passes[request].start < self._planned.get(request, 0)
+            defect, actual = null_read(request in self._loaded, rejected), found
             expected = Held(request, group, token // size)
         elif claim == _SHARED:
             drafts = "drafts" if found.draft == _GARBAGE else None

@@ -208,6 +208,8 @@ class JudgedManager:
         sizes = [group.block_size for group in self._engine.groups]
         named = partial(self._prefixes.name, name)
         all_known = known + progress.num_sampled
+        if allocation.hit is None:
+            self._content.planned(name, progress.num_computed_tokens)
         for wrong in self._content.compute(name, tables, start, num_new, all_known):
             self._add(explained_by_keys(wrong, sizes, known, named), call)
         self._registrations.computed(name, min(start + num_new, known))

@@ -240,10 +240,20 @@ class Judge(LocalPrefixJudge):
                     return self.freed(request, number, first, table)
         return None
 
-    def freed(self, request: str, number: int, first: int, table: Sequence[int]) -> Violation:
-        """A request's table in a group has a null block from ``first`` on, where all are read."""
+    def freed(
+        self,
+        request: str,
+        number: int,
+        first: int,
+        table: Sequence[int],
+        rejected: bool = False,
+    ) -> Violation:
+        """A request's table in a group has a null block from ``first`` on, where all are read.
+
+        ``rejected``: see `conformance.judge.content.null_read`.
+        """
         return Violation(
-            self.of_group(number, _TABLE, null_read(request in self.loaded)),
+            self.of_group(number, _TABLE, null_read(request in self.loaded, rejected)),
             f"request {request}, group {number}: blocks from {first} on are read",
             f"its table {tuple(table)} has the null block at position {table.index(0, first)}"
             if 0 in table[first:]

@@ -21,8 +21,10 @@ from hitproof.conformance.findings.footprints import (
     growth,
     name_of,
     place_of,
+    play_at,
 )
 from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import Entry, LedgerError
 
 UNRELEASED = "checkout"
@@ -76,6 +78,18 @@ class Record:
     def at(self, signature: Signature, place: str) -> Footprint | None:
         """The footprint of a signature in the place of that name."""
         return self.footprints.get(name_of(signature), {}).get(place)
+
+    def history(self, signature: Signature, own: Play, written: Mapping[str, Play]) -> Play:
+        """A history that shows a signature: ``own`` if it does, otherwise the first on record.
+
+        ``written`` has the written histories by the names of their places. ``own`` too where no
+        history is on record.
+        """
+        places = self.footprints.get(name_of(signature), {})
+        if place_of(own) in places:
+            return own
+        shown = (written.get(place) or play_at(place) for place in places)
+        return next((play for play in shown if play is not None), own)
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,7 @@ class ModelRunner:
         for each in plan.scheduled:
             start, num_tokens = self._range(each)
             known, tables = self._known(each.request), self._requests[each.request].tables
+            self._content.planned(each.request, each.start)
             wrong += self._content.compute(each.request, tables, start, num_tokens, known)
         done = Done({}, {})
         for each in plan.scheduled:

@@ -247,7 +247,7 @@ class Life(RuleBasedStateMachine):
             tables = self.kv.get_blocks(request.request_id).blocks
             for index, (group, table) in enumerate(zip(self.groups, tables, strict=True)):
                 hashes = block_hashes_of_size(request.block_hashes, 1, group.block_size)
-                kept = self.registration.mask(group, request)(0, MAX_TOKENS)
+                kept = self.registration.mask(group, request.registered)(0, MAX_TOKENS)
                 until = self.registration.num_tokens(group, request.num_computed_tokens)
                 for place, block in enumerate(table):
                     if block.block_hash is not None:

@@ -152,7 +152,7 @@ def test_dense_retention_registers_the_union_of_required_runs(
     new = request("a", range(8), hash_block_size=2)
     shape = geometry(groups[1], align)
     reachable = {block for boundary in range(4, 60, 4) for block in required_run(shape, boundary)}
-    mask = registration.mask(groups[1], new)
+    mask = registration.mask(groups[1], new.registered)
     assert {block for block, kept in enumerate(mask(0, 50)) if kept} == {
         block for block in reachable if block < 50
     }

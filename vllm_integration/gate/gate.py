@@ -159,7 +159,7 @@ def judged(
     if not report.policies_detail:
         report.policies = held_against(target, actual, chosen)
     granularity = {**actual, **chosen}.get("hit_granularity", "")
-    own = histories(profile, applicable, granularity)
+    own = histories(profile, applicable, granularity, record)
     replays = list(dict.fromkeys([*also, *selection.histories(own)]))
     report.besides = frozenset(also).difference(own)
     ends = _Ends(wanted, known, record if record and profile in record.profiles else None)

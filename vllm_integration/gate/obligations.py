@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from hitproof.conformance.checks.registry import CHECKS, is_about
 from hitproof.conformance.comparison.histories import Run
-from hitproof.conformance.findings.footprints import Footprint
+from hitproof.conformance.findings.footprints import Footprint, place_of
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play, plays
 from hitproof.conformance.ledger.ledger import Entry
+from hitproof.conformance.ledger.records import Record
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import Layout, layouts
@@ -97,12 +98,20 @@ def tasks(profile: Profile, entries: Sequence[Entry]) -> list[Task]:
     return list(dict.fromkeys(wanted))
 
 
-def histories(profile: Profile, entries: Sequence[Entry], granularity: str) -> list[Play]:
+def histories(
+    profile: Profile, entries: Sequence[Entry], granularity: str, record: Record | None = None
+) -> list[Play]:
     """What the gate replays, the ledger's histories first.
 
-    ``granularity`` is where hits of the target may end, a value of `HitGranularity`.
+    ``granularity`` is where hits of the target may end, a value of `HitGranularity`. Where
+    ``record`` says that an entry's divergence shows in other histories than its own, one of those
+    stands for it: one entry speaks of releases that behave differently.
     """
-    known = [e.configuration for e in entries if isinstance(e.configuration, Play)]
+    own = [(e.signature, e.configuration) for e in entries if isinstance(e.configuration, Play)]
+    known = [play for _, play in own]
+    if record is not None:
+        written = {place_of(play): play for play in known}
+        known = [record.history(signature, play, written) for signature, play in own]
     return list(dict.fromkeys([*known, *plays(profile, granularity == HitGranularity.FINE)]))
 
 

@@ -12,6 +12,7 @@ from hitproof.conformance.judge.promises import NOTHING_SHARED, Shared
 from hitproof.reference.groups import num_skipped_tokens
 from hitproof.reference.policies import Policies
 from hitproof.reference.registration import Mask, Registration
+from hitproof.reference.request import Registered
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.policies import Junctions
 from hitproof.spec.retention import SPARSE_KINDS
@@ -32,6 +33,7 @@ class _Life:
             are judged when all that is promised is computed: what is left of it may need them.
         shared: the prefix that its lookup showed to be shared.
         loaded: whether a connector loaded some of it.
+        planned: the most computed tokens of its steps, with drafts in flight.
     """
 
     frontier: list[int]
@@ -40,6 +42,7 @@ class _Life:
     spare: list[set[int]]
     shared: Shared = NOTHING_SHARED
     loaded: bool = False
+    planned: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ class Lives:
             self._admitted(call, request, found, local, tables)
         life = self._lives[name]
         life.loaded = life.loaded or start > local
+        life.planned = max(life.planned, start)
         self._judge_tables(call, name, tables, start, end)
         if not call.values.get("delay_cache_blocks"):
             self._registered(call, request, min(end, request.num_tokens), end)
@@ -171,10 +175,11 @@ class Lives:
             if end > start and (
                 len(table) < last or any(block is null for block in table[first:last])
             ):
-                if self._lives[name].loaded:
-                    self._judged.judge.loaded.add(name)
-                freed = self._judged.judge.freed(name, number, first, numbers([table])[0])
-                self._judged.add(freed, call)
+                life, judge = self._lives[name], self._judged.judge
+                if life.loaded:
+                    judge.loaded.add(name)
+                found, rejected = numbers([table])[0], start < life.planned
+                self._judged.add(judge.freed(name, number, first, found, rejected), call)
 
     def _registered(self, call: Call, request: Any, computed: int, end: int) -> None:
         """Judge what is registered of a request's blocks up to ``computed`` tokens."""
@@ -207,7 +212,14 @@ class Lives:
         judged = [*sorted(life.waiting[number])]
         if last > first:
             life.frontier[number] = last
-            mask: Mask = self._registration.mask(group, request)
+            mask: Mask = self._registration.mask(
+                group,
+                Registered(
+                    request.num_prompt_tokens,
+                    getattr(request, "shared_prefix_boundary", 0),
+                    self._judged.scope.engine.num_hash_lookahead_tokens,
+                ),
+            )
             new, suffix = table[first:last], self._judged.cache.suffix(number)
             find = self._judged.cache.entries.get
             self._judged.report.blocks += len(new)

@@ -380,6 +380,7 @@ import json, pathlib, sys
 import vllm.v1.core.kv_cache_manager
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.json_format import read
+from hitproof.conformance.histories.workload_json import is_workload
 from hitproof.conformance.playing.player import Player
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.subject.failures import CannotJudge
@@ -390,9 +391,10 @@ from hitproof.vllm_integration.shadow.session import Session, imported_version
 
 home = pathlib.Path(sys.argv[1])
 vllm = VllmManagers()
-played = {path.stem: read(path.read_bytes())
-          for place in ("conformance/vectors", "vllm_integration/known")
-          for path in sorted((home / place).glob("*.json"))}
+texts = {path.stem: path.read_bytes()
+         for place in ("conformance/vectors", "vllm_integration/known")
+         for path in sorted((home / place).glob("*.json"))}
+played = {name: read(text) for name, text in texts.items() if not is_workload(text)}
 played |= {f"seed {seed}": history(seed, vllm.registers_tails) for seed in range(25)}
 told = {}
 for name, each in played.items():

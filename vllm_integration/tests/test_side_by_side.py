@@ -22,7 +22,7 @@ from hitproof.vllm_integration.tests.conftest import Copy
 pytestmark = pytest.mark.release
 
 RELEASE = "0.33.0"
-PLAYS = [Play(Origin.GENERATED, f"1:{number}") for number in range(8)]
+PLAYS = [Play(Origin.GENERATED, f"1:{number}") for number in range(16)]
 
 ORDER = {
     "free_blocks(reversed(self.pop_blocks_for_free(request_id)))": (
@@ -95,7 +95,7 @@ def test_a_release_does_what_it_does(base: Sessions) -> None:
 
 
 def test_releases_with_other_features_are_compared_on_what_both_have(base: Sessions) -> None:
-    plays = [Play(Origin.FINE, str(number)) for number in range(8)]
+    plays = [Play(Origin.FINE, str(number)) for number in range(16)]
     for head in opened("0.29.0"):
         result = side_by_side(base, head, plays)
     assert result.histories == len(plays)
