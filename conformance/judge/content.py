@@ -60,7 +60,7 @@ def null_read(loaded: bool, rejected: bool = False) -> Defect:
     ``loaded`` is whether a connector wrote tokens of the request, ``rejected`` whether a step was
     planned as if drafts in flight were right that are rejected.
     """
-    after = "load" if loaded else "rejection" if rejected else None
+    after = "rejection" if rejected else "load" if loaded else None
     return Defect.of(Code.NULL_BLOCK_READ, after=after)
 
 

@@ -33,7 +33,7 @@ class _Life:
             are judged when all that is promised is computed: what is left of it may need them.
         shared: the prefix that its lookup showed to be shared.
         loaded: whether a connector loaded some of it.
-        planned: the most computed tokens of its steps, with drafts in flight.
+        planned: the most computed tokens of a step that was planned with others in flight.
     """
 
     frontier: list[int]
@@ -101,7 +101,8 @@ class Lives:
             self._admitted(call, request, found, local, tables)
         life = self._lives[name]
         life.loaded = life.loaded or start > local
-        life.planned = max(life.planned, start)
+        if getattr(request, "num_output_placeholders", 0):
+            life.planned = max(life.planned, start)
         self._judge_tables(call, name, tables, start, end)
         if not call.values.get("delay_cache_blocks"):
             self._registered(call, request, min(end, request.num_tokens), end)

@@ -17,6 +17,7 @@ from hitproof.conformance.subject.managers import Allocation, Hit, Progress
 from hitproof.reference import policies as releases
 from hitproof.reference.policies import Policies, ReplayPolicy
 from hitproof.spec.groups import GroupKind
+from hitproof.vllm_integration.adapter.managers import IN_FLIGHT
 from hitproof.vllm_integration.gate.lockstep import policies_name
 from hitproof.vllm_integration.shadow.judged import Call, Judged, numbers
 from hitproof.vllm_integration.shadow.real import State
@@ -126,7 +127,8 @@ class Lockstep:
         if tokens:
             self._reference.append_output(name, tokens)
         self._known[request.request_id] = request, name, told + len(tokens)
-        progress = Progress(request.num_computed_tokens, request.num_preemptions, False)
+        in_flight = [getattr(request, each, 0) for each in IN_FLIGHT]
+        progress = Progress(request.num_computed_tokens, request.num_preemptions, False, *in_flight)
         self._reference.set_progress(name, progress)
         return name
 
