@@ -32,6 +32,7 @@ from hitproof.conformance.findings.footprints import (
     in_words,
     name_of,
     place_of,
+    play_at,
 )
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
@@ -330,6 +331,30 @@ def test_histories_have_footprints_of_steps_and_answers() -> None:
     for each in outcome.findings:
         assert each.footprint.size == each.times
         assert Footprint.of([(each.step + 1, *each.rows[0][1:]), *each.rows[1:]]) != each.footprint
+
+
+def test_a_divergence_is_looked_for_in_a_history_that_shows_it() -> None:
+    """Its entry speaks of other releases, too, which may show it in other histories only."""
+    own, other = (Play(Origin.WRITTEN, name, f'"{name}"') for name in ("own", "other"))
+    generated = Play(Origin.FINE_GENERATED, "1:7")
+    signature = Signature("first", "unsound", "mamba", False, Defect(Code.HIT_OFF_BOUNDARY))
+    written = {place_of(each): each for each in (own, other)}
+
+    def chosen(*places: Judged) -> Play:
+        reached = [Reach(signature, each, Footprint(1, "")) for each in places]
+        return Record.of("1", "quick", reached).history(signature, own, written)
+
+    assert chosen() == chosen(WINDOW) == own
+    assert chosen(generated, own) == own
+    assert chosen(WINDOW, generated) == generated
+    assert chosen(other) == other
+
+
+def test_what_is_played_is_found_by_the_name_of_its_place() -> None:
+    for origin in Origin:
+        played = Play(origin, "1:7")
+        assert play_at(place_of(played)) == (None if origin is Origin.WRITTEN else played)
+    assert play_at(place_of(WINDOW)) is None
 
 
 def test_what_follows_from_a_finding_is_in_its_footprint() -> None:
