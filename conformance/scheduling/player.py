@@ -19,6 +19,7 @@ from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.playing.expectations import Served
 from hitproof.conformance.scheduling.outcome import Life, SchedulerOutcome
 from hitproof.conformance.scheduling.promises import Donor, Due, PromisedHits
 from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner, about, violation
@@ -228,6 +229,7 @@ class _Player:
                     f"request {each.request} hits {due.tokens} tokens of what request "
                     f"{due.donor.name} has computed",
                     f"it hits {each.start}",
+                    Served(each.request, due.tokens, or_more=True),
                 )
             )
 

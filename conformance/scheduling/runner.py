@@ -17,6 +17,7 @@ from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Deployment
 from hitproof.conformance.judge.content import ContentModel
+from hitproof.conformance.playing.expectations import Expected
 from hitproof.conformance.subject.managers import Tables
 from hitproof.conformance.subject.schedulers import Plan, Scheduled
 from hitproof.spec.attention import attends
@@ -26,10 +27,12 @@ SCHEDULER = "scheduler"
 """Of whole schedulers the clauses are judged together, under this name."""
 
 
-def violation(defect: Defect, spec: str, actual: str) -> Violation:
+def violation(
+    defect: Defect, spec: str, actual: str, expected: Expected | None = None
+) -> Violation:
     """Where a whole scheduler is wrong, whatever groups it has."""
     signature = Signature(SCHEDULER, worst_class(defect.code), SCHEDULER, False, defect)
-    return Violation(signature, spec, actual)
+    return Violation(signature, spec, actual, expected)
 
 
 def about(deployment: Deployment) -> dict[str, str | None]:

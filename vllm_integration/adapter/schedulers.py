@@ -98,6 +98,11 @@ class VllmSchedulers:
         with _environment(_RUNNER, "0"):
             return call(attribute(config, "VllmConfig"), values, "VllmConfig")
 
+    @property
+    def cache_defaults(self) -> Any:
+        """The ``CacheConfig`` of a configuration without a model."""
+        return self._base.cache_config
+
     def possible(self, history: SchedulerHistory) -> SchedulerHistory:
         """The history without what this release does not have."""
         deployment = history.deployment
@@ -263,7 +268,9 @@ class VllmSchedulers:
         )
         with _refusals():
             scheduler = scheduler_class(**keywords)
-        return VllmScheduler(self, deployment, vllm_config, scheduler, hash_size)
+        started = VllmScheduler(self, deployment, vllm_config, scheduler, hash_size)
+        started.keywords = tuple(keywords)
+        return started
 
     def _initialized(self, vllm_config: Any, config: Any) -> Any:
         """The ``KVCacheConfig`` after the engine core's own start-up with these groups."""
@@ -290,7 +297,13 @@ class VllmSchedulers:
 
 
 class VllmScheduler:
-    """A running scheduler; see `conformance.subject.schedulers.RunningScheduler`."""
+    """A running scheduler; see `conformance.subject.schedulers.RunningScheduler`.
+
+    Attributes:
+        keywords: the names of the arguments that its scheduler was made with.
+    """
+
+    keywords: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -325,6 +338,10 @@ class VllmScheduler:
 
     def add_request(self, name: str, arrival: Arrival) -> None:
         """See `conformance.subject.schedulers.RunningScheduler`."""
+        self.scheduler.add_request(self.make_request(name, arrival))
+
+    def make_request(self, name: str, arrival: Arrival) -> Any:
+        """The target's request, which is not added yet."""
         from vllm.sampling_params import SamplingParams
 
         sampling = SamplingParams(max_tokens=len(arrival.output), ignore_eos=True)
@@ -344,7 +361,7 @@ class VllmScheduler:
             "Request",
         )
         self._requests[name] = request
-        self.scheduler.add_request(request)
+        return request
 
     def abort(self, name: str) -> None:
         """See `conformance.subject.schedulers.RunningScheduler`."""

@@ -124,7 +124,7 @@ def print_demonstration(shown: Demonstration, console: Console) -> None:
     """Whether a whole manager shows a finding, and how its test ended if it was run."""
     if shown.reproduced:
         about = escape(shown.detail) or "--pytest DIR writes the test"
-        console.print(f"  reproduced on a whole manager; {about}", highlight=False)
+        console.print(f"  reproduced on a whole {shown.whole}; {about}", highlight=False)
     elif shown.detail:
         whether = "not reproduced on" if shown.reproduced is False else "not played on"
         console.print(f"  {whether} a whole manager: {escape(shown.detail)}", highlight=False)

@@ -6,11 +6,9 @@ signatures, since it repeats the very calls that the adapter made by inspection.
 Imported in the worker process only.
 """
 
-import inspect
 import re
 import textwrap
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from hitproof.conformance.histories.schema import Evict, History
@@ -46,16 +44,8 @@ from hitproof.vllm_integration.reproduce.source_text import (
     call,
     laid_out,
     literal,
-    sequence,
 )
-
-_ATTRIBUTES = {
-    "SamplingParams": ("max_tokens", "skip_reading_prefix_cache"),
-    "LoRARequest": ("lora_name", "lora_int_id", "lora_path"),
-    "PlaceholderRange": ("offset", "length"),
-    "KVCacheMetricsCollector": ("sample_rate",),
-}
-"""Plain vLLM objects that requests consist of, and the fields that the adapter sets."""
+from hitproof.vllm_integration.reproduce.values import Values
 
 _OBSERVING = ("log_stats", "enable_kv_cache_events", "metrics_collector")
 """A manager's options for statistics and events; a test that uses none omits them."""
@@ -128,34 +118,30 @@ class _Writer:
     history: History
     made: dict[int, Made]
     crashes: bool
-    _imports: dict[str, set[str]] = field(default_factory=dict)
     _variables: dict[str, str] = field(default_factory=dict)
     _arrived: set[str] = field(default_factory=set)
     _admitted: int = 0
     _found: dict[str, tuple[Any, int]] = field(default_factory=dict)
     """What the last lookup of each request returned: its blocks and the hit."""
 
+    def __post_init__(self) -> None:
+        left_out = () if self.crashes else _OBSERVING
+        self._values = Values(self.made, self._arrived_as, left_out, self._hasher)
+
     def module(self, name: str, body: list[str]) -> str:
         """The whole file."""
         setup = [
-            f"    init_none_hash({self._imported(self.managers.hash_function)})",
-            laid_out("manager = ", self._value(self.managers.log.manager)),
+            f"    init_none_hash({self._values.imported(self.managers.hash_function)})",
+            laid_out("manager = ", self._values.of(self.managers.log.manager)),
         ]
-        self._import("vllm.v1.core.kv_cache_utils", "init_none_hash")
+        self._values.import_("vllm.v1.core.kv_cache_utils", "init_none_hash")
         head, decorators = [], []
         interval = self.history.engine.retention_interval
         config = next(m for m in self.made.values() if m.function.__name__ == "KVCacheConfig")
         if interval is not None and _INTERVAL not in config.keywords:
             head = ["import os", "from unittest.mock import patch", ""]
             decorators = [f'@patch.dict(os.environ, {{"VLLM_{_INTERVAL.upper()}": "{interval}"}})']
-        if "torch" in self._imports:
-            del self._imports["torch"]
-            head += ["import torch", ""]
-        for module, names in sorted(self._imports.items()):
-            listed = Bracketed("(", tuple(("", each) for each in _sorted(names)), ")")
-            line = f"from {module} import {', '.join(_sorted(names))}"
-            wrapped = laid_out(f"from {module} import ", listed, depth=0)
-            head.append(line if len(line) <= WIDTH else wrapped)
+        head += self._values.lines()
         return "\n".join([*head, "", "", *decorators, f"def {name}():", *setup, *body, ""])
 
     def statement(self, statement: Statement) -> list[str]:
@@ -164,10 +150,8 @@ class _Writer:
             case Arrived(request):
                 real = self.managers.log.requests[request]
                 self._arrived.add(request)
-                return [
-                    "",
-                    laid_out(f"{self._request(request)} = ", self._made(self.made[id(real)])),
-                ]
+                made = self._values.call_of(self.made[id(real)])
+                return ["", laid_out(f"{self._request(request)} = ", made)]
             case Appended(request, token_ids):
                 appended = call(
                     f"{self._request(request)}.append_output_token_ids", literal(list(token_ids))
@@ -182,8 +166,8 @@ class _Writer:
             case Called("allocate_slots"):
                 return self._allocation(statement)
             case Called(method, arguments, keywords):
-                named = {name: self._value(value) for name, value in keywords.items()}
-                items = [self._value(value) for value in arguments]
+                named = {name: self._values.of(value) for name, value in keywords.items()}
+                items = [self._values.of(value) for value in arguments]
                 return [laid_out("", call(f"manager.{method}", *items, **named))]
 
     def assertion(self, expected: Expected) -> list[str]:
@@ -236,7 +220,7 @@ class _Writer:
         size, unit = engine.groups[group].block_size, engine.hash_block_size
         if size == unit:
             return f"{hashes}[{block}]"
-        self._import("vllm.v1.core.kv_cache_utils", "BlockHashListWithBlockSize")
+        self._values.import_("vllm.v1.core.kv_cache_utils", "BlockHashListWithBlockSize")
         return f"BlockHashListWithBlockSize({hashes}, {unit}, {size})[{block}]"
 
     def _table(self, request: str, group: int | None) -> str:
@@ -260,7 +244,7 @@ class _Writer:
         ]
 
     def _lookup(self, lookup: Called) -> list[str]:
-        asked = call("manager.get_computed_blocks", *map(self._value, lookup.arguments))
+        asked = call("manager.get_computed_blocks", *map(self._values.of, lookup.arguments))
         if lookup.error is not None:
             return [laid_out("", asked)]
         name = self._name_of(lookup.arguments[0])
@@ -290,7 +274,7 @@ class _Writer:
             # So that the chunk ends where it should when the target is fixed, too.
             new = f"{hit + num_new} - hit_{suffix}" if self._admitted and num_new else new
         self._admitted += 1
-        more = {key: self._value(value) for key, value in keywords.items()}
+        more = {key: self._values.of(value) for key, value in keywords.items()}
         called = call("manager.allocate_slots", self._request(name), new, **named, **more)
         return [laid_out("", called)]
 
@@ -308,79 +292,17 @@ class _Writer:
     def _request(self, name: str) -> str:
         return f"request_{self._suffix(name)}"
 
-    def _value(self, value: Any) -> Node:
-        """The source of a value: a literal, a variable, or the call that made it."""
-        for name, real in self.managers.log.requests.items():
-            if value is real and name in self._arrived:
-                return self._request(name)
-        if id(value) in self.made:
-            return self._made(self.made[id(value)])
-        if isinstance(value, (list, tuple)):
-            return sequence(value, [self._value(item) for item in value])
-        if type(value).__name__ in _ATTRIBUTES:
-            return self._plain(value)
-        if inspect.isfunction(value):
-            return self._function(value)
-        if isinstance(value, Enum):
-            return f"{self._imported(type(value))}.{value.name}"
-        if type(value).__module__ == "torch":
-            self._imports["torch"] = set()
-            return repr(value)
-        try:
-            return literal(value)
-        except TypeError as error:
-            raise CannotJudge(str(error)) from error
-
-    def _made(self, made: Made) -> Node:
-        parameters = inspect.signature(made.function).parameters
-        given = {
-            name: value
-            for name, value in made.keywords.items()
-            if name not in parameters
-            or parameters[name].default is inspect.Parameter.empty
-            or not (
-                _same(parameters[name].default, value) or (name in _OBSERVING and not self.crashes)
-            )
-        }
-        return call(
-            self._imported(made.function),
-            **{name: self._value(value) for name, value in given.items()},
-        )
-
-    def _plain(self, value: Any) -> Node:
-        given = {
-            name: literal(found)
-            for name in _ATTRIBUTES[type(value).__name__]
-            if (found := getattr(value, name, None)) not in (None, False)
-        }
-        return call(self._imported(type(value)), **given)
-
-    def _function(self, value: Any) -> Node:
-        maker, _, local = value.__qualname__.partition(".<locals>")
-        if not local:
-            return self._imported(value)
-        if maker != "get_request_block_hasher":
-            raise CannotJudge(f"{value.__qualname__} has no source in a test")
-        self._import(value.__module__, maker)
-        hash_function = self._imported(self.managers.hash_function)
+    def _hasher(self, maker: str) -> Node:
+        """The source of the function that hashes blocks of requests."""
         engine = self.history.engine
+        hash_function = self._values.imported(self.managers.hash_function)
         given = [str(engine.hash_block_size), hash_function]
         if engine.num_hash_lookahead_tokens:
             given.append(str(engine.num_hash_lookahead_tokens))
         return call(maker, *given)
 
-    def _imported(self, thing: Any) -> str:
-        self._import(thing.__module__, thing.__name__)
-        return str(thing.__name__)
-
-    def _import(self, module: str, name: str) -> None:
-        self._imports.setdefault(module, set()).add(name)
-
-
-def _sorted(names: set[str]) -> list[str]:
-    """Sorted like isort: constants, classes, then functions."""
-    return sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name))
-
-
-def _same(default: Any, value: Any) -> bool:
-    return type(default) is type(value) and bool(default == value)
+    def _arrived_as(self, value: Any) -> str | None:
+        """The variable of a request that has arrived."""
+        named = self.managers.log.requests.items()
+        arrived = (name for name, real in named if value is real and name in self._arrived)
+        return next(map(self._request, arrived), None)

@@ -1,8 +1,10 @@
 """Test cases of findings: their text, and how they end on targets that have the fault or not."""
 
 import json
+import os
 import subprocess
 import sys
+from contextlib import closing
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,11 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.findings.demonstration import CaseOutcome, Demonstration
+from hitproof.conformance.histories.plays import Play
+from hitproof.conformance.histories.workload_json import read_workload
+from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
+from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.reproduce.cases import write_and_run
 from hitproof.vllm_integration.reproduce.run_cases import _called
 from hitproof.vllm_integration.reproduce.source_text import (
@@ -19,10 +26,11 @@ from hitproof.vllm_integration.reproduce.source_text import (
     literal,
     one_line,
 )
-from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure
+from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure, Worker
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import Copy, hitproof
+from hitproof.vllm_integration.tests.forkserver import PYTHON
 
 NOWHERE = Target("nowhere", None, None)
 
@@ -132,9 +140,10 @@ def test_a_member_of_an_enum_is_no_literal() -> None:
         literal(Mode.PLAIN)
 
 
+REPLAYED = "; `hitproof replay` plays the history on the target's own scheduler"
 NOT_PLAYED = {
     "what is wrong is not what a public method returns",
-    "`hitproof replay` plays the history on the target's own scheduler",
+    f"a test does not follow states from inside chunks{REPLAYED}",
 }
 
 
@@ -155,17 +164,20 @@ def test_every_finding_of_a_release_has_a_test_that_fails_there(tmp_path: Path) 
         assert "origin" in other["configuration"]
         assert other["detail"] in NOT_PLAYED
     assert {(f["reproduced"], f["outcome"]) for f in found} == {(True, "fails as it should")}
-    crashes = [f for f in found if f["class"] == "crash"]
+    crashes = [f for f in found if f["code"] == "raises-exception"]
     assert {f["error"] for f in crashes} == {"IndexError", "ValueError"}
     assert {f["error"] for f in found if f not in crashes} == {"AssertionError"}
     assert {path.name for path in tmp_path.iterdir()} == {f"test_{f['name']}.py" for f in found}
-    assert all(f["vector"]["steps"] for f in found)
+    assert all(f["vector"].get("steps") or f["vector"]["requests"] for f in found)
+    of_schedulers = [f["pytest"] for f in found if f["claim"] == "scheduler"]
+    assert len(of_schedulers) >= 4
+    assert all("scheduler = " in text for text in of_schedulers)
     ruff = [sys.executable, "-m", "ruff"]
     for how in (["format", "--check", "--line-length", "88"], ["check", "--select", "E,F,W"]):
         subprocess.run([*ruff, *how, "--isolated", tmp_path], check=True)
     text = "\n".join(f["pytest"] for f in found)
     imported = {line.split()[1].split(".")[0] for line in text.splitlines() if " import " in line}
-    assert imported <= {"torch", "vllm"}
+    assert imported <= {"collections", "os", "torch", "types", "typing", "unittest", "vllm"}
 
 
 @pytest.mark.release
@@ -191,3 +203,19 @@ def test_a_case_fails_with_the_fault_and_passes_without_it(
     fixed = {name for name, each in ran.items() if each.outcome is CaseOutcome.PASSES}
     assert any("longer_than_sliding_window_can_serve" in name for name in fixed)
     assert any("promised" in name for name in ran.keys() - fixed)
+
+
+@pytest.mark.release
+def test_a_case_of_a_scheduler_fails_with_the_fault_and_passes_without_it(tmp_path: Path) -> None:
+    """A divergence of 0.32 that 0.33 does not have."""
+    path = LEDGER.parent / "known/scheduler_promised_hit_missed_chunks_mamba_extension.json"
+    play = Play.written_workload(read_workload(path.read_text()), "history")
+    release, memory = resolve("0.32.0"), in_bytes(MEMORY)
+    with closing(Session(lambda: Worker(release, os.environ[PYTHON], memory), 60)) as session:
+        found = session.play(play).signatures
+        shown = session.finding((found[0], play), "scheduler").demonstration
+    assert shown.reproduced
+    assert shown.whole == "scheduler"
+    for version, outcome in (("0.32.0", CaseOutcome.FAILS), ("0.33.0", CaseOutcome.PASSES)):
+        ran = write_and_run(tmp_path, [shown], resolve(version), sys.executable, 60)
+        assert ran["scheduler"].outcome is outcome

@@ -79,7 +79,7 @@ def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """What a history shows, as a finding; see `vllm_integration.worker.findings`."""
     wanted = Signature.from_json(message["signature"])
     if (play := Play.from_json(message["play"])).of_scheduler:
-        return schedulers.finding(subject, play, wanted, message["budget"])
+        return schedulers.finding(subject, play, wanted, message["budget"], message["name"])
 
     def shown(history: History) -> Shown | None:
         for each in judged(subject, history).causes:

@@ -1,12 +1,13 @@
 """The worker's side of scheduler histories: one played and judged on the imported vLLM."""
 
+import re
 from functools import cache
 from typing import Any
 
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.findings.violations import Occurrence
+from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.plays import Origin, Play
-from hitproof.conformance.histories.workload_json import write_workload
+from hitproof.conformance.histories.workload_json import workload_as_json, write_workload
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.scheduling.outcome import SchedulerOutcome
 from hitproof.conformance.scheduling.player import play as play_history
@@ -14,9 +15,12 @@ from hitproof.conformance.scheduling.shrinking import shrink
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.reproduce.scheduler_case import scheduler_case
 from hitproof.vllm_integration.worker.judging import policies_of
 
 _schedulers = cache(VllmSchedulers)
+
+_REPLAYED = "`hitproof replay` plays the history on the target's own scheduler"
 
 
 def judged(subject: VllmSubject, history: SchedulerHistory) -> SchedulerOutcome:
@@ -43,7 +47,9 @@ def judge_workload(subject: VllmSubject, play: Play) -> dict[str, Any]:
     }
 
 
-def finding(subject: VllmSubject, play: Play, wanted: Signature, budget: int) -> dict[str, Any]:
+def finding(
+    subject: VllmSubject, play: Play, wanted: Signature, budget: int, name: str
+) -> dict[str, Any]:
     """What a scheduler history shows, as a finding; see `vllm_integration.worker.findings`."""
 
     def shown(history: SchedulerHistory) -> Occurrence | None:
@@ -58,10 +64,28 @@ def finding(subject: VllmSubject, play: Play, wanted: Signature, budget: int) ->
     if found is None:
         detail = "played once more it does not show again"
         return {"finding": None, "demonstration": {"detail": detail}}
-    detail = "`hitproof replay` plays the history on the target's own scheduler"
     return {
         "finding": found.as_json() | {"history": write_workload(small)},
-        "demonstration": {"detail": detail},
+        "demonstration": _demonstrated(small, found.violation, re.sub(r"\W+", "_", name)),
+    }
+
+
+def _demonstrated(history: SchedulerHistory, violation: Violation, name: str) -> dict[str, Any]:
+    """What a history shows, as a demonstration by a test named so."""
+    if not name:
+        return {}
+    try:
+        case = scheduler_case(_schedulers(), history, violation, name)
+    except Exception as error:
+        return {"name": name, "detail": f"{refusal_of(error)}; {_REPLAYED}"}
+    if not case.fails:
+        return {"name": name, "reproduced": False, "detail": f"its test passes; {_REPLAYED}"}
+    return {
+        "name": name,
+        "reproduced": True,
+        "vector": workload_as_json(history),
+        "pytest": case.text,
+        "error": case.error,
     }
 
 

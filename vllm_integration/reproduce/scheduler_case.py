@@ -1,0 +1,263 @@
+"""A paste-ready pytest case from a scheduler history, with vLLM's own scheduler.
+
+It sets the configuration up as the adapter does, steps the scheduler with a scripted model
+(`vllm_integration.reproduce.scripted_engine`), and asserts what the spec demands. The text imports
+only vLLM and torch. Imported in the worker process only.
+"""
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
+from hitproof.conformance.playing.expectations import Served
+from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.vllm_integration.adapter.inspection import recorded
+from hitproof.vllm_integration.adapter.schedulers import VllmScheduler, VllmSchedulers
+from hitproof.vllm_integration.reproduce import scripted_engine
+from hitproof.vllm_integration.reproduce.pytest_case import Case
+from hitproof.vllm_integration.reproduce.source_text import WIDTH, Node, call, laid_out, literal
+from hitproof.vllm_integration.reproduce.values import Values
+
+_CONTENT = {
+    Code.OTHER_CONTENT_READ: scripted_engine.ReadingEngine,
+    Code.NULL_BLOCK_READ: scripted_engine.ReadingEngine,
+    Code.KEY_NAMES_OTHER_CONTENT: scripted_engine.KeyedEngine,
+}
+"""The engine that asserts it, where what is wrong is the content of blocks."""
+
+_CAPACITY = ("kv_cache_size_tokens", "kv_cache_max_concurrency")
+"""What start-up notes in ``CacheConfig`` for logs only."""
+
+_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
+_INTERVAL = "prefix_cache_retention_interval"
+_SETTLE = "_set_max_num_scheduled_tokens"
+_UTILS = "vllm.v1.core.kv_cache_utils"
+
+
+def scheduler_case(
+    vllm: VllmSchedulers, history: SchedulerHistory, violation: Violation, name: str
+) -> Case:
+    """Write ``history`` as ``test_<name>``, and run that.
+
+    Raises `CannotJudge` when what is wrong, or an argument, has no source in a test.
+    """
+    text = _Writer(vllm, history, violation).module(f"test_{name}")
+    namespace: dict[str, Any] = {"__name__": f"test_{name}"}
+    exec(compile(text, f"test_{name}.py", "exec"), namespace)
+    test: Callable[[], None] = namespace[f"test_{name}"]
+    try:
+        test()
+    except Exception as error:
+        return Case(text, True, type(error).__name__)
+    return Case(text, False, "AssertionError")
+
+
+class _Writer:
+    """Writes one history and what is expected of it as source."""
+
+    def __init__(
+        self, vllm: VllmSchedulers, history: SchedulerHistory, violation: Violation
+    ) -> None:
+        self._vllm, self._history, self._violation = vllm, history, violation
+        self._engine = self._engine_class()
+        with recorded() as made:
+            self._running: VllmScheduler = vllm.start(history.deployment)
+            requests = {
+                name: self._running.make_request(name, arrival)
+                for name, arrival in history.requests.items()
+            }
+        self._requests = requests
+        self._made = {each.function.__name__: each for each in made.values()}
+        self._values = Values(made, self._variable)
+
+    def _engine_class(self) -> type[scripted_engine.Engine]:
+        code = self._violation.signature.code
+        if code in _CONTENT:
+            drafts = self._history.deployment.num_speculative_tokens
+            if drafts and any(len(each.output) > 1 for each in self._history.requests.values()):
+                raise CannotJudge("a test does not follow what verified drafts leave in blocks")
+            if self._history.deployment.mamba_checkpoint_alignment is not None:
+                raise CannotJudge("a test does not follow states from inside chunks")
+            return _CONTENT[code]
+        if code not in _WHOLE and self._violation.expected is None:
+            raise CannotJudge("what is wrong is not what the scheduler's methods return")
+        return scripted_engine.Engine
+
+    def _variable(self, value: Any) -> str | None:
+        """What the test has a variable for."""
+        if value is self._running.vllm_config.parallel_config:
+            return "vllm_config.parallel_config"
+        return "hasher" if value is self._made["get_request_block_hasher"].result else None
+
+    def module(self, name: str) -> str:
+        """The whole file."""
+        body = [*self._set_up(), *self._start(), "", *self._play()]
+        classes = [scripted_engine.Model, scripted_engine.Arrival]
+        classes += [each for each in reversed(self._engine.__mro__) if each is not object]
+        parts = [inspect.getsource(each).rstrip().split("\n") for each in classes]
+        interval = getattr(self._running.vllm_config.cache_config, _INTERVAL, None)
+        variables = {_RUNNER: str(int(self._history.deployment.v2_model_runner))}
+        if interval is not None and _INTERVAL not in self._made["KVCacheConfig"].keywords:
+            variables[f"VLLM_{_INTERVAL.upper()}"] = str(interval)
+        patched = laid_out("@patch.dict", call("", "os.environ", literal(variables)), depth=0)
+        head = ["import os", "from collections import deque"]
+        if "SimpleNamespace" in "\n".join(body):
+            head.append("from types import SimpleNamespace")
+        head += ["from typing import Any, NamedTuple", "from unittest.mock import patch", ""]
+        head += self._values.lines()
+        separated = [line for part in parts for line in ("", "", *part)]
+        return "\n".join([*head, *separated, "", "", patched, f"def {name}():", *body, ""])
+
+    # --- the configuration -------------------------------------------------------------------
+
+    def _set_up(self) -> Iterator[str]:
+        """The lines that make ``vllm_config``."""
+        values, deployment = self._values, self._history.deployment
+        for name in ("VllmConfig", "DeviceConfig"):
+            values.import_("vllm.config", name)
+        yield '    vllm_config = VllmConfig(device_config=DeviceConfig("cpu"))'
+        yield f"    vllm_config.model_config = Model({deployment.max_model_len})"
+        made = values.call_of(self._made["SchedulerConfig"])
+        yield laid_out("vllm_config.scheduler_config = ", made)
+        cache_config, fresh = self._running.vllm_config.cache_config, self._vllm.cache_defaults
+        for name, value in vars(cache_config).items():
+            if name not in _CAPACITY and value != getattr(fresh, name, None):
+                yield f"    vllm_config.cache_config.{name} = {literal(value)}"
+        if deployment.speculative_method is not None:
+            yield from self._speculative(deployment)
+        if hasattr(self._running.vllm_config, _SETTLE):
+            yield f"    vllm_config.{_SETTLE}()"
+
+    def _speculative(self, deployment: Deployment) -> Iterator[str]:
+        made = self._values.call_of(self._made["SpeculativeConfig"])
+        yield laid_out("speculative_config = ", made)
+        # Made for "ngram", which needs no draft model.
+        yield f"    speculative_config.method = {literal(deployment.speculative_method)}"
+        if deployment.has_draft_head:
+            facts = call(
+                "SimpleNamespace", num_nextn_predict_layers=str(deployment.num_mtp_modules)
+            )
+            model = call("SimpleNamespace", hf_config=facts, architectures="[]")
+            yield laid_out("speculative_config.draft_model_config = ", model)
+        if not deployment.lookahead_hashes:
+            yield "    speculative_config.disable_lookahead_block_hashes = True"
+        yield "    vllm_config.speculative_config = speculative_config"
+
+    def _start(self) -> Iterator[str]:
+        """The lines that make the scheduler."""
+        values, running = self._values, self._running
+        yield laid_out("kv_cache_config = ", values.call_of(self._made["KVCacheConfig"]))
+        sizes = "block_size, hash_block_size = "
+        if hasattr(self._vllm.core, "resolve_kv_cache_block_sizes"):
+            resolve = values.imported(self._vllm.core.resolve_kv_cache_block_sizes)
+            yield laid_out(sizes, call(resolve, "kv_cache_config", "vllm_config"))
+        else:
+            yield "    block_size = hash_block_size = vllm_config.cache_config.block_size"
+        if self._is_for_want_of_room:
+            fits = values.imported(self._vllm.utils.get_max_concurrency_for_kv_cache_config)
+            yield f"    if {fits}(vllm_config, kv_cache_config) < 1:"
+            yield "        return  # start-up refuses the deployment"
+        manager = call(values.imported(self._vllm.core.StructuredOutputManager), "vllm_config")
+        named: dict[str, Node] = {
+            "vllm_config": "vllm_config",
+            "kv_cache_config": "kv_cache_config",
+            "structured_output_manager": manager,
+            "block_size": "block_size",
+            "hash_block_size": "hash_block_size",
+            "log_stats": "False",
+        }
+        scheduler = type(running.scheduler)
+        given = {name: named[name] for name in running.keywords}
+        yield laid_out("scheduler = ", call(values.imported(scheduler), **given))
+        yield ""
+        values.import_(_UTILS, "init_none_hash")
+        values.import_("vllm.utils.hashing", "sha256")
+        maker = values.imported(self._vllm.utils.get_request_block_hasher)
+        ahead = running.engine.num_hash_lookahead_tokens
+        more = (str(ahead),) if ahead else ()
+        yield "    init_none_hash(sha256)"
+        yield laid_out("hasher = ", call(maker, "hash_block_size", "sha256", *more))
+
+    @property
+    def _is_for_want_of_room(self) -> bool:
+        return ("way", "room") in self._violation.signature.defect.parameters
+
+    # --- the history ---------------------------------------------------------------------------
+
+    def _play(self) -> Iterator[str]:
+        """The lines that step the scheduler, and assert what is expected."""
+        yield "    arrivals = {"
+        for name, arrival in self._history.requests.items():
+            arrived = self._arrival(arrival, self._requests[name])
+            yield laid_out(f"{literal(name)}: ", arrived, ",", depth=2)
+        yield "    }"
+        batches, drafts = self._running.batches, self._running.engine.num_speculative_tokens
+        more = {"batches": batches} if batches > 1 else {}
+        more |= {"drafts": drafts} if drafts else {}
+        engine = call(
+            self._engine.__name__,
+            "scheduler",
+            "arrivals",
+            **{key: str(value) for key, value in more.items()},
+        )
+        yield laid_out("engine = ", engine)
+        comment = [f"    # {line}" for line in textwrap.wrap(f"{self._violation.spec}.", WIDTH - 6)]
+        if self._engine is not scripted_engine.Engine:
+            kind = self._violation.signature.kind
+            groups = self._running.engine.groups
+            judged = [n for n, group in enumerate(groups) if group.kind == kind]
+            yield f"    engine.judged = {tuple(judged)}"
+            if self._engine is scripted_engine.KeyedEngine:
+                yield "    engine.unit = hash_block_size"
+        asserted = self._assertion()
+        if asserted:
+            yield f"    engine.run({self._steps})"
+            yield ""
+            yield from (*comment, asserted)
+        else:
+            yield from ("", *comment, f"    engine.run({self._steps})")
+
+    @property
+    def _steps(self) -> int:
+        """So many steps are more than enough: each computes a token at least."""
+        arrivals = self._history.requests.values()
+        tokens = sum(len(each.prompt) + len(each.output) for each in arrivals)
+        return 100 + 2 * tokens + sum(each.arrives for each in arrivals)
+
+    def _arrival(self, arrival: Arrival, request: Any) -> Any:
+        plain = replace(arrival, prompt=(1,), output=(1,))
+        default = Arrival((1,), (1,))
+        named = {
+            name: literal(getattr(plain, name))
+            for name in scripted_engine.Arrival._fields[2:]
+            if getattr(plain, name) != getattr(default, name)
+        }
+        output = literal(list(arrival.output))
+        return call("Arrival", self._values.of(request), output, **named)
+
+    def _assertion(self) -> str:
+        """What is asserted at the end; nothing where the steps themselves fail."""
+        if isinstance(self._violation.expected, Served):
+            due = self._violation.expected
+            return f"    assert engine.hits[{literal(due.request)}] >= {due.tokens}"
+        return _WHOLE.get(self._violation.signature.code, "")
+
+
+_WHOLE = {
+    Code.REQUEST_NEVER_FINISHES: "    assert engine.ended.keys() == arrivals.keys()",
+    Code.DELIVERED_TOKENS_WRONG: (
+        "    for name, each in arrivals.items():\n"
+        "        assert each.aborted or engine.delivered[name] == each.output"
+    ),
+    Code.BLOCKS_HELD_WHEN_IDLE: (
+        "    blocks = scheduler.kv_cache_manager.block_pool.blocks\n"
+        "    assert not any(block.ref_cnt for block in blocks if not block.is_null)"
+    ),
+    Code.RAISES_EXCEPTION: "",
+}
+"""What is asserted after the steps, by the code of what is wrong."""

@@ -1,0 +1,284 @@
+"""What a test of a whole scheduler is made of: the source of these classes goes into it.
+
+They step vLLM's own scheduler as its ``EngineCore`` does, with a model that answers what
+a script says. A test has only the classes that it needs, so each imports what it uses of
+vLLM where it is used, and nothing of ours.
+"""
+
+from collections import deque
+from typing import Any, NamedTuple
+
+
+class Model:
+    """What a scheduler asks of ModelConfig: a text model with nothing special."""
+
+    runner_type = "generate"
+    skip_tokenizer_init = True
+    hf_overrides = multimodal_config = logits_processors = None
+
+    def __init__(self, max_model_len: int) -> None:
+        self.max_model_len = self.original_max_model_len = max_model_len
+
+    def __getattr__(self, name: str) -> bool:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return False
+
+
+class Arrival(NamedTuple):
+    """A request, and what the model samples for it."""
+
+    request: Any
+    output: list[int]
+    after: str | None = None  # the request that ends before
+    arrives: int = 0  # how many steps later
+    accepted: tuple[int, ...] = ()  # how many drafts are right, at each verification
+    aborted: int | None = None  # after how many steps
+
+
+class Engine:
+    """Steps a scheduler like EngineCore."""
+
+    def __init__(
+        self,
+        scheduler: Any,
+        arrivals: dict[str, Arrival],
+        batches: int = 1,
+        drafts: int = 0,
+    ) -> None:
+        self.scheduler = scheduler
+        self.arrivals = arrivals
+        self.batches = batches  # at most so many steps are in flight
+        self.drafts = drafts  # the model proposes so many
+        self.hits: dict[str, int] = {}
+        self.delivered: dict[str, list[int]] = {name: [] for name in arrivals}
+        self.arrived: dict[str, int] = {}
+        self.ended: dict[str, int] = {}
+        self.tables: dict[str, list[list[int]]] = {}
+        self.sampled = dict.fromkeys(arrivals, 0)
+        self.proposed = dict.fromkeys(arrivals, 0)
+        self.verified = dict.fromkeys(arrivals, 0)
+        self.in_flight: deque[Any] = deque()
+
+    def run(self, steps: int) -> None:
+        """Step until all requests have ended, but at most so often."""
+        for step in range(steps):
+            self.let_arrive(step)
+            if self.scheduler.has_requests():
+                output = self.scheduler.schedule()
+                chunks = self.take_tables(output)
+                self.execute(output, chunks)
+                self.in_flight.append((output, *self.sample(chunks)))
+                tokens = output.total_num_scheduled_tokens
+                if len(self.in_flight) < self.batches and tokens:
+                    continue
+            elif not self.in_flight and len(self.ended) == len(self.arrivals):
+                return
+            if self.in_flight:
+                self.update(step, *self.in_flight.popleft())
+
+    def let_arrive(self, step: int) -> None:
+        """Add the requests whose time has come."""
+        from vllm.v1.request import RequestStatus
+
+        for name, arrival in self.arrivals.items():
+            since = 0
+            if arrival.after is not None:
+                since = self.ended.get(arrival.after, step + 1)
+            if name not in self.arrived and step >= since + arrival.arrives:
+                self.arrived[name] = step
+                self.scheduler.add_request(arrival.request)
+            age = step - self.arrived.get(name, step)
+            if age and age == arrival.aborted and name not in self.ended:
+                self.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
+                self.ended[name] = step
+
+    def take_tables(self, output: Any) -> list[tuple[str, int, int]]:
+        """Update block tables as a model runner does; which tokens are computed."""
+        starts = {}
+        for new in output.scheduled_new_reqs:
+            name, starts[new.req_id] = new.req_id, new.num_computed_tokens
+            self.hits.setdefault(name, starts[name])
+            self.tables[name], self.proposed[name] = list(map(list, new.block_ids)), 0
+        cached = output.scheduled_cached_reqs
+        starts |= dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        for name, more in zip(cached.req_ids, cached.new_block_ids, strict=True):
+            if name in cached.resumed_req_ids:
+                self.tables[name], self.proposed[name] = list(map(list, more)), 0
+            elif more is not None:
+                for table, ids in zip(self.tables[name], more, strict=True):
+                    table.extend(ids)
+        chunks = []
+        for name, count in output.num_scheduled_tokens.items():
+            start = min(starts[name], self.known(name) - 1)
+            chunks.append((name, start, start + count))
+        return chunks
+
+    def known(self, name: str) -> int:
+        """How many tokens the request has, those of steps in flight included."""
+        return len(self.arrivals[name].request.prompt_token_ids) + self.sampled[name]
+
+    def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
+        """Compute the tokens of a step: here nothing."""
+
+    def sample(self, chunks: list[tuple[str, int, int]]) -> tuple[Any, Any]:
+        """What the model samples and drafts."""
+        from vllm.v1.outputs import ModelRunnerOutput
+
+        tokens, drafts = [], {}
+        for name, _, end in chunks:
+            arrival, known, new = self.arrivals[name], self.known(name), []
+            if end >= known:
+                rest = arrival.output[self.sampled[name] :]
+                tried = min(end - known, self.proposed[name])
+                right = 0
+                if tried and arrival.accepted:
+                    turn = self.verified[name] % len(arrival.accepted)
+                    wanted = arrival.accepted[turn]
+                    right = max(0, min(wanted, tried, len(rest) - 1))
+                self.verified[name] += bool(tried)
+                new = rest[: 1 + right] or [0]
+                self.sampled[name] += len(rest[: 1 + right])
+                self.proposed[name] = self.drafts
+                drafts[name] = [*rest[1 + right :], *[0] * self.drafts][: self.drafts]
+            tokens.append(new)
+        names = [name for name, _, _ in chunks]
+        places = {name: place for place, name in enumerate(names)}
+        return ModelRunnerOutput(names, places, tokens), drafts
+
+    def update(self, step: int, output: Any, result: Any, drafts: Any) -> None:
+        """Give the scheduler the result of a step."""
+        from vllm.v1.outputs import DraftTokenIds
+
+        answered = self.scheduler.update_from_output(output, result)
+        if self.drafts and drafts and self.batches == 1:
+            proposed = DraftTokenIds(list(drafts), list(drafts.values()))
+            self.scheduler.update_draft_token_ids(proposed)
+        for outputs in answered.values():
+            for each in outputs.outputs:
+                self.delivered[each.request_id] += each.new_token_ids
+        for name in self.arrived:
+            if self.arrivals[name].request.is_finished():
+                self.ended.setdefault(name, step)
+
+
+class PagedEngine(Engine):
+    """Keeps what each step writes: slots and states, as the tokens they depend on."""
+
+    pages: dict[int, dict[tuple[int, int], list[int]]]
+
+    def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
+        """Copy pages, then compute."""
+        self.pages = getattr(self, "pages", {})
+        for copy in getattr(output, "kv_cache_block_copies", None) or ():
+            copied = self.pages.get(copy.src_block_id, {})
+            self.pages[copy.dst_block_id] = dict(copied)
+        self.compute(chunks)
+
+    def compute(self, chunks: list[tuple[str, int, int]]) -> None:
+        """Write the tokens of a step into the pages."""
+        for name, start, end in chunks:
+            tokens = self.tokens(name)
+            for group, spec in enumerate(self.specs()):
+                size = spec.block_size
+                if hasattr(spec, "mamba_type"):
+                    self.write(name, group, (end - 1) // size, 0, tokens[:end])
+                    continue
+                for token in range(start, end):
+                    place, slot = divmod(token, size)
+                    self.write(name, group, place, slot, tokens[: token + 1])
+
+    def specs(self) -> list[Any]:
+        """The KV cache spec of each group."""
+        groups = self.scheduler.kv_cache_config.kv_cache_groups
+        return [group.kv_cache_spec for group in groups]
+
+    def tokens(self, name: str) -> list[int]:
+        """All tokens of a request."""
+        arrival = self.arrivals[name]
+        return [*arrival.request.prompt_token_ids, *arrival.output]
+
+    def at(self, name: str, group: int, place: int) -> int:
+        """The block at a place of a block table; 0 if there is none."""
+        table = self.tables[name][group]
+        return table[place] if place < len(table) else 0
+
+    def write(self, name: str, group: int, place: int, slot: int, held: Any) -> None:
+        """Write a slot; another group's content of the page is lost."""
+        block = self.at(name, group, place)
+        page = self.pages.setdefault(block, {})
+        if any(other != group for other, _ in page):
+            page.clear()
+        if block:  # the null block keeps nothing
+            page[group, slot] = held
+
+
+class ReadingEngine(PagedEngine):
+    """Asserts that each step reads what the request alone would have computed."""
+
+    judged: tuple[int, ...]  # groups
+
+    def compute(self, chunks: list[tuple[str, int, int]]) -> None:
+        """Read the states, write what is computed, read what it attends to."""
+        of_mamba = [g for g in self.judged if hasattr(self.specs()[g], "mamba_type")]
+        for name, start, _ in chunks:
+            for group in of_mamba if start else ():
+                place = (start - 1) // self.specs()[group].block_size
+                page = self.pages.get(self.at(name, group, place), {})
+                assert page.get((group, 0)) == self.tokens(name)[:start]
+        super().compute(chunks)
+        for name, start, end in chunks:
+            for group in set(self.judged).difference(of_mamba):
+                self.read(name, group, start, end)
+
+    def read(self, name: str, group: int, start: int, end: int) -> None:
+        """Read what the tokens of a chunk attend to in a group."""
+        spec, tokens = self.specs()[group], self.tokens(name)
+        window = getattr(spec, "sliding_window", None) or start + 1
+        chunk = getattr(spec, "attention_chunk_size", None) or start + 1
+        first = max(start - window + 1, start // chunk * chunk)
+        for token in range(first, end):
+            place, slot = divmod(token, spec.block_size)
+            page = self.pages.get(self.at(name, group, place), {})
+            assert page.get((group, slot)) == tokens[: token + 1]
+
+
+class KeyedEngine(PagedEngine):
+    """Asserts that a block that a hash finds holds the tokens of the hash."""
+
+    judged: tuple[int, ...]  # groups
+    unit: int  # tokens of a hash
+
+    def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
+        """Compute a step, and look all hashes up."""
+        super().execute(output, chunks)
+        self.look_up()
+
+    def update(self, *arguments: Any) -> None:
+        """Give the scheduler the result of a step, and look all hashes up."""
+        super().update(*arguments)
+        self.look_up()
+
+    def look_up(self) -> None:
+        """Compare the blocks that are found with what they hold."""
+        from vllm.v1.core.kv_cache_utils import BlockHashListWithBlockSize
+
+        pool = self.scheduler.kv_cache_manager.block_pool
+        for name in self.arrived:
+            hashes, tokens = self.arrivals[name].request.block_hashes, self.tokens(name)
+            for group in self.judged:
+                spec = self.specs()[group]
+                size, keys = spec.block_size, hashes
+                if size != self.unit:
+                    keys = BlockHashListWithBlockSize(hashes, self.unit, size)
+                by_end = {(n + 1) * self.unit: key for n, key in enumerate(hashes)}
+                by_end |= {(n + 1) * size: keys[n] for n in range(len(keys))}
+                for end, key in by_end.items():
+                    for block in pool.get_cached_block(key, [group]) or ():
+                        page = self.pages.get(block.block_id, {})
+                        if hasattr(spec, "mamba_type"):
+                            assert page.get((group, 0)) == tokens[:end]
+                            continue
+                        for token in range((end - 1) // size * size, end):
+                            held = page.get((group, token % size))
+                            assert held == tokens[: token + 1]
