@@ -1,6 +1,7 @@
 # Two commands are the contract: `make check` runs the gate on a real vLLM release, `make test`
 # runs the tests. `make quick` runs those that need no release and no solver, `make test-all` the
-# long tails, too. `make docs` renders the spec as a site. Each sets up what it needs in .venv first.
+# long tails, too. `make docs` renders the spec as a site, `make engine` runs a real engine of vLLM.
+# Each sets up what it needs in .venv first.
 #
 #   PYTHON=python3.12          the interpreter that .venv is made with (3.11 or later)
 #   TARGET_PYTHON=/path/python an interpreter that already has what vLLM imports; then nothing
@@ -22,7 +23,7 @@ ifneq ($(TARGET_PYTHON),)
 export HITPROOF_PYTHON := $(TARGET_PYTHON)
 endif
 
-.PHONY: check test test-all quick lint docs lock clean
+.PHONY: check test test-all quick lint docs engine lock clean
 
 check: $(STAMP)
 	$(BIN)/hitproof prove
@@ -42,6 +43,11 @@ quick: $(VENV)/.ready
 docs: $(VENV)/.ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
+
+# A real engine on the CPU, in an environment of its own in hitproof's cache (HITPROOF_ENGINE names
+# another place): about 4 GB, which it says first.
+engine: $(STAMP)
+	$(BIN)/python -m hitproof.vllm_integration.engine.suite
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

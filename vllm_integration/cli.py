@@ -16,6 +16,7 @@ from hitproof.vllm_integration.commands.configs import configs
 from hitproof.vllm_integration.commands.configuration import ConfiguredCommand
 from hitproof.vllm_integration.commands.diff import diff
 from hitproof.vllm_integration.commands.doctor import doctor
+from hitproof.vllm_integration.commands.engine import engine
 from hitproof.vllm_integration.commands.explain import explain
 from hitproof.vllm_integration.commands.footprints import footprints
 from hitproof.vllm_integration.commands.init import init
@@ -44,6 +45,7 @@ for command in (
     survey,
     replay,
     lockstep,
+    engine,
     explain,
     prove,
     policies,
