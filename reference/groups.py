@@ -66,6 +66,7 @@ class GroupManager:
         self.group_id = group_id
         self.req_to_blocks: dict[str, list[KVCacheBlock]] = {}
         self.num_cached_block: dict[str, int] = {}
+        self._num_removed: dict[str, int] = {}
         self._pool = block_pool
         self._free_order = free_order
         self._max_admission_blocks = max_admission_blocks
@@ -153,12 +154,15 @@ class GroupManager:
         blocks = self.req_to_blocks.get(request_id, [])
         skipped = num_skipped_tokens(self.group, total_computed_tokens) // self.block_size
         removed = []
-        for index in range(min(skipped, len(blocks)) - 1, -1, -1):
+        skipped, before = min(skipped, len(blocks)), self._num_removed.get(request_id, 0)
+        for index in range(skipped - 1, before - 1, -1):
             if not blocks[index].is_null:
                 removed.append(blocks[index])
                 blocks[index] = self._pool.null_block
             elif not self._skips_gaps:
                 break
+        if skipped > before:
+            self._num_removed[request_id] = skipped
         self._pool.free_blocks(removed, self._free_order is not FreeOrder.APPENDED)
 
     def free(self, request_id: str) -> None:
@@ -171,6 +175,7 @@ class GroupManager:
         )
         self._pool.free_blocks(reversed(blocks), scratch_first)
         self.num_cached_block.pop(request_id, None)
+        self._num_removed.pop(request_id, None)
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """How many leading blocks of the request every request with blocks holds.

@@ -45,6 +45,11 @@ class BlockPool:
             found.append(block)
         return found
 
+    @property
+    def num_cached_keys(self) -> int:
+        """How many keys (group and hash) lookups find."""
+        return sum(map(len, self._first.values()))
+
     def cached_blocks(self) -> Iterator[tuple[int, bytes, list[KVCacheBlock]]]:
         """The cached blocks by key (group and hash); first, the one that lookup returns."""
         for group_id, blocks in self._first.items():

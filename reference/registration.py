@@ -6,14 +6,15 @@ from functools import partial
 from hitproof.reference.policies import Policies, ReplayPolicy
 from hitproof.reference.request import Registered
 from hitproof.spec.groups import BlockGeometry, Group, geometry
+from hitproof.spec.hits import required_run, run_end
 from hitproof.spec.mask import in_mask
 from hitproof.spec.releases.horizons import horizon
 from hitproof.spec.retention import (
     check_interval,
-    in_retained_mask,
     junction_boundary,
     replay_boundary,
     resend_cap,
+    sibling_boundary,
 )
 from hitproof.spec.sharing import final_tokens
 from hitproof.spec.terms import INTEGERS
@@ -103,7 +104,23 @@ class Registration:
 def _retained(
     shape: BlockGeometry, replays: Sequence[int], interval: int | None, first: int, end: int
 ) -> list[bool]:
-    return [bool(in_retained_mask(shape, b, replays, interval)) for b in range(first, end)]
+    """`spec.retention.in_retained_mask` of each block, one required run after the other."""
+    kept = [False] * (end - first)
+
+    def keep(boundary: int) -> None:
+        run = required_run(shape, boundary)
+        start, stop = max(run.start, first), min(run.stop, end)
+        if boundary >= 1 and start < stop:
+            kept[start - first : stop - first] = [True] * (stop - start)
+
+    for boundary in replays:
+        keep(boundary)
+    block = first
+    while interval is not None and block < end:
+        sibling = int(sibling_boundary(shape, block, interval))
+        keep(sibling)
+        block = int(run_end(shape, sibling))
+    return kept
 
 
 def _reachable(shape: BlockGeometry, known: list[bool], first: int, end: int) -> list[bool]:

@@ -27,6 +27,7 @@ from hitproof.vllm_integration.commands.policies import policies
 from hitproof.vllm_integration.commands.prove import prove
 from hitproof.vllm_integration.commands.replay import replay
 from hitproof.vllm_integration.commands.selftest import selftest
+from hitproof.vllm_integration.commands.simulate import simulate
 from hitproof.vllm_integration.commands.survey import survey
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -46,6 +47,7 @@ for command in (
     replay,
     lockstep,
     engine,
+    simulate,
     explain,
     prove,
     policies,

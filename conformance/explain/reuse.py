@@ -180,7 +180,7 @@ class Shortfall:
 
 
 _MOST_BOUNDARIES = 64
-_UNREGISTERED = {
+UNREGISTERED = {
     GroupKind.FULL_ATTENTION: Code.PREFIX_BLOCK_UNREGISTERED,
     GroupKind.SLIDING_WINDOW: Code.TAIL_BLOCK_UNREGISTERED,
     GroupKind.CHUNKED_LOCAL: Code.CHUNK_BLOCK_UNREGISTERED,
@@ -250,7 +250,7 @@ def _cause(setup: CacheSetup, reuse: Reuse, cap: int, boundary: int, before: Bef
             f"{kept}where prompts end",
         )
     ahead = block * unit >= boundary
-    code = Code.LOOKAHEAD_BLOCK_UNREGISTERED if ahead else _UNREGISTERED[group.kind]
+    code = Code.LOOKAHEAD_BLOCK_UNREGISTERED if ahead else UNREGISTERED[group.kind]
     return Shortfall(
         Part.MASK, code, index, f"{what} lacks {where}: they were computed and not registered"
     )

@@ -12,9 +12,10 @@ from hitproof.conformance.histories.schema import History, HistoryError
 
 _SCHEMA = "`hitproof replay --schema` prints the schema"
 _MESSAGES = {
-    "unexpected_keyword_argument": f"there is no such field; {_SCHEMA}",
-    "missing": f"this field is required; {_SCHEMA}",
-    "union_tag_not_found": f"'do' is missing, which names the kind of the step; {_SCHEMA}",
+    "unexpected_keyword_argument": "there is no such field",
+    "extra_forbidden": "there is no such field",
+    "missing": "this field is required",
+    "union_tag_not_found": "'do' is missing, which names the kind of the step",
 }
 """What is said where pydantic speaks of Python, by the type of its error."""
 
@@ -64,10 +65,11 @@ def no_duplicates(pairs: list[tuple[str, Any]]) -> None:
             raise ValueError(f"{name!r} occurs twice in one object")
 
 
-def in_a_sentence(invalid: ValidationError) -> str:
+def in_a_sentence(invalid: ValidationError, remedy: str = _SCHEMA) -> str:
     """The first thing that is wrong, where it is, and what to do about it."""
     error = invalid.errors(include_url=False, include_context=False)[0]
-    return _sentence(error["loc"], _MESSAGES.get(error["type"], error["msg"]))
+    message = _MESSAGES.get(error["type"])
+    return _sentence(error["loc"], f"{message}; {remedy}" if message else error["msg"])
 
 
 def _sentence(location: Sequence[str | int], message: str) -> str:

@@ -24,18 +24,29 @@ from hitproof.reference.request import Request
 
 
 class ReferenceManagers:
-    """The reference as a `ManagerSubject`, under a release's policies."""
+    """The reference as a `ManagerSubject`, under a release's policies.
+
+    ``watched`` is whether it has statistics and events.
+    """
 
     def __init__(
-        self, policies: Policies, manager_class: type[KVCacheManager] = KVCacheManager
+        self,
+        policies: Policies,
+        manager_class: type[KVCacheManager] = KVCacheManager,
+        watched: bool = True,
     ) -> None:
         self._policies = policies
         self._manager_class = manager_class
+        self._watched = watched
 
     def start(self, engine: EngineConfiguration) -> "ReferenceManager":
         """See `conformance.subject.managers.ManagerSubject`."""
+        return ReferenceManager(self.make(engine), engine)
+
+    def make(self, engine: EngineConfiguration) -> KVCacheManager:
+        """The reference's own manager."""
         knows = not self._policies.keeps_states_of_drafts
-        manager = self._manager_class(
+        return self._manager_class(
             KVCacheConfig(
                 engine.num_gpu_blocks,
                 engine.groups,
@@ -47,12 +58,11 @@ class ReferenceManagers:
             scheduler_block_size=engine.alignment,
             max_num_batched_tokens=engine.max_in_flight_tokens if knows else engine.max_chunk,
             use_eagle=engine.use_eagle_block_drop,
-            log_stats=True,
-            enable_kv_cache_events=True,
+            log_stats=self._watched,
+            enable_kv_cache_events=self._watched,
             retention_interval=engine.retention_interval,
             policies=self._policies,
         )
-        return ReferenceManager(manager, engine)
 
 
 class ReferenceManager:

@@ -21,6 +21,7 @@ from hitproof.reference.tests.building import (
 )
 from hitproof.spec.groups import Group, alignment, geometry, share_eagle
 from hitproof.spec.hits import required_run
+from hitproof.spec.retention import in_retained_mask
 
 FINE = Group(SLIDING, 2, window=4)
 GROUPS = (Group(FULL, 8), FINE)
@@ -168,3 +169,19 @@ def test_nothing_is_registered_past_the_lookahead_block() -> None:
     ]  # fmt: skip
     assert registration.num_tokens(full, 15) == 15
     assert registration.num_tokens(replace(full, eagle=False), 15) == 8
+
+
+@pytest.mark.parametrize("use_eagle", [False, True])
+@pytest.mark.parametrize("interval", [0, 8, 24])
+@pytest.mark.parametrize("group", [FINE, Group(SLIDING, 2, window=30), Group(MAMBA, 2)], ids=str)
+def test_sparse_retention_registers_the_retained_mask(
+    group: Group, interval: int, use_eagle: bool
+) -> None:
+    groups = share_eagle((Group(FULL, 8), group), use_eagle)
+    registration = Registration(groups, 8, interval, VLLM_0_24)
+    new = request("a", range(75), hash_block_size=2)
+    shape = geometry(groups[1], 8)
+    mask = registration.mask(groups[1], new.registered)
+    kept = [bool(in_retained_mask(shape, b, [36], interval // 2 or None)) for b in range(50)]
+    assert mask(0, 50) == kept
+    assert [*mask(0, 13), *mask(13, 31)] == kept[:31]

@@ -120,8 +120,11 @@ class VllmManagers:
             return tokens and engine.max_concurrent_batches * tokens
         return engine.max_in_flight_tokens
 
-    def make(self, engine: EngineConfiguration) -> Any:
-        """A real ``KVCacheManager``, in the plainest variant with statistics and events on."""
+    def make(self, engine: EngineConfiguration, **watched: bool) -> Any:
+        """A real ``KVCacheManager``, in the plainest variant with statistics and events on.
+
+        ``watched`` overrides what the variant has of `variants.MANAGER_VALUES`.
+        """
         groups = [
             (
                 group,
@@ -166,6 +169,7 @@ class VllmManagers:
                     HASH_LOOKAHEAD: engine.num_hash_lookahead_tokens,
                     PREFILL_LOOKAHEAD: engine.num_prefill_lookahead,
                     **watching(engine.variant),
+                    **watched,
                     _JUNCTIONS: engine.mamba_shared_prefix_checkpoint,
                 },
                 "KVCacheManager",

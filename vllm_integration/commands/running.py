@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
 from hitproof.conformance.ledger.ledger import LedgerError
@@ -134,8 +134,38 @@ def progress(
     Call it with what is done and the total: before the first call the target is imported, after
     the last one findings are reduced and shown.
     """
+    with _bar(console, clock) as bar:
+        task = bar.add_task(f"{what}: import", total=None)
+
+        def show_done(done: int, total: int) -> None:
+            phase = what if done < total else f"{what}: findings"
+            bar.update(task, description=phase, completed=done, total=total, refresh=True)
+
+        yield show_done
+
+
+@contextmanager
+def phases(
+    console: Console | None = None, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each of several phases; call it with the phase, what is done, and the total."""
+    with _bar(console, clock) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show_done(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                for before in tasks.values():
+                    bar.update(before, visible=False)
+                tasks[phase] = bar.add_task(phase, total=total)
+            bar.update(tasks[phase], completed=done, refresh=True)
+
+        yield show_done
+
+
+def _bar(console: Console | None, clock: Callable[[], float]) -> Progress:
+    """On a terminal, standard error by default."""
     console = console or Console(stderr=True)
-    bar = Progress(
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         _Counts(),
@@ -144,14 +174,6 @@ def progress(
         disable=not console.is_terminal,
         get_time=clock,
     )
-    with bar:
-        task = bar.add_task(f"{what}: import", total=None)
-
-        def show_done(done: int, total: int) -> None:
-            phase = what if done < total else f"{what}: findings"
-            bar.update(task, description=phase, completed=done, total=total, refresh=True)
-
-        yield show_done
 
 
 def show(output: StrEnum, as_json: Callable[[], Any], as_text: Callable[[Console], None]) -> None:

@@ -131,9 +131,9 @@ class RecordedManagers(VllmManagers):
         self.log = Log()
         return RecordedManager(self, engine)
 
-    def make(self, engine: EngineConfiguration) -> Any:
+    def make(self, engine: EngineConfiguration, **watched: bool) -> Any:
         """A real ``KVCacheManager`` behind a spy."""
-        self.log.manager = super().make(engine)
+        self.log.manager = super().make(engine, **watched)
         return _Spy(self.log.manager, self.log)
 
 

@@ -44,6 +44,11 @@ another worker and goes on.
 ``doctor``                Set up a deployment: of a model by its ``config``, with ``arguments``
                           of vLLM, serve prompts of these ``lengths``. Gives ``deployment`` and
                           ``rows``, or why it is ``refused`` (`vllm_integration.worker.doctor`).
+``simulate``              Play a workload: its ``arrivals`` with their ``hashes`` (a file) on an
+                          ``engine``, at most ``max_num_seqs`` at a time; without these go on with
+                          it. Returns after ``seconds``: ``tokens`` that are computed, and once it
+                          is ``done`` what was measured (`conformance.simulation.player`); or
+                          ``cannot``, the reason, and whether it ``crashed``.
 ``finding``               From a divergence to a finding: shrink it, show it on a whole
                           manager, write it as a test, in one go.
 ``selftest`` and others   See `vllm_integration.worker.selftest`.

@@ -259,6 +259,13 @@ def _doctor(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     return deploy(subject, message)
 
 
+def _simulate(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """Play a workload; see `vllm_integration.worker.simulate`."""
+    from hitproof.vllm_integration.worker.simulate import simulate  # no other operation needs it
+
+    return simulate(subject, message)
+
+
 _Operation: TypeAlias = Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]
 _FOUND_BY: dict[str, _Operation] = {
     "check": findings.of_evidence,
@@ -273,6 +280,7 @@ _OPERATIONS: dict[str, _Operation] = {
     "abilities": replay.abilities,
     "lockstep": lockstep.lockstep,
     "doctor": _doctor,
+    "simulate": _simulate,
     "finding": _finding,
     "here": _here,
     "ended": _ended,

@@ -1,0 +1,1 @@
+"""Simulation: whole workloads on managers of any release and on the reference, side by side."""

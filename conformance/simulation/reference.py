@@ -1,0 +1,101 @@
+"""The reference under simulation."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.reference.managers import ReferenceManagers
+from hitproof.conformance.simulation.subject import Lookup
+from hitproof.reference.free_queue import KVCacheBlock
+from hitproof.reference.policies import Policies
+from hitproof.reference.pool import BlockPool
+from hitproof.reference.request import Request
+
+
+class SimulatedReference:
+    """See `conformance.simulation.subject.SimulatedManager`."""
+
+    def __init__(self, engine: EngineConfiguration, policies: Policies) -> None:
+        self._engine = engine
+        self._manager = ReferenceManagers(policies, watched=False).make(engine)
+        self._pool: BlockPool = self._manager.block_pool
+        self.horizon = policies.horizon
+        self._evictions = 0
+        self._hashes: dict[str, Sequence[bytes]] = {}
+        take = self._pool.get_new_blocks
+
+        def counted(count: int) -> list[KVCacheBlock]:
+            before = self._pool.num_cached_keys
+            taken = take(count)
+            self._evictions += before - self._pool.num_cached_keys
+            return taken
+
+        self._pool.get_new_blocks = counted  # type: ignore[assignment, method-assign]  # here only
+
+    def arrive(self, name: str, num_prompt_tokens: int, hashes: Sequence[bytes]) -> Request:
+        """See `SimulatedManager`, here and below."""
+        request = Request(name, (), self._engine.hash_block_size)
+        request.num_hash_lookahead_tokens = self._engine.num_hash_lookahead_tokens
+        request.num_prompt_tokens = num_prompt_tokens
+        self._hashes[name] = hashes
+        self.append(request, num_prompt_tokens)
+        return request
+
+    def append(self, request: Request, count: int) -> None:
+        """Tokens and their hashes."""
+        request.all_token_ids += [0] * count
+        known = max(0, request.num_tokens - request.num_hash_lookahead_tokens)
+        units = known // request.hash_block_size
+        request.block_hashes += self._hashes[request.request_id][len(request.block_hashes) : units]
+
+    def lookup(self, request: Request) -> Lookup:
+        """Without the statistics."""
+        blocks, length = self._manager.get_computed_blocks(request)
+        return Lookup(length, blocks)
+
+    def allocate(self, request: Request, num_new_tokens: int, hit: Lookup | None) -> bool:
+        """The whole request need not fit."""
+        if hit is None:
+            return self._manager.allocate_slots(request, num_new_tokens) is not None
+        new = self._manager.allocate_slots(request, num_new_tokens, hit.length, hit.blocks)
+        return new is not None
+
+    def computed(self, request: Request, num_tokens: int) -> None:
+        """See `SimulatedManager`, here and below."""
+        request.num_computed_tokens = num_tokens
+
+    def free(self, request: Request) -> None:
+        """The request may come again, if it was preempted."""
+        self._manager.free(request)
+
+    def new_step_starts(self) -> None:
+        """See `SimulatedManager`, here and below."""
+        self._manager.new_step_starts()
+
+    def num_evictions(self) -> int:
+        """Counted where blocks are handed out."""
+        return self._evictions
+
+    def cached(self) -> list[int]:
+        """See `SimulatedManager`, here and below."""
+        counts = [0] * len(self._engine.groups)
+        for group, _, _ in self._pool.cached_blocks():
+            counts[group] += 1
+        return counts
+
+    def held(self, request: Request) -> list[int]:
+        """Without null blocks."""
+        return [_real(table) for table in self._manager.get_blocks(request.request_id).blocks]
+
+    def has_block(self, request: Request, group: int, block: int) -> bool:
+        """See `SimulatedManager`."""
+        units = self._engine.groups[group].block_size // self._engine.hash_block_size
+        last = (block + 1) * units - 1
+        hashes: Sequence[Any] = request.block_hashes
+        if last >= len(hashes):
+            return False
+        return self._pool.get_cached_block(hashes[last], (group,)) is not None
+
+
+def _real(table: Iterable[KVCacheBlock]) -> int:
+    return sum(not block.is_null for block in table)

@@ -1,0 +1,60 @@
+"""What a simulation asks of a manager: the calls of vLLM's scheduler, and nothing that judges them.
+
+Requests have their hashes from a file, and as many tokens as they should, all alike: without events
+no manager reads them.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from hitproof.spec.releases.horizons import LookaheadHorizon
+
+
+class Lookup(NamedTuple):
+    """A manager's answer: the length of the hit in tokens, and its blocks, as the manager's own."""
+
+    length: int
+    blocks: Any
+
+
+class SimulatedManager(Protocol):
+    """A running manager. Requests are its own objects.
+
+    Attributes:
+        horizon: how far past the cap its lookups may peek.
+    """
+
+    horizon: LookaheadHorizon
+
+    def arrive(self, name: str, num_prompt_tokens: int, hashes: Sequence[bytes]) -> Any:
+        """A request; ``hashes`` are those of its prompt and of its output to come."""
+
+    def append(self, request: Any, count: int) -> None:
+        """The model sampled so many tokens."""
+
+    def lookup(self, request: Any) -> Lookup:
+        """vLLM: ``get_computed_blocks``."""
+
+    def allocate(self, request: Any, num_new_tokens: int, hit: Lookup | None) -> bool:
+        """Whether ``allocate_slots`` gave slots; ``hit`` where the request is admitted with it."""
+
+    def computed(self, request: Any, num_tokens: int) -> None:
+        """So many of its tokens are computed; 0 where it was preempted."""
+
+    def free(self, request: Any) -> None:
+        """vLLM: ``free``."""
+
+    def new_step_starts(self) -> None:
+        """The engine's next step starts."""
+
+    def num_evictions(self) -> int:
+        """How many keys lookups no longer find since their block was handed out again."""
+
+    def cached(self) -> list[int]:
+        """Keys that lookups find, of each group. It may take long."""
+
+    def held(self, request: Any) -> list[int]:
+        """Blocks that a request holds in each group."""
+
+    def has_block(self, request: Any, group: int, block: int) -> bool:
+        """Whether a lookup of the request would find its block in a group."""

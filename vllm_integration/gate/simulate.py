@@ -1,0 +1,261 @@
+"""Simulations: one workload on targets and on the reference, one after another."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from packaging.version import Version
+
+from hitproof.conformance.histories.json_format import as_plain
+from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.scope.models import Model
+from hitproof.conformance.simulation.bounds import Bound, blocks_of_request, bounds
+from hitproof.conformance.simulation.causes import Cause, fault_codes, losses
+from hitproof.conformance.simulation.hash_file import Arrival, HashFile
+from hitproof.conformance.simulation.player import Served, Simulation
+from hitproof.conformance.simulation.reference import SimulatedReference
+from hitproof.conformance.simulation.workload import Workload
+from hitproof.reference import policies
+from hitproof.reference.policies import FreeOrder, Policies
+from hitproof.vllm_integration.gate.lockstep import policies_name
+from hitproof.vllm_integration.gate.sessions import Session
+from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
+from hitproof.vllm_integration.targets.target import Target
+
+_BATCH_SECONDS = 1.0
+_WITHOUT_POLICIES = Version("0.22.dev0")
+"""Windows were thinned out from here on; no earlier release is described by policies."""
+Progress = Callable[[str, int, int], None]
+"""``progress(phase, done, total)``."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What a workload is played on.
+
+    Attributes:
+        engine: the engine, with dense retention.
+        retentions: retention intervals to play it with; None is dense.
+        max_num_seqs: the most requests that run at a time.
+        name: the model, or where the engine comes from.
+    """
+
+    engine: EngineConfiguration
+    retentions: tuple[int | None, ...]
+    max_num_seqs: int
+    name: str
+
+
+@dataclass
+class Run:
+    """A workload on one subject with one retention.
+
+    Attributes:
+        subject: what it is called.
+        retention: the retention interval; None is dense.
+        bounds: what each request could hit.
+        queried: tokens of all prompts.
+        cannot: why it could not be played; empty where it could.
+        failed: whether that is a crash or a time-out, not something that the release lacks.
+        served: what became of each request, in their order.
+        samples: cached keys of each group, after so many requests.
+        operations: calls and seconds, by operation.
+        seconds: wall clock of the whole.
+    """
+
+    subject: str
+    retention: int | None
+    bounds: Sequence[Bound]
+    queried: int
+    cannot: str = ""
+    failed: bool = False
+    served: list[Served] = field(default_factory=list)
+    samples: list[tuple[int, list[int]]] = field(default_factory=list)
+    operations: dict[str, dict[str, float]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def take(self, measured: dict[str, Any]) -> None:
+        """Take up what a simulation measured."""
+        self.served = sorted(
+            (Served(**each) for each in measured["served"]), key=lambda each: each.request
+        )
+        self.samples = [(ended, counts) for ended, counts in measured["samples"]]
+        self.operations = measured["operations"]
+
+    @property
+    def lost(self) -> dict[Cause, int]:
+        """Tokens that were lost, by cause."""
+        total: dict[Cause, int] = dict.fromkeys(Cause, 0)
+        for bound, served in zip(self.bounds, self.served, strict=True):
+            donor = None if bound.donor is None else self.served[bound.donor]
+            for cause, tokens in losses(bound, served, donor).items():
+                total[cause] += tokens
+        return total
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """Codes of faults that showed, with the number of requests."""
+        return fault_codes(self.served)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """The answer.
+
+    Attributes:
+        workload: the workload.
+        deployment: what it was played on.
+        runs: each subject with each retention.
+        hashing: seconds that it took to make all hashes.
+    """
+
+    workload: Workload
+    deployment: Deployment
+    runs: list[Run]
+    hashing: float
+
+
+def engine_of(
+    model: Model,
+    workload: Workload,
+    *,
+    eagle: bool,
+    chunk: int,
+    blocks: int | None,
+    pool_requests: float,
+) -> EngineConfiguration:
+    """An engine of a model that serves the workload.
+
+    Its pool has ``blocks``, or room for ``pool_requests`` requests as long as the longest, and a
+    step computes ``chunk`` tokens at most.
+    """
+    groups = model.groups if eagle else tuple(replace(g, eagle=False) for g in model.groups)
+    engine = EngineConfiguration(
+        groups,
+        num_gpu_blocks=2,
+        hash_block_size=model.hash_block_size,
+        max_model_len=workload.longest,
+        max_num_batched_tokens=chunk,
+        use_eagle=eagle,
+    )
+    one = blocks_of_request(engine, engine.max_model_len, chunk)
+    return replace(engine, num_gpu_blocks=blocks or 1 + max(1, int(pool_requests * one)))
+
+
+def simulate(
+    workload: Workload,
+    deployment: Deployment,
+    targets: Sequence[Target],
+    *,
+    reference: bool,
+    python: str,
+    timeout: float,
+    memory: int,
+    progress: Progress,
+) -> Simulated:
+    """Play the workload on each target, and on the reference if that is wanted.
+
+    The reference is played with the spec's policies and with those of each target. Raises
+    `WorkloadError`, and the exceptions of `Worker`.
+    """
+    engine = deployment.engine
+    with tempfile.TemporaryDirectory(prefix="hitproof-") as home:
+        start = perf_counter()
+        file = HashFile(
+            Path(home) / "hashes", engine.hash_block_size, engine.num_hash_lookahead_tokens
+        )
+        total = len(workload.requests)
+        arrivals = file.write(workload, lambda done: progress("hashes", done, total))
+        hashing = perf_counter() - start
+        engines = [
+            replace(engine, retention_interval=interval) for interval in deployment.retentions
+        ]
+        known = [bounds(workload, each, arrivals, file) for each in engines]
+        queried = sum(each.prompt for each in arrivals)
+        play = _Play(arrivals, file, deployment.max_num_seqs, timeout, progress)
+        runs = []
+        for target in targets:
+            with closing(Session(partial(Worker, target, python, memory), timeout)) as session:
+                for each, could in zip(engines, known, strict=True):
+                    name = f"vLLM {target.label}"
+                    run = Run(name, each.retention_interval, could, queried)
+                    play.on_target(run, each, session)
+                    runs.append(run)
+        for name, chosen in _references(targets) if reference else ():
+            for each, could in zip(engines, known, strict=True):
+                if each.retention_interval is not None and not chosen.sparse_kinds:
+                    continue  # it has dense retention only
+                run = Run(name, each.retention_interval, could, queried)
+                play.on_reference(run, each, chosen)
+                runs.append(run)
+    return Simulated(workload, deployment, runs, hashing)
+
+
+def _references(targets: Sequence[Target]) -> Iterator[tuple[str, Policies]]:
+    """The reference with the spec's policies and with those of releases."""
+    yield "reference", Policies()
+    for target in targets:
+        version = None if target.version is None else Version(target.version)
+        name = policies_name(version)
+        if name is not None:
+            yield f"reference as {target.label}", getattr(policies, name)
+        elif version is not None and version >= _WITHOUT_POLICIES:
+            yield (
+                f"reference as {target.label}",
+                replace(
+                    policies.VLLM_0_23, free_order=FreeOrder.APPENDED, sparse_kinds=frozenset()
+                ),
+            )
+
+
+@dataclass(frozen=True)
+class _Play:
+    arrivals: Sequence[Arrival]
+    hashes: HashFile
+    max_num_seqs: int
+    timeout: float
+    progress: Progress
+
+    def on_target(self, run: Run, engine: EngineConfiguration, session: Session) -> None:
+        """Play in a worker, in batches, so that progress is seen."""
+        start = perf_counter()
+        begin: dict[str, Any] = {
+            "engine": as_plain(engine),
+            "arrivals": [[*asdict(each).values()] for each in self.arrivals],
+            "hashes": str(self.hashes.path),
+            "max_num_seqs": self.max_num_seqs,
+        }
+        try:
+            while not run.served and not run.cannot:
+                answer = session.ask(op="simulate", seconds=_BATCH_SECONDS, **begin)
+                begin = {}
+                if "cannot" in answer:
+                    run.cannot, run.failed = answer["cannot"], answer["crashed"]
+                    break
+                self._report(run, answer["tokens"])
+                if answer["done"]:
+                    run.take(answer)
+        except WorkerGone as gone:
+            run.cannot, run.failed = str(gone), True
+        run.seconds = perf_counter() - start
+
+    def on_reference(self, run: Run, engine: EngineConfiguration, chosen: Policies) -> None:
+        """Play in this process."""
+        start = perf_counter()
+        manager = SimulatedReference(engine, chosen)
+        played = Simulation(manager, engine, self.arrivals, self.hashes, self.max_num_seqs)
+        while not played.done:
+            played.advance(_BATCH_SECONDS)
+            self._report(run, played.tokens)
+        run.take(played.results())
+        run.seconds = perf_counter() - start
+
+    def _report(self, run: Run, tokens: int) -> None:
+        total = sum(each.prompt + each.output for each in self.arrivals if not each.lookup_only)
+        kept = "dense" if run.retention is None else run.retention
+        self.progress(f"{run.subject}, retention {kept}", min(tokens, total), total)

@@ -1,0 +1,209 @@
+"""Simulations, as people and as programs read them."""
+
+import csv
+import io
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hitproof.conformance.simulation.causes import Cause, losses
+from hitproof.conformance.words import count, in_blocks, in_tokens
+from hitproof.vllm_integration.gate.simulate import Run, Simulated
+
+OPERATIONS = ("lookup", "allocate", "free")
+
+
+def simulated_json(found: Simulated) -> dict[str, Any]:
+    """A simulation as JSON."""
+    engine = found.deployment.engine
+    return {
+        "workload": {
+            "about": found.workload.about,
+            "requests": len(found.workload.requests),
+        },
+        "deployment": {
+            "name": found.deployment.name,
+            "num_gpu_blocks": engine.num_gpu_blocks,
+            "max_model_len": engine.max_model_len,
+            "max_num_batched_tokens": engine.max_chunk,
+            "max_num_seqs": found.deployment.max_num_seqs,
+            "use_eagle": engine.use_eagle,
+        },
+        "hashing_seconds": found.hashing,
+        "runs": [_run_json(run) | {"requests": list(requests(found, run))} for run in found.runs],
+    }
+
+
+def _run_json(run: Run) -> dict[str, Any]:
+    shown: dict[str, Any] = {"subject": run.subject, "retention": retention(run)}
+    if run.cannot:
+        return shown | {"cannot": run.cannot}
+    return shown | {
+        "hit_rate": hit_rate(run),
+        "hits": sum(each.hit for each in run.served),
+        "unbounded": sum(each.unbounded for each in run.bounds),
+        "foresight": sum(each.foresight for each in run.bounds),
+        "lost": {str(cause): tokens for cause, tokens in run.lost.items()},
+        "faults": run.faults,
+        "evictions": run.served[-1].evictions,
+        "refused": sum(each.refused for each in run.served),
+        "preempted": sum(each.preempted for each in run.served),
+        "unfinished": sum(not each.finished for each in run.served),
+        "cached": [{"requests": ended, "keys": keys} for ended, keys in run.samples],
+        "operations": run.operations,
+        "seconds": run.seconds,
+    }
+
+
+def requests(found: Simulated, run: Run) -> Iterator[dict[str, Any]]:
+    """What became of each request of a run; nothing where it could not be played."""
+    for bound, served in zip(run.bounds, run.served, strict=bool(run.served)):
+        donor = None if bound.donor is None else run.served[bound.donor]
+        lost = losses(bound, served, donor)
+        told = asdict(served)
+        del told["request"]
+        yield {
+            "name": found.workload.label(served.request),
+            "prompt": found.workload.requests[served.request].num_prompt_tokens,
+            "lookup_only": found.workload.requests[served.request].lookup_only,
+            "shared": bound.shared,
+            "unbounded": bound.unbounded,
+            "promised": bound.promised,
+            "foresight": bound.foresight,
+            **told,
+            "lost": {str(cause): tokens for cause, tokens in lost.items()},
+        }
+
+
+def simulated_csv(found: Simulated) -> str:
+    """A simulation as CSV: a line for each request of each run."""
+    text = io.StringIO()
+    lines: Any = None
+    for run in found.runs:
+        for row in requests(found, run):
+            lost, held = row.pop("lost"), row.pop("held")
+            flat = {"subject": run.subject, "retention": retention(run), **row}
+            flat |= {f"lost_{cause.replace(' ', '_')}": lost.get(cause, 0) for cause in Cause}
+            flat["held"] = " ".join(map(str, held))
+            if lines is None:
+                lines = csv.DictWriter(text, list(flat), lineterminator="\n")
+                lines.writeheader()
+            lines.writerow(flat)
+    return text.getvalue()
+
+
+def retention(run: Run) -> str:
+    """The retention of a run, in words."""
+    match run.retention:
+        case None:
+            return "dense"
+        case 0:
+            return "latest"
+        case interval:
+            return str(interval)
+
+
+def hit_rate(run: Run) -> float:
+    """Tokens that were hit, of all tokens of prompts."""
+    hits = sum(each.hit for each in run.served)
+    return hits / max(1, run.queried)
+
+
+def about(found: Simulated) -> str:
+    """What was played on what."""
+    engine = found.deployment.engine
+    return (
+        f"{found.workload.about or count(found.workload.requests, 'request')}, on "
+        f"{found.deployment.name}{' with EAGLE or MTP' if engine.use_eagle else ''}: "
+        f"{count(engine.groups, 'group')}, a pool of {in_blocks(engine.num_gpu_blocks)}, chunks of "
+        f"{in_tokens(engine.max_chunk)}, {found.deployment.max_num_seqs} at a time"
+    )
+
+
+SUMMARY = (
+    "subject",
+    "retention",
+    "hit",
+    "unbounded",
+    "foresight",
+    "lost by",
+    "evicted",
+    "refused",
+    "preempted",
+    *(f"{operation} s" for operation in OPERATIONS),
+)
+"""The columns of the summary: hits in tokens, of all requests, evictions in keys."""
+
+
+def summary(found: Simulated) -> Iterator[tuple[str, ...]]:
+    """A row for each run that could be played."""
+    for run in found.runs:
+        if run.cannot:
+            continue
+        shown = _run_json(run)
+        yield (
+            run.subject,
+            retention(run),
+            f"{shown['hits']} ({100 * shown['hit_rate']:.1f} %)",
+            str(shown["unbounded"]),
+            str(shown["foresight"]),
+            ", ".join(lost_in_words(run)) or "nothing",
+            str(shown["evictions"]),
+            str(shown["refused"]),
+            str(shown["preempted"]),
+            *(f"{run.operations[operation]['seconds']:.2f}" for operation in OPERATIONS),
+        )
+
+
+def lost_in_words(run: Run) -> list[str]:
+    """What tokens were lost by, those of faults with their codes."""
+    codes = f" ({', '.join(run.faults)})" if run.faults else ""
+    return [
+        f"{cause} {tokens}{codes if cause is Cause.FAULT else ''}"
+        for cause, tokens in run.lost.items()
+        if tokens
+    ]
+
+
+def lookups(found: Simulated) -> Iterator[tuple[str, str, str]]:
+    """What the requests that are only looked up hit: subject, retention and the hits in turn."""
+    numbers = [n for n, each in enumerate(found.workload.requests) if each.lookup_only]
+    for run in found.runs if numbers else ():
+        if run.cannot:
+            continue
+        hits = [(run.served[number].hit, found.workload.label(number)) for number in numbers]
+        spans = []
+        for hit, same in itertools.groupby(hits, lambda each: each[0]):
+            names = [name for _, name in same]
+            last = f" to {names[-1]}" if len(names) > 1 else ""
+            spans.append(f"{names[0]}{last}: {hit}")
+        yield run.subject, retention(run), "; ".join(spans)
+
+
+def refusals(found: Simulated) -> list[str]:
+    """Why runs could not be played."""
+    return [f"{r.subject}, retention {retention(r)}: {r.cannot}" for r in found.runs if r.cannot]
+
+
+def print_simulated(found: Simulated, console: Console) -> None:
+    """A simulation as text."""
+    console.print(escape(about(found)), highlight=False)
+    if any(not run.cannot for run in found.runs):
+        console.print(_table(SUMMARY, summary(found)))
+    replays = list(lookups(found))
+    if replays:
+        console.print(_table(("subject", "retention", "hits of lookups, in tokens"), replays))
+    for line in refusals(found):
+        console.print(escape(f"not played: {line}"), highlight=False)
+
+
+def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Table:
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table

@@ -1,0 +1,164 @@
+"""`hitproof simulate`: real managers and the reference on one workload."""
+
+import csv
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hitproof.conformance.scope.models import MODELS
+from hitproof.conformance.simulation.generators import GENERATORS
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.gate.simulate import Deployment, Simulated, engine_of, simulate
+from hitproof.vllm_integration.reports.html.simulate import simulate_page
+from hitproof.vllm_integration.reports.simulate import lookups, simulated_csv, simulated_json
+from hitproof.vllm_integration.targets.resolving import resolve
+
+PYTHON = os.environ.get("HITPROOF_PYTHON", sys.executable)
+HEADLINE = "conversations", "DeepSeek-V4-like", 6.5, (None, 4096, 0)
+
+
+def simulated(
+    name: str,
+    model: str,
+    pool: float,
+    retentions: tuple[int | None, ...],
+    targets: tuple[str, ...] = (),
+    **options: Any,
+) -> Simulated:
+    workload = GENERATORS[name](options.get("requests", 6), options.get("tokens", 16_384), 1)
+    chosen = next(each for each in MODELS if each.name == model)
+    engine = engine_of(
+        chosen,
+        workload,
+        eagle=options.get("eagle", False),
+        chunk=2048,
+        blocks=None,
+        pool_requests=pool,
+    )
+    return simulate(
+        workload,
+        Deployment(engine, retentions, options.get("max_num_seqs", 1), model),
+        [resolve(each) for each in targets],
+        reference=True,
+        python=PYTHON,
+        timeout=120,
+        memory=16 << 30,
+        progress=options.get("progress", lambda *_: None),
+    )
+
+
+def outcome(found: Simulated, subject: str, retention: int | None) -> list[Any]:
+    run = next(r for r in found.runs if (r.subject, r.retention) == (subject, retention))
+    assert not run.cannot
+    return [
+        (each.hit, each.valid, each.refused, each.preempted, each.finished, each.held)
+        for each in run.served
+    ]
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("release", ["0.22.1", "0.23.0", "0.33.0"])
+def test_releases_and_the_reference_with_their_policies_serve_the_headline_alike(
+    release: str,
+) -> None:
+    """vLLM PR #43447, small: who hits the first conversation after k others."""
+    found = simulated(*HEADLINE, (release,))
+    shown = {(s, r): hits for s, r, hits in lookups(found)}
+    refused = [run.retention for run in found.runs if run.cannot]
+    assert refused == ([4096, 0] if release == "0.22.1" else [])
+    assert not any(run.failed for run in found.runs)
+    for retention in (None,) if refused else (None, 4096, 0):
+        assert outcome(found, f"vLLM {release}", retention) == outcome(
+            found, f"reference as {release}", retention
+        )
+    assert shown["reference", "latest"] == "replay after 0 to replay after 5: 16128"
+    assert shown[f"vLLM {release}", "dense"] != shown["reference", "latest"]
+    if not refused:
+        assert shown[f"vLLM {release}", "latest"] == shown["reference", "latest"]
+
+
+@pytest.mark.release
+def test_a_release_and_the_reference_preempt_alike() -> None:
+    found = simulated(
+        "chat", "Gemma-3-like", 1.5, (None,), ("0.33.0",), requests=40, tokens=2048, max_num_seqs=6
+    )
+    ours, theirs = (outcome(found, s, None) for s in ("reference as 0.33.0", "vLLM 0.33.0"))
+    assert [each[0] for each in ours] == [each[0] for each in theirs]
+    assert sum(each[2] for each in theirs)
+    assert all(hit == valid for hit, valid, *_ in theirs)
+
+
+def test_the_reference_alone_is_simulated_without_a_worker() -> None:
+    phases: dict[str, tuple[int, int]] = {}
+
+    def progress(phase: str, done: int, total: int) -> None:
+        phases[phase] = done, total
+
+    found = simulated(*HEADLINE, progress=progress)
+    assert phases["hashes"] == (12, 12)
+    assert phases["reference, retention dense"] == (6 * 16_384, 6 * 16_384)
+    shown = simulated_json(found)
+    assert json.loads(json.dumps(shown)) == shown
+    assert [run["retention"] for run in shown["runs"]] == ["dense", "4096", "latest"]
+    for run in shown["runs"]:
+        assert sum(run["lost"].values()) == run["unbounded"] - run["hits"]
+        assert len(run["requests"]) == 12
+    rows = list(csv.DictReader(io.StringIO(simulated_csv(found))))
+    assert len(rows) == 3 * 12
+    assert sum(int(row["hit"]) for row in rows) == sum(run["hits"] for run in shown["runs"])
+    page = simulate_page(found, "hitproof simulate")
+    assert page.count("<svg") == 4
+    assert page.count("<script") == 1  # the page's own
+    assert "http-equiv" in page
+
+
+def ran(*words: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(cli.app, ["simulate", *map(str, words)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_workload_is_written_read_and_played(tmp_path: Path) -> None:
+    file, options = tmp_path / "w.json", ("--reference", "--format", "json")
+    code, made, _ = ran("agents", "--requests", 5, "--tokens", 512, "--write", file, *options)
+    assert code == 0
+    code, again, _ = ran(file, *options)
+    assert code == 0
+    keys = ("hits", "unbounded", "foresight", "lost")
+    (first,), (second,) = (json.loads(text)["runs"] for text in (made, again))
+    assert [first[key] for key in keys] == [second[key] for key in keys]
+
+
+def test_a_trace_is_played(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    line = {"timestamp": 0, "input_length": 1000, "output_length": 20, "hash_ids": [7, 8]}
+    trace.write_text("\n".join([json.dumps(line), json.dumps(line | {"timestamp": 9})]))
+    code, text, _ = ran(trace, "--reference", "--format", "csv")
+    assert code == 0
+    assert [row["hit"] for row in csv.DictReader(io.StringIO(text))] == ["0", "992"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nowhere.json"], "nowhere.json cannot be read (No such file or directory); name a file"),
+        (["chat", "--model", "GPT"], "there is no model GPT; name one of Llama-3-like"),
+        (["chat", "--retention", "some"], "--retention some is not dense, latest or a number"),
+        (["chat", "--retention", "7"], "a retention interval must be a multiple"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_in_a_sentence(words: list[str], sentence: str) -> None:
+    code, _, said = ran(*words, "--reference", "--requests", 2, "--tokens", 64)
+    assert code == 2
+    assert sentence in said
+
+
+def test_the_schema_is_printed() -> None:
+    code, text, _ = ran("--schema")
+    assert code == 0
+    assert json.loads(text)["properties"]["requests"]
