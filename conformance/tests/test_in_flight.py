@@ -138,13 +138,13 @@ FREED = read(
 def test_what_rejected_drafts_make_the_next_step_read_again_is_kept() -> None:
     assert shown(replay(FREED, REFERENCE)) == []
     older = ReferenceManagers(VLLM_0_24)
-    assert shown(replay(FREED, older)) == ["unsound: null-block-read"]
+    assert shown(replay(FREED, older)) == ["unsound: null-block-read(after=rejection)"]
 
 
 @pytest.mark.parametrize(
     ("manager", "words"),
     [
-        (broken.IgnoresStepsInFlight, "unsound: null-block-read"),
+        (broken.IgnoresStepsInFlight, "unsound: null-block-read(after=rejection)"),
         (broken.AllocatesFromWhatIsSettled, "unsound: null-block-read"),
         (broken.TakesNothingBack, "unsound: null-block-read"),
         (broken.RegistersNoResults, "lost hit: prefix-block-unregistered"),

@@ -75,7 +75,7 @@ def test_the_reference_passes_under_the_policies_of_an_older_release() -> None:
         outcome = replay(played, ReferenceManagers(VLLM_0_23), older)
         seen.update(set(shown(outcome)) - set(expected(played, outcome)))
     # What it frees of steps in flight.
-    assert seen.pop("unsound: null-block-read")
+    assert seen.pop("unsound: null-block-read(after=rejection)")
     # What it registers without need, and forgets of what retention promises.
     assert {text.split(":")[0] for text in seen} == {Divergence.WASTE, Divergence.LOST_HIT}
     assert not any("prefix-block-unregistered" in text for text in seen)
