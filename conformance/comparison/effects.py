@@ -10,17 +10,21 @@ class Effect(StrEnum):
 
     UNSOUND = "hits made unsound"
     CRASH = "newly crashing"
+    STUCK = "requests that finish no more"
     DRAFTS = "drafts made wrong"
     LOST = "hits lost"
     REFUSED = "newly refused"
+    PREEMPTED = "more preemptions"
     HELD_MORE = "fewer blocks free"
     WASTE = "waste grown"
     ORDER_COSTS = "hits lost to another eviction order, on balance"
     GAINED = "hits gained"
     SOUND = "unsound hits gone"
     FIXED = "crashes gone"
+    UNSTUCK = "requests that finish now"
     DRAFTS_GONE = "wrong drafts gone"
     ADMITTED = "refused no more"
+    PREEMPTED_LESS = "fewer preemptions"
     HELD_FEWER = "more blocks free"
     WASTE_GONE = "waste gone"
     ORDER_PAYS = "hits gained by another eviction order, on balance"
@@ -28,6 +32,9 @@ class Effect(StrEnum):
     FEWER = "blocks cached fewer"
     OTHERS = "other blocks cached"
     CRASHES = "crashes changed"
+    EMPTY = "more empty steps"
+    EMPTY_LESS = "fewer empty steps"
+    STEPS = "steps of schedulers changed"
     CONNECTOR = "flags for connectors changed"
     CAPPED = "hits under a cap changed"
     LOCAL_PREFIXES = "local prefixes for connectors changed"
@@ -44,9 +51,11 @@ HARMFUL = frozenset(
     {
         Effect.UNSOUND,
         Effect.CRASH,
+        Effect.STUCK,
         Effect.DRAFTS,
         Effect.LOST,
         Effect.REFUSED,
+        Effect.PREEMPTED,
         Effect.HELD_MORE,
         Effect.WASTE,
         Effect.ORDER_COSTS,
@@ -64,8 +73,10 @@ GAINS = frozenset(
         Effect.GAINED,
         Effect.SOUND,
         Effect.FIXED,
+        Effect.UNSTUCK,
         Effect.DRAFTS_GONE,
         Effect.ADMITTED,
+        Effect.PREEMPTED_LESS,
         Effect.HELD_FEWER,
         Effect.WASTE_GONE,
         Effect.ORDER_PAYS,

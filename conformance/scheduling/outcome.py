@@ -37,16 +37,21 @@ class SchedulerOutcome:
         lives: what became of each request, by name.
         findings: one for each signature, in the order of their first occurrence; those with a
             cause are consequences of earlier ones.
-        steps: how many steps were scheduled.
+        plans: what each step computes: of each request where it starts, and how many tokens.
         refused: why the target's start-up refuses the deployment; "" when it does not.
         ended: why the history ended early; "" when it did not.
     """
 
     lives: dict[str, Life] = field(default_factory=dict)
     findings: list[Occurrence] = field(default_factory=list)
-    steps: int = 0
+    plans: list[list[tuple[str, int, int]]] = field(default_factory=list)
     refused: str = ""
     ended: str = ""
+
+    @property
+    def steps(self) -> int:
+        """How many steps were scheduled."""
+        return len(self.plans)
 
     @property
     def causes(self) -> list[Occurrence]:
@@ -54,7 +59,7 @@ class SchedulerOutcome:
         return [finding for finding in self.findings if finding.cause is None]
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON."""
+        """As JSON, without the plans."""
         return {
             "lives": {name: life.as_json() for name, life in self.lives.items()},
             "findings": [found.as_json() for found in self.findings],

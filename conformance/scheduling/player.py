@@ -174,7 +174,8 @@ class _Player:
     def _plan(self) -> Plan:
         before = self._scheduler.pool().cached
         plan = self._scheduler.schedule()
-        self.outcome.steps += 1
+        planned = [(each.request, each.start, each.num_tokens) for each in plan.scheduled]
+        self.outcome.plans.append(planned)
         self._judge_promises(plan, before)
         for each in plan.scheduled:
             life = self.outcome.lives[each.request]

@@ -23,6 +23,7 @@ from hitproof.vllm_integration.gate import gate
 from hitproof.vllm_integration.gate.obligations import Obligation
 from hitproof.vllm_integration.gate.places import located
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.gate.schedulers_side_by_side import compare_schedulers
 from hitproof.vllm_integration.gate.sessions import Sessions
 from hitproof.vllm_integration.gate.side_by_side import (
     ON_ONE_ONLY,
@@ -217,6 +218,7 @@ def difference(base: Report, head: Report, both: Both | None = None) -> Diff:
     roots = base.target.root, head.target.root
     diff.hunks = () if None in roots else hunks(*filter(None, roots))
     diff.histories = compared(base.played, head.played, both)
+    compare_schedulers(base.played, head.played, both, diff.histories)
     _compare_findings(diff)
     _compare_obligations(diff)
     _compare_unplayed(diff)

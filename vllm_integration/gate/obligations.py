@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from hitproof.conformance.checks.registry import CHECKS, is_about
 from hitproof.conformance.comparison.histories import Run
+from hitproof.conformance.comparison.schedules import ScheduleRun
 from hitproof.conformance.findings.footprints import Footprint, place_of
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play, plays
@@ -67,7 +68,8 @@ class Played:
         signatures: what was found.
         footprints: how far each of these reaches.
         unsettled: why it could not be judged, "" when it could.
-        run: what was observed, if that was asked for.
+        run: what was observed, if that was asked for; of a history of a manager.
+        schedule: the same of a scheduler history.
     """
 
     play: Play
@@ -77,6 +79,7 @@ class Played:
     footprints: tuple[Footprint, ...] = ()
     unsettled: str = ""
     run: Run | None = None
+    schedule: ScheduleRun | None = None
 
     @property
     def reason(self) -> str:

@@ -6,11 +6,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hitproof.conformance.comparison.facts import Fact
 from hitproof.conformance.comparison.histories import Run
+from hitproof.conformance.comparison.schedules import ScheduleRun
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.evidence import Evidence, smallest
 from hitproof.conformance.findings.findings import Finding, finding
@@ -136,8 +137,6 @@ class Session:
         entry = "replay", str(play.origin)
         if (known_fatal := self._fatal.get(entry)) is not None:
             return Played(play, unsettled=f"not replayed, since {known_fatal}")
-        # What a scheduler's own decisions lead to is compared by its findings.
-        record = record and not play.of_scheduler
         try:
             answer = self.ask(op="replay", play=play.as_json(), record=record)
         except WorkerGone as gone:
@@ -148,9 +147,10 @@ class Session:
         causes = [found for found in answer["findings"] if found["cause"] is None]
         signatures = tuple(Signature.from_json(found["signature"]) for found in causes)
         footprints = tuple(map(Footprint.from_json, answer["footprints"]))
-        run = Run.from_answer(answer) if record else None
-        steps, lookups = len(answer["steps"]), len(answer["lookups"])
-        return Played(play, steps, lookups, signatures, footprints, run=run)
+        played = Played(play, len(answer["steps"]), len(answer["lookups"]), signatures, footprints)
+        if record and play.of_scheduler:
+            return replace(played, schedule=ScheduleRun.from_answer(answer))
+        return replace(played, run=Run.from_answer(answer)) if record else played
 
     def finding(
         self, shown: Evidence | tuple[Signature, Play], name: str, small: bool = True

@@ -8,6 +8,7 @@ from typing import Any
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
 from hitproof.conformance.comparison.histories import Parting, Run, compare, unreported
 from hitproof.conformance.comparison.records import Observable
+from hitproof.conformance.comparison.schedules import Decision, ScheduleRun
 from hitproof.conformance.comparison.words import shown
 from hitproof.conformance.findings.replayed import up_to
 from hitproof.conformance.histories.plays import Abilities, Play
@@ -57,15 +58,17 @@ class HistoryChange:
             no harm by itself (`conformance.comparison.effects.HARMFUL`).
         tokens: for hits, by how much they are longer in the head, over all of these histories.
         example: the smallest; None where the targets cannot be asked any more.
+        of_scheduler: whether they are scheduler histories, compared by what becomes of requests.
     """
 
     effect: Effect
-    observable: Observable
+    observable: Observable | Decision
     histories: int
     first: int
     by_order: int
     tokens: int
     example: Example | None
+    of_scheduler: bool = False
 
     @property
     def harmful(self) -> bool:
@@ -84,7 +87,9 @@ class HistoriesCompared:
 
     Attributes:
         changes: the effects, the worst first.
-        histories: histories that were compared.
+        histories: histories of managers that were compared.
+        schedulers: scheduler histories that were compared.
+        scheduler_steps: steps of them that both planned.
         steps: steps of them that were compared.
         lookups: lookups among them.
         stopped: histories of which the end was not compared: the schedulers of the two releases
@@ -97,6 +102,8 @@ class HistoriesCompared:
 
     changes: list[HistoryChange] = field(default_factory=list)
     histories: int = 0
+    schedulers: int = 0
+    scheduler_steps: int = 0
     steps: int = 0
     lookups: int = 0
     stopped: int = 0
@@ -127,6 +134,12 @@ class Both:
         """One history, as both can play it. Raises `WorkerGone` if one does not."""
         base, head = self._replayed(play, None)
         return Run.from_answer(base), Run.from_answer(head)
+
+    def schedules(self, play: Play) -> tuple[ScheduleRun, ScheduleRun]:
+        """One scheduler history. Raises `WorkerGone` if one does not play it."""
+        asked = {"op": "replay", "play": play.as_json(), "record": True}
+        base, head = (_answered(side.ask(**asked)) for side in self._sides)
+        return ScheduleRun.from_answer(base), ScheduleRun.from_answer(head)
 
     def values(self, play: Play, step: int, observable: Observable) -> tuple[list[Any], list[Any]]:
         """What both show of one observable at one step. Raises `WorkerGone` if one does not."""

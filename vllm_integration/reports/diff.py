@@ -46,6 +46,12 @@ def covered(diff: Diff) -> str:
         f"{count(histories.steps, 'step')} with {count(histories.lookups, 'lookup')} compared in "
         f"all that can be observed"
     )
+    if histories.schedulers:
+        words += (
+            f"; {count(histories.schedulers, 'scheduler history', 'scheduler histories')} of "
+            f"{count(histories.scheduler_steps, 'step')} compared in what each step computes, in "
+            f"hits, preemptions, empty steps and ends of requests"
+        )
     if histories.adapted:
         words += f", {histories.adapted} of them in a form that both releases can play"
     if histories.stopped:
@@ -212,7 +218,11 @@ def about(group: ChangeGroup) -> str:
 
 def about_histories(change: HistoryChange, diff: Diff) -> str:
     """In how many histories a change shows."""
-    words = f"in {change.histories} of {count(diff.histories.histories, 'history', 'histories')}"
+    histories = diff.histories
+    words = f"in {change.histories} of {count(histories.histories, 'history', 'histories')}"
+    if change.of_scheduler:
+        total = count(histories.schedulers, "scheduler history", "scheduler histories")
+        words = f"in {change.histories} of {total}"
     if change.effect in (Effect.ORDER_COSTS, Effect.ORDER_PAYS):
         return f"{words}, {in_tokens(abs(change.tokens))} in all"
     if change.first == change.histories:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from hitproof.conformance.comparison.records import Observable
+from hitproof.conformance.comparison.schedules import Decision
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.side_by_side import Example
 from hitproof.vllm_integration.reports.causes import causes
@@ -82,11 +83,16 @@ def diff_json(diff: Diff) -> dict[str, Any]:
             "on_one_only": one_sided(diff),
             "histories": diff.histories.histories,
             "steps": diff.histories.steps,
+            "scheduler_histories": diff.histories.schedulers,
+            "scheduler_steps": diff.histories.scheduler_steps,
             "lookups_in_histories": diff.histories.lookups,
             "histories_adapted_to_both": diff.histories.adapted,
             "histories_of_which_the_end_is_not_compared": diff.histories.stopped,
             "histories_not_compared": dict(diff.histories.uncompared),
-            "observables": [str(each) for each in Observable if each is not Observable.CALLS],
+            "observables": [
+                *(str(each) for each in Observable if each is not Observable.CALLS),
+                *map(str, Decision),
+            ],
         },
         "unsettled": diff.open_questions,
     }

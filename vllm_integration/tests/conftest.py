@@ -39,6 +39,7 @@ EDITED = tuple(
         "kv_cache_manager",
         "block_pool",
         "kv_cache_utils",
+        "sched/scheduler",
     )
 )
 

@@ -31,7 +31,7 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
     give the trace; with ``numeric`` compute the history, too.
     """
     if (play := Play.from_json(message["play"])).of_scheduler:
-        return schedulers.judge_workload(subject, play)
+        return schedulers.judge_workload(subject, play, message.get("record", False))
     record, wanted = message.get("record", False), message.get("values")
     states, numbers = States() if message.get("trace") else None, None
     try:

@@ -28,14 +28,18 @@ def judged(subject: VllmSubject, history: SchedulerHistory) -> SchedulerOutcome:
     return play_history(history, _schedulers(), policies_of(subject))
 
 
-def judge_workload(subject: VllmSubject, play: Play) -> dict[str, Any]:
-    """Play a scheduler history, and say what became of it, as of other histories."""
+def judge_workload(subject: VllmSubject, play: Play, record: bool) -> dict[str, Any]:
+    """Play a scheduler history, and say what became of it, as of other histories.
+
+    With ``record`` say how it was played, and what each step computed, too.
+    """
     try:
-        policies = policies_of(subject)
-        outcome = judged(subject, _history(play))
+        policies, history = policies_of(subject), _history(play)
+        outcome = judged(subject, history)
     except Exception as error:
         return {"cannot": refusal_of(error)}
-    return {
+    recorded = {"history": write_workload(history), "plans": outcome.plans} if record else {}
+    return recorded | {
         "policies": {name: str(value) for name, value in vars(policies).items()},
         "steps": [""] * outcome.steps,
         "lookups": [],
