@@ -58,6 +58,22 @@ def chat(requests: int, tokens: int, seed: int) -> Workload:
     return Workload(tuple(found), f"{requests} turns of multi-turn chat, up to {tokens} tokens")
 
 
+def resends(requests: int, tokens: int, seed: int) -> Workload:
+    """Prompts that are sent again as they were: half of all requests, the rest is new."""
+    rng, fresh = random.Random(seed), _fresh(seed)
+    prompts: list[TokenRanges] = []
+    found = []
+    for _ in range(requests):
+        if not prompts or rng.random() < 0.5:
+            prompts.append(fresh(rng.randint(max(1, tokens // 4), max(1, tokens * 7 // 8))))
+            index = len(prompts) - 1
+        else:
+            index = rng.randrange(max(0, len(prompts) - 8), len(prompts))
+        answer = fresh(max(1, tokens // 16))
+        found.append(WorkloadRequest(prompts[index], answer, f"prompt {index + 1}"))
+    return Workload(tuple(found), f"{requests} requests, half of them resends")
+
+
 def system_prompts(requests: int, tokens: int, seed: int) -> Workload:
     """Shared system prompts: half of the tokens, some of them more frequent than others."""
     rng, fresh = random.Random(seed), _fresh(seed)
@@ -111,6 +127,7 @@ def documents(requests: int, tokens: int, seed: int) -> Workload:
 GENERATORS: Mapping[str, Callable[[int, int, int], Workload]] = {
     "conversations": conversations,
     "chat": chat,
+    "resends": resends,
     "system-prompts": system_prompts,
     "agents": agents,
     "documents": documents,

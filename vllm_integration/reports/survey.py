@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.spec.claims import Divergence
+from hitproof.vllm_integration.survey.costs import in_words
+from hitproof.vllm_integration.survey.costs import read as read_costs
 from hitproof.vllm_integration.survey.faults import Fault, Method, cause
 from hitproof.vllm_integration.survey.survey import Release, Sighting, State, this_state
 from hitproof.vllm_integration.verdict import Verdict
@@ -165,6 +167,9 @@ def _section(fault: Fault, seen: dict[str, list[Sighting]]) -> Iterator[str]:
     yield ""
     yield f"**Impact.** {fault.impact}"
     yield ""
+    if costs := read_costs().get(fault.number):
+        yield f"**Cost.** {in_words(costs)}"
+        yield ""
     yield f"**Trigger.** {fault.trigger}"
     yield ""
     yield f"**Cause.** {fault.reason}"

@@ -17,6 +17,7 @@ from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.gate.simulate import Deployment, Simulated, engine_of, simulate
 from hitproof.vllm_integration.reports.html.simulate import simulate_page
 from hitproof.vllm_integration.reports.simulate import lookups, simulated_csv, simulated_json
+from hitproof.vllm_integration.survey import costs
 from hitproof.vllm_integration.targets.resolving import resolve
 
 PYTHON = os.environ.get("HITPROOF_PYTHON", sys.executable)
@@ -116,6 +117,17 @@ def test_the_reference_alone_is_simulated_without_a_worker() -> None:
     assert page.count("<svg") == 4
     assert page.count("<script") == 1  # the page's own
     assert "http-equiv" in page
+
+
+def test_the_costs_of_faults_are_what_is_measured() -> None:
+    recorded = costs.read()
+    assert recorded.keys() == costs.BEHAVIOURS.keys()
+    model = next(each for each in MODELS if each.name == "gpt-oss-like")
+    for number, found in costs.measure([model]).items():
+        assert found == [each for each in recorded[number] if each.model == model.name]
+    lost = {each.workload: each for each in recorded[11] if each.model == model.name}["resends"]
+    assert lost.with_it < lost.without
+    assert f"{model.name} {lost.percent[0]} to {lost.percent[1]}" in costs.in_words(recorded[11])
 
 
 def ran(*words: object) -> tuple[int, str, str]:
