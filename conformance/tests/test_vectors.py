@@ -8,14 +8,15 @@ import pytest
 
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.schema import History
-from hitproof.conformance.histories.vectors import vectors
+from hitproof.conformance.histories.vectors import engine_vectors, vectors
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.reference.policies import Policies
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
-VECTORS = vectors()
+ENGINE = engine_vectors()
+VECTORS = {**vectors(), **{f"engine/{name}": each for name, each in ENGINE.items()}}
 
 
 @pytest.mark.parametrize("name", VECTORS)
@@ -32,6 +33,16 @@ def test_a_vector_is_written_as_it_is_read(vector: History) -> None:
     assert vector.about.endswith(".")
     again = read(write(vector))
     assert (again, again.about, again.hits) == (vector, vector.about, vector.hits)
+
+
+def test_engines_preempt_and_hit() -> None:
+    assert ENGINE
+    for vector in ENGINE.values():
+        outcome = replay(vector, ReferenceManagers(Policies()))
+        assert sum(lookup.served > 0 for lookup in outcome.lookups) >= 5
+        assert not any(how.startswith("skipped") for how in outcome.steps)
+    steps = [replay(each, ReferenceManagers(Policies())).steps for each in ENGINE.values()]
+    assert sum(any(how.startswith("preempted") for how in each) for each in steps) >= 2
 
 
 def test_the_two_horizons_differ_somewhere() -> None:

@@ -7,6 +7,7 @@ engine asked has to show it.
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ from hitproof.vllm_integration.engine.planting import PLANTED
 from hitproof.vllm_integration.engine.report import print_engine
 from hitproof.vllm_integration.engine.running import Case, EngineReport, Outcome, run
 from hitproof.vllm_integration.gate import replay
+from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -72,7 +74,11 @@ def main() -> int:
     """Install the environment and run everything; the exit code."""
     console = Console(width=200, soft_wrap=True)
     started = time.monotonic()
-    install(lambda text: console.print(text, highlight=False))
+    try:
+        install(lambda text: console.print(text, highlight=False))
+    except (EnvironmentFailure, subprocess.CalledProcessError) as error:
+        console.print(f"hitproof: the engine is not installed: {error}", highlight=False)
+        return int(Verdict.USAGE)
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="hitproof-engine-") as scratch:
         place = Path(scratch)
@@ -114,7 +120,7 @@ def _replay_shows_it(report: EngineReport) -> bool:
         report.target, histories, python=sys.executable, timeout=120.0, memory=_MEMORY
     )
     codes = {found.signature.defect.code for each in reports for found in each.findings}
-    return Code.KEY_NAMES_OTHER_CONTENT in codes
+    return Code.OTHER_CONTENT_READ in codes
 
 
 if __name__ == "__main__":

@@ -7,13 +7,17 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.histories.vectors import engine_vectors
+from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.engine import suite
 from hitproof.vllm_integration.engine.environment import (
     built_release,
@@ -26,8 +30,12 @@ from hitproof.vllm_integration.engine.numbers import Output, compare, threshold
 from hitproof.vllm_integration.engine.planting import PLANTED, Planted, _keep_key, _spoiler
 from hitproof.vllm_integration.engine.running import Case, Outcome, run
 from hitproof.vllm_integration.engine.workload import ADAPTER, batches, waves
+from hitproof.vllm_integration.gate.replay import run as replay
 from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure
+from hitproof.vllm_integration.shadow.report import load_known
+from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.tests.forkserver import PYTHON
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -322,3 +330,41 @@ def test_what_cannot_run_is_refused_in_a_sentence(
     )
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"hitproof: {sentence.format(home=home)}\n"
+
+
+# --- what engines asked --------------------------------------------------------------------
+
+
+LEFT_OUT: dict[str, dict[str, Any]] = {
+    "0.18.0": {"retention_interval": None, "full_sequence_must_fit": False},
+    "0.23.0": {"retention_interval": None},
+}
+"""What older releases do not have, or not for groups without a window."""
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("release", ["0.18.0", "0.23.0", "0.33.0"])
+def test_what_an_engine_asked_is_judged_on_releases(release: str) -> None:
+    """Nothing but known divergences, and the hits that are due unless admission differs."""
+    recorded = engine_vectors()
+    left_out = LEFT_OUT.get(release, {})
+    recorded = {
+        name: replace(each, engine=replace(each.engine, **left_out))
+        for name, each in recorded.items()
+    }
+    target, known = resolve(release), {s.defect.code for s in load_known(release)}
+    reports = replay(
+        target,
+        list(recorded.values()),
+        python=os.environ[PYTHON],
+        timeout=60.0,
+        memory=in_bytes(MEMORY),
+    )
+    for history, report in zip(recorded.values(), reports, strict=True):
+        codes = {found.signature.defect.code for found in report.findings}
+        assert not report.unsettled
+        assert codes <= known
+        assert sum(look["served"] > 0 for look in report.lookups) > 0
+        if not left_out and Code.ADMISSION_NOT_KEPT not in codes:
+            served = tuple(look["served"] for look in report.lookups)
+            assert served == history.hits[LookaheadHorizon(report.policies["horizon"])]
