@@ -28,6 +28,7 @@ from hitproof.vllm_integration.engine.running import Case, EngineReport, Outcome
 from hitproof.vllm_integration.gate import replay
 from hitproof.vllm_integration.sandbox.driver import EnvironmentFailure
 from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.target import TargetError
 from hitproof.vllm_integration.verdict import Verdict
 
 _SEED, _SECONDS, _MEMORY = "1", 1_800.0, 16 << 30
@@ -73,12 +74,16 @@ def unmet(target: str, outcome: Outcome) -> str:
 def main() -> int:
     """Install the environment and run everything; the exit code."""
     console = Console(width=200, soft_wrap=True)
-    started = time.monotonic()
     try:
         install(lambda text: console.print(text, highlight=False))
-    except (EnvironmentFailure, subprocess.CalledProcessError) as error:
-        console.print(f"hitproof: the engine is not installed: {error}", highlight=False)
+        return _run_all(console)
+    except (EnvironmentFailure, TargetError, subprocess.CalledProcessError) as error:
+        console.print(f"hitproof: {error}", highlight=False, markup=False)
         return int(Verdict.USAGE)
+
+
+def _run_all(console: Console) -> int:
+    started = time.monotonic()
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="hitproof-engine-") as scratch:
         place = Path(scratch)
