@@ -42,8 +42,8 @@ class Served:
         refused: how often it was not admitted for lack of blocks.
         preempted: how often it was preempted.
         finished: whether it could be computed at all.
-        unregistered: the code of what it did not register although nothing was evicted; "" for
-            nothing.
+        unregistered: the code of what it did not register, as far as none of it can have been
+            evicted; "" for nothing.
         evictions: keys that were evicted until it ended, by all requests.
         held: blocks that it held in each group when it ended.
     """
@@ -68,7 +68,8 @@ class _Running:
     hit: Lookup | None = None
     computed: int = 0
     total: int = 0
-    evictions: int = 0
+    safe_until: int = 0
+    """While no more blocks than this are handed out, none that it registers can be evicted."""
 
 
 class Simulation:
@@ -207,7 +208,7 @@ class Simulation:
         running.computed = 0
         if not wanted:
             return 0
-        running.evictions = self._manager.num_evictions()
+        running.safe_until = self._manager.num_taken() + self._manager.num_free()
         if not self._allocate(running, wanted, hit):
             running.served.refused += 1
             return 0
@@ -246,7 +247,7 @@ class Simulation:
         served = running.served
         if not running.arrival.lookup_only:
             served.held = self._manager.held(running.request)
-            nothing_lost = self._manager.num_evictions() == running.evictions
+            nothing_lost = self._manager.num_taken() <= running.safe_until
             if nothing_lost and served.finished and not served.preempted:
                 served.unregistered = self._unregistered(running)
             self._timed("free", lambda: self._manager.free(running.request))
@@ -309,11 +310,12 @@ class Simulation:
         if self._setup.retention is not None:
             return Code.PROMISED_BLOCK_UNREGISTERED
         for index, group in enumerate(self._setup.looked_up):
-            run = required_run(geometry(group, self._setup.alignment), boundary // group.block_size)
-            if group.prefix_cacheable and not all(
-                self._manager.has_block(running.request, index, block) for block in run
-            ):
-                return UNREGISTERED[group.kind]
+            end = boundary // group.block_size
+            run = required_run(geometry(group, self._setup.alignment), end)
+            for block in run if group.prefix_cacheable else ():
+                if not self._manager.has_block(running.request, index, block):
+                    ahead = block >= end
+                    return Code.LOOKAHEAD_BLOCK_UNREGISTERED if ahead else UNREGISTERED[group.kind]
         return ""
 
     def _timed(self, operation: str, call: Callable[[], _T]) -> _T:

@@ -20,13 +20,14 @@ class SimulatedReference:
         self._manager = ReferenceManagers(policies, watched=False).make(engine)
         self._pool: BlockPool = self._manager.block_pool
         self.horizon = policies.horizon
-        self._evictions = 0
+        self._evictions = self._taken = 0
         self._hashes: dict[str, Sequence[bytes]] = {}
         take = self._pool.get_new_blocks
 
         def counted(count: int) -> list[KVCacheBlock]:
             before = self._pool.num_cached_keys
             taken = take(count)
+            self._taken += len(taken)
             self._evictions += before - self._pool.num_cached_keys
             return taken
 
@@ -75,6 +76,14 @@ class SimulatedReference:
     def num_evictions(self) -> int:
         """Counted where blocks are handed out."""
         return self._evictions
+
+    def num_taken(self) -> int:
+        """Counted there, too."""
+        return self._taken
+
+    def num_free(self) -> int:
+        """See `SimulatedManager`."""
+        return self._pool.num_free_blocks
 
     def cached(self) -> list[int]:
         """See `SimulatedManager`, here and below."""

@@ -50,6 +50,12 @@ class SimulatedManager(Protocol):
     def num_evictions(self) -> int:
         """How many keys lookups no longer find since their block was handed out again."""
 
+    def num_taken(self) -> int:
+        """How many blocks were handed out so far."""
+
+    def num_free(self) -> int:
+        """How many blocks are free."""
+
     def cached(self) -> list[int]:
         """Keys that lookups find, of each group. It may take long."""
 

@@ -33,12 +33,13 @@ class SimulatedVllm:
         )
         self._copies = getattr(self._manager, "take_kv_cache_block_copies", None)
         self._offered = getattr(self._manager, "take_boundary_state_offloads", None)
-        self._evictions = 0
+        self._evictions = self._taken = 0
         take = attribute(self._pool, "get_new_blocks")
 
         def counted(*arguments: Any, **keywords: Any) -> Any:
             before = len(self._keys)
             taken = take(*arguments, **keywords)
+            self._taken += len(taken)
             self._evictions += before - len(self._keys)
             return taken
 
@@ -114,6 +115,14 @@ class SimulatedVllm:
     def num_evictions(self) -> int:
         """Counted where blocks are handed out."""
         return self._evictions
+
+    def num_taken(self) -> int:
+        """Counted there, too."""
+        return self._taken
+
+    def num_free(self) -> int:
+        """See `SimulatedManager`."""
+        return int(self._pool.get_num_free_blocks())
 
     def cached(self) -> list[int]:
         """By the hash map itself: no method counts it by group."""

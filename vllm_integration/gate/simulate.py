@@ -230,6 +230,7 @@ class _Play:
             "hashes": str(self.hashes.path),
             "max_num_seqs": self.max_num_seqs,
         }
+        self._report(run, 0)
         try:
             while not run.served and not run.cannot:
                 answer = session.ask(op="simulate", seconds=_BATCH_SECONDS, **begin)

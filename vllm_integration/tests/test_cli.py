@@ -21,7 +21,7 @@ from hitproof.spec.claims import Status
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.commands.options import EXIT_CODES
-from hitproof.vllm_integration.commands.running import progress
+from hitproof.vllm_integration.commands.running import phases, progress
 from hitproof.vllm_integration.sandbox.driver import InternalFailure
 from hitproof.vllm_integration.sandbox.processes import MARK
 from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
@@ -133,6 +133,23 @@ def test_progress_has_phase_count_elapsed_time_and_an_estimate() -> None:
         r"judging: findings .* 4/4, \d+:\d\d:\d\d elapsed",
     ):
         assert [line for line in lines if re.match(wanted, line)], wanted
+
+
+def test_phases_are_shown_one_at_a_time() -> None:
+    printed = StringIO()
+    console = Console(file=printed, force_terminal=True, width=120)
+    clock = itertools.count()
+    with phases(console, lambda: float(next(clock))) as done:
+        for phase in ("hashes", "vLLM 0.33.0"):
+            for number in range(5):
+                done(phase, number, 4)
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", printed.getvalue()).splitlines()
+    for wanted in ("hashes", "vLLM 0.33.0"):
+        shown = rf"{wanted} .* [23]/4, \d+:\d\d:\d\d elapsed, about \d+:\d\d:\d\d left"
+        assert [line for line in lines if re.match(shown, line)], wanted
+    assert lines.index(next(x for x in lines if x.startswith("vLLM"))) > max(
+        at for at, line in enumerate(lines) if line.startswith("hashes")
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hitproof.conformance.scope.models import MODELS
+from hitproof.conformance.simulation.causes import Cause
 from hitproof.conformance.simulation.generators import GENERATORS
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.gate.simulate import Deployment, Simulated, engine_of, simulate
@@ -82,6 +83,26 @@ def test_releases_and_the_reference_with_their_policies_serve_the_headline_alike
     assert shown[f"vLLM {release}", "dense"] != shown["reference", "latest"]
     if not refused:
         assert shown[f"vLLM {release}", "latest"] == shown["reference", "latest"]
+
+
+@pytest.mark.release
+def test_a_fault_of_a_release_is_the_cause_of_its_losses() -> None:
+    """Of 0.22.1, the mask omits the lookahead block, so that EAGLE gets no hit (BUGS 8)."""
+    found = simulated(
+        "resends",
+        "DeepSeek-V4-like",
+        3,
+        (None,),
+        ("0.22.1",),
+        requests=24,
+        tokens=4000,
+        eagle=True,
+    )
+    run = found.runs[0]
+    assert not any(each.hit for each in run.served)
+    assert {cause for cause, tokens in run.lost.items() if tokens} == {Cause.FAULT}
+    assert set(run.faults) == {"lookahead-block-unregistered"}
+    assert not any(each.faults for each in found.runs[1:])
 
 
 @pytest.mark.release
