@@ -267,10 +267,10 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         yield Play(Origin.SITUATION, str(number))
     for number in range(0, len(_edges()), _EVERY[profile]):
         yield Play(Origin.EDGE, str(number))
-    if not fine:
-        return
     for number in range(_SCHEDULERS[profile]):
         yield Play(Origin.SCHEDULER, f"{_SEED}:{number}")
+    if not fine:
+        return
     for number in range(0, len(_fine_situations()), _EVERY[profile]):
         yield Play(Origin.FINE_SITUATION, str(number))
     for number in range(len(_fine()))[: _FINE[profile]]:

@@ -40,7 +40,7 @@ def test_profiles_cover_more_and_more(profile: Profile) -> None:
         assert set(EVERY) <= more
     aligned = set(plays(profile, fine=False))
     fine = {Origin.FINE, Origin.FINE_SITUATION, Origin.FINE_GENERATED}
-    assert {play.origin for play in more - aligned} == fine | {Origin.MODULES, Origin.SCHEDULER}
+    assert {play.origin for play in more - aligned} == fine | {Origin.MODULES}
     if profile is not Profile.QUICK:
         families = {p.name.split(".")[0] for p in aligned if p.origin is Origin.FAMILY}
         assert families == {str(number) for number, _ in enumerate(engines())}
