@@ -29,7 +29,7 @@ def runs() -> list[dict[str, Any]]:
 def command(run: dict[str, Any]) -> str:
     """The command that makes the run."""
     words = ["hitproof selftest", run["target"]]
-    words += ["--family structured"] if run["family"] == "structured" else []
+    words += [f"--family {run['family']}"] if run["family"] != "single-point" else []
     words += ["--quick"] if run["profile"] == "quick" else []
     if run["sample"] is not None:
         words += [f"--sample {run['sample']} --seed {run['seed']}"]

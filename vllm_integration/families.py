@@ -10,3 +10,6 @@ class Family(StrEnum):
     """One operator, operand, constant, condition or jump is changed."""
     STRUCTURED = "structured"
     """Statements are replaced; see `conformance.structured`."""
+    SCHEDULER = "scheduler"
+    """One point is changed in the scheduler's code that decides chunks, or where groups, block
+    sizes and the pool are derived."""

@@ -4,12 +4,13 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from hitproof.conformance.histories.schema import History, HistoryError
 
+_T = TypeVar("_T")
 _SCHEMA = "`hitproof replay --schema` prints the schema"
 _MESSAGES = {
     "unexpected_keyword_argument": "there is no such field",
@@ -36,9 +37,14 @@ def read(text: str | bytes, where: str = "the history") -> History:
 
     Unknown fields, duplicate names and values of the wrong type are rejected.
     """
+    return strictly(_adapter(), text, where)
+
+
+def strictly(adapter: TypeAdapter[_T], text: str | bytes, where: str) -> _T:
+    """What ``text`` says, by the adapter of its format; see `read`."""
     try:
         json.loads(text, object_pairs_hook=no_duplicates)
-        return _adapter().validate_json(text, strict=True)
+        return adapter.validate_json(text, strict=True)
     except ValidationError as invalid:
         raise HistoryError(f"{where}: {in_a_sentence(invalid)}") from invalid
     except (ValueError, RecursionError) as invalid:

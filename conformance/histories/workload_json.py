@@ -4,10 +4,9 @@ import json
 from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from hitproof.conformance.histories.json_format import as_plain, in_a_sentence, no_duplicates
-from hitproof.conformance.histories.schema import HistoryError
+from hitproof.conformance.histories.json_format import as_plain, strictly
 from hitproof.conformance.histories.workloads import SchedulerHistory
 
 
@@ -34,17 +33,8 @@ def is_workload(text: str | bytes) -> bool:
 
 
 def read_workload(text: str | bytes, where: str = "the history") -> SchedulerHistory:
-    """The history in ``text``. Raises `HistoryError` with one sentence that begins with ``where``.
-
-    Unknown fields, duplicate names and values of the wrong type are rejected.
-    """
-    try:
-        json.loads(text, object_pairs_hook=no_duplicates)
-        return _adapter().validate_json(text, strict=True)
-    except ValidationError as invalid:
-        raise HistoryError(f"{where}: {in_a_sentence(invalid)}") from invalid
-    except (ValueError, RecursionError) as invalid:
-        raise HistoryError(f"{where} is not JSON ({invalid}); fix it there") from invalid
+    """The history in ``text``; see `conformance.histories.json_format.read`."""
+    return strictly(_adapter(), text, where)
 
 
 def workload_as_json(history: SchedulerHistory) -> dict[str, Any]:

@@ -516,6 +516,7 @@ def _refusals() -> Iterator[None]:
     """What the target's start-up raises refuses the deployment."""
     try:
         yield
+    # Its validation raises these. Any other exception is no refusal, and is reported as it is.
     except (AssertionError, ValueError, NotImplementedError) as error:
         raise StartupRefused(f"{type(error).__name__}: {error}"[:300]) from error
 

@@ -47,6 +47,8 @@ _AT_LEAST = {
     (Family.SINGLE_POINT, Profile.DEFAULT): 97.0,
     (Family.STRUCTURED, Profile.QUICK): 0.0,
     (Family.STRUCTURED, Profile.DEFAULT): 95.0,
+    (Family.SCHEDULER, Profile.QUICK): 0.0,
+    (Family.SCHEDULER, Profile.DEFAULT): 90.0,
 }
 
 
@@ -95,7 +97,7 @@ def selftest(
             min=0.0,
             max=100.0,
             help="Percent of the mutants that must be caught. [default: single-point 97, with "
-            "--quick 92; structured 95, with --quick none]",
+            "--quick 92; structured 95, scheduler 90, both with --quick none]",
             show_default=False,
         ),
     ] = None,

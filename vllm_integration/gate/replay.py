@@ -15,7 +15,7 @@ from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.outcome import Comparison
 from hitproof.conformance.numeric.outcome import NumericOutcome
 from hitproof.vllm_integration.gate.sessions import Session
-from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
+from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -106,14 +106,9 @@ def _judged(
     if not history.steps:
         report.unsettled = "the history has no steps, so nothing was judged; add steps"
         return report
-    try:
-        asked = {"numeric": True} if numeric else {}
-        answer = session.ask(op="replay", play=play.as_json(), trace=trace, **asked)
-    except WorkerGone as gone:
-        report.unsettled = str(gone)
-        return report
-    if "cannot" in answer:
-        report.unsettled = answer["cannot"]
+    asked = {"numeric": True} if numeric else {}
+    answer, report.unsettled = session.replay(play, trace=trace, **asked)
+    if report.unsettled:
         return report
     report.policies, report.steps = answer["policies"], answer["steps"]
     report.lookups, report.ended = answer["lookups"], answer["ended"]

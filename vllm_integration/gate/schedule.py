@@ -9,7 +9,7 @@ from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.vllm_integration.gate.sessions import Session
-from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
+from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -66,13 +66,8 @@ def run_scheduler(
         report.unsettled = "the history has no requests, so nothing was judged; add requests"
         return report
     with closing(Session(lambda: Worker(target, python, memory, policies), timeout)) as session:
-        try:
-            answer = session.ask(op="replay", play=play.as_json())
-        except WorkerGone as gone:
-            report.unsettled = str(gone)
-            return report
-    if "cannot" in answer:
-        report.unsettled = answer["cannot"]
+        answer, report.unsettled = session.replay(play)
+    if report.unsettled:
         return report
     played = answer["scheduler"]
     if played["refused"]:

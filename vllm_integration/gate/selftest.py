@@ -8,6 +8,7 @@ from typing import Any
 from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.families import Family
+from hitproof.vllm_integration.gate.doctor import bundled_models, read_model
 from hitproof.vllm_integration.gate.equivalents import Change, Equivalent
 from hitproof.vllm_integration.gate.obligations import histories, tasks
 from hitproof.vllm_integration.sandbox.driver import Worker
@@ -160,15 +161,21 @@ def run(
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
     with Worker(target, python, memory) as worker:
         patience = timeout + 12 * _BATCH_SECONDS
-        todo = tasks(profile, applicable)
+        of_scheduler = chosen.family is Family.SCHEDULER
+        todo = [] if of_scheduler else tasks(profile, applicable)
         granularity = worker.ask(patience, op="policies")["policies"].get("hit_granularity", "")
-        replays = histories(profile, applicable, granularity)
+        replays = [
+            play
+            for play in histories(profile, applicable, granularity)
+            if play.of_scheduler is of_scheduler
+        ]
         answer = worker.ask(
             patience,
             op="selftest",
             jobs=jobs,
             limit=timeout,
             histories=[play.as_json() for play in replays],
+            deployments=_deployments() if of_scheduler else [],
             family=chosen.family,
             functions=list(chosen.functions),
             sample=chosen.sample,
@@ -209,6 +216,14 @@ def run(
             progress(len(passed) - len(left), len(passed))
     fill(report, described, outcomes, equivalents)
     return report
+
+
+def _deployments() -> list[dict[str, Any]]:
+    """The models whose groups are derived anew from each mutant."""
+    return [
+        {"name": name, "config": read_model(name).config, "arguments": []}
+        for name in bundled_models()
+    ]
 
 
 def fill(

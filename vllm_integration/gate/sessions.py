@@ -152,6 +152,14 @@ class Session:
             return replace(played, schedule=ScheduleRun.from_answer(answer))
         return replace(played, run=Run.from_answer(answer)) if record else played
 
+    def replay(self, play: Play, **asked: Any) -> tuple[dict[str, Any], str]:
+        """What became of a history that is written out, and why it could not be judged, or ""."""
+        try:
+            answer = self.ask(op="replay", play=play.as_json(), **asked)
+        except WorkerGone as gone:
+            return {}, str(gone)
+        return answer, answer.get("cannot", "")
+
     def finding(
         self, shown: Evidence | tuple[Signature, Play], name: str, small: bool = True
     ) -> Finding:

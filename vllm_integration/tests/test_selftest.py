@@ -23,7 +23,7 @@ from hitproof.vllm_integration.sandbox.forks import Forks, allow
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
 from hitproof.vllm_integration.verdict import Verdict
-from hitproof.vllm_integration.worker.mutants import sampled
+from hitproof.vllm_integration.worker.mutants import decides, sampled
 
 
 def described(mutant: str) -> dict[str, Any]:
@@ -209,6 +209,27 @@ def test_the_checks_catch_structured_faults_of_a_real_release() -> None:
     assert {m["function"] for m in found["judged"]} == {"KVCacheCoordinator.free"}
     assert found["share"] == 100.0
     assert found["unfinished_checks"] == 0
+
+
+@pytest.mark.long
+@pytest.mark.release
+def test_scheduler_histories_catch_mutants_of_a_real_scheduler() -> None:
+    result = hitproof(
+        "selftest", "0.33.0", "--quick", "--family", "scheduler", "--format", "json",
+        "--function", "get_mamba_prefill_checkpoint_position", "--sample", "6",
+    )  # fmt: skip
+    found = json.loads(result.stdout)
+    assert (found["family"], found["mutants"]) == ("scheduler", 6)
+    assert {m["function"] for m in found["judged"]} == {"get_mamba_prefill_checkpoint_position"}
+    assert found["caught"]
+    assert found["unfinished_checks"] == 0
+
+
+def test_which_statements_of_a_scheduler_are_mutated() -> None:
+    assert decides("schedule", "token_budget -= num_new_tokens")
+    assert not decides("schedule", "req_index += 1")
+    assert decides("resolve_kv_cache_block_sizes", "size = 1")
+    assert not decides("schedule", "num_new_tokens -= num_encoder_tokens")
 
 
 @pytest.mark.release

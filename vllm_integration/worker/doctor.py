@@ -96,6 +96,15 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def broken_by(config: str, arguments: Sequence[str]) -> frozenset[str]:
+    """The rules that the groups of a model break; why start-up refuses it is one."""
+    try:
+        engine = Engine(_model(config), arguments)
+    except Refused as refusal:
+        return frozenset({f"start-up: {refusal}"})
+    return frozenset(str(each.rule) for each in broken_rules(_derived(engine, setup_of(engine))))
+
+
 def _model(config: str) -> str:
     """A directory that has the config.json alone, without the quantization of weights.
 

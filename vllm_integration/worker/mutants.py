@@ -2,7 +2,9 @@
 
 Single points are changed in lookups, masks, ``cache_blocks`` and what they call by name. Structured
 faults are put in everything that the gate judges: what a scheduler calls of ``KVCacheManager``, the
-managers, coordinator and pool behind it, and the hashes of requests.
+managers, coordinator and pool behind it, and the hashes of requests. For the family of schedulers
+single points are changed where a scheduler decides how many tokens a step computes, and where
+start-up derives groups, block sizes and the pool.
 """
 
 import hashlib
@@ -71,6 +73,25 @@ _NOT_CALLED = {
     "KVCacheManager.remove_skipped_blocks",  # when a connector is told the end of a request
 }
 """Functions that no check and no history calls; what they call is judged where others call it."""
+
+_STEP = "schedule"
+_SPLITS = (_STEP, "_mamba_block_aligned_split", "_update_after_schedule")
+"""What decides the chunks of a step, in the classes of schedulers."""
+
+_BOUNDARIES = ("get_mamba_prefill_checkpoint_position", "is_mamba_prefill_checkpoint_valid")
+"""The same, in ``kv_cache_interface``."""
+
+_SIZES = ("resolve_kv_cache_block_sizes", "generate_scheduler_kv_cache_config")
+_PLANS = ("get_kv_cache_groups", "get_kv_cache_config_from_groups")
+"""What derives block sizes, groups and the pool, with what it calls."""
+
+_CHUNKS = re.compile(
+    r"num_new_tokens|token_budget|input_budget|prefill_token_threshold|draft_slots"
+)
+_ELSEWHERE = re.compile(
+    r"encoder|connector|external|load_kv|pcp|dcp|diffusion|structured|lora|logger|throttle|pad_spec|dynamic_sd"
+)
+"""Statements of ``schedule`` that are about chunks, and statements about what no history has."""
 
 _MOST = 1
 _MOST_BESIDE = 4
@@ -204,8 +225,18 @@ def _made(
         yield from faults(sys.modules[module], wanted, vocabulary)
         return
     for mutant in mutants(sys.modules[module], names):
-        if mutant.change in CHANGES:
+        judged = family is not Family.SCHEDULER or decides(mutant.function.__name__, mutant.before)
+        if mutant.change in CHANGES and judged:
             yield mutant
+
+
+def decides(function: str, statement: str) -> bool:
+    """Whether a statement of a scheduler or of start-up decides what histories can show.
+
+    Of ``schedule`` only what is about the number of tokens that are computed.
+    """
+    in_chunks = function != _STEP or _CHUNKS.search(statement) is not None
+    return in_chunks and _ELSEWHERE.search(statement) is None
 
 
 _MODULES = (
@@ -262,6 +293,31 @@ def _judged() -> list[FunctionType]:
     return [f for f in _reached(first, [*behind, *whole]) if _is_called(f, behind)]
 
 
+def _scheduling() -> list[FunctionType]:
+    """What decides chunks, and what derives groups and block sizes from layers."""
+    owners = [
+        *_named("core.sched.scheduler", ["Scheduler"]),
+        *_named("core.sched.async_scheduler", ["AsyncScheduler"]),
+    ]
+    first = {f: None for owner in owners for name in _SPLITS for f in _defined(owner, name)}
+    places = [("kv_cache_interface", _BOUNDARIES), ("core.kv_cache_utils", _SIZES)]
+    places += [(name, _PLANS) for name in ("core.kv_cache_planning", "core.kv_cache_utils")]
+    derive: dict[FunctionType, None] = {}
+    for name, functions in places:
+        module = _if_there(name)
+        found = (getattr(module, function, None) for function in functions)
+        derive |= {each: None for each in found if isinstance(each, FunctionType)}
+    return [*first, *_reached(derive, [])]
+
+
+def _if_there(name: str) -> ModuleType | None:
+    """A module that not all releases have."""
+    try:
+        return _module(name)
+    except ModuleNotFoundError:
+        return None
+
+
 def _is_called(function: FunctionType, owners: Sequence[type]) -> bool:
     """Whether histories call the function; releases without cascade attention share no blocks."""
     shares = any(hasattr(owner, "get_num_common_prefix_blocks") for owner in owners)
@@ -273,6 +329,7 @@ def _is_called(function: FunctionType, owners: Sequence[type]) -> bool:
 _FUNCTIONS: dict[Family, Callable[[], list[FunctionType]]] = {
     Family.SINGLE_POINT: _entry_points,
     Family.STRUCTURED: _judged,
+    Family.SCHEDULER: _scheduling,
 }
 
 

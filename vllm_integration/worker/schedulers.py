@@ -28,6 +28,11 @@ def judged(subject: VllmSubject, history: SchedulerHistory) -> SchedulerOutcome:
     return play_history(history, _schedulers(), policies_of(subject))
 
 
+def played(subject: VllmSubject, play: Play) -> SchedulerOutcome:
+    """Play one of the gate's scheduler histories. Raises `CannotJudge`."""
+    return judged(subject, _history(play))
+
+
 def judge_workload(subject: VllmSubject, play: Play, record: bool) -> dict[str, Any]:
     """Play a scheduler history, and say what became of it, as of other histories.
 

@@ -29,12 +29,13 @@ from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.families import Family
 from hitproof.vllm_integration.sandbox.forks import Forks, allow
-from hitproof.vllm_integration.worker import upstream
+from hitproof.vllm_integration.worker import doctor, schedulers, upstream
 from hitproof.vllm_integration.worker.mutants import of_target, sampled
 from hitproof.vllm_integration.worker.replay import played
 
 _POLICIES = "policies"
 _REPLAY = "replay"
+_DERIVATION = "derivation"
 _INCONCLUSIVE, _NO_MORE = "inconclusive", "known no more"
 _WEAK = (_INCONCLUSIVE, _NO_MORE)
 """Reports that show no divergence: what shows one is preferred, and looked for."""
@@ -53,6 +54,7 @@ class _Said:
         detail: why they are.
         policies: for the probes of policies, what they show.
         internal: whether the fault is hitproof's own.
+        broken: rules that a derived deployment breaks.
     """
 
     footprints: Mapping[Signature, Footprint] = field(default_factory=dict)
@@ -60,11 +62,25 @@ class _Said:
     detail: str = ""
     policies: tuple[tuple[str, str], ...] = ()
     internal: bool = False
+    broken: frozenset[str] = frozenset()
 
     @property
     def signatures(self) -> frozenset[Signature]:
         """What was found."""
         return frozenset(self.footprints)
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A model that start-up derives groups of: its name, config.json and vLLM's arguments."""
+
+    name: str
+    config: str
+    arguments: list[str]
+
+    def describe(self) -> str:
+        """In words."""
+        return f"the groups of {self.name}"
 
 
 @dataclass
@@ -86,6 +102,7 @@ class SelfTest:
             *((t["claim"], judged_from_json(t["configuration"])) for t in message["tasks"]),
         ]
         self._tasks += [(_REPLAY, Play.from_json(raw)) for raw in message["histories"]]
+        self._tasks += [(_DERIVATION, Deployed(**raw)) for raw in message["deployments"]]
         self._known = [Signature.from_json(raw) for raw in message["known"]]
         self._limit = float(message["limit"])
         self._jobs = int(message["jobs"])
@@ -271,6 +288,8 @@ class SelfTest:
             return "internal error", said.detail
         if said.policies != normal.policies and not said.unsettled:
             return "policy change", str(dict(set(said.policies) - set(normal.policies)))
+        if broken := said.broken - normal.broken:
+            return "broken rule", ", ".join(sorted(broken))
         new = sorted(said.signatures - self._shown, key=lambda signature: signature.severity)
         if new:
             return new[0].divergence, new[0].pattern
@@ -294,6 +313,8 @@ class SelfTest:
                 return _Said(policies=tuple(sorted(self._subject.policies().items())))
             if claim == _REPLAY:
                 return self._play(judged)
+            if claim == _DERIVATION:
+                return _Said(broken=doctor.broken_by(judged.config, judged.arguments))
             result = CHECKS[claim](self._subject, judged)
         except BaseException as error:  # in the gate, a crash that no check expects ends the worker
             if classify(error) is FailureKind.INTERNAL:
@@ -307,10 +328,13 @@ class SelfTest:
 
     def _play(self, play: Play) -> _Said:
         try:
-            outcome = played(self._subject, play)
+            if play.of_scheduler:
+                causes = schedulers.played(self._subject, play).causes
+            else:
+                causes = played(self._subject, play).causes
         except Exception as error:
             return _Said(unsettled=frozenset({_REPLAY}), detail=refusal_of(error))
-        return _Said({cause.signature: cause.footprint for cause in outcome.causes})
+        return _Said({cause.signature: cause.footprint for cause in causes})
 
 
 def _symbols(known: Iterable[Signature]) -> frozenset[str]:
@@ -369,6 +393,7 @@ def _said_json(said: _Said) -> dict[str, Any]:
         "detail": said.detail,
         "policies": said.policies,
         "internal": said.internal,
+        "broken": sorted(said.broken),
     }
 
 
@@ -382,6 +407,7 @@ def _said_from_json(data: dict[str, Any]) -> _Said:
         data["detail"],
         tuple((name, value) for name, value in data["policies"]),
         data["internal"],
+        frozenset(data["broken"]),
     )
 
 
