@@ -9,7 +9,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs import clauses, explorer, figures, numbers, selftests, source, tables, themes
+from docs import clauses, explorer, figures, headline, numbers, selftests, source, tables, themes
 from docs.notation import NotWritable
 from docs.pictures import NoPicture
 from docs.translation.expressions import CannotTranslate
@@ -101,6 +101,10 @@ def _environment() -> Environment:
         "draft_entries": figures.draft_entries,
         "releases": tables.releases,
         "selftests": selftests.table,
+        "headline_command": headline.command,
+        "headline_conversations": headline.conversations,
+        "headline_pool": headline.pool,
+        "headline_table": headline.table,
         "numbers_layouts": numbers.layouts,
         "numbers_missing": numbers.missing,
         "numbers_shared": numbers.shared,
