@@ -6,6 +6,7 @@ one line of JSON for each case that ended.
 """
 
 import json
+import math
 import os
 import sys
 import time
@@ -53,7 +54,7 @@ def _prepare_vllm() -> None:
 
 
 def _run(kind: Kind, eagle: bool, fault: Planted | None, seed: str, place: Path) -> dict[str, Any]:
-    from hitproof.vllm_integration.shadow import live
+    from hitproof.vllm_integration.shadow import live, shadow
 
     started = time.monotonic()
     arguments = write_model(kind, eagle, place)
@@ -67,7 +68,13 @@ def _run(kind: Kind, eagle: bool, fault: Planted | None, seed: str, place: Path)
         noise = compare(expected[: len(alone)], alone).worst
     _shadow_next(place)
     counts = {"evictions": 0, "preemptions": 0}
-    with planted(fault), _counting(counts), _engine(arguments, caching=True) as made:
+    # Pools are tiny, so the shadow can audit them after every call, however long that takes.
+    with (
+        mock.patch.object(shadow, "_AUDIT_SHARE", math.inf),
+        planted(fault),
+        _counting(counts),
+        _engine(arguments, caching=True) as made,
+    ):
         groups = _groups(made[0])
         actual = play(made[0], sizes)
     live.stop()
