@@ -164,7 +164,7 @@ def test_every_finding_of_a_release_has_a_test_that_fails_there(tmp_path: Path) 
         assert "origin" in other["configuration"]
         assert other["detail"] in NOT_PLAYED
     assert {(f["reproduced"], f["outcome"]) for f in found} == {(True, "fails as it should")}
-    crashes = [f for f in found if f["code"] == "raises-exception"]
+    crashes = [f for f in found if f["signature"]["code"] == "raises-exception"]
     assert {f["error"] for f in crashes} == {"IndexError", "ValueError"}
     assert {f["error"] for f in found if f not in crashes} == {"AssertionError"}
     assert {path.name for path in tmp_path.iterdir()} == {f"test_{f['name']}.py" for f in found}
