@@ -40,15 +40,24 @@ def read(text: str | bytes, where: str = "the history") -> History:
     return strictly(_adapter(), text, where)
 
 
-def strictly(adapter: TypeAdapter[_T], text: str | bytes, where: str) -> _T:
-    """What ``text`` says, by the adapter of its format; see `read`."""
+def strictly(
+    adapter: TypeAdapter[_T],
+    text: str | bytes,
+    where: str,
+    error: type[ValueError] = HistoryError,
+    schema_at: str = _SCHEMA,
+) -> _T:
+    """What ``text`` says, by the adapter of its format; see `read`.
+
+    ``error`` is raised with a sentence, in which ``schema_at`` says where the schema is.
+    """
     try:
         json.loads(text, object_pairs_hook=no_duplicates)
         return adapter.validate_json(text, strict=True)
     except ValidationError as invalid:
-        raise HistoryError(f"{where}: {in_a_sentence(invalid)}") from invalid
+        raise error(f"{where}: {in_a_sentence(invalid, schema_at)}") from invalid
     except (ValueError, RecursionError) as invalid:
-        raise HistoryError(f"{where} is not JSON ({invalid}); fix it there") from invalid
+        raise error(f"{where} is not JSON ({invalid}); fix it there") from invalid
 
 
 def read_lines(text: bytes, where: str) -> list[History]:

@@ -79,26 +79,29 @@ def unknown_group_fields(value: Any) -> Any:
     return value
 
 
+TOKEN_IDS_SCHEMA = WithJsonSchema(
+    {
+        "type": "array",
+        "items": {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {
+                    "type": "array",
+                    "items": {"type": "integer", "minimum": 0},
+                    "minItems": 2,
+                    "maxItems": 2,
+                },
+            ]
+        },
+        "description": "Token ids, one by one or as inclusive ranges [first, last].",
+    }
+)
+"""How token ids are written, here and in workloads."""
+
 TokenIds = Annotated[
     tuple[int, ...],
     BeforeValidator(_expand),
-    WithJsonSchema(
-        {
-            "type": "array",
-            "items": {
-                "anyOf": [
-                    {"type": "integer", "minimum": 0},
-                    {
-                        "type": "array",
-                        "items": {"type": "integer", "minimum": 0},
-                        "minItems": 2,
-                        "maxItems": 2,
-                    },
-                ]
-            },
-            "description": "Token ids, one by one or as inclusive ranges [first, last].",
-        }
-    ),
+    TOKEN_IDS_SCHEMA,
 ]
 
 

@@ -23,12 +23,15 @@ from pydantic import (
     ConfigDict,
     PlainSerializer,
     TypeAdapter,
-    ValidationError,
-    WithJsonSchema,
 )
 
-from hitproof.conformance.histories.json_format import in_a_sentence, no_duplicates
-from hitproof.conformance.histories.schema import EngineConfiguration, History, HistoryError
+from hitproof.conformance.histories.json_format import strictly
+from hitproof.conformance.histories.schema import (
+    TOKEN_IDS_SCHEMA,
+    EngineConfiguration,
+    History,
+    HistoryError,
+)
 from hitproof.conformance.simulation.tokens import TokenRanges, joined, num_tokens
 
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
@@ -66,23 +69,7 @@ Ranges = Annotated[
     TokenRanges,
     BeforeValidator(_ranges),
     PlainSerializer(lambda found: [list(each) for each in found]),
-    WithJsonSchema(
-        {
-            "type": "array",
-            "items": {
-                "anyOf": [
-                    {"type": "integer", "minimum": 0},
-                    {
-                        "type": "array",
-                        "items": {"type": "integer", "minimum": 0},
-                        "minItems": 2,
-                        "maxItems": 2,
-                    },
-                ]
-            },
-            "description": "Token ids, one by one or as inclusive ranges [first, last].",
-        }
-    ),
+    TOKEN_IDS_SCHEMA,
 ]
 
 
@@ -173,13 +160,7 @@ def read_workload(text: str | bytes, where: str = "the workload") -> Workload:
 
     Unknown fields, duplicate names and values of the wrong type are rejected.
     """
-    try:
-        json.loads(text, object_pairs_hook=no_duplicates)
-        return _adapter().validate_json(text, strict=True)
-    except ValidationError as invalid:
-        raise WorkloadError(f"{where}: {in_a_sentence(invalid, _SCHEMA)}") from invalid
-    except (ValueError, RecursionError) as invalid:
-        raise WorkloadError(f"{where} is not JSON ({invalid}); fix it there") from invalid
+    return strictly(_adapter(), text, where, WorkloadError, _SCHEMA)
 
 
 def write_workload(workload: Workload) -> str:
