@@ -122,6 +122,12 @@ class Code(StrEnum):
     PAGE_WRITTEN_TWICE = "page-written-twice"
     NULL_PAGE_WRITTEN = "null-page-written"
     PAGE_FREED_IN_FLIGHT = "page-freed-in-flight"
+    STEP_EXCEEDS_LIMIT = "step-exceeds-limit"
+    STEP_LEAVES_WORK = "step-leaves-work"
+    ADMITTED_OUT_OF_TURN = "admitted-out-of-turn"
+    PREEMPTED_WRONGLY = "preempted-wrongly"
+    DRAFT_COUNT_WRONG = "draft-count-wrong"
+    END_REPORTED_WRONG = "end-reported-wrong"
 
 
 @dataclass(frozen=True)

@@ -122,5 +122,91 @@ MEANINGS: Mapping[Code, Meaning] = {
         (Divergence.UNSOUND,),
         (_ASYNC, _DRAFTS),
     ),
+    Code.STEP_EXCEEDS_LIMIT: Meaning(
+        "step exceeds a limit{limit}",
+        "The step computes more than the configuration allows.",
+        "Buffers of the model runner are too small for it, or one prompt holds up the others.",
+        _SCHEDULER,
+        (Divergence.CRASH,),
+        (
+            Parameter(
+                "limit",
+                "which limit: the tokens or the requests of a step, the tokens of a prompt in it "
+                "while others are there, the greatest length, or that prompts are not cut",
+                {
+                    "tokens": ", it has more than max_num_batched_tokens",
+                    "requests": ", more than max_num_seqs run",
+                    "prompt": ", one prompt gets more than long_prefill_token_threshold",
+                    "length": ", it computes past max_model_len",
+                    "chunks": ", it cuts a prompt though chunked prefill is off",
+                },
+            ),
+        ),
+    ),
+    Code.STEP_LEAVES_WORK: Meaning(
+        "step leaves work that it has room for{what}{states}",
+        "Tokens, places and blocks are left in the step, and a request gets fewer tokens than it "
+        "has.",
+        "Outputs are right. Requests take more steps than need be.",
+        _SCHEDULER,
+        (Divergence.WASTE,),
+        (
+            Parameter(
+                "what",
+                "whose work it is: that of a request that runs, or of one that waits",
+                {
+                    "running": ", of a request that runs",
+                    "waiting": ", of a request that waits",
+                },
+            ),
+            _STATES,
+        ),
+    ),
+    Code.ADMITTED_OUT_OF_TURN: Meaning(
+        "request is admitted before one that comes first",
+        "By arrival, or by priority where that is the policy, another request is the next.",
+        "Requests wait longer than their turn.",
+        _SCHEDULER,
+        (Divergence.POLICY_CHANGE,),
+    ),
+    Code.PREEMPTED_WRONGLY: Meaning(
+        "request is preempted{how}",
+        "It loses its blocks and starts again, where another comes later by policy, or nobody "
+        "needs to.",
+        "Outputs are right. What it has computed is computed again.",
+        _SCHEDULER,
+        (Divergence.WASTE,),
+        (
+            Parameter(
+                "how",
+                "whether others come later, or blocks are free",
+                {
+                    "turn": " in place of one that comes later",
+                    "need": " while blocks are free",
+                },
+            ),
+        ),
+    ),
+    Code.DRAFT_COUNT_WRONG: Meaning(
+        "step says another number of drafts than it computes",
+        "The tokens past those that the request knows are drafts.",
+        "The model runner verifies other tokens than it computes: outputs are wrong.",
+        _SCHEDULER,
+        (Divergence.UNSOUND,),
+    ),
+    Code.END_REPORTED_WRONG: Meaning(
+        "end of a request is reported {how}",
+        "The model runner forgets a request when it is told, once, that it has ended.",
+        "It forgets a request that goes on, or keeps one that has ended.",
+        _SCHEDULER,
+        (Divergence.CRASH,),
+        (
+            Parameter(
+                "how",
+                "whether too early, more than once, or not at all",
+                {"early": "before it ends", "again": "again", "never": "never"},
+            ),
+        ),
+    ),
 }
 """What each code means."""

@@ -23,6 +23,7 @@ from hitproof.conformance.playing.expectations import Served
 from hitproof.conformance.scheduling.outcome import Life, SchedulerOutcome
 from hitproof.conformance.scheduling.promises import Donor, Due, PromisedHits
 from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner, about, violation
+from hitproof.conformance.scheduling.steps import Situation, StepRules
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.schedulers import (
     Plan,
@@ -107,6 +108,14 @@ class _Player:
             engine, history.requests, self._content, about(history.deployment)
         )
         self._promised = PromisedHits(engine, history.requests, policies)
+        self._rules = StepRules(
+            history.deployment,
+            engine,
+            history.requests,
+            scheduler.batches,
+            scheduler.drafting_slots,
+        )
+        self._reported: set[str] = set()
         self._donors: list[Donor] = []
         self._allocated = 0
         self.outcome = SchedulerOutcome({name: Life() for name in history.requests})
@@ -172,7 +181,8 @@ class _Player:
             self._donors.append(Donor(name, tokens, len(arrival.prompt), ends))
 
     def _plan(self) -> Plan:
-        before = self._scheduler.pool().cached
+        pool, running = self._scheduler.pool(), tuple(self._scheduler.running())
+        before = pool.cached
         plan = self._scheduler.schedule()
         planned = [(each.request, each.start, each.num_tokens) for each in plan.scheduled]
         self.outcome.plans.append(planned)
@@ -186,12 +196,32 @@ class _Player:
                 life.preemptions += 1
             life.chunks.append((each.start, each.num_tokens))
         seen = self._scheduler.pool()
+        for each_wrong in self._rules.judge(plan, self._situation(running, pool.free, seen.free)):
+            self._add(each_wrong)
+        self._judge_ends(plan)
         done, wrong = self._runner.execute(plan, seen.held)
         for each_wrong in wrong:
             self._add(each_wrong)
         self._judge_keys()
         self._in_flight.append((plan, done))
         return plan
+
+    def _situation(self, before: tuple[str, ...], free_before: int, free_after: int) -> Situation:
+        known = {
+            name: len(self._history.requests[name].prompt) + len(self.outcome.lives[name].delivered)
+            for name in self._arrived
+            if name not in self._ended
+        }
+        after = tuple(self._scheduler.running())
+        return Situation(before, after, known, free_before, free_after)
+
+    def _judge_ends(self, plan: Plan) -> None:
+        """The model runner is told of each end once, after it."""
+        for name in plan.finished:
+            how = "again" if name in self._reported else "early"
+            if name in self._reported or name not in self._ended:
+                self._add(_told(how, f"request {name}", f"it is reported {how}"))
+        self._reported.update(plan.finished)
 
     def _take_up(self) -> None:
         if not self._in_flight:
@@ -319,6 +349,8 @@ class _Player:
                         f"it gets {life.delivered}",
                     )
                 )
+            if life.hit is not None and name in self._ended and name not in self._reported:
+                self._add(_told("never", f"request {name}", "it is not reported"))
         held = self._scheduler.pool().held
         if held:
             self._add(
@@ -346,3 +378,9 @@ class _Player:
                 None,
             )
         self.outcome.findings.append(Occurrence(wrong, self._step, "step", cause=cause))
+
+
+def _told(how: str, who: str, actual: str) -> Violation:
+    return violation(
+        Defect.of(Code.END_REPORTED_WRONG, how=how), f"the end of {who} is reported once", actual
+    )

@@ -80,7 +80,7 @@ class PromisedHits:
         return max(found, key=lambda due: due.tokens, default=None)
 
     def _by(self, arrival: Arrival, donor: Donor) -> Due:
-        shared = _common(arrival.prompt, donor.tokens)
+        shared = common(arrival.prompt, donor.tokens)
         prompt, tokens = donor.num_prompt_tokens, len(arrival.prompt)
         if shared >= prompt:
             who = "resend" if tokens == prompt else "extension"
@@ -116,7 +116,7 @@ class PromisedHits:
         return max((end for end in donor.ends if end <= most and end % self._unit == 0), default=0)
 
 
-def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+def common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     """How many tokens both begin with."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -81,10 +81,12 @@ class RunningScheduler(Protocol):
     Attributes:
         engine: the configuration that the target has derived from the deployment.
         batches: how many steps are in flight at most.
+        drafting_slots: tokens of a step's input that each of its requests takes for drafting.
     """
 
     engine: EngineConfiguration
     batches: int
+    drafting_slots: int
 
     def add_request(self, name: str, arrival: Arrival) -> None:
         """A request arrives."""
@@ -108,6 +110,9 @@ class RunningScheduler(Protocol):
 
     def unfinished(self) -> frozenset[str]:
         """The requests that are not finished."""
+
+    def running(self) -> Sequence[str]:
+        """The requests that run: admitted, not preempted, not finished; in their order."""
 
     def pool(self) -> PoolState:
         """What the manager holds now."""

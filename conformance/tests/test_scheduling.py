@@ -14,7 +14,7 @@ from hitproof.conformance.subject.schedulers import Plan, PoolState, Scheduled, 
 from hitproof.spec.groups import Group, GroupKind
 
 SIZE = 4
-DEPLOYMENT = Deployment((Group(GroupKind.FULL_ATTENTION, SIZE),), 40, 64, 8)
+DEPLOYMENT = Deployment((Group(GroupKind.FULL_ATTENTION, SIZE),), 40, 64, 8, max_num_seqs=1)
 REQUESTS = {
     "a": Arrival(tuple(range(10)), (100, 101, 102)),
     "b": Arrival(tuple(range(20, 26)), (103, 104)),
@@ -38,6 +38,7 @@ class Small:
     deployment: Deployment
     fault: str = ""
     batches: int = 1
+    drafting_slots: int = 0
 
     def __post_init__(self) -> None:
         d = self.deployment
@@ -62,15 +63,19 @@ class Small:
         del self._rows[name]
 
     def has_requests(self) -> bool:
-        return bool(self._rows)
+        return bool(self._rows or self._gone)
 
     def schedule(self) -> Plan:
+        gone, self._gone = tuple(self._gone), list[str]()
+        if not self._rows:
+            return Plan((), gone)
         name, row = next(iter(self._rows.items()))
         if self.fault == "raises" and row.computed:
             raise RuntimeError("no such block")
         if self.fault == "stuck" and row.computed:
             return Plan(())
         count = min(row.known - row.computed, self.deployment.max_num_batched_tokens)
+        count -= self.fault == "short" and count > 1
         whole = row.computed == 0 or not row.seen
         row.seen = True
         before = list(row.table)
@@ -88,11 +93,15 @@ class Small:
         row.computed = 0 if self.fault == "cycle" else row.computed + count
         wrong = self.fault == "early"
         if self.fault == "unregistered":
-            return Plan((step,))
+            return Plan((step,), gone)
         for place, key in enumerate(self.block_keys(name, 0)):
             if (place + 1) * SIZE <= row.computed + SIZE * wrong and place < len(row.table):
                 self._cached.setdefault((0, key), (row.table[place],))
-        return Plan((step,))
+        if self.fault == "told early":
+            gone = (name,)
+        if self.fault == "told again" and gone:
+            self._gone = list(gone)
+        return Plan((step,), gone)
 
     def update(
         self, _plan: Plan, sampled: Mapping[str, Sequence[int]], drafts: Mapping[str, Sequence[int]]
@@ -107,12 +116,17 @@ class Small:
             got[name] = [0 if self.fault == "tokens" else token for token in tokens]
             if row.known == len(row.arrival.prompt) + len(row.arrival.output):
                 del self._rows[name]
+                if self.fault != "not told":
+                    self._gone.append(name)
                 if self.fault == "leak":
                     self._leaked = frozenset(row.table[-1:])
         return got
 
     def unfinished(self) -> frozenset[str]:
         return frozenset(self._rows)
+
+    def running(self) -> list[str]:
+        return [name for name, row in self._rows.items() if row.seen]
 
     def pool(self) -> PoolState:
         held = frozenset(b for row in self._rows.values() for b in row.table if b)
@@ -169,6 +183,10 @@ def test_what_is_right_has_no_finding() -> None:
         ("early", "key-names-other-content"),
         ("other page", "other-content-read"),
         ("no hit", "promised-hit-missed(by=lookup, to=resend)"),
+        ("told early", "end-reported-wrong(how=early)"),
+        ("told again", "end-reported-wrong(how=again)"),
+        ("not told", "end-reported-wrong(how=never)"),
+        ("short", "step-leaves-work(what=running)"),
         ("unregistered", "promised-hit-missed(by=registration, to=resend)"),
         (
             "raises",

@@ -323,6 +323,8 @@ class VllmScheduler:
             if hasattr(vllm_config, "max_concurrent_batches")
             else 1 + deployment.async_scheduling
         )
+        speculation = vllm_config.speculative_config
+        self.drafting_slots = int(getattr(speculation, "max_num_new_slots_for_drafting", 0))
         self.engine = _engine(deployment, vllm_config, scheduler, hash_block_size)
         attribute(vllm.utils, "init_none_hash")(sha256)
         self._hasher = block_hasher(
@@ -446,6 +448,10 @@ class VllmScheduler:
         return frozenset(
             name for name, request in self._requests.items() if not request.is_finished()
         )
+
+    def running(self) -> list[str]:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        return [request.request_id for request in attribute(self.scheduler, "running")]
 
     def pool(self) -> PoolState:
         """See `conformance.subject.schedulers.RunningScheduler`."""

@@ -1,6 +1,7 @@
 """The worker's side of doctor: a deployment of the imported vLLM, and what requests hit on it."""
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -110,8 +111,8 @@ def _model(config: str) -> str:
 
     That takes compiled kernels, and decides nothing about the cache.
     """
-    home = Path(_MODEL).resolve()
-    home.mkdir(exist_ok=True)
+    home = Path(_MODEL, str(os.getpid())).resolve()  # copies of the worker write at once
+    home.mkdir(parents=True, exist_ok=True)
     raw = json.loads(config)
     for each in (raw, raw.get("text_config") or {}):
         each.pop("quantization_config", None)

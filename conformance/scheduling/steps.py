@@ -1,0 +1,297 @@
+"""What a step may not do, and what it may not leave undone, judged from the plans alone.
+
+- Limits: tokens and requests of a step, tokens of one prompt in it, the greatest length.
+- Work: in the order in which requests run, each gets as many tokens as it has, and as the limits
+  and those before it leave. Beside recurrent states a chunk may end earlier, where a state can be
+  of use: at the end of a block, near the end of the prompt, or where another request goes on in
+  another way. Whoever waits is admitted where tokens, places and, with a margin, blocks are left.
+- Turns: nobody is admitted before, or runs on in place of, a request that comes first by policy.
+
+Where drafts are in flight, it is not known how many tokens a decoding request has, so only its
+prompt counts. A step that preempts is judged by whom it preempts, not by what it leaves.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.histories.workloads import Arrival, Deployment
+from hitproof.conformance.scheduling.promises import common
+from hitproof.conformance.scheduling.runner import violation
+from hitproof.conformance.subject.schedulers import Plan, Scheduled
+from hitproof.spec.groups import GroupKind
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a step is planned in, and what it makes of it.
+
+    Attributes:
+        before: the requests that ran before it, in the order in which they run.
+        after: those that run after it.
+        known: tokens that the scheduler knows of each request that has not ended: its prompt, and
+            what its user got; in the order of arrival.
+        free_before: free blocks before it.
+        free_after: free blocks after it.
+    """
+
+    before: Sequence[str]
+    after: Sequence[str]
+    known: Mapping[str, int]
+    free_before: int
+    free_after: int
+
+
+class StepRules:
+    """Judges the steps of one scheduler, in turn.
+
+    ``batches`` is how many steps are in flight at most, ``slots`` how many tokens of a step's input
+    each request takes for drafting.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        engine: EngineConfiguration,
+        arrivals: Mapping[str, Arrival],
+        batches: int,
+        slots: int,
+    ) -> None:
+        self._deployment = deployment
+        self._engine = engine
+        self._arrivals = arrivals
+        self._in_turn = batches == 1
+        self._slots = slots
+        self._budget = engine.max_num_batched_tokens or deployment.max_num_batched_tokens
+        self._ends: dict[str, int] = {}
+        self._lookahead = deployment.num_mtp_modules
+        states = [g.block_size for g in engine.groups if g.kind is GroupKind.MAMBA]
+        sizes = [g.block_size for g in engine.groups if g.prefix_cacheable]
+        self._blocks = sizes if states else []
+        self._states = "mamba" if states else None
+
+    def judge(self, plan: Plan, now: Situation) -> Iterator[Violation]:
+        """What is wrong with the step. Remembers what it computes."""
+        if not plan.num_tokens and not now.known:
+            return
+        yield from self._limits(plan, now)
+        preempted = [name for name in now.before if name not in now.after]
+        if preempted:
+            yield from self._preempted(plan, now, preempted)
+        else:
+            yield from self._work(plan, now)
+            yield from self._waiting(plan, now)
+        yield from self._admitted(now)
+        for name in preempted:
+            self._ends.pop(name, None)
+        for each in plan.scheduled:
+            self._ends[each.request] = each.start + each.num_tokens
+
+    # --- limits --------------------------------------------------------------------------------
+
+    def _limits(self, plan: Plan, now: Situation) -> Iterator[Violation]:
+        deployment, scheduled = self._deployment, plan.scheduled
+        tokens = plan.num_tokens + self._slots * len(scheduled)
+        if tokens > deployment.max_num_batched_tokens:
+            most = deployment.max_num_batched_tokens
+            yield _exceeds("tokens", f"a step has at most {most} tokens", f"it has {tokens}")
+        running = max(len(scheduled), len(now.after))
+        if running > deployment.max_num_seqs:
+            most = deployment.max_num_seqs
+            yield _exceeds("requests", f"at most {most} requests run", f"{running} run")
+        threshold = deployment.long_prefill_token_threshold
+        for each in scheduled:
+            end = each.start + each.num_tokens
+            if threshold and len(now.known) > 1 and each.num_tokens > threshold:
+                yield _exceeds(
+                    "prompt",
+                    f"request {each.request} gets at most {threshold} tokens while others are "
+                    "there",
+                    f"it gets {each.num_tokens}",
+                )
+            if end > deployment.max_model_len:
+                yield _exceeds(
+                    "length",
+                    f"request {each.request} has at most {deployment.max_model_len} tokens",
+                    f"{end} are computed",
+                )
+            whole = not (deployment.enable_chunked_prefill or threshold or self._blocks)
+            if whole and self._lookahead == 1 and each.whole:
+                if end < now.known[each.request]:
+                    yield _exceeds(
+                        "chunks",
+                        f"request {each.request} is computed at once up to its last token",
+                        f"the step ends at {end} of {now.known[each.request]}",
+                    )
+            elif self._in_turn and each.num_drafts != max(0, end - now.known[each.request]):
+                yield violation(
+                    Defect(Code.DRAFT_COUNT_WRONG),
+                    f"request {each.request} has {max(0, end - now.known[each.request])} drafts "
+                    "in the step, which are the tokens past those that it knows",
+                    f"the step says {each.num_drafts}",
+                )
+
+    # --- work ----------------------------------------------------------------------------------
+
+    def _left(self, scheduled: Sequence[Scheduled]) -> int:
+        """Tokens that are left for one more request."""
+        used = sum(each.num_tokens for each in scheduled)
+        slots = self._slots * (len(scheduled) + 1)
+        inputs = self._deployment.max_num_batched_tokens - slots
+        return max(0, min(self._budget, inputs) - used)
+
+    def _work(self, plan: Plan, now: Situation) -> Iterator[Violation]:
+        given = {each.request: each for each in plan.scheduled}
+        before: list[Scheduled] = []
+        for name in (*now.before, *(n for n in given if n not in now.before)):
+            each = given.get(name)
+            if name in now.known:  # else it has ended meanwhile
+                yield from self._share(name, each, self._left(before), now)
+            if each is not None:
+                before.append(each)
+
+    def _share(
+        self, name: str, each: Scheduled | None, left: int, now: Situation
+    ) -> Iterator[Violation]:
+        """Whether a request gets as much as is left for it."""
+        known = now.known[name]
+        ran = self._ends.get(name, 0)
+        decodes = each is None and ran >= len(self._arrivals[name].prompt)
+        if decodes and not self._in_turn:
+            return
+        start = each.start if each is not None else min(ran, known - 1)
+        got = each.num_tokens if each is not None else 0
+        due = min(known - start, left, self._deployment.max_model_len - start - 1)
+        due = min(due, self._deployment.long_prefill_token_threshold or due)
+        if got >= due or (due - got < self._lookahead and known - start > 1):
+            return
+        if self._blocks and start < known - 1 and self._is_of_use(name, start, got, due, known):
+            return
+        if got == 0 and not self._deployment.enable_chunked_prefill and name not in now.before:
+            return
+        yield violation(
+            Defect.of(Code.STEP_LEAVES_WORK, what="running", states=self._states),
+            f"request {name} gets {due} tokens, which it has, and which are left in the step",
+            f"it gets {got}",
+        )
+
+    def _is_of_use(self, name: str, start: int, got: int, due: int, known: int) -> bool:
+        """Whether a chunk beside recurrent states may end so early."""
+        end, size = start + got, max(self._blocks)
+        aligned = math.lcm(*self._blocks)
+        if not got:
+            return due < aligned or start % size != 0
+        ends = {each * (start // each + 1) for each in self._blocks if start % each}
+        ends |= {(start + due) // each * each for each in (*self._blocks, aligned)}
+        near = 2 * size + self._engine.num_hash_lookahead_tokens + self._lookahead
+        lengths = (len(self._arrivals[name].prompt), known)
+        if end in ends or any(length - near <= end <= length for length in lengths):
+            return True
+        mine = self._arrivals[name].prompt + self._arrivals[name].output
+        others = (each for other, each in self._arrivals.items() if other != name)
+        shared = (common(mine, each.prompt + each.output) for each in others)
+        return any(each and abs(each - end) <= near for each in shared)
+
+    def _waiting(self, plan: Plan, now: Situation) -> Iterator[Violation]:
+        """Whether somebody waits for whom there is room."""
+        waiting = [name for name in now.known if name not in now.after]
+        if not waiting or len(now.after) >= self._deployment.max_num_seqs:
+            return
+        left = self._left(plan.scheduled)
+        enough = 2 * math.lcm(*self._blocks) if self._blocks else 1
+        enough = max(enough, 1 + self._deployment.num_speculative_tokens, self._lookahead + 1)
+        threshold = self._deployment.long_prefill_token_threshold
+        if self._blocks and threshold:
+            return
+        for name in waiting:
+            whole = 1 if self._deployment.enable_chunked_prefill else now.known[name]
+            stale = not self._in_turn and name in self._ends
+            if left < max(enough, whole) or stale or self._awaits_state(name, plan):
+                return
+        if now.free_after < len(now.known) * self._most_blocks():
+            return
+        yield violation(
+            Defect.of(Code.STEP_LEAVES_WORK, what="waiting", states=self._states),
+            f"request {waiting[0]} is admitted: {left} tokens and {now.free_after} blocks are left",
+            "it waits",
+        )
+
+    def _awaits_state(self, name: str, plan: Plan) -> bool:
+        """Whether a recurrent state that it can start from may be computed in this step."""
+        scheduled = (self._arrivals[each.request].prompt for each in plan.scheduled)
+        mine = self._arrivals[name].prompt
+        return bool(self._blocks) and any(common(mine, each) for each in scheduled)
+
+    def _most_blocks(self) -> int:
+        """More blocks than one request can need."""
+        drafts = 1 + self._engine.num_speculative_tokens + (self._engine.num_lookahead_tokens or 0)
+        tokens = self._deployment.max_model_len + drafts
+        return sum(tokens // group.block_size + 2 + drafts for group in self._engine.groups)
+
+    # --- turns ---------------------------------------------------------------------------------
+
+    def _turn(self, now: Situation) -> dict[str, tuple[int, int]]:
+        """For each request what it is sorted by: priority where that counts, and arrival."""
+        by_priority = self._deployment.policy == "priority"
+        return {
+            name: (self._arrivals[name].priority if by_priority else 0, number)
+            for number, name in enumerate(now.known)
+        }
+
+    def _admitted(self, now: Situation) -> Iterator[Violation]:
+        """Nobody is admitted before one that comes first."""
+        if not self._in_turn or self._lookahead > 1:
+            return
+        turn = self._turn(now)
+        admitted = [name for name in now.after if name not in now.before]
+        waiting = [name for name in now.known if name not in now.after]
+        for late in admitted:
+            first = min(waiting, key=turn.__getitem__, default=late)
+            if turn[first] < turn[late]:
+                yield violation(
+                    Defect(Code.ADMITTED_OUT_OF_TURN),
+                    f"request {first} is admitted before request {late}",
+                    f"{late} runs, and {first} waits",
+                )
+                return
+        for one, other in pairwise(admitted):
+            if turn[other] < turn[one]:
+                yield violation(
+                    Defect(Code.ADMITTED_OUT_OF_TURN),
+                    f"request {other} is admitted before request {one}",
+                    f"{one} is first in the step",
+                )
+                return
+
+    def _preempted(
+        self, plan: Plan, now: Situation, preempted: Sequence[str]
+    ) -> Iterator[Violation]:
+        """Who is preempted comes last, and there was need for it."""
+        kept = [name for name in now.before if name in now.after]
+        turn = self._turn(now)
+        if self._deployment.policy == "fcfs":
+            right = list(now.before[len(kept) :]) == list(preempted)
+        else:
+            right = all(turn[lost] > turn[name] for lost in preempted for name in kept)
+        if not right:
+            yield violation(
+                Defect.of(Code.PREEMPTED_WRONGLY, how="turn"),
+                f"who comes last is preempted, of {', '.join(now.before)}",
+                f"{', '.join(preempted)} are",
+            )
+        taken = sum(len(blocks) for each in plan.scheduled for blocks in each.blocks)
+        if taken + self._most_blocks() < now.free_before:
+            yield violation(
+                Defect.of(Code.PREEMPTED_WRONGLY, how="need"),
+                f"nobody is preempted while blocks are free; {now.free_before} are",
+                f"{', '.join(preempted)} are preempted",
+            )
+
+
+def _exceeds(limit: str, spec: str, actual: str) -> Violation:
+    return violation(Defect.of(Code.STEP_EXCEEDS_LIMIT, limit=limit), spec, actual)

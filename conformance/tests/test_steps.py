@@ -1,0 +1,169 @@
+"""What a step may not do, and what it may not leave undone: right steps, and wrong ones."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.histories.workloads import Arrival, Deployment
+from hitproof.conformance.scheduling.steps import Situation, StepRules
+from hitproof.conformance.subject.schedulers import Plan, Scheduled
+from hitproof.spec.groups import Group, GroupKind
+
+FULL = Group(GroupKind.FULL_ATTENTION, 4)
+DEPLOYMENT = Deployment((FULL,), 400, 64, 16, max_num_seqs=2)
+STATES = replace(DEPLOYMENT, groups=(FULL, Group(GroupKind.MAMBA, 4)))
+ARRIVALS = {
+    "a": Arrival(tuple(range(40)), (1, 2, 3)),
+    "b": Arrival(tuple(range(100, 140)), (1, 2, 3), priority=1),
+    "c": Arrival(tuple(range(200, 203)), (1, 2, 3)),
+}
+
+
+def step(name: str, start: int, tokens: int, drafts: int = 0) -> Scheduled:
+    return Scheduled(name, start, tokens, drafts, ((7,),), start == 0, start == 0)
+
+
+def wrong(
+    steps: Sequence[Sequence[Scheduled]],
+    deployment: Deployment = DEPLOYMENT,
+    *,
+    before: Sequence[str] = (),
+    after: Sequence[str] | None = None,
+    known: Mapping[str, int] | None = None,
+    free: tuple[int, int] = (300, 300),
+    batches: int = 1,
+    slots: int = 0,
+) -> list[str]:
+    """What is wrong with the last of some steps; ``before`` and the rest are of that one."""
+    engine = EngineConfiguration(deployment.groups, 400, 4, 64, deployment.max_num_batched_tokens)
+    rules = StepRules(deployment, engine, ARRIVALS, batches, slots)
+    known = known or {"a": 40}
+    for plan in steps[:-1]:
+        ran = [each.request for each in plan]
+        list(rules.judge(Plan(tuple(plan)), Situation((), ran, known, 300, 300)))
+    names = after if after is not None else [each.request for each in steps[-1]]
+    now = Situation(before, names, known, *free)
+    found = rules.judge(Plan(tuple(steps[-1])), now)
+    return [str(each.signature.defect) for each in found]
+
+
+BOTH = {"a": 40, "b": 40}
+THRESHOLD = replace(DEPLOYMENT, long_prefill_token_threshold=5)
+PRIORITY = replace(DEPLOYMENT, policy="priority")
+RUN = [step("a", 0, 16)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "options"),
+    [
+        ([RUN], {}),
+        ([RUN, [step("a", 16, 16)]], {"before": ["a"]}),
+        ([[step("a", 0, 5)]], {"deployment": THRESHOLD}),
+        ([[step("a", 0, 5), step("b", 0, 5)]], {"deployment": THRESHOLD, "known": BOTH}),
+        ([RUN], {"known": BOTH}),
+        # The last block of the budget; and nothing, since a block does not fit.
+        ([[step("a", 0, 12)]], {"deployment": replace(STATES, max_num_batched_tokens=14)}),
+        ([RUN, [step("a", 16, 16)], [step("a", 32, 4)]], {"deployment": STATES, "before": ["a"]}),
+        (
+            [RUN, [step("a", 16, 16)]],
+            {"before": ["a", "b"], "after": ["a"], "known": BOTH, "free": (0, 9)},
+        ),
+        ([[step("a", 40, 1)]], {"known": {"a": 41}, "before": ["a"], "batches": 2}),
+    ],
+)
+def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> None:
+    assert not wrong(steps, **options)
+
+
+@pytest.mark.parametrize(
+    ("defect", "steps", "options"),
+    [
+        ("step-exceeds-limit(limit=tokens)", [[step("a", 0, 17)]], {}),
+        ("step-exceeds-limit(limit=tokens)", [RUN], {"slots": 1}),
+        (
+            "step-exceeds-limit(limit=requests)",
+            [[step("a", 40, 1), step("b", 40, 1), step("c", 0, 3)]],
+            {"known": {"a": 41, "b": 41, "c": 3}},
+        ),
+        (
+            "step-exceeds-limit(limit=prompt)",
+            [RUN],
+            {"deployment": THRESHOLD, "known": BOTH},
+        ),
+        (
+            "step-exceeds-limit(limit=length)",
+            [[step("a", 60, 5)]],
+            {"known": {"a": 65}},
+        ),
+        (
+            "step-exceeds-limit(limit=chunks)",
+            [[step("a", 0, 16)]],
+            {"deployment": replace(DEPLOYMENT, enable_chunked_prefill=False)},
+        ),
+        ("draft-count-wrong", [[step("a", 40, 3, 1)]], {"known": {"a": 41}}),
+        ("step-leaves-work(what=running)", [[step("a", 0, 15)]], {}),
+        ("step-leaves-work(what=running)", [RUN, []], {"before": ["a"], "after": ["a"]}),
+        (
+            # What comes later gets what is due to the first.
+            "step-leaves-work(what=running)",
+            [RUN, [step("b", 0, 16)]],
+            {"before": ["a"], "after": ["a", "b"], "known": BOTH},
+        ),
+        (
+            "step-leaves-work(states=mamba, what=running)",
+            [[step("a", 0, 8)]],
+            {"deployment": STATES},
+        ),
+        (
+            "step-leaves-work(states=mamba, what=running)",
+            [[step("a", 0, 11)]],
+            {"deployment": STATES},
+        ),
+        (
+            "step-leaves-work(what=waiting)",
+            [[step("c", 0, 3)]],
+            {"known": {"c": 3, "b": 40}},
+        ),
+        (
+            "admitted-out-of-turn",
+            [[step("b", 0, 16)]],
+            {"known": BOTH, "free": (1, 1)},
+        ),
+        (
+            "admitted-out-of-turn",
+            [[step("b", 0, 16)]],
+            {"known": {"b": 40, "a": 40}, "deployment": PRIORITY, "free": (1, 1)},
+        ),
+        (
+            "admitted-out-of-turn",
+            [[step("b", 0, 8), step("a", 0, 8)]],
+            {"known": BOTH},
+        ),
+        (
+            "preempted-wrongly(how=turn)",
+            [[step("b", 16, 16)]],
+            {"before": ["a", "b"], "after": ["b"], "known": BOTH, "free": (0, 0)},
+        ),
+        (
+            "preempted-wrongly(how=turn)",
+            [[step("b", 16, 16)]],
+            {
+                "before": ["b", "a"],
+                "after": ["b"],
+                "known": BOTH,
+                "deployment": PRIORITY,
+                "free": (0, 0),
+            },
+        ),
+        (
+            "preempted-wrongly(how=need)",
+            [[step("a", 16, 16)]],
+            {"before": ["a", "b"], "after": ["a"], "known": BOTH},
+        ),
+    ],
+)
+def test_each_rule_is_shown_a_wrong_step(defect: str, steps: Any, options: dict[str, Any]) -> None:
+    assert defect in wrong(steps, **options)
