@@ -7,6 +7,7 @@ records are equal, and records are compared by a digest for each step.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from hitproof.conformance.comparison.facts import raised
@@ -37,6 +38,7 @@ from hitproof.conformance.subject.managers import (
     Progress,
     Stored,
     Tables,
+    sharing,
 )
 
 _T = TypeVar("_T")
@@ -185,6 +187,8 @@ class Recorded:
         """Whether there was space; the blocks show in the tables."""
         asked = dict(vars(allocation))
         asked["hit"] = None if allocation.hit is None else allocation.hit.length
+        if not allocation.reserved_blocks:
+            del asked["reserved_blocks"]
         new = self._ask(
             lambda: self._manager.allocate_slots(name, allocation), "allocate_slots", name, asked
         )
@@ -217,6 +221,30 @@ class Recorded:
         done = self._ask(self._manager.reset_prefix_cache, "reset_prefix_cache")
         self._answered(Observable.RESETS, "reset", done)
         return done
+
+    def remove_skipped_blocks(self, name: str, num_computed_tokens: int) -> None:
+        """What it frees shows in the tables and in the free queue."""
+        manager, call = sharing(self._manager), "remove_skipped_blocks"
+        remove = partial(manager.remove_skipped_blocks, name, num_computed_tokens)
+        self._ask(remove, call, name, num_computed_tokens)
+
+    def take_free_blocks(self, count: int | None) -> Sequence[int]:
+        """How many; which ones shows in the free queue."""
+        manager = sharing(self._manager)
+        take = partial(manager.take_free_blocks, count)
+        taken = self._ask(take, "get_new_blocks", count)
+        self._answered(Observable.ADMISSION, "outside", bool(taken))
+        return taken
+
+    def hold_blocks(self, block_ids: Sequence[int]) -> None:
+        """What it holds shows in the free queue."""
+        manager, known = sharing(self._manager), sorted(map(self._label, block_ids))
+        self._ask(lambda: manager.hold_blocks(block_ids), "touch", known)
+
+    def release_blocks(self, block_ids: Sequence[int]) -> None:
+        """What it frees shows in the free queue."""
+        manager, known = sharing(self._manager), sorted(map(self._label, block_ids))
+        self._ask(lambda: manager.release_blocks(block_ids), "free_blocks", known)
 
     def new_step_starts(self) -> None:
         """The engine's step, not the history's."""

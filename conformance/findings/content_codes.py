@@ -107,11 +107,20 @@ MEANINGS: Mapping[Code, Meaning] = {
         ),
     ),
     Code.OTHER_CONTENT_READ: Meaning(
-        "block with other content is read",
-        "A step reads a block that holds something other than the request's own prefix.",
+        "block with other content is read{of}",
+        "A step reads a block that holds something other than the request's own prefix, such as "
+        "what a KV connector has failed to load.",
         _WRONG,
         (_READ,),
         _UNSOUND,
+        (
+            Parameter(
+                "of",
+                "whether the content is that of a load that the KV connector reports invalid",
+                {"invalid-load": ", one of an invalid load"},
+                optional=True,
+            ),
+        ),
     ),
     Code.DRAFT_ENTRY_OF_OTHER_TOKEN: Meaning(
         "draft layer's entry depends on {of}another request's token",

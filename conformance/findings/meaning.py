@@ -101,6 +101,8 @@ class Code(StrEnum):
     ALLOCATION_REFUSED = "allocation-refused"
     ADMITTED_WITHOUT_SPACE = "admitted-without-space"
     ADMISSION_NOT_KEPT = "admission-not-kept"
+    RESERVED_BLOCKS_TAKEN = "reserved-blocks-taken"
+    OTHER_BLOCKS_TAKEN = "other-blocks-taken"
     HANDED_BLOCKS_WRONG = "handed-blocks-wrong"
     ZEROED_BLOCKS_WRONG = "zeroed-blocks-wrong"
     GROUP_HIT_WRONG = "group-hit-wrong"

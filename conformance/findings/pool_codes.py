@@ -303,6 +303,22 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_BOOKS,),
         (Divergence.WASTE,),
     ),
+    Code.RESERVED_BLOCKS_TAKEN: Meaning(
+        "blocks that are reserved for others are taken",
+        "A request whose tokens a KV connector loads is admitted, and fewer blocks are left free "
+        "than it was to leave.",
+        "Requests that run wait for blocks until the load is done, or are preempted.",
+        (_BOOKS,),
+        (Divergence.WASTE,),
+    ),
+    Code.OTHER_BLOCKS_TAKEN: Meaning(
+        "get_new_blocks hands out other blocks than the first of the free queue",
+        "Something outside takes a number of free blocks, or all of them, and gets others, more "
+        "or fewer.",
+        _OVERWRITTEN,
+        (_BOOKS,),
+        _UNSOUND,
+    ),
     Code.HANDED_BLOCKS_WRONG: Meaning(
         "KV connector is handed other blocks than those of the tokens",
         "The blocks of a request's computed tokens, or of a hit that is cut at a boundary, are not "

@@ -12,13 +12,14 @@ from itertools import islice
 from typing import Any
 from zlib import crc32
 
+from hitproof.conformance.histories.connections import connections
 from hitproof.conformance.histories.edges import edges
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.module_families import module_histories
-from hitproof.conformance.histories.schema import History
+from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.situations import fine_situations, situations
 from hitproof.conformance.histories.workload_generator import workload
 from hitproof.conformance.histories.workload_json import (
@@ -49,6 +50,7 @@ class Abilities:
         looks_ahead: whether several MTP modules can look ahead in prefill: it has
             ``num_prefill_lookahead``. Earlier releases apply one module repeatedly.
         windows_opt_out: whether a window can opt out of prefix caching; if not, no group does.
+        reserves_blocks: whether it has ``reserved_blocks``.
     """
 
     registers_tails: bool = False
@@ -59,6 +61,7 @@ class Abilities:
     hashes_look_ahead: bool = True
     looks_ahead: bool = True
     windows_opt_out: bool = True
+    reserves_blocks: bool = True
 
     def common(self, other: "Abilities") -> "Abilities":
         """What histories can ask of both releases."""
@@ -102,7 +105,12 @@ def possible(history: History, abilities: Abilities) -> History:
         mamba_checkpoint_alignment=exported if abilities.exports_states else None,
         mamba_shared_prefix_checkpoint=shared,
     )
-    return replace(history, engine=engine)
+    steps = history.steps
+    if not abilities.reserves_blocks:
+        steps = tuple(
+            replace(step, reserved_blocks=0) if isinstance(step, Load) else step for step in steps
+        )
+    return replace(history, engine=engine, steps=steps)
 
 
 class Origin(StrEnum):
@@ -113,6 +121,7 @@ class Origin(StrEnum):
     MODULES = "several modules"
     SITUATION = "situation"
     EDGE = "edge"
+    CONNECTION = "connection"
     FINE_SITUATION = "fine situation"
     FINE = "fine family"
     FINE_GENERATED = "fine generated"
@@ -190,6 +199,8 @@ class Play:
                 made = _situations()[int(self.name)]
             case Origin.EDGE:
                 made = _edges()[int(self.name)]
+            case Origin.CONNECTION:
+                made = _connections()[int(self.name)]
             case Origin.FINE_SITUATION:
                 made = _fine_situations()[int(self.name)]
             case Origin.FINE:
@@ -223,6 +234,11 @@ def _situations() -> tuple[History, ...]:
 @cache
 def _edges() -> tuple[History, ...]:
     return tuple(edges())
+
+
+@cache
+def _connections() -> tuple[History, ...]:
+    return tuple(connections())
 
 
 @cache
@@ -267,6 +283,8 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         yield Play(Origin.SITUATION, str(number))
     for number in range(0, len(_edges()), _EVERY[profile]):
         yield Play(Origin.EDGE, str(number))
+    for number in range(0, len(_connections()), _EVERY[profile]):
+        yield Play(Origin.CONNECTION, str(number))
     for number in range(_SCHEDULERS[profile]):
         yield Play(Origin.SCHEDULER, f"{_SEED}:{number}")
     if not fine:

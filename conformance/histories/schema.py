@@ -318,6 +318,19 @@ class Schedule:
     external: NonNegativeInt = 0
     """Tokens beyond the local hit that a KV connector has at once, for a waiting request; without
     ``exactly``, whole alignments of them."""
+    valid: NonNegativeInt | None = None
+    """How many tokens, the hit included, are right of a request that starts with ``external`` ones;
+    by default all. The connector reports the blocks of the others invalid together with the step's
+    results: nothing is sampled, and the computed tokens are taken back to the first of these
+    blocks. They are evicted, and the request ends. Needs one full-attention group, and no other
+    step in flight. vLLM: ``_handle_invalid_blocks``."""
+    recompute: bool = False
+    """Whether a request with invalid blocks goes on: it keeps them, registered or not, and computes
+    their tokens itself. vLLM: ``kv_load_failure_policy``."""
+    local_prefix: bool = False
+    """Whether a waiting request is looked up for a KV connector that loads Mamba states: it starts
+    with the local prefix, or with the usual hit where a state is missing and nothing is external.
+    vLLM: ``get_computed_blocks_for_connector``."""
     exactly: bool = False
     """Whether to compute and load as many tokens as asked, also where vLLM's scheduler would end
     the chunk elsewhere for the sake of Mamba's states."""
@@ -351,6 +364,10 @@ class Load:
     """Tokens beyond the local hit that the connector loads, at most."""
     exactly: bool = False
     """Whether to load as many as asked, also where that ends inside a Mamba block."""
+    local_prefix: bool = False
+    """As in `Schedule`."""
+    reserved_blocks: NonNegativeInt = 0
+    """Free blocks that are left to requests which are admitted already."""
     do: Literal["load"] = "load"
 
     __pydantic_config__ = _STRICT
@@ -387,7 +404,65 @@ class Finish:
 
     request: str
     """The request."""
+    sending: bool = False
+    """Whether a KV connector still sends its blocks, or loads them: they are freed when that is
+    done (`Sent`). vLLM: ``delay_free_blocks``."""
     do: Literal["finish"] = "finish"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The KV connector is done with the blocks of a request that has ended: they are freed."""
+
+    request: str
+    """The request."""
+    do: Literal["sent"] = "sent"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Something outside, such as a KV connector that stores blocks, holds registered blocks.
+
+    Nobody gets them until they are released. vLLM: ``BlockPool.touch``.
+    """
+
+    request: str
+    """The request whose prefix names the blocks."""
+    group: NonNegativeInt
+    """The group, an index."""
+    blocks: tuple[NonNegativeInt, ...]
+    """Blocks of the prefix, by position; of several copies the one that lookup finds."""
+    holder: str = "connector"
+    """Who holds them."""
+    do: Literal["hold"] = "hold"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class Take:
+    """Something outside takes free blocks. vLLM: ``BlockPool.get_new_blocks``."""
+
+    blocks: PositiveInt | None = None
+    """How many, at most; by default all that are free."""
+    holder: str = "connector"
+    """Who takes them."""
+    do: Literal["take"] = "take"
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class Release:
+    """All that is held from outside, or taken, is given back, the last block first."""
+
+    holder: str = "connector"
+    """Who held it."""
+    do: Literal["release"] = "release"
 
     __pydantic_config__ = _STRICT
 
@@ -442,7 +517,7 @@ class Expect:
     """The request."""
     hit: NonNegativeInt | None = None
     """The tokens that its last lookup found."""
-    state: Literal["waiting", "loading", "running", "finished"] | None = None
+    state: Literal["waiting", "loading", "running", "sending", "finished"] | None = None
     """Whether it was admitted (running, loading) or not (waiting), or has ended."""
     computed: NonNegativeInt | None = None
     """Its computed tokens."""
@@ -473,6 +548,10 @@ Step: TypeAlias = (
     | Loaded
     | Preempt
     | Finish
+    | Sent
+    | Hold
+    | Take
+    | Release
     | Evict
     | Reset
     | NewStep
@@ -534,5 +613,10 @@ class History:
                 raise HistoryError(
                     f"steps[{number}] stays in flight; set max_concurrent_batches to 2 or more"
                 )
-            if isinstance(step, Evict) and step.group >= len(self.engine.groups):
+            if isinstance(step, Schedule) and step.valid is not None and not step.external:
+                raise HistoryError(
+                    f"steps[{number}] says which external tokens are valid, and has none; set "
+                    f"external"
+                )
+            if isinstance(step, (Evict, Hold)) and step.group >= len(self.engine.groups):
                 raise HistoryError(f"steps[{number}] names group {step.group}, which is none")

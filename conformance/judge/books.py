@@ -301,5 +301,19 @@ def _not_last_first(before: Observation, seen: Observation, name: str) -> tuple[
     return None
 
 
+def wrongly_released(
+    before: Observation, seen: Observation, released: Sequence[int]
+) -> Iterator[tuple[str, str]]:
+    """How blocks that were held from outside are not queued in reverse order once nobody does."""
+    was = set(before.free_queue)
+    cached = {block for ids in seen.cached.values() for block in ids}
+    queued = [block for block in seen.free_queue if block not in was]
+    for registered in (True, False):
+        order = [block for block in queued if (block in cached) is registered]
+        due = [block for block in _reversed(released) if block in set(order)]
+        if order != due:
+            yield f"blocks {released} are queued in the order {due}", f"{order}"
+
+
 def _reversed(table: Sequence[int]) -> list[int]:
     return list(dict.fromkeys(reversed(table)))

@@ -20,7 +20,8 @@ is a key that is registered for content that it does not describe.
 - Steps execute in the order in which they are scheduled, whenever their results arrive. So a step
   is played when it is scheduled, with the tables of that moment: what is scheduled later writes
   later. It starts after the last draft that was right, also where the scheduler does not know it.
-- What a KV connector loads is there when the load is done. The entries of rejected drafts, and
+- What a KV connector loads is there when the load is done. What it reports invalid is garbage, and
+  so is what was computed from it. The entries of rejected drafts, and
   those that draft layers wrote while they proposed, are garbage and must be overwritten before they
   are read.
 
@@ -38,7 +39,13 @@ from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.judge.content_entries import DueEntries, Sign
 from hitproof.conformance.judge.content_keys import KeyedContent
-from hitproof.conformance.judge.content_store import ANYTHING, MISSING, ContentStore, Entry
+from hitproof.conformance.judge.content_store import (
+    ANYTHING,
+    INVALID_LOAD,
+    MISSING,
+    ContentStore,
+    Entry,
+)
 from hitproof.conformance.playing.checkpoints import exported, exports_states
 from hitproof.conformance.playing.expectations import Held
 from hitproof.conformance.subject.managers import Observation, Tables
@@ -206,7 +213,9 @@ class ContentModel:
             if group.kind is GroupKind.MAMBA:
                 self._settle_states(request, index, table, last, num_computed)
                 continue
-            garbage = Entry(_GARBAGE, _GARBAGE if self._due.has_drafts[index] else "")
+            # Drafts come after what the pass started from.
+            content = INVALID_LOAD if num_computed < last.start else _GARBAGE
+            garbage = Entry(content, content if self._due.has_drafts[index] else "")
             for token in range(num_computed, last.start + last.num_tokens):
                 block, slot = divmod(token, group.block_size)
                 self._store.write(index, _at(table, block), slot, garbage, request)
@@ -288,7 +297,8 @@ class ContentModel:
             defect = Defect.of(Code.DRAFT_ENTRY_OF_OTHER_TOKEN, of=drafts)
             actual = f"the entry as of {found.draft}"
         else:
-            defect, actual = Defect(Code.OTHER_CONTENT_READ), found.target
+            of = "invalid-load" if found.target == INVALID_LOAD else None
+            defect, actual = Defect.of(Code.OTHER_CONTENT_READ, of=of), found.target
         needed = wanted.draft if claim == _SHARED else wanted.target
         return Violation(
             self._sign(group, claim, defect, divergence),

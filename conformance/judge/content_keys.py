@@ -9,7 +9,7 @@ from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.judge.content_entries import DueEntries, Sign
-from hitproof.conformance.judge.content_store import ANYTHING, ContentStore
+from hitproof.conformance.judge.content_store import ANYTHING, INVALID_LOAD, ContentStore
 from hitproof.conformance.playing.checkpoints import exports_states
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind
@@ -61,6 +61,8 @@ class KeyedContent:
             wrong = self._difference(group, block, name)
             if wrong is not None and self._due.is_modelled(self._engine.groups[group]):
                 what, divergence = wrong
+                if what.endswith(INVALID_LOAD):
+                    continue  # no manager is told of it; who reads it is wrong
                 drafts = "draft" if divergence == Divergence.WRONG_DRAFTS else None
                 states = exports_states(self._engine, self._engine.groups[group])
                 other = Defect.of(Code.KEY_NAMES_OTHER_CONTENT, layers=drafts, states=states)

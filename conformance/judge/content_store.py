@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 ANYTHING = "anything"
 """The content of a slot that is not judged."""
+INVALID_LOAD = "an invalid load"
+"""The content of a slot that a KV connector reports invalid, and of those computed from it."""
 MISSING = -1
 """Stands for the block of a position that a block table does not have."""
 

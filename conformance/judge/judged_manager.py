@@ -23,7 +23,7 @@ from hitproof.conformance.judge.admission import (
     least_needed,
     most_needed,
 )
-from hitproof.conformance.judge.books import Books
+from hitproof.conformance.judge.books import Books, wrongly_released
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.damage import Damage, explained_by_holders, explained_by_keys
 from hitproof.conformance.judge.handed_blocks import cut, wrong_blocks, wrongly_zeroed
@@ -41,6 +41,7 @@ from hitproof.conformance.subject.managers import (
     Observation,
     Progress,
     Tables,
+    sharing,
 )
 from hitproof.conformance.subject.named_manager import NamedManager
 from hitproof.spec.claims import Divergence
@@ -167,6 +168,14 @@ class JudgedManager:
         self._observe(call, name)
         return hit
 
+    def get_computed_blocks_for_connector(
+        self, name: str, cap: int | None = None
+    ) -> tuple[Hit, bool] | None:
+        """See `conformance.subject.managers.ConnectorManager`."""
+        answer, _ = self._local_prefix(name, cap)
+        self._observe("get_computed_blocks_for_connector", name)
+        return answer
+
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
         """See `conformance.subject.managers.Manager`."""
         call = "allocate_slots"
@@ -180,6 +189,10 @@ class JudgedManager:
             self._judge_refusal(name, allocation, before, seen)
             return None
         self._judge_admission(name, allocation, before, seen)
+        if len(seen.free_queue) < allocation.reserved_blocks:
+            due = f"{allocation.reserved_blocks} blocks stay free for others"
+            actual = f"{len(seen.free_queue)} blocks are free"
+            self._add_wrong(call, Code.RESERVED_BLOCKS_TAKEN, due, actual)
         tables = self._tables(seen, name)
         if manager := self._named.zeroing:
             zeroed = self._ask(call, lambda _: manager.take_new_block_ids(), name)
@@ -360,21 +373,26 @@ class JudgedManager:
 
     def _judge_local_prefix(self, name: str) -> None:
         """Judge the same lookup as a scheduler with a KV connector does it, and with a cap."""
+        answer, wrong = self._local_prefix(name, None)
+        if answer is not None and answer[0].length and wrong is None:
+            self._local_prefix(name, answer[0].length - 1)
+
+    def _local_prefix(
+        self, name: str, cap: int | None
+    ) -> tuple[tuple[Hit, bool] | None, Violation | None]:
+        """The local prefix of a request, None without one, and how it is wrong, where judged."""
         manager, cached = self._named.connecting, self._named.seen.cached
         if manager is None:
-            return
-        call, num_tokens = "get_computed_blocks_for_connector", self._num_tokens[name]
-        caps: list[int | None] = [None]
-        for cap in caps:
-            find = partial(manager.get_computed_blocks_for_connector, name, cap)
-            answer = self._ask(call, lambda _: find(), name)  # noqa: B023, called at once
-            if answer is None:
-                return
-            prefix, flagged = answer
-            wrong = self._judge.local_prefix(name, num_tokens, prefix, flagged, cached, cap)
-            self._add(wrong, call)
-            if cap is None and prefix.length and wrong is None:
-                caps.append(prefix.length - 1)
+            return None, None
+        call = "get_computed_blocks_for_connector"
+        find = partial(manager.get_computed_blocks_for_connector, name, cap)
+        answer = self._ask(call, lambda _: find(), name)
+        if answer is None or not self._judge.judges_local_prefixes:
+            return answer, None
+        prefix, flagged = answer
+        wrong = self._judge.local_prefix(name, self._num_tokens[name], prefix, flagged, cached, cap)
+        self._add(wrong, call)
+        return answer, wrong
 
     def _judge_refusal(
         self, name: str, allocation: Allocation, before: Observation, seen: Observation
@@ -393,7 +411,7 @@ class JudgedManager:
             actual = f"it gets none; {len(seen.free_queue)} blocks are free"
             self._add_wrong("allocate_slots", Code.ADMISSION_NOT_KEPT, due, actual)
         need = most_needed(self._engine, before, allocation, held, computed, num_tokens, waits)
-        if need <= len(seen.free_queue):
+        if need <= len(seen.free_queue) - allocation.reserved_blocks:
             self._add(
                 self._judge.pool_claim(
                     "block_pool",
@@ -417,6 +435,46 @@ class JudgedManager:
                     "allocate_slots", Code.ADMITTED_WITHOUT_SPACE, due, "it is admitted"
                 )
         self._admitted.allocated(name, allocation, num_tokens, free - len(seen.free_queue))
+
+    # --- blocks held from outside --------------------------------------------------------------
+
+    def remove_skipped_blocks(self, name: str, num_computed_tokens: int) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        call, manager = "remove_skipped_blocks", sharing(self._named.manager)
+        self._ask(call, lambda _: manager.remove_skipped_blocks(name, num_computed_tokens), name)
+        tables = self._tables(self._observe(call, name), name)
+        for wrong in self._judge.unsent(name, tables, num_computed_tokens):
+            self._add(wrong, call)
+        for unread in self._judge.unread(name, tables, num_computed_tokens):
+            self._add(unread, call)
+        self._judge_handed(name, tables, num_computed_tokens)
+
+    def take_free_blocks(self, count: int | None) -> Sequence[int]:
+        """See `conformance.subject.managers.SharingManager`."""
+        call, manager, before = "get_new_blocks", sharing(self._named.manager), self._named.seen
+        taken = self._ask(call, lambda _: manager.take_free_blocks(count))
+        seen = self._observe(call)
+        free = before.free_queue
+        due = free if count is None else free[:count]
+        if sorted(taken) != sorted(due):
+            spec = f"blocks {list(due)} are handed out, the first of the free queue"
+            self._add_wrong(call, Code.OTHER_BLOCKS_TAKEN, spec, f"blocks {list(taken)} are")
+        self._must_be_forgotten(call, set(taken) & _registered(seen))
+        return taken
+
+    def hold_blocks(self, block_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        manager = sharing(self._named.manager)
+        self._ask("touch", lambda _: manager.hold_blocks(block_ids))
+        self._observe("touch", touched=(tuple(block_ids),))
+
+    def release_blocks(self, block_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        call, manager, before = "free_blocks", sharing(self._named.manager), self._named.seen
+        self._ask(call, lambda _: manager.release_blocks(block_ids))
+        seen = self._observe(call)
+        for due, actual in wrongly_released(before, seen, block_ids):
+            self._add_wrong(call, Code.EVICTION_ORDER_WRONG, due, actual)
 
     # --- helpers -------------------------------------------------------------------------------
 

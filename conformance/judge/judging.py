@@ -240,6 +240,20 @@ class Judge(LocalPrefixJudge):
                     return self.freed(request, number, first, table)
         return None
 
+    def unsent(self, request: str, tables: Tables, computed: int) -> Iterator[Violation]:
+        """Judge that a request which ends holds what its next token, at ``computed``, would read.
+
+        A KV connector that sends it sends that. Of Mamba states it is one.
+        """
+        for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):
+            first, end = self._first_block_read(group, computed), -(-computed // group.block_size)
+            if group.kind is GroupKind.MAMBA:
+                missing = computed > 0 and not any(table)
+            else:
+                missing = len(table) < end or 0 in table[first:end]
+            if missing and group.prefix_cacheable:
+                yield self.freed(request, number, first, table)
+
     def freed(
         self,
         request: str,

@@ -25,6 +25,7 @@ def violated_invariants(
     held = Counter(
         block for tables in seen.tables.values() for table in tables for block in table if block
     )
+    held.update(seen.held_outside)
     if len(free) != len(seen.free_queue) or not free <= blocks:
         yield (
             Code.FREE_QUEUE_WRONG,

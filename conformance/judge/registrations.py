@@ -170,6 +170,7 @@ class Registrations:
         """Judge that registered entries stay as long as there are blocks that were never used."""
         self._used |= {block for of_all in seen.tables.values() for t in of_all for block in t}
         self._used |= {block for ids in seen.cached.values() for block in ids}
+        self._used.update(seen.held_outside)
         if not self._nothing_evicted or self._used.issuperset(seen.free_queue):
             self._kept.clear()
             self._nothing_evicted = False

@@ -1,6 +1,7 @@
 """Two managers as one: every call goes to both, and everything observable is compared."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from hitproof.conformance.findings.violations import Violation
@@ -12,12 +13,14 @@ from hitproof.conformance.lockstep.outcome import Departure, Difference, Outcome
 from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
+    ConnectorManager,
     Hit,
     Manager,
     ManagerSubject,
     Observation,
     Progress,
     Tables,
+    sharing,
 )
 from hitproof.conformance.subject.named_manager import NamedManager
 from hitproof.spec.claims import Divergence
@@ -154,6 +157,55 @@ class Pair:
             self._settle(None, Difference(self.step, call, "answer", str(real), str(reference)))
         self._compare(call)
         return real
+
+    def get_computed_blocks_for_connector(
+        self, name: str, cap: int | None = None
+    ) -> tuple[Hit, bool] | None:
+        """See `conformance.subject.managers.ConnectorManager`."""
+        call = "get_computed_blocks_for_connector"
+        real, reference = self._both(call, partial(_local_prefix, name=name, cap=cap))
+        if real is None or reference is None:
+            return None
+        if real != reference:
+            differs = Difference(self.step, call, "hit", str(real), str(reference))
+            self._settle(self._wrong_prefix(name, *real, cap), differs)
+        self._compare(call)
+        return real
+
+    def _wrong_prefix(
+        self, name: str, prefix: Hit, flagged: bool, cap: int | None
+    ) -> Violation | None:
+        if not self._judge.judges_local_prefixes:
+            return None
+        tokens, cached = self._num_tokens[name], self._real.seen.cached
+        return self._judge.local_prefix(name, tokens, prefix, flagged, cached, cap)
+
+    def remove_skipped_blocks(self, name: str, num_computed_tokens: int) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        call = "remove_skipped_blocks"
+        self._both(call, lambda m: sharing(m).remove_skipped_blocks(name, num_computed_tokens))
+        self._computed[name] = num_computed_tokens
+        self._compare(call)
+
+    def take_free_blocks(self, count: int | None) -> Sequence[int]:
+        """See `conformance.subject.managers.SharingManager`."""
+        call = "get_new_blocks"
+        real, reference = self._both(call, lambda m: sharing(m).take_free_blocks(count))
+        if list(real) != list(reference):
+            differs = Difference(self.step, call, "blocks", str(real), str(reference))
+            self._settle(self._judge_pool(self._real.observe()), differs)
+        self._compare(call)
+        return real
+
+    def hold_blocks(self, block_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        self._both("touch", lambda m: sharing(m).hold_blocks(block_ids))
+        self._compare("touch")
+
+    def release_blocks(self, block_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        self._both("free_blocks", lambda m: sharing(m).release_blocks(block_ids))
+        self._compare("free_blocks")
 
     def new_step_starts(self) -> None:
         """See `conformance.subject.managers.Manager`."""
@@ -301,6 +353,13 @@ class Pair:
         if wrong is not None:
             self._outcome.findings.append(Departure(wrong, None, self.step, False))
             raise Stop
+
+
+def _local_prefix(manager: Manager, name: str, cap: int | None) -> tuple[Hit, bool] | None:
+    """The local prefix of a request; None where the manager reports none."""
+    if not isinstance(manager, ConnectorManager):
+        return None
+    return manager.get_computed_blocks_for_connector(name, cap)
 
 
 def _ids(only: Mapping[tuple[int, Name], tuple[int, ...]]) -> list[int]:

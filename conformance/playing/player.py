@@ -16,19 +16,24 @@ from hitproof.conformance.histories.schema import (
     Expect,
     Finish,
     History,
+    Hold,
     Load,
     Loaded,
     Lookup,
     NewStep,
     Preempt,
+    Release,
     Reset,
     Results,
     Schedule,
+    Sent,
     Step,
+    Take,
 )
 from hitproof.conformance.playing.chunks import Chunks, Prefill
 from hitproof.conformance.playing.in_flight import InFlight, Pass
-from hitproof.conformance.subject.managers import Allocation, Hit, Manager
+from hitproof.conformance.playing.outside import Outside
+from hitproof.conformance.subject.managers import Allocation, ConnectorManager, Hit, Manager
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -43,6 +48,7 @@ class _State(StrEnum):
     WAITING = auto()
     LOADING = auto()
     RUNNING = auto()
+    SENDING = auto()
     FINISHED = auto()
 
 
@@ -86,6 +92,7 @@ class Player:
         # ``_update_requests_with_invalid_blocks``.
         kinds = [group.kind for group in self._engine.groups]
         self._may_lose_a_part = kinds == [GroupKind.FULL_ATTENTION]
+        self._outside = Outside(self.manager)
 
     def play(self, step: Step) -> str:
         """Play one step; returns how it deviated, or "" when it was done as asked."""
@@ -109,8 +116,16 @@ class Player:
                 return self._loaded(name, right)
             case Preempt(name):
                 return self._preempt_running(name)
-            case Finish(name):
-                return self._finish(name)
+            case Finish():
+                return self._finish(step)
+            case Sent(name):
+                return self._sent(name)
+            case Hold():
+                return self._hold(step)
+            case Take(count, holder):
+                return self._outside.take(holder, count)
+            case Release(holder):
+                return self._outside.release(holder)
             case Evict():
                 return self._evict(step)
             case Reset():
@@ -196,8 +211,7 @@ class Player:
         self._takes_part(request)
         computed = request.num_computed_tokens
         if computed == 0:
-            hit = self._look_up(name)
-            external = self._external(step, request.num_tokens - 1 - hit.length)
+            hit, external = self._found(step, request)
             computed = hit.length + external
         num_new = self._chunk(step, request, computed, request.num_tokens - computed)
         if num_new == 0:
@@ -217,8 +231,62 @@ class Player:
         request.state = _State.RUNNING
         request.num_computed_tokens = computed
         self._running.append(name)
-        self._computed(step, request, num_new, 0, 0)
+        if external and hit is not None and self._loses(step, hit.length + external):
+            self._lost(step, request)
+        else:
+            self._computed(step, request, num_new, 0, 0)
         return ""
+
+    def _found(self, step: Schedule | Load, request: _Request) -> tuple[Hit, int]:
+        """A waiting request's hit, and how many tokens a connector has beyond it."""
+        hit, flagged = self._local_prefix(step) if step.local_prefix else (None, False)
+        if hit is None:
+            hit = self._look_up(step.request)
+        external = self._beyond(step, request, hit.length)
+        if flagged and not external:
+            hit = self._look_up(step.request)
+            external = self._beyond(step, request, hit.length)
+        return hit, external
+
+    def _beyond(self, step: Schedule | Load, request: _Request, hit: int) -> int:
+        if isinstance(step, Load):
+            return self._loadable(step, request, hit)
+        return self._external(step, request.num_tokens - 1 - hit)
+
+    def _local_prefix(self, step: Schedule | Load) -> tuple[Hit | None, bool]:
+        """The local prefix and whether it lacks a state; None where the manager reports none."""
+        name, found = step.request, None
+        if isinstance(self.manager, ConnectorManager):
+            found = self.manager.get_computed_blocks_for_connector(name)
+        if found is None:
+            self._changed.append("the usual hit is taken: no local prefix is reported")
+            return None, False
+        self.hits[name], self._requests[name].junction = found[0], 0
+        return found
+
+    def _loses(self, step: Schedule, loaded: int) -> bool:
+        """Whether a part of what a connector had at once turns out to be wrong."""
+        if step.valid is None or step.valid >= loaded:
+            return False
+        able = self._may_lose_a_part and not step.in_flight and not self._in_flight.num_steps
+        if not able:
+            self._changed.append("all external tokens are right")
+        return able
+
+    def _lost(self, step: Schedule, request: _Request) -> None:
+        """The connector reports invalid blocks together with the results of the step."""
+        assert step.valid is not None
+        name, size = step.request, self._engine.groups[0].block_size
+        first = step.valid // size
+        request.num_computed_tokens = first * size
+        self._report(name)
+        if step.recompute:
+            return
+        table = self.manager.observe().tables[name][0]
+        self.manager.evict_blocks([block for block in table[first:] if block])
+        self._running.remove(name)
+        self.manager.free(name)
+        request.state = _State.FINISHED
 
     def _go_on(self, step: Schedule, request: _Request) -> str:
         name, waits = step.request, self._in_flight.num_steps > 0
@@ -346,8 +414,7 @@ class Player:
             return f"{SKIPPED}: the request does not wait for a lookup"
         self._await(name)
         self._takes_part(request)
-        hit = self._look_up(name)
-        external = self._loadable(step, request, hit.length)
+        hit, external = self._found(step, request)
         if external == 0:
             return f"{SKIPPED}: too few tokens for a whole Mamba block"
         lookahead = 0 if self._engine.use_eagle else self._engine.lookahead_slots
@@ -360,6 +427,7 @@ class Player:
                 external,
                 delay_cache_blocks=True,
                 full_sequence_must_fit=self._engine.full_sequence_must_fit,
+                reserved_blocks=step.reserved_blocks,
             ),
         )
         if tables is None:
@@ -415,16 +483,41 @@ class Player:
         request.num_preemptions += 1
         self._report(name)
 
-    def _finish(self, name: str) -> str:
-        request = self._request(name)
-        if request.state in (_State.FINISHED, _State.LOADING):
-            return f"{SKIPPED}: the request is finished, or loads"
+    def _finish(self, step: Finish) -> str:
+        name, request = step.request, self._request(step.request)
+        sends = step.sending and request.state in (_State.RUNNING, _State.LOADING)
+        if request.state in (_State.FINISHED, _State.SENDING):
+            return f"{SKIPPED}: the request is finished"
+        if request.state is _State.LOADING and not sends:
+            return f"{SKIPPED}: the request loads"
         if request.state is _State.RUNNING:
             self._running.remove(name)
+        settled = request.num_computed_tokens - self._in_flight.tokens(name)
         self._in_flight.forget(name)
+        if sends:
+            self._outside.manager.remove_skipped_blocks(name, max(0, settled))
+            request.state = _State.SENDING
+            return ""
+        self._change(0, int(step.sending), "requests are sent")
         self.manager.free(name)
         request.state = _State.FINISHED
         return ""
+
+    def _sent(self, name: str) -> str:
+        if self._request(name).state is not _State.SENDING:
+            return f"{SKIPPED}: no connector sends the request"
+        self.manager.free(name)
+        self._requests[name].state = _State.FINISHED
+        return ""
+
+    def _hold(self, step: Hold) -> str:
+        self._request(step.request)
+        keys = self.manager.block_keys(step.request, step.group)
+        named = [keys[block] for block in step.blocks if block < len(keys)]
+        copies = [self.manager.cached_blocks(step.group, key) for key in named]
+        found = [ids[0] for ids in copies if ids]
+        self._change(len(found), len(step.blocks), "blocks are held")
+        return self._outside.hold(step.holder, found)
 
     def _evict(self, step: Evict) -> str:
         self._request(step.request)

@@ -95,9 +95,12 @@ def _simplifications(history: History) -> Iterator[Callable[[], History]]:
         for changes in _simpler_requests(request):
             yield partial(_with_request, history, name, changes)
     for index, step in enumerate(history.steps):
-        for field, default in _DEFAULTS.items():
-            if isinstance(step, Schedule) and getattr(step, field) != default:
-                yield partial(_with_step, history, index, {field: default})
+        if isinstance(step, Schedule) and step.tokens is not None:
+            yield partial(_with_step, history, index, {"tokens": None})
+        for changes in _DEFAULTS:
+            if any(getattr(step, name, default) != default for name, default in changes.items()):
+                kept = {name: value for name, value in changes.items() if hasattr(step, name)}
+                yield partial(_with_step, history, index, kept)
 
 
 def _with_engine(history: History, changes: _Changes) -> History:
@@ -115,8 +118,17 @@ def _with_step(history: History, index: int, changes: _Changes) -> History:
     return replace(history, steps=tuple(steps))
 
 
-_DEFAULTS = {"tokens": None, "drafts": 0, "accepted": 0, "external": 0, "in_flight": False}
-"""Of the fields of `Schedule`."""
+_DEFAULTS: tuple[_Changes, ...] = (
+    {"drafts": 0},
+    {"accepted": 0},
+    {"external": 0, "valid": None, "recompute": False},
+    {"valid": None, "recompute": False},
+    {"local_prefix": False},
+    {"reserved_blocks": 0},
+    {"sending": False},
+    {"in_flight": False},
+)
+"""Of the fields of steps; some go together."""
 
 
 def _fewer_groups(engine: EngineConfiguration) -> Iterator[_Changes]:

@@ -19,7 +19,7 @@ from hitproof.reference.configuration import KVCacheConfig
 from hitproof.reference.events import BlockRemoved, BlockStored, KVCacheEvent
 from hitproof.reference.hashing import LoRA, MultiModalFeature, block_hashes_of_size
 from hitproof.reference.manager import KVCacheBlocks, KVCacheManager
-from hitproof.reference.policies import Policies
+from hitproof.reference.policies import FreeOrder, Policies
 from hitproof.reference.request import Request
 
 
@@ -41,7 +41,8 @@ class ReferenceManagers:
 
     def start(self, engine: EngineConfiguration) -> "ReferenceManager":
         """See `conformance.subject.managers.ManagerSubject`."""
-        return ReferenceManager(self.make(engine), engine)
+        scratch_first = self._policies.free_order is FreeOrder.SCRATCH_FIRST
+        return ReferenceManager(self.make(engine), engine, scratch_first)
 
     def make(self, engine: EngineConfiguration) -> KVCacheManager:
         """The reference's own manager."""
@@ -68,11 +69,15 @@ class ReferenceManagers:
 class ReferenceManager:
     """The reference's manager at work; see `conformance.subject.managers.Manager`."""
 
-    def __init__(self, manager: KVCacheManager, engine: EngineConfiguration) -> None:
+    def __init__(
+        self, manager: KVCacheManager, engine: EngineConfiguration, scratch_first: bool = False
+    ) -> None:
         self._manager = manager
         self._engine = engine
+        self._scratch_first = scratch_first
         self._requests: dict[str, Request] = {}
         self._found: dict[str, tuple[Hit, KVCacheBlocks]] = {}
+        self._outside: list[int] = []
 
     def add_request(self, name: str, request: RequestInput) -> None:
         """See `conformance.subject.managers.Manager`."""
@@ -152,13 +157,14 @@ class ReferenceManager:
             num_external_computed_tokens=allocation.num_external_computed_tokens,
             delay_cache_blocks=allocation.delay_cache_blocks,
             full_sequence_must_fit=allocation.full_sequence_must_fit,
+            reserved_blocks=allocation.reserved_blocks,
         )
         return None if new is None else _tables(new)
 
     def _blocks(self, name: str, hit: Hit) -> KVCacheBlocks:
         """The blocks that the lookup returned, or the blocks of another answer."""
-        found, blocks = self._found[name]
-        if found == hit:
+        found, blocks = self._found.get(name, (None, None))
+        if found == hit and blocks is not None:
             return blocks
         pool = self._manager.block_pool
         return KVCacheBlocks(
@@ -180,6 +186,35 @@ class ReferenceManager:
     def reset_prefix_cache(self) -> bool:
         """See `conformance.subject.managers.Manager`."""
         return self._manager.reset_prefix_cache()
+
+    def remove_skipped_blocks(self, name: str, num_computed_tokens: int) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        self._manager.remove_skipped_blocks(name, num_computed_tokens)
+
+    def take_free_blocks(self, count: int | None) -> Sequence[int]:
+        """See `conformance.subject.managers.SharingManager`."""
+        pool = self._manager.block_pool
+        free = pool.num_free_blocks
+        taken = [
+            block.block_id
+            for block in pool.get_new_blocks(free if count is None else min(count, free))
+        ]
+        self._outside += taken
+        return taken
+
+    def hold_blocks(self, block_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        pool = self._manager.block_pool
+        pool.touch([pool.blocks[number] for number in block_ids])
+        self._outside += block_ids
+
+    def release_blocks(self, block_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        pool = self._manager.block_pool
+        given = [pool.blocks[number] for number in reversed(block_ids)]
+        pool.free_blocks(given, self._scratch_first)
+        for number in block_ids:
+            self._outside.remove(number)
 
     def new_step_starts(self) -> None:
         """See `conformance.subject.managers.Manager`."""
@@ -210,6 +245,7 @@ class ReferenceManager:
             },
             events=tuple(_event(event) for event in manager.take_events()),
             stats={name: int(value) for name, value in vars(stats).items()},
+            held_outside=tuple(self._outside),
         )
 
     def _cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.subject.failures import CannotJudge
 
 Tables = tuple[tuple[int, ...], ...]
 """Block ids, one table per group; the null block is 0."""
@@ -37,6 +38,7 @@ class Allocation:
         num_external_computed_tokens: tokens beyond the hit that a KV connector has.
         delay_cache_blocks: whether blocks are registered later, by ``cache_blocks``.
         full_sequence_must_fit: whether blocks for the whole request must be free.
+        reserved_blocks: free blocks that must be left.
     """
 
     num_new_tokens: int
@@ -45,6 +47,7 @@ class Allocation:
     num_external_computed_tokens: int = 0
     delay_cache_blocks: bool = False
     full_sequence_must_fit: bool = False
+    reserved_blocks: int = 0
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,7 @@ class Observation:
             requests share.
         events: events since the last observation.
         stats: prefix-cache statistics since the last observation, by vLLM's names.
+        held_outside: the blocks that something outside has taken or holds, once for each time.
     """
 
     tables: Mapping[str, Tables]
@@ -154,6 +158,7 @@ class Observation:
     common_prefix: Mapping[str, tuple[int, ...]] | None
     events: tuple[Event, ...] | None
     stats: Mapping[str, int]
+    held_outside: tuple[int, ...] = ()
 
 
 class Manager(Protocol):
@@ -238,6 +243,36 @@ class ConnectorManager(Manager, Protocol):
 
         None where there are no such lookups, or none with a cap.
         """
+
+
+@runtime_checkable
+class SharingManager(Manager, Protocol):
+    """A manager whose blocks something outside can hold, such as a KV connector."""
+
+    def remove_skipped_blocks(self, name: str, num_computed_tokens: int) -> None:
+        """Free what a request does not read after ``num_computed_tokens`` tokens.
+
+        A scheduler calls it before a connector gets the blocks of a request that has ended.
+        """
+
+    def take_free_blocks(self, count: int | None) -> Sequence[int]:
+        """Take ``count`` free blocks, all if there are fewer or none is given; which ones."""
+
+    def hold_blocks(self, block_ids: Sequence[int]) -> None:
+        """Hold blocks, free or in use, once more."""
+
+    def release_blocks(self, block_ids: Sequence[int]) -> None:
+        """Give back blocks that were taken or held, the last one first."""
+
+
+def sharing(manager: Manager) -> SharingManager:
+    """The manager, whose blocks something outside can hold. Raises `CannotJudge` where none can."""
+    if isinstance(manager, SharingManager):
+        return manager
+    raise CannotJudge(
+        "blocks of this subject cannot be held from outside; leave out the steps hold, take and "
+        "release, and finish with sending"
+    )
 
 
 @runtime_checkable

@@ -201,6 +201,8 @@ class VllmManager:
         ]
         self._requests: dict[str, Any] = {}
         self._found: dict[str, tuple[Hit, Any]] = {}
+        self._local: dict[str, tuple[Hit, Any]] = {}
+        self._outside: list[int] = []
         self._cache = VllmCache(
             vllm.utils, engine, self._pool, self._requests, vllm.registers_tails
         )
@@ -326,7 +328,9 @@ class VllmManager:
             return None
         capped = {} if cap is None else {_CAP: cap}
         blocks, length, _, diverged = find(self._requests[name], **spelled(find, capped))
-        return Hit(length, self._tables(blocks)), diverged
+        hit = Hit(length, self._tables(blocks))
+        self._local[name] = hit, blocks
+        return hit, diverged
 
     def hits_per_group(self, name: str) -> tuple[tuple[int, ...], Tables] | None:
         """See `conformance.subject.managers.GroupwiseManager`; not all releases have that."""
@@ -361,10 +365,15 @@ class VllmManager:
         if allocation.hit is not None:
             keywords["num_new_computed_tokens"] = allocation.hit.length
             keywords["new_computed_blocks"] = self._blocks(name, allocation.hit)
+            if self._is_local(name, allocation.hit):
+                # The scheduler keeps it with the request; lookups for connectors see none.
+                self._requests[name].shared_prefix_boundary = 0
         if allocation.num_external_computed_tokens:
             keywords["num_external_computed_tokens"] = allocation.num_external_computed_tokens
         if allocation.delay_cache_blocks:
             keywords["delay_cache_blocks"] = True
+        if allocation.reserved_blocks:
+            keywords["reserved_blocks"] = self._reserved(allocation.reserved_blocks)
         if allocation.full_sequence_must_fit and not self._fits(name, allocation, keywords):
             return None
         keywords["num_lookahead_tokens"] = allocation.num_lookahead_tokens
@@ -392,9 +401,24 @@ class VllmManager:
         where = "KVCacheManager.can_fit_full_sequence"
         return bool(fits(**spelled(fits, arguments(fits, values, where))))
 
+    def _reserved(self, blocks: int) -> int:
+        """Blocks to leave free. Raises `CannotJudge` where the release can leave none."""
+        if "reserved_blocks" not in self._vllm.allocation_parameters:
+            raise CannotJudge(
+                "this release reserves no blocks; leave reserved_blocks out, or name a later "
+                "release"
+            )
+        return blocks
+
+    def _is_local(self, name: str, hit: Hit) -> bool:
+        """Whether a hit is the local prefix that the last lookup for a connector returned."""
+        return name in self._local and self._local[name][0] is hit
+
     def _blocks(self, name: str, hit: Hit) -> Any:
         """The blocks that the lookup returned, or the blocks of another answer."""
-        found, blocks = self._found[name]
+        if self._is_local(name, hit):
+            return self._local[name][1]
+        found, blocks = self._found.get(name, (None, None))
         if found == hit:
             return blocks
         return self._vllm.blocks_class(
@@ -477,6 +501,38 @@ class VllmManager:
         """See `conformance.subject.managers.Manager`."""
         return bool(self._manager.reset_prefix_cache())
 
+    def remove_skipped_blocks(self, name: str, num_computed_tokens: int) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        remove = attribute(self._manager, "remove_skipped_blocks")
+        request = self._requests[name]
+        values = {
+            "request_id": request.request_id,
+            "total_computed_tokens": num_computed_tokens,
+            "processed_computed_tokens": num_computed_tokens,
+            "num_prompt_tokens": request.num_prompt_tokens,
+        }
+        where = "KVCacheManager.remove_skipped_blocks"
+        remove(**spelled(remove, arguments(remove, values, where)))
+
+    def take_free_blocks(self, count: int | None) -> Sequence[int]:
+        """See `conformance.subject.managers.SharingManager`."""
+        free = self._pool.get_num_free_blocks()
+        blocks = self._pool.get_new_blocks(free if count is None else min(count, free))
+        taken = [block.block_id for block in blocks]
+        self._outside += taken
+        return taken
+
+    def hold_blocks(self, block_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        self._pool.touch([self._pool.blocks[number] for number in block_ids])
+        self._outside += block_ids
+
+    def release_blocks(self, block_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        self._pool.free_blocks([self._pool.blocks[number] for number in reversed(block_ids)])
+        for number in block_ids:
+            self._outside.remove(number)
+
     def new_step_starts(self) -> None:
         """See `conformance.subject.managers.Manager`."""
         starts = getattr(self._manager, "new_step_starts", None)
@@ -507,6 +563,7 @@ class VllmManager:
             if stats is None
             else {"reset": int(stats.reset)}
             | {field: getattr(stats, field) for field in _STATS if hasattr(stats, field)},
+            held_outside=tuple(self._outside),
         )
 
     def _common_prefix(self, names: Iterable[str]) -> dict[str, tuple[int, ...]] | None:

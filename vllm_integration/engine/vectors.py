@@ -13,10 +13,12 @@ from hitproof.conformance.histories.json_format import read_lines, write
 from hitproof.conformance.histories.schema import (
     History,
     NewStep,
+    Release,
     RequestInput,
     Reset,
     Results,
     Step,
+    Take,
 )
 from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
@@ -64,7 +66,7 @@ def _renamed(history: History) -> History:
 
 
 def _named(step: Step, names: Mapping[str, str]) -> Step:
-    if isinstance(step, (NewStep, Reset, Results)):
+    if isinstance(step, (NewStep, Release, Reset, Results, Take)):
         return step
     return replace(step, request=names[step.request])
 

@@ -34,6 +34,7 @@ from hitproof.vllm_integration.reproduce.recording import (
     Called,
     Counted,
     Evicted,
+    Pooled,
     RecordedManagers,
     Statement,
 )
@@ -161,6 +162,11 @@ class _Writer:
                 return [f"    {self._request(request)}.{attribute} = {tokens}"]
             case Evicted():
                 return self._evicted(statement)
+            case Pooled():
+                return self._pooled(statement)
+            case Called("evict_blocks", (blocks,)):
+                ids = tuple(("", str(block)) for block in sorted(blocks))
+                return [laid_out("", call("manager.evict_blocks", Bracketed("{", ids, "}")))]
             case Called("get_computed_blocks"):
                 return self._lookup(statement)
             case Called("allocate_slots"):
@@ -242,6 +248,14 @@ class _Writer:
             f"        found = manager.block_pool.get_cached_block(key, [{evicted.group}])",
             "        manager.evict_blocks({each.block_id for each in found or ()})",
         ]
+
+    def _pooled(self, pooled: Pooled) -> list[str]:
+        pool = "manager.block_pool"
+        if pooled.method == "get_new_blocks":
+            count = f"{pool}.get_num_free_blocks()" if pooled.count is None else str(pooled.count)
+            return [laid_out("", call(f"{pool}.get_new_blocks", count))]
+        blocks = tuple(("", f"{pool}.blocks[{number}]") for number in pooled.blocks)
+        return [laid_out("", call(f"{pool}.{pooled.method}", Bracketed("[", blocks, "]")))]
 
     def _lookup(self, lookup: Called) -> list[str]:
         asked = call("manager.get_computed_blocks", *map(self._values.of, lookup.arguments))

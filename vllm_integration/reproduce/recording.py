@@ -68,7 +68,22 @@ class Called:
     error: Exception | None = None
 
 
-Statement: TypeAlias = Arrived | Appended | Counted | Evicted | Called
+@dataclass(frozen=True)
+class Pooled:
+    """A method of the block pool was called, for something outside.
+
+    Attributes:
+        method: the method.
+        blocks: the blocks that it is called with, by their numbers.
+        count: for ``get_new_blocks``, how many; all that are free if None.
+    """
+
+    method: str
+    blocks: tuple[int, ...] = ()
+    count: int | None = None
+
+
+Statement: TypeAlias = Arrived | Appended | Counted | Evicted | Called | Pooled
 
 
 @dataclass
@@ -84,6 +99,8 @@ class Log:
     statements: list[Statement] = field(default_factory=list)
     requests: dict[str, Any] = field(default_factory=dict)
     manager: Any = None
+    evicts: bool = False
+    """Whether the next eviction is recorded already."""
 
     def evicted(self, step: Evict) -> None:
         """Record an eviction that is about to be played.
@@ -95,6 +112,7 @@ class Log:
         table = tables[step.group] if step.group < len(tables) else ()
         in_table = all(b < len(table) and not table[b].is_null for b in step.blocks)
         self.statements.append(Evicted(step.request, step.group, step.blocks, in_table))
+        self.evicts = True
 
 
 class _Spy:
@@ -106,7 +124,10 @@ class _Spy:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._real, name)
-        if not inspect.ismethod(found) or name in _NOT_ASKED or name == "evict_blocks":
+        if name == "evict_blocks" and self._log.evicts:
+            self._log.evicts = False
+            return found
+        if not inspect.ismethod(found) or name in _NOT_ASKED:
             return found
         return self._logged(name, found)
 
@@ -163,3 +184,20 @@ class RecordedManager(VllmManager):
         for count, was in zip(counts, before, strict=True):
             if (now := getattr(self._requests[name], count, 0)) != was:
                 self._log.statements.append(Counted(name, count, now))
+
+    def take_free_blocks(self, count: int | None) -> Sequence[int]:
+        """See `conformance.subject.managers.SharingManager`."""
+        taken = super().take_free_blocks(count)
+        asked = None if count is None else len(taken)
+        self._log.statements.append(Pooled("get_new_blocks", count=asked))
+        return taken
+
+    def hold_blocks(self, block_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        super().hold_blocks(block_ids)
+        self._log.statements.append(Pooled("touch", tuple(block_ids)))
+
+    def release_blocks(self, block_ids: Sequence[int]) -> None:
+        """See `conformance.subject.managers.SharingManager`."""
+        super().release_blocks(block_ids)
+        self._log.statements.append(Pooled("free_blocks", tuple(reversed(block_ids))))

@@ -103,6 +103,7 @@ def _abilities(subject: VllmSubject) -> Abilities:
         registers_tails=vllm.registers_tails,
         retained_kinds=[kind for kind in SPARSE_KINDS if policies.thins_out(kind)],
         fits_whole=vllm.fits_whole,
+        reserves_blocks="reserved_blocks" in vllm.allocation_parameters,
         # Replay judges them where the end of a prompt is kept for resends.
         exports_states=vllm.exports_states and policies.fine_tail is FineTail.RESEND,
         keeps_shared_states=vllm.keeps_shared_states,

@@ -1,0 +1,40 @@
+"""Blocks that something outside holds, such as a KV connector that stores or sends them."""
+
+from collections.abc import Sequence
+
+from hitproof.conformance.subject.managers import Manager, SharingManager, sharing
+
+
+class Outside:
+    """Who holds which blocks of a manager from outside."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+        self._held: dict[str, list[int]] = {}
+
+    @property
+    def manager(self) -> SharingManager:
+        """The manager. Raises `CannotJudge` where nothing outside can hold its blocks."""
+        return sharing(self._manager)
+
+    def take(self, holder: str, count: int | None) -> str:
+        """Take free blocks; returns how that deviates from what was asked."""
+        taken = self.manager.take_free_blocks(count)
+        self._held.setdefault(holder, []).extend(taken)
+        return "" if count in (None, len(taken)) else f"{len(taken)} blocks are taken, not {count}"
+
+    def hold(self, holder: str, block_ids: Sequence[int]) -> str:
+        """Hold registered blocks; returns how that deviates from what was asked."""
+        if not block_ids:
+            return "skipped: none of the blocks is cached"
+        self.manager.hold_blocks(block_ids)
+        self._held.setdefault(holder, []).extend(block_ids)
+        return ""
+
+    def release(self, holder: str) -> str:
+        """Give everything back; returns how that deviates from what was asked."""
+        held = self._held.pop(holder, [])
+        if not held:
+            return "skipped: nothing is held"
+        self.manager.release_blocks(held)
+        return ""
