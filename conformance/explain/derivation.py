@@ -6,23 +6,11 @@ The layers say what they need; how they are grouped, sized and aligned is the ta
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 
 from hitproof.conformance.explain.reuse import CacheSetup
+from hitproof.conformance.findings.rules import Rule
 from hitproof.spec.groups import Group, GroupKind
-
-
-class Rule(StrEnum):
-    """What a derived configuration must obey."""
-
-    LAYERS = "every layer is in one group"
-    READS = "a group keeps what its layers read"
-    PAGES = "a page holds the block of its group"
-    POOL = "the pool fits into the memory"
-    SCHEDULER_BLOCK = "the scheduler's block is the least common multiple of the groups' blocks"
-    HASH_BLOCK = "every block is a whole number of hash blocks"
-    DRAFTS = "the groups with draft layers are flagged"
 
 
 @dataclass(frozen=True)
@@ -33,11 +21,39 @@ class Layer:
         needs: its kind, window and chunk, with the block size of its own.
         page_bytes: bytes of a block of that size.
         draft: whether it drafts; None where the target does not say.
+        any_block: whether its block may have any size, as nothing is computed block by block.
     """
 
     needs: Group
     page_bytes: int
     draft: bool | None = None
+    any_block: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the pages of one layer are, in bytes: the first, and from one to the next."""
+
+    offset: int
+    stride: int
+    page: int
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one rank was given.
+
+    Attributes:
+        blocks: blocks of its pool.
+        pool_bytes: bytes of it.
+        available: bytes that were available.
+        places: of its layers by name; empty where the target does not say.
+    """
+
+    blocks: int
+    pool_bytes: int
+    available: int
+    places: Mapping[str, Place]
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,8 @@ class Derived:
         pages: bytes that each group has for a block of one of its layers.
         pool_bytes: bytes of the whole pool.
         available: bytes that were available; None where the number of blocks was said instead.
+        ranks: what each rank was given, where that was looked at.
+        unit: tokens of a hash that were asked for, if any were.
     """
 
     setup: CacheSetup
@@ -59,6 +77,8 @@ class Derived:
     pages: tuple[int, ...]
     pool_bytes: int
     available: int | None = None
+    ranks: tuple[Rank, ...] = ()
+    unit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -116,9 +136,7 @@ def _pages(derived: Derived) -> Iterator[str]:
         needed = layer.page_bytes
         if layer.needs.kind is not GroupKind.MAMBA:
             needed = needed * group.block_size // layer.needs.block_size
-        beside = (derived.layers.get(each) for each in derived.members[index])
-        of_one_size = len({each.page_bytes for each in beside if each is not None}) == 1
-        if of_one_size and needed > derived.pages[index]:
+        if _of_one_size(derived, index) and needed > derived.pages[index]:
             yield (
                 f"a block of {group.block_size} tokens of {name} takes {needed} bytes, and a page "
                 f"of group {index} has {derived.pages[index]}"
@@ -159,6 +177,117 @@ def _hash_block(derived: Derived) -> Iterator[str]:
             yield f"a block has {size} tokens, and a hash block {derived.setup.hash_block_size}"
 
 
+def _hash_unit(derived: Derived) -> Iterator[str]:
+    sizes, size = _sizes(derived), derived.setup.hash_block_size
+    common = derived.unit or math.gcd(*sizes)
+    if derived.ranks and sizes and size != common:
+        yield f"it has {size} tokens, and should have {common}"
+
+
+def _blocks(derived: Derived) -> Iterator[str]:
+    if not derived.ranks:
+        return
+    for index, group, name, layer in _placed(derived):
+        size, page = layer.needs.block_size, derived.pages[index]
+        if layer.any_block:
+            others = [g.block_size for g in derived.setup.groups if g is not group]
+            most = math.gcd(*others)
+            fit = [
+                each
+                for each in range(1, most + 1)
+                if most % each == 0 and layer.page_bytes * each <= page * size
+            ]
+            if group.block_size != max(fit, default=group.block_size):
+                yield f"a block of {name} has {group.block_size} tokens, and {max(fit)} fit"
+        elif group.block_size % size:
+            yield f"a block of group {index} has {group.block_size} tokens, and {name} needs {size}"
+        elif (
+            layer.needs.kind is not GroupKind.MAMBA
+            and page % layer.page_bytes == 0
+            and group.block_size * layer.page_bytes != page * size
+            and _of_one_size(derived, index)
+        ):
+            yield f"a block of {group.block_size} tokens of {name} does not fill {page} bytes"
+
+
+def _of_one_size(derived: Derived, index: int) -> bool:
+    beside = (derived.layers.get(each) for each in derived.members[index])
+    return len({each.page_bytes for each in beside if each is not None}) == 1
+
+
+def _page_size(derived: Derived) -> Iterator[str]:
+    layers = derived.layers.values()
+    per_token = [layer.page_bytes // layer.needs.block_size for layer in layers if layer.any_block]
+    largest = max((layer.page_bytes for layer in layers if not layer.any_block), default=0)
+    most = largest + max(per_token, default=0)
+    for index, page in enumerate(derived.pages):
+        if derived.ranks and largest and page > most:
+            yield f"a page of group {index} has {page} bytes, and no layer needs more than {most}"
+
+
+def _apart(derived: Derived) -> Iterator[str]:
+    for rank in derived.ranks:
+        group = {name: i for i, names in enumerate(derived.members) for name in names}
+        pages = sorted(
+            (place.offset + block * place.stride, place.page, block, group.get(name, -1), name)
+            for name, place in rank.places.items()
+            for block in sorted({0, 1, rank.blocks - 1})
+        )
+        for number, (start, size, block, of, name) in enumerate(pages):
+            if start + size > rank.pool_bytes:
+                yield f"block {block} of {name} ends at {start + size} of {rank.pool_bytes} bytes"
+            for other, _, other_block, other_of, other_name in pages[number + 1 :]:
+                if other >= start + size:
+                    break
+                if block != other_block or of == other_of:
+                    yield f"block {block} of {name} and block {other_block} of {other_name} overlap"
+
+
+def _ranks(derived: Derived) -> Iterator[str]:
+    blocks = [rank.blocks for rank in derived.ranks]
+    if len(set(blocks)) > 1:
+        yield f"they have {blocks}"
+
+
+def _memory(derived: Derived) -> Iterator[str]:
+    left = [rank.available - rank.pool_bytes for rank in derived.ranks]
+    block = [rank.pool_bytes // max(rank.blocks, 1) for rank in derived.ranks]
+    if derived.ranks and all(a >= b > 0 for a, b in zip(left, block, strict=True)):
+        yield f"{left} bytes are left, and a block takes {block}"
+
+
+def _sorts(derived: Derived) -> Counter[tuple[Group, int]]:
+    layers = [layer for layer in derived.layers.values() if not layer.any_block]
+    return Counter((replace(layer.needs, eagle=False), layer.page_bytes) for layer in layers)
+
+
+def _padding(derived: Derived) -> Iterator[str]:
+    if len(derived.ranks) != 1 or any(layer.any_block for layer in derived.layers.values()):
+        return
+    block = derived.ranks[0].pool_bytes // max(derived.setup.num_blocks, 1)
+    taken = block * len(derived.members)
+    used = 0
+    for _, group, _, layer in _placed(derived):
+        scale = group.block_size if layer.needs.kind is not GroupKind.MAMBA else 1
+        over = layer.needs.block_size if layer.needs.kind is not GroupKind.MAMBA else 1
+        used += layer.page_bytes * scale // over
+    # Two sorts can be grouped so that less than a third is padding.
+    enough = taken * 2 < used * 3 if len(_sorts(derived)) == 2 else taken < used * 2
+    if not enough and len(_sorts(derived)) > 1:
+        yield f"its groups take {taken} bytes a block, and their layers {used}"
+
+
+def _few_groups(derived: Derived) -> Iterator[str]:
+    sorts = _sorts(derived)
+    if not derived.ranks or not sorts:
+        return
+    rarest = min(sorts.values())
+    most = sum(-(-count // rarest) for count in sorts.values())
+    most += sum(layer.any_block for layer in derived.layers.values())
+    if len(derived.members) > most:
+        yield f"there are {len(derived.members)}, and {most} would do"
+
+
 def _drafts(derived: Derived) -> Iterator[str]:
     if not derived.setup.use_eagle or any(each.draft is None for each in derived.layers.values()):
         return
@@ -177,5 +306,13 @@ _RULES = {
     Rule.POOL: _pool,
     Rule.SCHEDULER_BLOCK: _scheduler_block,
     Rule.HASH_BLOCK: _hash_block,
+    Rule.HASH_UNIT: _hash_unit,
     Rule.DRAFTS: _drafts,
+    Rule.BLOCKS: _blocks,
+    Rule.PAGE_SIZE: _page_size,
+    Rule.APART: _apart,
+    Rule.RANKS: _ranks,
+    Rule.MEMORY: _memory,
+    Rule.PADDING: _padding,
+    Rule.FEW_GROUPS: _few_groups,
 }

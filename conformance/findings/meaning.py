@@ -129,6 +129,8 @@ class Code(StrEnum):
     ADMITTED_OUT_OF_TURN = "admitted-out-of-turn"
     PREEMPTED_WRONGLY = "preempted-wrongly"
     DRAFT_COUNT_WRONG = "draft-count-wrong"
+    DERIVED_GROUPS_WRONG = "derived-groups-wrong"
+    LAYERS_REFUSED = "layers-refused"
     END_REPORTED_WRONG = "end-reported-wrong"
 
 

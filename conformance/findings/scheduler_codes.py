@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from hitproof.conformance.findings.meaning import Code, Meaning, Parameter
+from hitproof.conformance.findings.rules import Rule
 from hitproof.spec.claims import Divergence
 
 _SCHEDULER = ("scheduler",)
@@ -193,6 +194,34 @@ MEANINGS: Mapping[Code, Meaning] = {
         "The model runner verifies other tokens than it computes: outputs are wrong.",
         _SCHEDULER,
         (Divergence.UNSOUND,),
+    ),
+    Code.DERIVED_GROUPS_WRONG: Meaning(
+        "groups that start-up derives from layers are wrong{rule}",
+        "Start-up groups the layers, sizes blocks and pages, and lays the pool out.",
+        "Layers share bytes or lack them, or memory is lost.",
+        _SCHEDULER,
+        (Divergence.UNSOUND, Divergence.WASTE),
+        (
+            Parameter(
+                "rule",
+                "the rule that they break",
+                {each.parameter: f"; the rule is that {each}" for each in Rule},
+            ),
+        ),
+    ),
+    Code.LAYERS_REFUSED: Meaning(
+        "start-up refuses layers for which there is room{error}",
+        "There is memory for them and for a request of the greatest length.",
+        "The model cannot be served.",
+        _SCHEDULER,
+        (Divergence.CRASH,),
+        (
+            Parameter(
+                "error",
+                "the class of the exception",
+                " ({})",
+            ),
+        ),
     ),
     Code.END_REPORTED_WRONG: Meaning(
         "end of a request is reported {how}",

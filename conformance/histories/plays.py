@@ -18,6 +18,7 @@ from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
 from hitproof.conformance.histories.json_format import read, write
+from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
 from hitproof.conformance.histories.module_families import module_histories
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.situations import fine_situations, situations
@@ -127,7 +128,8 @@ class Origin(StrEnum):
     FINE_GENERATED = "fine generated"
     GENERATED = "generated"
     SCHEDULER = "scheduler"
-    """Of whole schedulers; all others are of managers."""
+    """Of whole schedulers, as is the next one; all others are of managers."""
+    LAYERS = "layers"
 
 
 @dataclass(frozen=True)
@@ -171,11 +173,13 @@ class Play:
     @property
     def of_scheduler(self) -> bool:
         """Whether a whole scheduler plays it: it has a `workload` instead of a `history`."""
-        return self.origin is Origin.SCHEDULER or is_workload(self.text)
+        return self.origin in (Origin.SCHEDULER, Origin.LAYERS) or is_workload(self.text)
 
     def workload(self) -> SchedulerHistory:
         """The scheduler history. Raises ValueError when there is none."""
-        return read_workload(self.text, self.name) if self.text else workload(self.name)
+        if self.text:
+            return read_workload(self.text, self.name)
+        return layer_workload(self.name) if self.origin is Origin.LAYERS else workload(self.name)
 
     def history(self, abilities: Abilities) -> History:
         """The history of a manager, adapted to the release unless it is written out.
@@ -183,7 +187,7 @@ class Play:
         Raises ValueError when there is no such history.
         """
         match self.origin:
-            case Origin.SCHEDULER:
+            case Origin.SCHEDULER | Origin.LAYERS:
                 raise ValueError(f"the {self.describe()} is none of a manager")
             case Origin.WRITTEN:
                 return read(self.text, self.name)
@@ -256,6 +260,7 @@ _SEED = "1"
 _GENERATED = {Profile.QUICK: 100, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
 _FINE_GENERATED = {Profile.QUICK: 20, Profile.DEFAULT: 100, Profile.THOROUGH: 1_000}
 _SCHEDULERS = {Profile.QUICK: 120, Profile.DEFAULT: 600, Profile.THOROUGH: 6_000}
+_LAYERS = {Profile.QUICK: NUM_MODELS, Profile.DEFAULT: 2 * NUM_MODELS, Profile.THOROUGH: 400}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays one history of every fourth family."""
 _FINE = {Profile.QUICK: 42, Profile.DEFAULT: 168, Profile.THOROUGH: None}
@@ -287,6 +292,8 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         yield Play(Origin.CONNECTION, str(number))
     for number in range(_SCHEDULERS[profile]):
         yield Play(Origin.SCHEDULER, f"{_SEED}:{number}")
+    for number in range(_LAYERS[profile]):
+        yield Play(Origin.LAYERS, f"{_SEED}:{number}")
     if not fine:
         return
     for number in range(0, len(_fine_situations()), _EVERY[profile]):

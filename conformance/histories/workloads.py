@@ -35,6 +35,20 @@ DRAFT_HEADS = ("eagle", "eagle3", "mtp")
 
 
 @dataclass(frozen=True)
+class Layers:
+    """The layers of a model that are of one sort."""
+
+    count: PositiveInt = 1
+    """How many there are."""
+    size: PositiveInt = 1
+    """How much a token, or a state, takes, against the smallest: key-value heads."""
+    keeps: Literal["keys and values", "latents", "hidden states"] = "keys and values"
+    """What they keep of a token."""
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
 class Deployment:
     """What a scheduler is started with: KV cache groups and arguments of vLLM."""
 
@@ -77,6 +91,15 @@ class Deployment:
     """Where a step can export Mamba states from inside its chunk."""
     mamba_shared_prefix_checkpoint: bool = False
     """Whether a Mamba state is kept at the end of a prefix that is seen to be shared."""
+    layers: tuple[Layers, ...] = ()
+    """The layers of each group's sort: the target derives its groups and the pool from them. There
+    is memory for ``num_gpu_blocks`` blocks of each layer. By default the groups are as they are."""
+    ranks: PositiveInt = 1
+    """Pipeline ranks that the layers are spread over."""
+    layout: Literal["layers", "blocks"] = "layers"
+    """Whether the pages of a layer, or those of a block, are side by side."""
+    disable_hybrid_kv_cache_manager: bool = False
+    """Whether layers with windows are kept as those without."""
 
     __pydantic_config__ = _STRICT
 
@@ -92,6 +115,10 @@ class Deployment:
             raise HistoryError("only MTP has several modules; set speculative_method to mtp")
         if any(group.eagle for group in self.groups) and not self.has_draft_head:
             raise HistoryError("a group is flagged for EAGLE; set speculative_method to eagle")
+        if self.layers and len(self.layers) != len(self.groups):
+            raise HistoryError("layers has one entry for each group; add or remove some")
+        if not self.layers and (self.ranks > 1 or self.disable_hybrid_kv_cache_manager):
+            raise HistoryError("without layers nothing is spread or derived; add layers")
         if self.num_gpu_blocks < 2:
             raise HistoryError("the pool needs a block besides the null block")
 

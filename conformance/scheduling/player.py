@@ -20,6 +20,7 @@ from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.expectations import Served
+from hitproof.conformance.scheduling.deriving import refusal, wrong_groups
 from hitproof.conformance.scheduling.outcome import Life, SchedulerOutcome
 from hitproof.conformance.scheduling.promises import Donor, Due, PromisedHits
 from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner, about, violation
@@ -57,7 +58,7 @@ def play(
     try:
         outcome = play_on(subject.start(history.deployment), history, policies)
     except StartupRefused as refused:
-        return SchedulerOutcome(refused=str(refused))
+        return SchedulerOutcome(refused=str(refused), findings=refusal(history, str(refused)))
     for number, found in enumerate(outcome.findings):
         if found.signature.code is Code.REQUEST_NEVER_FINISHES:
             outcome.findings[number] = _with_room(history, subject, found)
@@ -133,6 +134,9 @@ class _Player:
 
     def run(self) -> None:
         """Play until nothing is left to do, or nothing more happens."""
+        if self._scheduler.derived is not None:
+            for wrong in wrong_groups(self._scheduler.derived):
+                self._add(wrong)
         try:
             while self._go_on():
                 self._step += 1

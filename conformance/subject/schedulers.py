@@ -82,11 +82,14 @@ class RunningScheduler(Protocol):
         engine: the configuration that the target has derived from the deployment.
         batches: how many steps are in flight at most.
         drafting_slots: tokens of a step's input that each of its requests takes for drafting.
+        derived: what start-up derived from layers, a `conformance.explain.derivation.Derived`; None
+            where it was given groups.
     """
 
     engine: EngineConfiguration
     batches: int
     drafting_slots: int
+    derived: Any
 
     def add_request(self, name: str, arrival: Arrival) -> None:
         """A request arrives."""

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from hitproof.conformance.explain.derivation import Derived, Layer, Rule, broken_rules
+from hitproof.conformance.explain.derivation import Derived, Layer, Place, Rank, broken_rules
 from hitproof.conformance.explain.reuse import CacheSetup
+from hitproof.conformance.findings.rules import Rule
 from hitproof.spec.groups import Group, GroupKind
 
 FULL = Group(GroupKind.FULL_ATTENTION, 16)
@@ -25,12 +26,46 @@ DRAFTING = replace(
     setup=replace(RIGHT.setup, groups=(replace(FULL, eagle=True), WINDOW), use_eagle=True),
     layers={**RIGHT.layers, "b": Layer(FULL, PAGE, True)},
 )
+POOL = 20 * PAGE
+PLACES = {
+    "a": Place(0, PAGE, PAGE),
+    "b": Place(10 * PAGE, PAGE, PAGE),
+    "c": Place(0, PAGE, PAGE),
+}
+LAID_OUT = replace(RIGHT, ranks=(Rank(10, POOL, POOL + 3, PLACES),), unit=None)
+ALIKE = {name: Layer(FULL, PAGE, False) for name in "abcdef"} | {"w": Layer(WINDOW, PAGE, False)}
+SINGLE = replace(
+    LAID_OUT,
+    layers=ALIKE,
+    members=(tuple("abcdef"), ("w",)),
+    pool_bytes=60 * PAGE,
+    ranks=(Rank(10, 60 * PAGE, 60 * PAGE, {}),),
+    available=None,
+)
+HIDDEN = replace(
+    LAID_OUT,
+    setup=CacheSetup((FULL, replace(FULL, block_size=4)), 16, 4, num_blocks=10),
+    layers={"a": Layer(FULL, PAGE, False), "h": Layer(FULL, 2 * PAGE, False, any_block=True)},
+    members=(("a",), ("h",)),
+    ranks=(Rank(10, 10 * PAGE, 10 * PAGE, {}),),
+    unit=4,
+    available=None,
+    pool_bytes=20 * PAGE,
+)
+
+
+def sized(derived: Derived, *sizes: int) -> Derived:
+    """With blocks of these sizes."""
+    groups = zip(derived.setup.groups, sizes, strict=True)
+    made = tuple(replace(group, block_size=size) for group, size in groups)
+    return replace(derived, setup=replace(derived.setup, groups=made))
 
 
 @pytest.mark.parametrize(
     "derived",
     [
         RIGHT,
+        LAID_OUT,
         DRAFTING,
         # A window may be kept whole.
         replace(RIGHT, members=(("a", "b", "c"), ()), pool_bytes=30 * PAGE, available=None),
@@ -72,6 +107,44 @@ def test_a_right_configuration_breaks_none(derived: Derived) -> None:
         (
             replace(DRAFTING, setup=replace(DRAFTING.setup, groups=(FULL, WINDOW))),
             Rule.DRAFTS,
+        ),
+        (replace(LAID_OUT, setup=replace(RIGHT.setup, hash_block_size=8)), Rule.HASH_UNIT),
+        (replace(LAID_OUT, unit=4), Rule.HASH_UNIT),
+        (sized(LAID_OUT, 8, 16), Rule.BLOCKS),
+        (sized(replace(LAID_OUT, pages=(PAGE, 2 * PAGE)), 16, 16), Rule.BLOCKS),
+        (HIDDEN, Rule.BLOCKS),
+        (replace(LAID_OUT, pages=(2 * PAGE, PAGE)), Rule.PAGE_SIZE),
+        (
+            replace(LAID_OUT, ranks=(Rank(10, POOL, POOL, {**PLACES, "b": PLACES["a"]}),)),
+            Rule.APART,
+        ),
+        (
+            replace(
+                LAID_OUT,
+                ranks=(Rank(10, POOL, POOL, {**PLACES, "b": Place(11 * PAGE, PAGE, PAGE)}),),
+            ),
+            Rule.APART,
+        ),
+        (
+            # Blocks of two groups that are not the same.
+            replace(LAID_OUT, ranks=(Rank(10, POOL, POOL, {**PLACES, "c": Place(7, PAGE, PAGE)}),)),
+            Rule.APART,
+        ),
+        (
+            replace(LAID_OUT, ranks=(LAID_OUT.ranks[0], Rank(9, POOL, POOL, {}))),
+            Rule.RANKS,
+        ),
+        (replace(LAID_OUT, ranks=(Rank(10, POOL, 22 * PAGE, {}),)), Rule.MEMORY),
+        (SINGLE, Rule.PADDING),
+        (
+            replace(
+                SINGLE,
+                setup=CacheSetup((FULL, FULL, FULL, WINDOW, WINDOW), 16, 16, num_blocks=10),
+                layers={**ALIKE, "x": Layer(WINDOW, PAGE, False)},
+                members=(("a", "b"), ("c", "d"), ("e", "f"), ("w",), ("x",)),
+                pages=(PAGE,) * 5,
+            ),
+            Rule.FEW_GROUPS,
         ),
     ],
 )

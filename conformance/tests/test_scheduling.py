@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hitproof.conformance.explain.derivation import Derived
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
 from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
 from hitproof.conformance.scheduling.outcome import SchedulerOutcome
@@ -39,6 +40,7 @@ class Small:
     fault: str = ""
     batches: int = 1
     drafting_slots: int = 0
+    derived: Derived | None = None
 
     def __post_init__(self) -> None:
         d = self.deployment

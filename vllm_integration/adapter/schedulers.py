@@ -12,24 +12,38 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
+from hitproof.conformance.explain.derivation import Derived
+from hitproof.conformance.explain.reuse import CacheSetup
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
+from hitproof.conformance.histories.workloads import Arrival, Deployment, Layers, SchedulerHistory
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.schedulers import Plan, PoolState, Scheduled, StartupRefused
-from hitproof.spec.groups import Group
+from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher
 from hitproof.vllm_integration.adapter.cache import VllmCache
+from hitproof.vllm_integration.adapter.engine import group_of
 from hitproof.vllm_integration.adapter.groups import kv_cache_config, kv_cache_spec
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
+from hitproof.vllm_integration.adapter.layers import LayeredExecutor
 
 _RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 _UNIT = "prefix_match_unit"
 _JUNCTIONS = "enable_mamba_shared_prefix_checkpoint"
 _RESOLVE = "resolve_kv_cache_block_sizes"
 _SEVERAL = "use_multi_module_mtp"
+_PLAIN_LAYERS: dict[str, Any] = {
+    "groups": (Group(GroupKind.FULL_ATTENTION, 16),),
+    "layers": (Layers(4),),
+    "ranks": 1,
+    "layout": "layers",
+    "disable_hybrid_kv_cache_manager": False,
+    "speculative_method": None,
+    "num_speculative_tokens": 0,
+}
 _INTERVAL = "prefix_cache_retention_interval"
 
 
@@ -122,7 +136,14 @@ class VllmSchedulers:
         if not hasattr(self.core, _RESOLVE):
             size = min(group.block_size for group in deployment.groups)
             changes["groups"] = tuple(replace(g, block_size=size) for g in deployment.groups)
+        if deployment.layers and not (self._plans or _are_plain(deployment)):
+            changes |= _PLAIN_LAYERS
         return replace(history, deployment=replace(deployment, **changes))
+
+    @cached_property
+    def _plans(self) -> bool:
+        """Whether layers of all sorts are grouped: the planner is a module of its own."""
+        return find_spec("vllm.v1.core.kv_cache_planning") is not None
 
     @cached_property
     def _speculative_class(self) -> Any:
@@ -231,23 +252,58 @@ class VllmSchedulers:
         """See `conformance.subject.schedulers.SchedulerSubject`."""
         with _environment(_RUNNER, str(int(deployment.v2_model_runner))):
             vllm_config = self.vllm_config(deployment)
+            if deployment.layers:
+                return self._start_layers(deployment, vllm_config)
             with self.groups_config(deployment, vllm_config) as config:
                 return self.start_with(deployment, vllm_config, config)
 
-    def start_with(self, deployment: Deployment, vllm_config: Any, config: Any) -> "VllmScheduler":
+    def _start_layers(self, deployment: Deployment, vllm_config: Any) -> "VllmScheduler":
+        """A scheduler of what the target derives from layers."""
+        executor = LayeredExecutor(self.interface, deployment)
+        hybrid = deployment.disable_hybrid_kv_cache_manager
+        vllm_config.scheduler_config.disable_hybrid_kv_cache_manager = hybrid
+        vllm_config.model_config.hf_config = SimpleNamespace(model_type="")
+        try:
+            started = self.start_with(deployment, vllm_config, None, executor)
+        except (StartupRefused, CannotJudge):
+            raise
+        except Exception as error:  # to the user, it does not start
+            raise StartupRefused(f"{type(error).__name__}: {error}"[:300]) from error
+        engine = started.engine
+        setup = CacheSetup(
+            engine.groups,
+            int(started.scheduler.block_size),
+            engine.hash_block_size,
+            engine.use_eagle,
+            engine.num_hash_lookahead_tokens,
+            num_blocks=engine.num_gpu_blocks,
+        )
+        unit = deployment.prefix_match_unit
+        started.derived = executor.derived(setup, unit)
+        return started
+
+    def start_with(
+        self,
+        deployment: Deployment,
+        vllm_config: Any,
+        config: Any,
+        executor: LayeredExecutor | None = None,
+    ) -> "VllmScheduler":
         """A scheduler of a ``VllmConfig`` and a ``KVCacheConfig`` of the target's.
 
-        Of the deployment, what is not in these counts.
+        Of the deployment, what is not in these counts. With ``executor`` the configuration is
+        derived from the layers that it has.
         """
         core = self.core
         with _refusals():
-            config = self._initialized(vllm_config, config)
+            config = self._initialized(vllm_config, config, executor)
             resolve = getattr(core, _RESOLVE, None)
             if resolve is not None:
                 size, hash_size = resolve(config, vllm_config)
             else:
                 size = hash_size = vllm_config.cache_config.block_size
-        if resolve is None and len({g.block_size for g in deployment.groups}) > 1:
+        sizes = {each.kv_cache_spec.block_size for each in config.kv_cache_groups}
+        if resolve is None and len(sizes) > 1:
             raise CannotJudge("this release has one block size for all groups; name a later one")
         manager = core.StructuredOutputManager(vllm_config)
         scheduler_class = vllm_config.scheduler_config.get_scheduler_cls()
@@ -268,24 +324,50 @@ class VllmSchedulers:
         )
         with _refusals():
             scheduler = scheduler_class(**keywords)
-        started = VllmScheduler(self, deployment, vllm_config, scheduler, hash_size)
+        groups, blocks = deployment.groups, deployment.num_gpu_blocks
+        if executor is not None:
+            blocks = int(config.num_blocks)
+            groups = tuple(
+                group_of(
+                    self.interface,
+                    each.kv_cache_spec,
+                    bool(getattr(each, "is_eagle_group", False)),
+                )
+                for each in config.kv_cache_groups
+            )
+        derived = replace(
+            deployment,
+            groups=groups,
+            num_gpu_blocks=blocks,
+            layers=(),
+            ranks=1,
+            disable_hybrid_kv_cache_manager=False,
+        )
+        started = VllmScheduler(self, derived, vllm_config, scheduler, hash_size)
         started.keywords = tuple(keywords)
         return started
 
-    def _initialized(self, vllm_config: Any, config: Any) -> Any:
-        """The ``KVCacheConfig`` after the engine core's own start-up with these groups."""
+    def _initialized(
+        self, vllm_config: Any, config: Any, executor: LayeredExecutor | None = None
+    ) -> Any:
+        """The ``KVCacheConfig`` after the engine core's own start-up.
+
+        With these groups, so that nothing is derived from layers, or from the executor's layers.
+        """
         core = self.core
         engine = object.__new__(attribute(core, "EngineCore"))
-        groups = config.kv_cache_groups
-        engine.model_executor = _Executor(
-            {name: group.kv_cache_spec for group in groups for name in group.layer_names}
-        )
-        # The groups are given, so nothing is derived from layers.
-        given = {
-            "get_kv_cache_configs": lambda *_, **__: [config],
-            "get_global_kv_cache_groups": lambda *_, **__: groups,
-            "resolve_kv_cache_layout": lambda *_, **__: SimpleNamespace(name="NHD"),
-        }
+        given: dict[str, Any] = {}
+        engine.model_executor = executor
+        if executor is None:
+            groups = config.kv_cache_groups
+            engine.model_executor = _Executor(
+                {name: group.kv_cache_spec for group in groups for name in group.layer_names}
+            )
+            given = {
+                "get_kv_cache_configs": lambda *_, **__: [config],
+                "get_global_kv_cache_groups": lambda *_, **__: groups,
+                "resolve_kv_cache_layout": lambda *_, **__: SimpleNamespace(name="NHD"),
+            }
         with _replaced(core, given):
             found = engine._initialize_kv_caches(vllm_config)
         if isinstance(found, tuple):
@@ -304,6 +386,7 @@ class VllmScheduler:
     """
 
     keywords: tuple[str, ...] = ()
+    derived: Derived | None = None
 
     def __init__(
         self,
@@ -470,6 +553,13 @@ class VllmScheduler:
     def unit_keys(self, name: str) -> Sequence[Any]:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         return self._cache.unit_keys(name)
+
+
+def _are_plain(deployment: Deployment) -> bool:
+    """Whether all layers keep as much, so that every release can group them."""
+    same = {replace(each, count=1) for each in deployment.layers} == {Layers()}
+    alone = deployment.ranks == 1 and not deployment.disable_hybrid_kv_cache_manager
+    return same and alone and not deployment.speculative_method
 
 
 def _engine(

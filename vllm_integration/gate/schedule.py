@@ -70,7 +70,7 @@ def run_scheduler(
     if report.unsettled:
         return report
     played = answer["scheduler"]
-    if played["refused"]:
+    if played["refused"] and not answer["findings"]:
         report.unsettled = (
             f"the target's start-up refuses the deployment ({played['refused']}); change it there"
         )

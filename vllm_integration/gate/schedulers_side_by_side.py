@@ -77,7 +77,7 @@ def _runs(
         return None
     try:
         # As the head plays it, but for what the base does not have.
-        adapted = Play(Origin.SCHEDULER, base.play.name, other.history)
+        adapted = Play(base.play.origin, base.play.name, other.history)
         common = both.schedules(adapted)[0].history
         runs = both.schedules(Play(Origin.WRITTEN, base.play.name, common))
     except WorkerGone as gone:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hitproof.conformance.explain.derivation import Rule
+from hitproof.conformance.findings.rules import Rule
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.scope.models import MODELS, Model
 from hitproof.spec.groups import Group, GroupKind

@@ -101,4 +101,4 @@ def _demonstrated(history: SchedulerHistory, violation: Violation, name: str) ->
 def _history(play: Play) -> SchedulerHistory:
     """The history, adapted to the release unless it is written out."""
     history = play.workload()
-    return _schedulers().possible(history) if play.origin is Origin.SCHEDULER else history
+    return _schedulers().possible(history) if play.origin is not Origin.WRITTEN else history

@@ -1,0 +1,32 @@
+"""The rules of what start-up derives from layers: `conformance.explain.derivation` has each."""
+
+from enum import StrEnum
+
+
+class Rule(StrEnum):
+    """What a derived configuration must obey."""
+
+    LAYERS = "every layer is in one group"
+    READS = "a group keeps what its layers read"
+    PAGES = "a page holds the block of its group"
+    POOL = "the pool fits into the memory"
+    SCHEDULER_BLOCK = "the scheduler's block is the least common multiple of the groups' blocks"
+    HASH_BLOCK = "every block is a whole number of hash blocks"
+    HASH_UNIT = "a hash covers what was asked for, or as much as all blocks have in common"
+    DRAFTS = "the groups with draft layers are flagged"
+    BLOCKS = "a block is whole blocks of its layers, and fills its page"
+    PAGE_SIZE = "no page is larger than what the largest needs"
+    APART = "no two blocks share bytes, except as the same block of two groups"
+    RANKS = "all ranks have the same number of blocks"
+    MEMORY = "the memory of some rank is used up"
+    PADDING = "less than half of the pool is padding"
+    FEW_GROUPS = "there are no more groups than the rarest sort of layers makes"
+
+    @property
+    def parameter(self) -> str:
+        """The rule as a parameter of a defect."""
+        return self.name.lower().replace("_", "-")
+
+
+WASTEFUL = (Rule.HASH_UNIT, Rule.PAGE_SIZE, Rule.MEMORY, Rule.PADDING, Rule.FEW_GROUPS)
+"""Where these are broken outputs are right, and memory or time is lost."""

@@ -1,0 +1,72 @@
+"""Deployments that say layers: what is derived from them is judged, and so is a refusal."""
+
+from dataclasses import replace
+
+import pytest
+
+from hitproof.conformance.explain.derivation import Derived
+from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
+from hitproof.conformance.histories.schema import HistoryError
+from hitproof.conformance.histories.workload_json import read_workload, write_workload
+from hitproof.conformance.histories.workloads import Arrival, Deployment, Layers, SchedulerHistory
+from hitproof.conformance.scheduling.deriving import wrong_groups
+from hitproof.conformance.scheduling.player import play
+from hitproof.conformance.subject.schedulers import StartupRefused
+from hitproof.conformance.tests.test_derivation import LAID_OUT
+from hitproof.conformance.tests.test_scheduling import DEPLOYMENT, Small
+from hitproof.spec.claims import Divergence
+
+HISTORY = SchedulerHistory(
+    replace(DEPLOYMENT, layers=(Layers(2),)), {"a": Arrival(tuple(range(10)), (100, 101))}
+)
+
+
+class Derives:
+    def __init__(self, derived: Derived) -> None:
+        self._derived = derived
+
+    def start(self, deployment: Deployment) -> Small:
+        started = Small(deployment)
+        started.derived = self._derived
+        return started
+
+
+class Refuses:
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def start(self, deployment: Deployment) -> Small:
+        del deployment
+        raise StartupRefused(self._reason)
+
+
+def test_what_is_derived_is_judged_when_a_scheduler_starts() -> None:
+    assert not play(HISTORY, Derives(LAID_OUT)).findings
+    missing = replace(LAID_OUT, members=(("a",), ("c",)))
+    found = play(HISTORY, Derives(missing)).findings
+    assert "derived-groups-wrong(rule=layers)" in {str(f.signature.defect) for f in found}
+    wasteful = replace(LAID_OUT, unit=4)
+    (wrong,) = wrong_groups(wasteful)
+    assert wrong.signature.divergence is Divergence.WASTE
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"), [("KeyError: 512", "KeyError"), ("the pool is too small", "TooFewBlocks")]
+)
+def test_layers_that_fit_are_not_refused(reason: str, error: str) -> None:
+    outcome = play(HISTORY, Refuses(reason))
+    assert [str(f.signature.defect) for f in outcome.findings] == [f"layers-refused(error={error})"]
+    assert not play(replace(HISTORY, deployment=DEPLOYMENT), Refuses(reason)).findings
+
+
+def test_layers_are_written_and_read() -> None:
+    for number in range(NUM_MODELS + 3):
+        history = layer_workload(f"1:{number}")
+        assert read_workload(write_workload(history)) == history
+
+
+def test_layers_have_a_sort_each() -> None:
+    with pytest.raises(HistoryError, match="one entry for each group"):
+        replace(DEPLOYMENT, layers=(Layers(), Layers()))
+    with pytest.raises(HistoryError, match="add layers"):
+        replace(DEPLOYMENT, ranks=2)

@@ -1,0 +1,149 @@
+"""The layers of a deployment, and what the target's start-up derives from them.
+
+Each layer gets the target's own spec of its sort; engine core, planner and pool are the target's.
+Imported in the worker process only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from hitproof.conformance.explain.derivation import Derived, Layer, Place, Rank
+from hitproof.conformance.explain.reuse import CacheSetup
+from hitproof.conformance.histories.workloads import Deployment
+from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration.adapter.engine import group_of
+from hitproof.vllm_integration.adapter.groups import kv_cache_spec
+from hitproof.vllm_integration.adapter.inspection import attribute, call, parameters_of
+
+_KEEPS = {"latents": "MLAAttentionSpec", "hidden states": "HiddenStateCacheSpec"}
+_WINDOW_OF_LATENTS = "SlidingWindowMLASpec"
+_DRAFT = "is_draft"
+_SPARE = 3
+"""Bytes of memory that make no block."""
+_LAYOUTS = {"layers": "LBNHC", "blocks": "BLHNC"}
+
+
+class LayeredExecutor:
+    """What the workers of pipeline ranks answer at start-up.
+
+    Attributes:
+        specs: the specs of the layers of each rank.
+        memory: bytes that each has for the pool.
+        configs: the ``KVCacheConfig`` of each, once start-up is done.
+    """
+
+    def __init__(self, interface: ModuleType, deployment: Deployment) -> None:
+        self.specs: list[dict[str, Any]] = [{} for _ in range(deployment.ranks)]
+        self.layers: dict[str, Layer] = {}
+        self.configs: Sequence[Any] = ()
+        self._layout = _LAYOUTS[deployment.layout]
+        for sort, (group, layers) in enumerate(
+            zip(deployment.groups, deployment.layers, strict=True)
+        ):
+            spec = _spec(interface, deployment, group, layers.size, layers.keeps)
+            for number in range(layers.count):
+                name = f"sort {sort} layer {number}"
+                self.specs[number * deployment.ranks // layers.count][name] = spec
+                self.layers[name] = Layer(
+                    replace(group_of(interface, spec, False), prefill_lookahead=1),
+                    spec.page_size_bytes,
+                    getattr(spec, _DRAFT, None),
+                    layers.keeps == "hidden states",
+                )
+        self.memory = [
+            deployment.num_gpu_blocks * sum(each.page_size_bytes for each in specs.values())
+            + _SPARE
+            for specs in self.specs
+        ]
+
+    def get_kv_cache_specs(self) -> list[dict[str, Any]]:
+        """Those of each rank."""
+        return [dict(each) for each in self.specs]
+
+    def determine_available_memory(self) -> list[int]:
+        """That of each rank."""
+        return list(self.memory)
+
+    def get_supported_kv_cache_layouts(self) -> list[list[str]]:
+        """One layout, the same on each rank."""
+        return [[self._layout] for _ in self.specs]
+
+    def initialize_from_config(self, configs: Sequence[Any]) -> None:
+        """Note what the ranks are given."""
+        self.configs = configs
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+    def derived(self, setup: CacheSetup, unit: int | None) -> Derived:
+        """What start-up made of the layers."""
+        of_rank = [dict(_placed(config)) for config in self.configs]
+        ranks = tuple(
+            Rank(config.num_blocks, _pool_bytes(config), memory, places)
+            for config, memory, places in zip(self.configs, self.memory, of_rank, strict=True)
+        )
+        groups = self.configs[0].kv_cache_groups
+        members = tuple(
+            tuple(name for config in self.configs for name in config.kv_cache_groups[i].layer_names)
+            for i in range(len(groups))
+        )
+        pages = tuple(
+            max(_page_of(group, name) for name in group.layer_names)
+            if group.layer_names
+            else group.kv_cache_spec.page_size_bytes
+            for group in groups
+        )
+        pool = ranks[0].pool_bytes if len(ranks) == 1 else 1 << 62
+        return Derived(setup, self.layers, members, pages, pool, None, ranks, unit)
+
+
+def _spec(
+    interface: ModuleType, deployment: Deployment, group: Group, size: int, keeps: str
+) -> Any:
+    """The target's spec of a layer; its page is ``size`` times that of the smallest."""
+    spec = kv_cache_spec(
+        interface,
+        group,
+        deployment.num_speculative_tokens,
+        deployment.mamba_checkpoint_alignment,
+    )
+    changes: dict[str, Any] = {"num_kv_heads": size}
+    if group.kind is GroupKind.MAMBA:
+        changes = {"shapes": ((2 * size * group.block_size,),)}
+    if _DRAFT in parameters_of(type(spec)):
+        changes[_DRAFT] = group.eagle
+    if keeps == "keys and values":
+        return replace(spec, **changes)
+    windowed = keeps == "latents" and group.kind is GroupKind.SLIDING_WINDOW
+    name = _WINDOW_OF_LATENTS if windowed else _KEEPS[keeps]
+    if not hasattr(interface, name):
+        raise CannotJudge(f"this release has no layers that keep {keeps}; name a later release")
+    made = attribute(interface, name)
+    known = {each: getattr(spec, each) for each in ("block_size", "dtype")}
+    values = known | {"head_size": 2 * size, "num_kv_heads": 1, "sliding_window": group.window}
+    return call(made, {k: v for k, v in values.items() if k in parameters_of(made)}, name)
+
+
+def _page_of(group: Any, name: str) -> int:
+    specs: Mapping[str, Any] = getattr(group.kv_cache_spec, "kv_cache_specs", {})
+    return int(specs.get(name, group.kv_cache_spec).page_size_bytes)
+
+
+def _placed(config: Any) -> Any:
+    """Where each layer's pages are, where tensors say it."""
+    for tensor in config.kv_cache_tensors:
+        if not hasattr(tensor, "layer_stride"):
+            return
+        for number, name in enumerate(tensor.layers):
+            group = next(each for each in config.kv_cache_groups if name in each.layer_names)
+            offset = tensor.offset + number * tensor.layer_stride
+            yield name, Place(offset, tensor.block_stride, _page_of(group, name))
+
+
+def _pool_bytes(config: Any) -> int:
+    sizes = [each.size for each in config.kv_cache_tensors]
+    shared = any(hasattr(each, "layer_stride") for each in config.kv_cache_tensors)
+    return int(max(sizes, default=0) if shared else sum(sizes))
