@@ -277,19 +277,22 @@ def hash_unit(groups: Sequence[Group]) -> int:
 
 
 _NUM_TOKENS = {
-    Profile.QUICK: (4, 4, 3, 0),
-    Profile.DEFAULT: (8, 8, 5, 0),
-    Profile.THOROUGH: (16, 10, 7, 6),
+    Profile.QUICK: (4, 4, 4, 3, 0),
+    Profile.DEFAULT: (8, 8, 6, 5, 0),
+    Profile.THOROUGH: (16, 10, 10, 7, 6),
 }
-"""Tokens of the requests: of one group, of two, of the longer list, and of any three."""
+"""Tokens of the requests: of one group, of two with full attention and without, where more states
+are reached, of the longer list, and of any three."""
 
 
 def grid(profile: Profile) -> Iterator[Layout]:
     """The grid of layouts."""
-    alone, pairs, more, triples = _NUM_TOKENS[profile]
+    alone, pairs, unlike, more, triples = _NUM_TOKENS[profile]
+    whole = _PAIRED[:2]
     for several, num_tokens in (
         (((group,) for group in _PAIRED), alone),
-        (combinations(_PAIRED, 2), pairs),
+        ((pair for pair in combinations(_PAIRED, 2) if pair[0] in whole), pairs),
+        ((pair for pair in combinations(_PAIRED, 2) if pair[0] not in whole), unlike),
         (_MORE, more),
         (combinations(_PAIRED, 3) if triples else (), triples),
     ):
@@ -312,7 +315,7 @@ a window whose blocks are larger, too; and where they end inside blocks, at unit
 
 def _of_hash_units(profile: Profile) -> Iterator[Layout]:
     """Layouts in which the size of hash units decides."""
-    num_tokens = _NUM_TOKENS[profile][2]
+    num_tokens = _NUM_TOKENS[profile][3]
     for plain in _HASH_UNITS:
         for groups, use_eagle in _flagged(plain):
             layout = Layout(groups, num_tokens + 1, use_eagle, hash_unit(groups))

@@ -379,9 +379,14 @@ class Sessions:
                 raise
 
 
-def _length(some: list[Task | Play]) -> int:
-    """About how long it takes: groups that are looked up together take longer than one."""
-    return sum(
+def _length(some: list[Task | Play]) -> tuple[bool, int]:
+    """About how long it takes.
+
+    A check of one configuration alone looks at many states of it, and groups that are looked up
+    together take longer than one.
+    """
+    alone = len(some) == 1 and isinstance(some[0], Task)
+    return alone, sum(
         8 if isinstance(each, Task) and isinstance(each.configuration, Layout) else 1
         for each in some
     )
