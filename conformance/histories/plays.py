@@ -257,9 +257,9 @@ def _fine() -> tuple[History, ...]:
 
 _VARIANTS = 1_000
 _SEED = "1"
-_GENERATED = {Profile.QUICK: 100, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
+_GENERATED = {Profile.QUICK: 60, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
 _FINE_GENERATED = {Profile.QUICK: 20, Profile.DEFAULT: 100, Profile.THOROUGH: 1_000}
-_SCHEDULERS = {Profile.QUICK: 120, Profile.DEFAULT: 600, Profile.THOROUGH: 6_000}
+_SCHEDULERS = {Profile.QUICK: 60, Profile.DEFAULT: 600, Profile.THOROUGH: 6_000}
 _LAYERS = {Profile.QUICK: NUM_MODELS, Profile.DEFAULT: 2 * NUM_MODELS, Profile.THOROUGH: 400}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays one history of every fourth family."""

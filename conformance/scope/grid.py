@@ -37,7 +37,7 @@ class _Grid:
 
 
 _GRIDS = {
-    Profile.QUICK: _Grid((4,), (1, 2, 3), (1, 2, 4), (1, 5, 30), 24),
+    Profile.QUICK: _Grid((4,), (1, 2, 3), (1, 2, 4), (1, 5, 30), 16),
     Profile.DEFAULT: _Grid((2, 16), (1, 2, 3, 4), (1, 2, 3, 4, 6, 9), (1, 2, 3, 5, 8, 30), 24),
     Profile.THOROUGH: _Grid(
         (1, 2, 5, 16),
