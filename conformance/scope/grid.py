@@ -6,10 +6,11 @@ Coverage of the grid: the cross product of the kinds, of P (blocks from one boun
 next), of tails shorter than, equal to and longer than P, of the smallest and the largest
 window that gives that tail, of EAGLE on and off, and of two block sizes; one or two groups that
 share the lookup alternate over it; the windows of segments of two blocks have hash blocks of
-half a block. Of windows, every other element is judged, so that each combination of all these but
-one is; ``--thorough`` judges them all. Full attention is also checked on context parallel ranks. Windows start at two tokens:
-a layer that sees one token reads nothing from the cache. Chunks of local attention are of one
-block, shorter and longer than the request. The group layouts of real models are added to the grid.
+half a block. Of windows, every other element of the product is judged, so that each combination
+of all these parameters but one is; the thorough profile judges them all. Full attention is also
+checked on context parallel ranks. Windows start at two tokens: a layer that sees one token reads
+nothing from the cache. Chunks of local attention are of one block, shorter and longer than the
+request. The group layouts of real models are added to the grid.
 Every configuration is one that a vLLM engine can have (`is_possible`).
 """
 
@@ -26,7 +27,7 @@ from hitproof.spec.groups import GroupKind
 
 @dataclass(frozen=True)
 class _Grid:
-    """The values of each parameter, in blocks or tokens; ``every`` how manieth window is judged."""
+    """The values of each parameter, in blocks or tokens; ``every`` of how many windows one is judged."""
 
     block_sizes: tuple[int, ...]
     segments: tuple[int, ...]
