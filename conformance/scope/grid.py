@@ -27,7 +27,7 @@ from hitproof.spec.groups import GroupKind
 
 @dataclass(frozen=True)
 class _Grid:
-    """The values of each parameter, in blocks or tokens; ``every`` of how many windows one is judged."""
+    """The values of each parameter, in blocks or tokens; of ``every`` windows one is judged."""
 
     block_sizes: tuple[int, ...]
     segments: tuple[int, ...]
