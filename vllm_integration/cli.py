@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from hitproof.vllm_integration.commands.branches import branches
 from hitproof.vllm_integration.commands.check import check
 from hitproof.vllm_integration.commands.configs import configs
 from hitproof.vllm_integration.commands.configuration import ConfiguredCommand
@@ -56,6 +57,7 @@ for command in (
     init,
     init_ledger,
     footprints,
+    branches,
 ):
     app.command(cls=ConfiguredCommand, epilog=EXIT_CODES)(command)
 # What it does not know are vLLM's own arguments.

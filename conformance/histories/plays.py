@@ -22,6 +22,7 @@ from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_wor
 from hitproof.conformance.histories.module_families import module_histories
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.situations import fine_situations, situations
+from hitproof.conformance.histories.uncached import uncached_histories
 from hitproof.conformance.histories.workload_generator import workload
 from hitproof.conformance.histories.workload_json import (
     is_workload,
@@ -123,6 +124,7 @@ class Origin(StrEnum):
     SITUATION = "situation"
     EDGE = "edge"
     CONNECTION = "connection"
+    UNCACHED = "uncached"
     FINE_SITUATION = "fine situation"
     FINE = "fine family"
     FINE_GENERATED = "fine generated"
@@ -205,6 +207,8 @@ class Play:
                 made = _edges()[int(self.name)]
             case Origin.CONNECTION:
                 made = _connections()[int(self.name)]
+            case Origin.UNCACHED:
+                made = _uncached()[int(self.name)]
             case Origin.FINE_SITUATION:
                 made = _fine_situations()[int(self.name)]
             case Origin.FINE:
@@ -243,6 +247,11 @@ def _edges() -> tuple[History, ...]:
 @cache
 def _connections() -> tuple[History, ...]:
     return tuple(connections())
+
+
+@cache
+def _uncached() -> tuple[History, ...]:
+    return tuple(uncached_histories())
 
 
 @cache
@@ -290,6 +299,8 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         yield Play(Origin.EDGE, str(number))
     for number in range(0, len(_connections()), _EVERY[profile]):
         yield Play(Origin.CONNECTION, str(number))
+    for number in range(0, len(_uncached()), _EVERY[profile]):
+        yield Play(Origin.UNCACHED, str(number))
     for number in range(_SCHEDULERS[profile]):
         yield Play(Origin.SCHEDULER, f"{_SEED}:{number}")
     for number in range(_LAYERS[profile]):

@@ -134,6 +134,9 @@ class EngineConfiguration:
     num_lookahead_tokens: NonNegativeInt | None = None
     """Slots that are allocated ahead for drafts to come; ``num_speculative_tokens`` by default. The
     drafts of prompt lookup need none."""
+    enable_prefix_caching: bool = True
+    """Whether requests share blocks at all. Without, nothing is hit or registered, and a Mamba
+    block has the state of a whole request."""
     retention_interval: NonNegativeInt | None = None
     """Sparse retention in tokens, 0 for the latest boundary only, none for dense retention."""
     full_sequence_must_fit: bool = False
@@ -190,7 +193,23 @@ class EngineConfiguration:
                 "Mamba checkpoints are for engines whose hits may end inside blocks; leave them "
                 "out, or choose a smaller hash block size"
             )
+        if not self.enable_prefix_caching:
+            self._check_uncached()
         check_interval(self.retention_interval, self.alignment)
+
+    def _check_uncached(self) -> None:
+        kept = self.retention_interval, self.mamba_checkpoint_alignment
+        if kept != (None, None) or self.mamba_shared_prefix_checkpoint:
+            raise HistoryError(
+                "without prefix caching nothing is kept; leave retention_interval and Mamba "
+                "checkpoints out"
+            )
+        states = [g.block_size for g in self.groups if g.kind is GroupKind.MAMBA]
+        if min(states, default=self.max_model_len) < self.max_model_len:
+            raise HistoryError(
+                "without prefix caching a Mamba block has the state of a whole request; give it a "
+                f"block_size of at least max_model_len ({self.max_model_len})"
+            )
 
     @property
     def alignment(self) -> int:
@@ -238,7 +257,9 @@ class EngineConfiguration:
 
     @property
     def mamba_block_size(self) -> int | None:
-        """The block size at which chunks end for Mamba's sake; None without Mamba."""
+        """The block size at which chunks end for Mamba's sake; None if they need not."""
+        if not self.enable_prefix_caching:
+            return None
         sizes = [g.block_size for g in self.groups if g.kind is GroupKind.MAMBA]
         return max(sizes) if sizes else None
 

@@ -77,16 +77,8 @@ class OfferedStates:
             key = state.group, name
             # A wrong key is a finding of its own, and what was evicted since is not stored.
             registered = any(state.block in each.cached.get(key, ()) for each in (*step, seen))
-            if (
-                state.request in seen.tables
-                and not registered
-                and not self._holds(state.group, state.block, name)
-            ):
-                yield (
-                    Code.OFFERED_STATE_WRONG,
-                    f"group {state.group}: the block that is offered holds the state of {name}",
-                    f"block {state.block} does not",
-                )
+            if state.request in seen.tables and not registered:
+                yield from self._wrong_state(state)
         for (request, group), ends in found.items():
             if max(Counter(ends).values()) > 1:
                 spec = f"group {group}: each state of {request} is offered once"
@@ -100,6 +92,21 @@ class OfferedStates:
                     f"group {group}: the states of {request} at {ends} tokens are offered in turn",
                     f"those at {given} tokens are offered",
                 )
+
+    def judge_final(self, offered: Sequence[OfferedState]) -> Iterator[_Wrong]:
+        """Judge what is offered of a request that is about to give its blocks back."""
+        for state in offered:
+            if self._is_judged(self._engine.groups[state.group]):
+                yield from self._wrong_state(state)
+
+    def _wrong_state(self, state: OfferedState) -> Iterator[_Wrong]:
+        name = self._prefixes.name(state.request, state.end)
+        if not self._holds(state.group, state.block, name):
+            yield (
+                Code.OFFERED_STATE_WRONG,
+                f"group {state.group}: the block that is offered holds the state of {name}",
+                f"block {state.block} does not",
+            )
 
 
 def wrong_estimate(

@@ -49,7 +49,8 @@ class Books:
 
     def looked_up(self, request: str, num_tokens: int, hit: int, preempted: bool) -> None:
         """A lookup that counts."""
-        if not self._requests[request].skip_reading_prefix_cache:
+        skips = self._requests[request].skip_reading_prefix_cache
+        if self._engine.enable_prefix_caching and not skips:
             which = "preempted_" if preempted else ""
             self._stats += Counter(
                 {f"{which}requests": 1, f"{which}queries": num_tokens, f"{which}hits": hit}

@@ -243,6 +243,11 @@ class JudgedManager:
 
     def free(self, name: str) -> None:
         """See `conformance.subject.managers.Manager`."""
+        if accountable := self._named.accountable:
+            call = "finalize_partial_tail_offloads"
+            final = self._ask(call, lambda _: accountable.final_states(name), name)
+            for wrong in self._offered.judge_final(final):
+                self._add_wrong(call, *wrong)
         self._ask("free", lambda manager: manager.free(name), name)
         self._loading.pop(name, None)
         self._admitted.freed(name)
@@ -252,8 +257,8 @@ class JudgedManager:
         self._offered.freed(name)
         self._damage.freed(name)
         self._observe("free", name)
-        if manager := self._named.accountable:
-            kept = self._ask("free", lambda _: manager.kept_of(name), name)
+        if accountable:
+            kept = self._ask("free", lambda _: accountable.kept_of(name), name)
             if kept:
                 spec = f"nothing is kept of request {name}"
                 wrong = Code.FREED_REQUEST_KEPT, spec, f"{', '.join(kept)} has an entry of it"

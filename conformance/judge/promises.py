@@ -94,8 +94,10 @@ class JudgedPolicies:
 
     def fine(self, engine: EngineConfiguration) -> bool:
         """Whether hits of the engine may end inside blocks."""
-        return self.granularity is HitGranularity.FINE and is_fine_grained(
-            engine.groups, engine.hash_block_size
+        return (
+            self.granularity is HitGranularity.FINE
+            and engine.enable_prefix_caching
+            and is_fine_grained(engine.groups, engine.hash_block_size)
         )
 
     def tail(self, engine: EngineConfiguration) -> FineTail:
@@ -156,7 +158,7 @@ class Promises:
     ) -> dict[str, int]:
         """The promised boundaries that need a block, in blocks of the group, by who is promised."""
         group, shape = self._groups[group_index], self._shapes[group_index]
-        if not group.prefix_cacheable:
+        if not (group.prefix_cacheable and self._engine.enable_prefix_caching):
             return {}
         ends = {"hit": next_boundary(shape, block)}
         if self.is_retained(group):

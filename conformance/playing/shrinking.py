@@ -155,6 +155,8 @@ def _simpler_engines(history: History) -> Iterator[_Changes]:
         yield {"num_hash_lookahead_tokens": 0}
         yield {"num_speculative_tokens": 0}
         yield {"groups": tuple(replace(group, eagle=False) for group in groups)}
+    if not engine.enable_prefix_caching:
+        yield {"enable_prefix_caching": True}
     yield {"retention_interval": None}
     if engine.retention_interval:
         yield {"retention_interval": 0}

@@ -58,6 +58,7 @@ class ReferenceManagers:
             hash_block_size=engine.hash_block_size,
             scheduler_block_size=engine.alignment,
             max_num_batched_tokens=engine.max_in_flight_tokens if knows else engine.max_chunk,
+            enable_caching=engine.enable_prefix_caching,
             use_eagle=engine.use_eagle_block_drop,
             log_stats=self._watched,
             enable_kv_cache_events=self._watched,

@@ -347,6 +347,12 @@ class AccountableManager(Manager, Protocol):
     def take_offered_states(self) -> Sequence[OfferedState] | None:
         """The Mamba states that it offered since the last call; None where it offers none."""
 
+    def final_states(self, name: str) -> Sequence[OfferedState]:
+        """The Mamba states that it offers of a request that is about to give its blocks back.
+
+        vLLM: ``finalize_partial_tail_offloads``.
+        """
+
 
 class ManagerSubject(Protocol):
     """A factory of managers: a vLLM target, the reference, or a broken one in a test."""

@@ -448,6 +448,10 @@ class Accountable(Wrapped):
     def take_offered_states(self) -> Sequence[OfferedState] | None:
         return None
 
+    def final_states(self, name: str) -> Sequence[OfferedState]:
+        del name
+        return ()
+
 
 class KeepsFreedRequests(Accountable):
     """Has an entry for each request for ever."""
@@ -512,6 +516,18 @@ class OffersOtherBlocks(Accountable):
             OfferedState(self._last, number, 0, group.block_size)
             for number, group in enumerate(groups)
             if self._last and group.kind is GroupKind.MAMBA
+        ]
+
+
+class OffersTheNullBlockAtLast(Accountable):
+    """Offers the null block as the last state of a request that gives its blocks back."""
+
+    def final_states(self, name: str) -> Sequence[OfferedState]:
+        groups = self.inner._engine.groups
+        return [
+            OfferedState(name, number, 0, group.block_size)
+            for number, group in enumerate(groups)
+            if group.kind is GroupKind.MAMBA and self.inner.block_keys(name, number)
         ]
 
 

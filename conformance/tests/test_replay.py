@@ -122,6 +122,7 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.CrashesOnReports, "crash: raises-exception(error=IndexError"),
     (broken.OffersNothing, "lost hit: state-not-offered"),
     (broken.OffersOtherBlocks, "unsound: offered-state-wrong"),
+    (broken.OffersTheNullBlockAtLast, "unsound: offered-state-wrong"),
     (broken.DefersForEver, "waste: allocation-refused"),
     (broken.SilentEviction, "lost hit: events-wrong"),
     (broken.StoresTheRestFirst, "lost hit: events-wrong"),

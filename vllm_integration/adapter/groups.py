@@ -40,6 +40,7 @@ def kv_cache_spec(
     num_speculative_blocks: int = 0,
     checkpoint_alignment: int | None = None,
     chosen: Chosen | None = None,
+    enable_prefix_caching: bool = True,
 ) -> Any:
     """The ``KVCacheSpec`` of a group; ``interface`` is the target's ``kv_cache_interface``.
 
@@ -47,6 +48,8 @@ def kv_cache_spec(
     """
     name = NAMES[group.kind][1] if group.prefix_cacheable else _OPTING_OUT
     values = base_values(group) | {"num_speculative_blocks": num_speculative_blocks}
+    if not enable_prefix_caching:
+        values["mamba_cache_mode"] = "none"
     if (
         name == _OPTING_OUT
         and group.kind is GroupKind.SLIDING_WINDOW

@@ -134,6 +134,7 @@ class VllmManagers:
                     engine.num_speculative_tokens,
                     engine.mamba_checkpoint_alignment,
                     self.spec_classes.chosen(group, engine.variant, alone=False),
+                    engine.enable_prefix_caching,
                 ),
             )
             for group in engine.groups
@@ -164,7 +165,7 @@ class VllmManagers:
                     "hash_block_size": engine.hash_block_size,
                     "max_num_batched_tokens": engine.max_chunk,
                     "max_in_flight_tokens": self._in_flight(engine),
-                    "enable_caching": True,
+                    "enable_caching": engine.enable_prefix_caching,
                     "use_eagle": engine.use_eagle_block_drop,
                     HASH_LOOKAHEAD: engine.num_hash_lookahead_tokens,
                     PREFILL_LOOKAHEAD: engine.num_prefill_lookahead,
@@ -470,6 +471,12 @@ class VllmManager:
             for request_id, entries in take().items()
             for group, block, end in entries
         ]
+
+    def final_states(self, name: str) -> Sequence[OfferedState]:
+        """See `conformance.subject.managers.AccountableManager`; not all releases have that."""
+        finalize = getattr(self._manager, "finalize_partial_tail_offloads", None)
+        found = () if finalize is None else finalize(self._requests[name])
+        return [OfferedState(name, group, block, end) for group, block, end in found]
 
     def cache_blocks(self, name: str, num_computed_tokens: int) -> None:
         """See `conformance.subject.managers.Manager`."""

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from hitproof.conformance.ledger.ledger import Judgement, accepted_reads, load
-from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.bundled import BRANCHES, LEDGER
 from hitproof.vllm_integration.commands.files import wanted_files, write_files
 from hitproof.vllm_integration.commands.footprints import baseline_of, remedy_for
 from hitproof.vllm_integration.commands.options import (
@@ -49,6 +49,7 @@ from hitproof.vllm_integration.commands.running import (
     with_classes,
 )
 from hitproof.vllm_integration.gate import gate
+from hitproof.vllm_integration.gate.branches import on_record
 from hitproof.vllm_integration.gate.last_failed import LastFailed
 from hitproof.vllm_integration.gate.places import judgement_located
 from hitproof.vllm_integration.gate.policies import best_values, chosen_values
@@ -234,6 +235,7 @@ def check(
             report.judgement = _tested(pytest, report, interpreter, timeout, verbose)
         since_then = None if failed is None else failed.since_then(report)
         report.since_then = since_then if last_failed else None
+        report.branches = on_record(BRANCHES, resolved)
         report.took(time.monotonic() - started)
     documents = {
         "json": lambda: as_document(report_json(report)),

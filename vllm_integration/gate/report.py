@@ -13,6 +13,7 @@ from hitproof.conformance.ledger.ledger import Judgement
 from hitproof.conformance.ledger.records import Reach, Record, Shrunk
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import CLAIMS, Status
+from hitproof.vllm_integration.gate.branches import Share
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task
 from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.reads import ReadsReport
@@ -96,6 +97,7 @@ class Report:
         restricted: what was left out on purpose, if anything.
         since_then: what has become of earlier failures, if that was asked for.
         recall: what was judged before, and need not be judged again.
+        branches: what is on record of branches that run in code like the target's, if anything.
         seconds: how long it took to judge, filled in by the caller.
         spent: how long it took now, where all is reused.
     """
@@ -117,6 +119,7 @@ class Report:
     restricted: Restricted | None = None
     since_then: SinceThen | None = None
     recall: Recall | None = None
+    branches: Share | None = None
     seconds: float = 0.0
     spent: float = 0.0
 

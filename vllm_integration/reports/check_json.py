@@ -4,6 +4,7 @@ from typing import Any
 
 from hitproof.vllm_integration.gate.policies import costs_of
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.branches import counted_json
 from hitproof.vllm_integration.reports.causes import Cause, causes, known_from
 from hitproof.vllm_integration.reports.policies import cost_json
 
@@ -48,6 +49,7 @@ def report_json(report: Report) -> dict[str, Any]:
             "scheduler_histories": len(report.of_schedulers),
             "scheduler_steps": sum(each.steps for each in report.of_schedulers),
         },
+        "branches": None if report.branches is None else counted_json(report.branches),
         "obligations": [
             {
                 "claim": o.claim,

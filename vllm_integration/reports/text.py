@@ -56,6 +56,7 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
             console.print(f"accepted, but not read: {escape(name)}", highlight=False)
     _print_policies(report, console)
     _print_coverage(report, console)
+    _print_branches(report, console)
     _print_baseline(report, console)
     print_held_against(report, console)
     print_since_then(report, console)
@@ -242,6 +243,13 @@ def _print_obligations(report: Report, console: Console) -> None:
 
 def _print_coverage(report: Report, console: Console) -> None:
     console.print(f"{coverage_in_words(report)}; {report.seconds:.1f} s", highlight=False)
+
+
+def _print_branches(report: Report, console: Console) -> None:
+    """The share on record, where the modules are those that were measured."""
+    measured = report.branches
+    share = "not measured for this code" if measured is None else measured.describe()
+    console.print(f"branches: {share}", highlight=False)
 
 
 def _print_baseline(report: Report, console: Console) -> None:

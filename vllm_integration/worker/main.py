@@ -28,7 +28,7 @@ from hitproof.vllm_integration.sandbox.forks import end_copies_of_others, make_c
 from hitproof.vllm_integration.sandbox.processes import MARK
 from hitproof.vllm_integration.sandbox.protocol import OURS, TEXT, Failure, decode, encode
 from hitproof.vllm_integration.sandbox.seal import Seal
-from hitproof.vllm_integration.worker import findings, lockstep, reads, replay, selftest
+from hitproof.vllm_integration.worker import branches, findings, lockstep, reads, replay, selftest
 from hitproof.vllm_integration.worker.imports import Imports
 
 
@@ -83,7 +83,7 @@ def main(requests: int, answers: int, handover: int) -> None:
                 result = {"number": copy}
             else:
                 assert subject is not None
-                result = _OPERATIONS[message["op"]](subject, message)
+                result = _result(subject, message)
             answer = {"ok": True, **result}
         except _Refused as refusal:
             answer = {"ok": False, "kind": refusal.kind, "message": str(refusal)}
@@ -223,6 +223,23 @@ def _as_json(result: CheckResult) -> dict[str, Any]:
     }
 
 
+def _result(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """What an operation gives; with ``branches``, which of the target's were run, too."""
+    operation = _OPERATIONS[message["op"]]
+    try:
+        if message.get("branches"):
+            return branches.measured(operation, subject, message)
+        return operation(subject, message)
+    except ImportError as error:
+        if error.name != "coverage":
+            raise
+        raise _Refused(
+            Failure.ENVIRONMENT,
+            f"{sys.executable} lacks the module 'coverage', which measures branches; install "
+            f"hitproof[branches] there, or name another interpreter with --python",
+        ) from error
+
+
 def _here(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """Confirm that a copy is running."""
     del subject, message
@@ -282,6 +299,7 @@ _OPERATIONS: dict[str, _Operation] = {
     "doctor": _doctor,
     "simulate": _simulate,
     "finding": _finding,
+    "branches": branches.branches,
     "here": _here,
     "ended": _ended,
     "selftest": selftest.operation,

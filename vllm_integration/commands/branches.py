@@ -1,0 +1,105 @@
+"""``hitproof branches``."""
+
+from typing import Annotated
+
+import typer
+
+from hitproof.conformance.ledger.ledger import load
+from hitproof.vllm_integration.bundled import BRANCHES, LEDGER, NOT_RUN
+from hitproof.vllm_integration.commands.options import (
+    JOBS,
+    MEMORY,
+    PYTHON,
+    Format,
+    Jobs,
+    Memory,
+    Output,
+    Python,
+    Quick,
+    Thorough,
+    Timeout,
+    Verbose,
+    in_bytes,
+)
+from hitproof.vllm_integration.commands.running import (
+    announce,
+    fail,
+    failures,
+    progress,
+    show,
+    wanted_profile,
+)
+from hitproof.vllm_integration.gate.branches import keep, measure, reasons, shares
+from hitproof.vllm_integration.reports import branches as rendering
+from hitproof.vllm_integration.sandbox.driver import find_python
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.verdict import Verdict
+
+
+def branches(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TARGET]...",
+            help="What to measure: releases, or others as in `hitproof check`. [default: show "
+            "what is on record]",
+            show_default=False,
+        ),
+    ] = None,
+    quick: Quick = False,
+    thorough: Thorough = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Put the share on record, for `hitproof check`.")
+    ] = False,
+    output: Output = Format.TEXT,
+    python: Python = PYTHON,
+    timeout: Timeout = 120.0,
+    memory: Memory = MEMORY,
+    jobs: Jobs = JOBS,
+    verbose: Verbose = False,
+) -> None:
+    """Measure which branches of vLLM's managers run while `hitproof check` judges something.
+
+    The exit code is 1 when the reason why a branch does not run is stale, since it runs, and 3
+    when something could not be judged.
+    """
+    profile = wanted_profile(quick, thorough, output)
+    if not targets:
+        known = shares(BRANCHES).values()
+        show(
+            output,
+            lambda: [rendering.share_json(each) for each in known],
+            lambda console: rendering.print_shares(known, console, verbose),
+        )
+        return
+    with failures(output):
+        entries, interpreter, found = load(LEDGER), find_python(python), []
+        for name in targets:
+            target = resolve(name, announce=announce)
+            if record and not target.is_release:
+                sentence = f"{name} is no release, and only releases are on record; omit --record"
+                fail(Verdict.USAGE, sentence, output)
+            with progress(f"branches of vLLM {target.name}") as done:
+                measured = measure(
+                    target,
+                    profile,
+                    [entry for entry in entries if entry.applies_to(target.version)],
+                    reasons(NOT_RUN, target.version),
+                    python=interpreter,
+                    timeout=timeout,
+                    memory=in_bytes(memory),
+                    progress=done,
+                    jobs=jobs,
+                )
+            found.append(measured)
+            if record:
+                keep(BRANCHES, measured.share)
+    show(
+        output,
+        lambda: [rendering.measured_json(each) for each in found],
+        lambda console: rendering.print_measured(found, console, verbose),
+    )
+    if any(each.stale for each in found):
+        raise typer.Exit(int(Verdict.DIVERGES))
+    if any(each.open_questions for each in found):
+        raise typer.Exit(int(Verdict.INCONCLUSIVE))

@@ -1,0 +1,68 @@
+"""Which branches of a target's managers run, as people and as programs read it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hitproof.vllm_integration.gate.branches import Measured, Share, percent
+
+
+def measured_json(found: Measured) -> dict[str, Any]:
+    """A measurement as JSON."""
+    return share_json(found.share) | {
+        "stale_reasons": [each.describe() for each in found.stale],
+        "open_questions": list(found.open_questions),
+        "new": dict(found.new),
+    }
+
+
+def share_json(share: Share) -> dict[str, Any]:
+    """A share as JSON."""
+    return counted_json(share) | {"not_run": share.as_json()["not_run"]}
+
+
+def counted_json(share: Share) -> dict[str, Any]:
+    """A share as JSON, without the branches that do not run."""
+    return {
+        "release": share.release,
+        "profile": str(share.profile),
+        "branches": share.total,
+        "run": share.run,
+        "unexplained": len(share.unexplained),
+        "modules": share.as_json()["modules"],
+    }
+
+
+def print_measured(found: Iterable[Measured], console: Console, verbose: bool) -> None:
+    """Measurements: the shares, and what is wrong with the reasons."""
+    for measured in found:
+        print_shares([measured.share], console, verbose)
+        for each in measured.stale:
+            line = f"stale reason: {escape(each.describe())} runs; remove the reason or narrow it"
+            console.print(f"[bold red]{line}[/]", highlight=False)
+        for question in measured.open_questions:
+            console.print(f"could not be judged: {escape(question)}", highlight=False)
+
+
+def print_shares(shares: Iterable[Share], console: Console, verbose: bool) -> None:
+    """Shares: a row for each module, and what did not run; ``verbose``: each branch of it."""
+    for share in shares:
+        _print_share(share, console, verbose)
+
+
+def _print_share(share: Share, console: Console, verbose: bool) -> None:
+    table = Table("module", "branches", "run", "share", title=f"vLLM {share.release}", box=None)
+    for name, (total, run) in share.counts.items():
+        table.add_row(name, str(total), str(run), percent(run, total))
+    console.print(table, highlight=False)
+    by_reason: dict[str, list[str]] = {}
+    for branch, reason in share.not_run:
+        by_reason.setdefault(reason, []).append(branch.describe())
+    for reason, branches in by_reason.items():
+        console.print(f"{len(branches)} not run: {escape(reason or 'no reason yet')}")
+        for line in branches if verbose or not reason else ():
+            console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+    console.print(share.describe(), highlight=False, markup=False)

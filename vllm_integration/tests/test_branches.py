@@ -1,0 +1,191 @@
+"""Which branches of vLLM's managers run while something is judged, and why others do not."""
+
+import json
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+from rich.console import Console
+from typer.testing import CliRunner
+
+from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.ledger.ledger import LedgerError
+from hitproof.conformance.scope.profiles import Profile
+from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.bundled import BRANCHES, NOT_RUN
+from hitproof.vllm_integration.commands import branches as command
+from hitproof.vllm_integration.commands.options import MEMORY, PYTHON, in_bytes
+from hitproof.vllm_integration.gate import branches
+from hitproof.vllm_integration.gate.branches import (
+    LEAVES,
+    Measured,
+    Reason,
+    Share,
+    keep,
+    measure,
+    on_record,
+    reasons,
+    shares,
+)
+from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.check_json import report_json
+from hitproof.vllm_integration.reports.text import print_report
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.targets.target import Target
+from hitproof.vllm_integration.tests.conftest import PLAIN, Copy, release
+
+RECORDED = shares(BRANCHES)
+FREE = "        self.coordinator.free(request.request_id)\n"
+DEAD = '        if request.request_id == "nobody":\n            return\n'
+
+
+@pytest.mark.parametrize("version", ["0.23.0", "0.33.0"])
+def test_each_branch_on_record_that_does_not_run_has_a_reason(version: str) -> None:
+    share = RECORDED[version]
+    known = reasons(NOT_RUN, version)
+    assert share.run + len(share.not_run) == share.total
+    for branch, reason in share.not_run:
+        given = next((each.reason for each in known if each.is_about(branch)), "")
+        assert (branch.describe(), reason) == (branch.describe(), given)
+        assert given, branch.describe()
+
+
+def test_each_reason_is_about_a_branch_on_record() -> None:
+    for version, share in RECORDED.items():
+        for reason in reasons(NOT_RUN, version):
+            if reason.releases.contains(Version(version)) and reason.releases != SpecifierSet():
+                about = any(reason.is_about(branch) for branch, _ in share.not_run)
+                assert about, f"{version}: {reason.describe()}"
+    for reason in reasons(NOT_RUN, None):
+        every = [branch for share in RECORDED.values() for branch, _ in share.not_run]
+        assert any(map(reason.is_about, every)), reason.describe()
+
+
+def test_a_share_is_read_as_it_was_written(tmp_path: Path) -> None:
+    record = tmp_path / "branches.json"
+    record.write_text("{}\n")
+    for share in RECORDED.values():
+        keep(record, share)
+    assert shares(record) == RECORDED
+    assert record.read_text() == BRANCHES.read_text()
+
+
+def test_a_share_without_a_reason_says_so() -> None:
+    share = RECORDED["0.33.0"]
+    branch, _ = share.not_run[0]
+    unexplained = replace(share, not_run=[(branch, ""), *share.not_run[1:]])
+    assert "have none" not in share.describe()
+    assert unexplained.unexplained == [branch]
+    assert unexplained.describe().endswith(", 1 have none")
+
+
+def test_a_reason_file_that_cannot_be_read(tmp_path: Path) -> None:
+    wrong = tmp_path / "reasons.toml"
+    wrong.write_text('[[not_run]]\nfunction = "A.b"\n')
+    with pytest.raises(LedgerError, match="has no 'reason'"):
+        reasons(wrong, None)
+
+
+def said(report: Report) -> str:
+    file = StringIO()
+    print_report(report, Console(file=file, width=300), verbose=False)
+    return file.getvalue()
+
+
+@pytest.mark.release
+def test_check_reports_the_share_of_code_that_was_measured(broken_copy: Copy) -> None:
+    target = resolve("0.33.0")
+    share = on_record(BRANCHES, target)
+    assert share == RECORDED["0.33.0"]
+    report = Report(target, Profile.QUICK, branches=share)
+    assert f"branches: {share.describe()}" in said(report)
+    assert report_json(report)["branches"]["run"] == share.run
+    fork = Target("fork", broken_copy("0.33.0", {FREE: DEAD + FREE}), "0.33.0")
+    assert on_record(BRANCHES, fork) is None
+    assert on_record(BRANCHES, replace(target, root=None)) is None
+    assert on_record(BRANCHES, replace(target, managers=("m:C",))) is None
+    report = Report(fork, Profile.QUICK)
+    assert "branches: not measured for this code" in said(report)
+    assert report_json(report)["branches"] is None
+
+
+def measured(
+    root: Path, monkeypatch: pytest.MonkeyPatch, *plays: Play, known: tuple[Reason, ...] = ()
+) -> Measured:
+    monkeypatch.setattr(branches, "tasks", lambda *_: [])
+    monkeypatch.setattr(branches, "histories", lambda *_: list(plays))
+    return measure(
+        Target("fork", root, "0.33.0"),
+        Profile.QUICK,
+        (),
+        known,
+        python=PYTHON,
+        timeout=60,
+        memory=in_bytes(MEMORY),
+        progress=lambda *_: None,
+    )
+
+
+@pytest.mark.release
+def test_a_branch_that_nothing_runs_is_seen(
+    broken_copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plays = PLAIN, Play(Origin.GENERATED, "1:0"), Play(Origin.GENERATED, "1:1")
+    root = broken_copy("0.33.0", {FREE: DEAD + FREE})
+    condition = DEAD.split("\n")[0].strip()
+    function = "KVCacheManager.free"
+    never = Reason(function, condition, "return", 0, SpecifierSet(), "nobody has that name")
+    runs = Reason(function, condition, "", 0, SpecifierSet(), "wrong")
+    unused = Reason(function, "if True:", "", 0, SpecifierSet(), "gone")
+    leaves = Reason(function, "", LEAVES, 1, SpecifierSet(), "no branch of it does")
+    found = measured(root, monkeypatch, *plays, known=(never, runs, unused, leaves))
+    assert not found.open_questions
+    of_function = {b.describe(): reason for b, reason in found.share.not_run if never.is_about(b)}
+    assert list(of_function.values()) == [never.reason]
+    assert condition in next(iter(of_function))
+    assert found.stale == [runs]
+    assert found.unused == [unused, leaves]
+    assert all(run < total for total, run in found.share.counts.values())
+    assert found.new.keys() <= {each.describe() for each in plays}
+
+
+@pytest.mark.release
+def test_what_the_target_is_asked_about_itself_is_not_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert measured(release("0.33.0"), monkeypatch).share.run == 0
+
+
+@pytest.mark.release
+def test_a_stale_reason_is_refused(
+    broken_copy: Copy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(branches, "tasks", lambda *_: [])
+    monkeypatch.setattr(branches, "histories", lambda *_: [PLAIN])
+    known = tmp_path / "reasons.toml"
+    known.write_text(
+        '[[not_run]]\nfunction = "KVCacheManager.cache_blocks"\nreason = "nobody calls it"\n'
+        '[[not_run]]\nfunction = "KVCacheManager.allocate_*"\nreason = "nobody calls it"\n'
+    )
+    monkeypatch.setattr(command, "NOT_RUN", known)
+    ran = CliRunner().invoke(cli.app, ["branches", "--quick", "0.33.0"])
+    assert ran.exit_code == 1
+    assert "stale reason: KVCacheManager.allocate_* runs" in " ".join(ran.output.split())
+    root = broken_copy("0.33.0", {FREE: DEAD + FREE})
+    refused = CliRunner().invoke(cli.app, ["branches", "--record", str(root)])
+    assert refused.exit_code == 2
+    assert "is no release" in refused.output
+
+
+def test_what_is_on_record_is_shown() -> None:
+    shown = CliRunner().invoke(cli.app, ["branches", "--format", "json"])
+    found = json.loads(shown.output)
+    assert [each["release"] for each in found] == list(RECORDED)
+    text = CliRunner().invoke(cli.app, ["branches", "--verbose"])
+    assert text.exit_code == 0
+    branch, _ = RECORDED["0.33.0"].not_run[0]
+    assert branch.describe() in text.output
+    assert isinstance(RECORDED["0.33.0"], Share)

@@ -1,0 +1,114 @@
+"""Which branches of the target's managers run while something is judged.
+
+A branch is an arc that coverage.py counts: from a line that can go on at several lines to one of
+them, -1 times the function's line where it leaves the function. Only code in functions counts:
+what runs while modules are imported runs in any case.
+"""
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hitproof.vllm_integration.adapter.subject import VllmSubject
+from hitproof.vllm_integration.worker.replay import abilities
+
+if TYPE_CHECKING:
+    from coverage import Coverage
+
+MODULES = (
+    "kv_cache_manager",
+    "kv_cache_coordinator",
+    "single_type_kv_cache_manager",
+    "block_pool",
+)
+"""The modules of ``vllm.v1.core`` whose branches are counted."""
+
+_Operation = Callable[[VllmSubject, dict[str, Any]], dict[str, Any]]
+
+
+def measured(
+    operation: _Operation, subject: VllmSubject, message: dict[str, Any]
+) -> dict[str, Any]:
+    """The answer of an operation that judges, with the ``arcs`` that ran meanwhile, by module.
+
+    Raises ImportError where there is no coverage.py.
+    """
+    # What the target is asked to find out how it behaves is not judged, and is kept.
+    subject.policies()
+    abilities(subject, {})
+    files = _files()
+    tracing = _coverage()
+    tracing.start()
+    try:
+        answer = operation(subject, message)
+    finally:
+        tracing.stop()
+    data = tracing.get_data()
+    return answer | {"arcs": {name: data.arcs(file) or [] for name, file in files.items()}}
+
+
+def branches(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
+    """All branches of the target's managers, and which of them are in ``arcs``, by module.
+
+    Gives ``modules``: for each the ``digest`` of its source, and its ``branches``, each with its
+    ``function``, ``line``, the line that it goes ``to``, the ``text`` of the first and
+    ``to_text`` of the second, and whether it was ``run``. Raises ImportError where there is no
+    coverage.py.
+    """
+    del subject
+    files, analysis = _files(), _coverage()
+    data = analysis.get_data()
+    data.add_arcs(
+        {file: list(map(tuple, message["arcs"].get(name, ()))) for name, file in files.items()}
+    )
+    data.touch_files(files.values())
+    report = Path("branches.json").resolve()
+    analysis.json_report(morfs=list(files.values()), outfile=str(report))
+    found = {
+        str(Path(file).resolve()): each
+        for file, each in json.loads(report.read_text(encoding="utf-8"))["files"].items()
+    }
+    return {"modules": {name: _module(file, found[file]) for name, file in files.items()}}
+
+
+def _module(file: str, reported: dict[str, Any]) -> dict[str, Any]:
+    source = Path(file).read_bytes()
+    lines = source.decode().splitlines()
+
+    def text(line: int) -> str:
+        return "leaves the function" if line < 0 else lines[line - 1].strip()
+
+    listed = [
+        {
+            "function": function,
+            "line": line,
+            "to": to,
+            "text": text(line),
+            "to_text": text(to),
+            "run": run,
+        }
+        for function, each in reported["functions"].items()
+        if function
+        for run, arcs in ((True, each["executed_branches"]), (False, each["missing_branches"]))
+        for line, to in arcs
+    ]
+    listed.sort(key=lambda branch: (branch["line"], branch["to"]))
+    return {"digest": sha256(source).hexdigest()[:12], "branches": listed}
+
+
+def _files() -> dict[str, str]:
+    modules = {name: import_module(f"vllm.v1.core.{name}") for name in MODULES}
+    return {name: str(Path(each.__file__ or "").resolve()) for name, each in modules.items()}
+
+
+def _coverage() -> "Coverage":
+    from coverage import Coverage  # an extra, which no other operation needs
+
+    made = Coverage(data_file=None, config_file=False, branch=True, include=list(_files().values()))
+    made.set_option("run:disable_warnings", ["trace-changed", "no-data-collected"])
+    for which in ("exclude", "partial"):
+        made.clear_exclude(which)  # no comment of the target leaves anything out
+    return made
