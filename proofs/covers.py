@@ -53,6 +53,8 @@ COVERS: dict[str, str] = {
     "free_count_is_free_queue_length": "For any block of a pool of any size, after each operation, "
     "and for the count of free blocks by induction over them.",
     "null_block_is_never_served": "For any block of a pool of any size, after each operation.",
+    "least_recently_used_block_goes_first": "For any two blocks of a free queue of any length, by "
+    "each way in which one of them joins it, stays or is taken.",
     "cached_key_names_its_content": "For any block of a pool of any size, after each operation.",
 }
 """By the name of the claim. What is covered is covered for all sizes and positions."""

@@ -9,6 +9,7 @@ something exists, a witness for it. Names of unknowns: positions and windows are
 from hitproof.proofs import (
     attention,
     connector,
+    eviction,
     fine,
     joint,
     lookup,
@@ -36,6 +37,7 @@ _MODULES = (
     fine,
     sharing,
     pool,
+    eviction,
 )
 
 THEOREMS: dict[str, Theorem] = {

@@ -19,6 +19,14 @@ from hitproof.spec.connector import (
     may_diverge,
     valid_local_boundary,
 )
+from hitproof.spec.eviction import (
+    goes_before,
+    is_least_recently_used_first,
+    is_taken_from_the_front,
+    joins_at_the_end,
+    joins_before_cached,
+    keeps_its_place,
+)
 from hitproof.spec.groups import alignment, drops_block, geometry, share_eagle, whole_blocks
 from hitproof.spec.hits import (
     has_required_run,
@@ -457,6 +465,29 @@ CLAIMS: dict[str, Claim] = {
                 invalidated,
             ),
             symbols=(*_POOL, "BlockPool.get_cached_block", "BlockHashToBlockMap"),
+        ),
+        Claim(
+            name="least_recently_used_block_goes_first",
+            sentence="Free blocks are handed out from the front of the free queue: those that "
+            "lookup cannot find first, then the others, least recently used first, and of one "
+            "request the tail before the head. Blocks that stay free keep their order.",
+            divergence=Divergence.LOST_HIT,
+            clauses=(
+                goes_before,
+                is_least_recently_used_first,
+                is_taken_from_the_front,
+                joins_at_the_end,
+                joins_before_cached,
+                keeps_its_place,
+            ),
+            symbols=(
+                "BlockPool.get_new_blocks",
+                "BlockPool.touch",
+                "BlockPool.free_blocks",
+                "FreeKVCacheBlockQueue",
+                "SingleTypeKVCacheManager.free",
+                "SingleTypeKVCacheManager.remove_skipped_blocks",
+            ),
         ),
     )
 }

@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from functools import partial
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.checks.pool_faults import COUNT, IN_USE, NAMES, NULL
+from hitproof.conformance.checks.pool_faults import COUNT, IN_USE, NAMES, NULL, ORDER
 from hitproof.conformance.checks.pool_model import Operation, World
 from hitproof.conformance.findings.evidence import PoolEvidence, smallest
 from hitproof.conformance.findings.footprints import Row
@@ -48,7 +48,7 @@ def check_pool(subject: PoolSubject, configuration: Configuration) -> CheckResul
     """Judge the block pool, which all groups share: most configurations settle nothing."""
     if not is_judged_once(configuration):
         return CheckResult({}, (), 0, 0)
-    return finished((IN_USE, COUNT, NULL, NAMES), partial(_cases, subject, configuration))
+    return finished((IN_USE, COUNT, NULL, NAMES, ORDER), partial(_cases, subject, configuration))
 
 
 def _cases(subject: PoolSubject, configuration: Configuration) -> Iterator[Case]:

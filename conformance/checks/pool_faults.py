@@ -14,6 +14,7 @@ IN_USE = "block_in_use_is_never_evicted"
 COUNT = "free_count_is_free_queue_length"
 NULL = "null_block_is_never_served"
 NAMES = "cached_key_names_its_content"
+ORDER = "least_recently_used_block_goes_first"
 
 
 def violation(

@@ -12,6 +12,7 @@ from hitproof.conformance.checks.pool_faults import (
     violation,
     wrong_with,
 )
+from hitproof.conformance.checks.pool_order import misordered
 from hitproof.conformance.checks.pool_unpinning import UNPIN, Unpinned, order
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.crashes import crash_defect
@@ -96,7 +97,7 @@ class World:
     def do(self, operation: Operation, judged: bool = True) -> list[Violation]:
         """Do one thing; what is wrong afterwards, or with how it was done."""
         method = operation[0]
-        before = self._states() if judged else []
+        before, was = self._states() if judged else [], self._now
         try:
             changed, violations = _METHODS[method](self, *operation[1:])
             if self._unpinned:
@@ -121,6 +122,8 @@ class World:
                 )
             ]
         violations += self._broken(method, before, changed)
+        if not violations and method != UNPIN:
+            violations += misordered(method == GET.name, was, self._now, tuple(changed))
         return violations + self._not_found(method, found)
 
     def refresh(self) -> None:

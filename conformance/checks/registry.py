@@ -41,6 +41,7 @@ CHECKS: dict[str, Callable[[Subject, Any], CheckResult]] = {
     "free_count_is_free_queue_length": check_pool,
     "null_block_is_never_served": check_pool,
     "cached_key_names_its_content": check_pool,
+    "least_recently_used_block_goes_first": check_pool,
 }
 """The check of each claim, by the claim's name."""
 

@@ -116,6 +116,7 @@ class Code(StrEnum):
     HIT_NOT_REPORTED = "hit-not-reported"
     STATISTICS_WRONG = "statistics-wrong"
     EVICTION_ORDER_WRONG = "eviction-order-wrong"
+    SCRATCH_BLOCK_NOT_FIRST = "scratch-block-not-first"
 
     REQUEST_NEVER_FINISHES = "request-never-finishes"
     DELIVERED_TOKENS_WRONG = "delivered-tokens-wrong"

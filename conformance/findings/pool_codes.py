@@ -10,6 +10,7 @@ _IN_USE = "block_in_use_is_never_evicted"
 _COUNT = "free_count_is_free_queue_length"
 _NULL = "null_block_is_never_served"
 _NAMES = "cached_key_names_its_content"
+_ORDER = "least_recently_used_block_goes_first"
 _BOOKS = "block_pool"
 """Of whole managers the invariants of the pool are judged together, under this name."""
 
@@ -412,7 +413,14 @@ MEANINGS: Mapping[Code, Meaning] = {
         "The free queue does not keep its order, blocks are not taken from its front, or cached "
         "blocks join it elsewhere than at its end, the last of a request first.",
         "Outputs are right. Content that is used is evicted before content that is not.",
-        (_BOOKS,),
+        (_ORDER, _BOOKS),
+        (Divergence.LOST_HIT,),
+    ),
+    Code.SCRATCH_BLOCK_NOT_FIRST: Meaning(
+        "block that no lookup can find is handed out after cached ones",
+        "A block without a key joins the free queue behind blocks that have one.",
+        "Outputs are right. Cached content is evicted while blocks that hold none are free.",
+        (_ORDER,),
         (Divergence.LOST_HIT,),
     ),
 }

@@ -8,7 +8,7 @@ from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import History, RequestInput
 from hitproof.conformance.judge.judging import Judge
-from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.judge.promises import NOTHING_SHARED, JudgedPolicies, Shared
 from hitproof.conformance.lockstep.outcome import Departure, Difference, Outcome
 from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.managers import (
@@ -64,6 +64,8 @@ class Pair:
         # Computed tokens when the request's tables were last made.
         self._computed: dict[str, int] = {}
         self._progress: dict[str, int] = {}
+        # The prefixes that lookups have shown to be shared.
+        self._shared: dict[str, Shared] = {}
         # Blocks that only one of the two had registered. A real manager that registers one
         # later would otherwise find it missing from the reference.
         self._put_right: set[tuple[int, Name]] = set()
@@ -101,13 +103,15 @@ class Pair:
         """See `conformance.subject.managers.Manager`."""
         call = "get_computed_blocks"
         real, reference = self._both(call, lambda manager: manager.get_computed_blocks(name))
-        violation = self._judge.hit(name, self._num_tokens[name], real, self._real.seen.cached)
+        num_tokens, cached = self._num_tokens[name], self._real.seen.cached
+        violation = self._judge.hit(name, num_tokens, real, cached)
+        self._shared[name] = self._judge.shared(name, num_tokens, real, cached)
         if violation is None and real == reference:
             self._compare(call)
             return real
         differs = Difference(self.step, call, "hit", str(real), str(reference))
         self._blame(
-            self._judge.hit(name, self._num_tokens[name], reference, self._reference.seen.cached),
+            self._judge.hit(name, num_tokens, reference, self._reference.seen.cached),
             differs,
         )
         short = violation is not None and violation.signature.divergence == Divergence.LOST_HIT
@@ -290,7 +294,10 @@ class Pair:
                     self._blame(self._judge_block(request, group, name, False), differs)
                     if self._is_optional(request, group, name):
                         continue
-                violations.append(self._judge_block(request, group, name, by_real))
+                wrong = self._judge_block(request, group, name, by_real)
+                # The reference keeps what a shared prefix may need, and a bit more.
+                if wrong is not None or by_real or not self._is_shared(request, group, name):
+                    violations.append(wrong)
         for violation in dict.fromkeys(violations):
             self._settle(violation, differs, resynchronised=violation is not None)
         self._put_right |= extra.keys() | missing.keys()
@@ -322,9 +329,16 @@ class Pair:
         if end is None or not self._judge.promises.is_retained(self._judge.groups[group]):
             return False
         block = end // self._history.engine.groups[group].block_size - 1
+        shared = self._shared.get(request, NOTHING_SHARED)
         return self._judge.may_be_left(request, group, block) or (
-            self._judge.registered(request, group, block, True) is None
+            self._judge.registered(request, group, block, True, shared) is None
         )
+
+    def _is_shared(self, request: str, group: int, name: Name) -> bool:
+        """Whether sparse retention may keep a block for a shared prefix, or not."""
+        shared = self._shared.get(request, NOTHING_SHARED)
+        block = (self._prefixes.end(name) or 0) // self._history.engine.groups[group].block_size - 1
+        return self._judge.promises.may_be_retained(group, block, shared.seen)
 
     def _judge_block(
         self, request: str, group: int, name: Name, is_registered: bool
@@ -333,7 +347,8 @@ class Pair:
         if end is None:
             return None
         block = end // self._history.engine.groups[group].block_size - 1
-        return self._judge.registered(request, group, block, is_registered)
+        shared = self._shared.get(request, NOTHING_SHARED)
+        return self._judge.registered(request, group, block, is_registered, shared)
 
     def _compare(self, call: str, *, observed: bool = False, after_finding: bool = False) -> None:
         """Compare everything observable, except events that a finding has caused."""

@@ -33,12 +33,19 @@ class PlainPool:
                 self.ref_counts[block] += 1
 
     def free_blocks(self, blocks: Sequence[int]) -> None:
-        """The last holder puts a block into the free queue, keys and all."""
+        """The last holder puts a block into the free queue, keys and all.
+
+        Blocks without a key join in front, the first one first.
+        """
+        scratch = 0
         for block in blocks:
             if block:
                 self.ref_counts[block] -= 1
                 if self.ref_counts[block] == 0:
                     self._join_queue(block)
+                    if not self.carried[block] and self.free_queue[-1] == block:
+                        self.free_queue.insert(scratch, self.free_queue.pop())
+                        scratch += 1
 
     def cache_full_block(self, block: int, key: Key) -> None:
         """Several blocks may have one key; the first is found."""

@@ -156,7 +156,7 @@ def test_what_a_claim_on_the_pool_means_at_worst_is_what_its_codes_mean(name: st
 
 
 def test_whole_managers_are_judged_by_the_class_of_the_code() -> None:
-    assert len(POOL) == 4
+    assert len(POOL) == 5
     assert worst_class(Code.FREE_COUNT_WRONG) is Divergence.CRASH
     assert worst_class(Code.BLOCK_LEAKED) is Divergence.WASTE
     assert worst_class(Code.BLOCK_QUEUED_TWICE) is Divergence.UNSOUND

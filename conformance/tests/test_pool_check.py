@@ -24,6 +24,7 @@ from hitproof.spec.groups import GroupKind
 PLAIN = single_group(GroupKind.FULL_ATTENTION, 4, 1, None, False, 24)
 
 IN_USE = "block_in_use_is_never_evicted"
+ORDER = "least_recently_used_block_goes_first"
 COUNT = "free_count_is_free_queue_length"
 NULL = "null_block_is_never_served"
 NAMES = "cached_key_names_its_content"
@@ -233,6 +234,42 @@ class LateDrift(PlainPool):
             self.free_count -= 1
 
 
+class ScratchGoesLast(PlainPool):
+    """As vLLM up to 0.22."""
+
+    def free_blocks(self, blocks: Sequence[int]) -> None:
+        scratch = [block for block in blocks if self.ref_counts[block] == 1]
+        super().free_blocks(blocks)
+        for block in scratch:
+            if not self.carried[block]:
+                self.free_queue.remove(block)
+                self.free_queue.append(block)
+
+
+class FreeInFront(PlainPool):
+    def free_blocks(self, blocks: Sequence[int]) -> None:
+        before = list(self.free_queue)
+        super().free_blocks(blocks)
+        self.free_queue = [b for b in self.free_queue if b not in before] + before
+
+
+class FreeHeadFirst(PlainPool):
+    def free_blocks(self, blocks: Sequence[int]) -> None:
+        super().free_blocks(blocks[::-1])
+
+
+class GetTakesTheLast(PlainPool):
+    def get_new_blocks(self, count: int) -> list[int]:
+        self.free_queue = self.free_queue[-count:] + self.free_queue[:-count]
+        return super().get_new_blocks(count)
+
+
+class TouchTurnsTheQueue(PlainPool):
+    def touch(self, blocks: Sequence[int]) -> None:
+        super().touch(blocks)
+        self.free_queue.reverse()
+
+
 BROKEN: dict[type[PlainPool], tuple[str, Divergence, Code]] = {
     TouchLeavesInQueue: (IN_USE, Divergence.UNSOUND, Code.BLOCK_IN_USE_QUEUED),
     TouchDoesNotCount: (IN_USE, Divergence.UNSOUND, Code.REFERENCE_COUNT_TOO_LOW),
@@ -266,6 +303,11 @@ BROKEN: dict[type[PlainPool], tuple[str, Divergence, Code]] = {
     LookupOfAllGroupsOnly: (NAMES, Divergence.LOST_HIT, Code.CACHED_BLOCK_NOT_FOUND),
     ResetNeverClears: (NAMES, Divergence.WASTE, Code.RESET_REFUSED),
     LateDrift: (COUNT, Divergence.WASTE, Code.FREE_COUNT_TOO_LOW),
+    ScratchGoesLast: (ORDER, Divergence.LOST_HIT, Code.SCRATCH_BLOCK_NOT_FIRST),
+    FreeInFront: (ORDER, Divergence.LOST_HIT, Code.EVICTION_ORDER_WRONG),
+    FreeHeadFirst: (ORDER, Divergence.LOST_HIT, Code.EVICTION_ORDER_WRONG),
+    GetTakesTheLast: (ORDER, Divergence.LOST_HIT, Code.EVICTION_ORDER_WRONG),
+    TouchTurnsTheQueue: (ORDER, Divergence.LOST_HIT, Code.EVICTION_ORDER_WRONG),
 }
 
 
@@ -290,7 +332,7 @@ def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_reference_conforms() -> None:
     assert set(check_pool(WithPool(PlainPool), PLAIN).statuses.values()) == {Status.PROVED}
     result = check_pool(ReferenceSubject(), PLAIN)
-    assert result.statuses == dict.fromkeys((IN_USE, COUNT, NULL, NAMES), Status.PROVED)
+    assert result.statuses == dict.fromkeys((IN_USE, COUNT, NULL, NAMES, ORDER), Status.PROVED)
     assert result.paths > result.states > 1_000
 
 
@@ -320,7 +362,7 @@ def test_each_fault_is_refuted(broken: type[PlainPool]) -> None:
 
 
 def test_every_claim_of_the_pool_is_refuted_by_some_fault() -> None:
-    assert {claim for claim, _, _ in BROKEN.values()} == {IN_USE, COUNT, NULL, NAMES}
+    assert {claim for claim, _, _ in BROKEN.values()} == {IN_USE, COUNT, NULL, NAMES, ORDER}
 
 
 @pytest.mark.usefixtures("shallow")

@@ -26,13 +26,25 @@ from hitproof.proofs.obligation import Obligation
 from hitproof.proofs.prover import DEFAULTS, Solver
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.reference.tests import test_lookup
-from hitproof.spec import attention, connector, groups, hits, mask, pool, retention, sharing, terms
+from hitproof.spec import (
+    attention,
+    connector,
+    eviction,
+    groups,
+    hits,
+    mask,
+    pool,
+    retention,
+    sharing,
+    terms,
+)
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases import fine, horizons, sequential
 from hitproof.spec.tests import (
     test_attention,
     test_connector,
+    test_eviction,
     test_fine,
     test_groups,
     test_hits,
@@ -55,6 +67,7 @@ MUTATED = (
     retention,
     sharing,
     pool,
+    eviction,
     horizons,
     sequential,
     fine,
@@ -65,6 +78,7 @@ MUTATED = (
 TESTS = (
     test_terms,
     test_pool,
+    test_eviction,
     test_sharing,
     test_attention,
     test_groups,

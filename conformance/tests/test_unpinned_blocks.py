@@ -22,6 +22,10 @@ class Unpinning(PlainPool):
 
     def unpin_blocks(self, blocks: Sequence[int]) -> None:
         self.free_blocks(blocks)
+        for block in blocks:
+            if self.ref_counts[block] == 0:
+                self.free_queue.remove(block)
+                self.free_queue.append(block)
         self.watched.update(blocks)
 
     def take_reused(self) -> Sequence[int]:

@@ -1,0 +1,196 @@
+"""The theorem on the free queue: cached blocks go least recently used first, tails before heads.
+
+Statements speak of two arbitrary blocks. What moves one of them, or takes it, is one operation of
+the pool; all other blocks stay as they are.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import eviction
+from hitproof.spec.eviction import Queued
+
+
+def _block(at: Interpretation, name: str) -> Queued:
+    free, keyed = at.integer(f"{name}_free") == 1, at.integer(f"{name}_keyed") == 1
+    return Queued(free, at.integer(f"{name}_place"), keyed, at.integer(f"{name}_used"))
+
+
+def _cached(block: Queued) -> Hypotheses:
+    return (("the block is free, and lookup finds it", block.free & block.keyed),)
+
+
+def _joins(at: Interpretation, last: bool = True, behind: bool = True) -> Statement:
+    """``last``: it is used after the other one. ``behind``: it joins at the end, not in front."""
+    joining, stays = _block(at, "joining"), _block(at, "stays")
+    first, second = (stays, joining) if behind else (joining, stays)
+    where = eviction.joins_at_the_end(joining, stays, at)
+    if not behind:
+        where = eviction.goes_before(first, second)
+    later = (("the block that joins is used last", stays.used < joining.used),)
+    ordered = eviction.is_least_recently_used_first
+    return Statement(
+        (
+            *_cached(joining),
+            *_cached(stays),
+            *(later if last else ()),
+            ("how it joins the queue", where),
+        ),
+        ordered(joining, stays, at) & ordered(stays, joining, at),
+    )
+
+
+def _stays(at: Interpretation, in_order: bool = True, unused: bool = True) -> Statement:
+    """``in_order``: both keep their order. ``unused``: they are not used meanwhile."""
+    first, second = _block(at, "first"), _block(at, "second")
+    then, second_then = _block(at, "then"), _block(at, "second_then")
+    if unused:
+        then = replace(then, used=first.used)
+        second_then = replace(second_then, used=second.used)
+    pairs = (first, then), (second, second_then)
+    kept = eviction.keeps_its_place(first, second, then, second_then, at)
+    return Statement(
+        (
+            ("the order is right before", eviction.is_least_recently_used_first(first, second, at)),
+            *(
+                ("a block stays, and gets no key where it is free", block.free & after_found)
+                for block, after in pairs
+                for after_found in (at.implies(after.keyed, block.keyed),)
+            ),
+            *((("both keep their order", kept),) if in_order else ()),
+        ),
+        eviction.is_least_recently_used_first(then, second_then, at),
+    )
+
+
+def _taken(at: Interpretation, in_order: bool = True, in_front: bool = True) -> Statement:
+    """``in_order``: the queue is right before. ``in_front``: blocks are taken from its front."""
+    taken, left = _block(at, "taken"), _block(at, "left")
+    ordered = eviction.is_least_recently_used_first(left, taken, at)
+    where = eviction.is_taken_from_the_front(taken, left, at)
+    return Statement(
+        (
+            *_cached(taken),
+            *_cached(left),
+            *((("the order is right before", ordered),) if in_order else ()),
+            ("where it is taken", where if in_front else eviction.goes_before(left, taken)),
+        ),
+        at.negation(left.used < taken.used),
+    )
+
+
+def _head_goes_last(
+    at: Interpretation, tail_first: bool = True, in_front: bool = True
+) -> Statement:
+    """``tail_first``: a request gives up its tail before its head."""
+    tail, head = _block(at, "tail"), _block(at, "head")
+    given_up = tail.used < head.used if tail_first else head.used < tail.used
+    where = eviction.is_taken_from_the_front(head, tail, at)
+    return Statement(
+        (
+            *_cached(head),
+            ("lookup finds the tail", tail.keyed),
+            ("in which order they are given up", given_up),
+            ("the order is right before", eviction.is_least_recently_used_first(tail, head, at)),
+            *((("the head is taken from the front", where),) if in_front else ()),
+        ),
+        at.negation(tail.free),
+    )
+
+
+def _scratch_goes_first(at: Interpretation, before: bool = True) -> Statement:
+    """``before``: a block that lookup cannot find joins before those that it finds."""
+    scratch, cached = _block(at, "scratch"), _block(at, "cached")
+    joins = eviction.joins_before_cached if before else eviction.joins_at_the_end
+    return Statement(
+        (
+            *_cached(cached),
+            ("lookup cannot find the other one", at.negation(scratch.keyed)),
+            ("how it joins the queue", joins(scratch, cached, at)),
+            (
+                "the cached one is taken from the front",
+                eviction.is_taken_from_the_front(cached, scratch, at),
+            ),
+        ),
+        at.negation(scratch.free),
+    )
+
+
+OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
+    "least_recently_used_block_goes_first": (
+        Obligation(
+            "order_is_kept[joins]",
+            "When a cached block joins the free queue at its end, cached blocks stay in the order "
+            "of their last use.",
+            _joins,
+            (
+                Mutant(
+                    "not_used_last",
+                    "So they do whenever it was used.",
+                    partial(_joins, last=False),
+                ),
+                Mutant(
+                    "in_front", "So they do when it joins in front.", partial(_joins, behind=False)
+                ),
+            ),
+        ),
+        Obligation(
+            "order_is_kept[stays]",
+            "While cached blocks stay in the queue in their order, they are in the order of their "
+            "last use.",
+            _stays,
+            (
+                Mutant("any_order", "So they are in any order.", partial(_stays, in_order=False)),
+                Mutant(
+                    "used_there",
+                    "So they are when they are used without leaving it.",
+                    partial(_stays, unused=False),
+                ),
+            ),
+        ),
+        Obligation(
+            "least_recently_used_is_taken",
+            "A cached block that is handed out was used no later than any that is left.",
+            _taken,
+            (
+                Mutant("no_order", "So it was in any queue.", partial(_taken, in_order=False)),
+                Mutant(
+                    "at_the_end", "So it was when it is the last.", partial(_taken, in_front=False)
+                ),
+            ),
+        ),
+        Obligation(
+            "tail_goes_before_head",
+            "When the head of a request is handed out, its tail is gone: what is left is a prefix.",
+            _head_goes_last,
+            (
+                Mutant(
+                    "head_given_up_first",
+                    "So it is when requests give up their heads first.",
+                    partial(_head_goes_last, tail_first=False),
+                ),
+                Mutant(
+                    "anywhere",
+                    "So it is when blocks are taken from anywhere.",
+                    partial(_head_goes_last, in_front=False),
+                ),
+            ),
+        ),
+        Obligation(
+            "scratch_goes_before_cached",
+            "When a cached block is handed out, each block that joined before it because lookup "
+            "cannot find it is gone.",
+            _scratch_goes_first,
+            (
+                Mutant(
+                    "scratch_at_the_end",
+                    "So it is when such blocks join at the end.",
+                    partial(_scratch_goes_first, before=False),
+                ),
+            ),
+        ),
+    ),
+}
+"""The obligations of the claim on the order of eviction."""
