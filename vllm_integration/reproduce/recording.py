@@ -6,6 +6,7 @@ Imported in the worker process only.
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, TypeAlias
 
 from hitproof.conformance.histories.schema import EngineConfiguration, Evict, RequestInput
@@ -132,6 +133,7 @@ class _Spy:
         return self._logged(name, found)
 
     def _logged(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)  # the adapter asks for its parameters
         def call(*arguments: Any, **keywords: Any) -> Any:
             try:
                 result = method(*arguments, **keywords)
