@@ -167,7 +167,7 @@ class _Writer:
             case Called("evict_blocks", (blocks,)):
                 ids = tuple(("", str(block)) for block in sorted(blocks))
                 return [laid_out("", call("manager.evict_blocks", Bracketed("{", ids, "}")))]
-            case Called("get_computed_blocks"):
+            case Called("get_computed_blocks" | "get_computed_blocks_for_connector"):
                 return self._lookup(statement)
             case Called("allocate_slots"):
                 return self._allocation(statement)
@@ -258,7 +258,8 @@ class _Writer:
         return [laid_out("", call(f"{pool}.{pooled.method}", Bracketed("[", blocks, "]")))]
 
     def _lookup(self, lookup: Called) -> list[str]:
-        asked = call("manager.get_computed_blocks", *map(self._values.of, lookup.arguments))
+        given = map(self._values.of, lookup.arguments)
+        asked = call(f"manager.{lookup.method}", *given)
         if lookup.error is not None:
             return [laid_out("", asked)]
         name = self._name_of(lookup.arguments[0])
@@ -268,6 +269,7 @@ class _Writer:
         targets = [f"blocks_{suffix}", f"hit_{suffix}"]
         if more:  # the scheduler keeps it with the request
             targets.append(f"{self._request(name)}.shared_prefix_boundary")
+            targets += ["_"] * (len(more) - 1)
         return [laid_out(f"{', '.join(targets)} = ", asked)]
 
     def _allocation(self, allocation: Called) -> list[str]:
