@@ -75,13 +75,14 @@ _MODELS = (
         ),
         "blocks",
     ),
-    _Model(((_FULL, Layers(4, 3, "latents")), (_window(33), Layers(1, 2)))),
+    _Model(((_FULL, Layers(4, 2, "latents")), (_window(33), Layers(1, 3)))),
     # Mixed pages side by side in each block.
     _Model(((_FULL, Layers(2, 4)), (_window(33), Layers(4, 2))), "blocks"),
     _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(2, 1)), (_STATE, Layers(6, 2))), "blocks"),
     _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(2, 1)), (_window(33), Layers(4, 2))), "blocks"),
     _Model(((_FULL, Layers(4, 4)), (_STATE, Layers(7, 3)), (_window(40), Layers(3, 1))), "blocks"),
     _Model(((_FULL, Layers(3, 4)), (_FULL, Layers(1, 1)), (_window(24), Layers(4, 2))), "blocks"),
+    _Model(((_FULL, Layers(1, 4)), (_FULL, Layers(1, 1)), (_window(24), Layers(3, 2))), "blocks"),
     # Hidden states that a connector hands out.
     _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(1, 1, "hidden states")))),
     _Model(

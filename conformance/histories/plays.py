@@ -12,7 +12,9 @@ from itertools import islice
 from typing import Any
 from zlib import crc32
 
+from hitproof.conformance.histories.chunk_workloads import chunk_workload
 from hitproof.conformance.histories.connections import connections
+from hitproof.conformance.histories.contended_workloads import contended_workload
 from hitproof.conformance.histories.edges import edges
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
@@ -130,8 +132,19 @@ class Origin(StrEnum):
     FINE_GENERATED = "fine generated"
     GENERATED = "generated"
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as is the next one; all others are of managers."""
+    """Of whole schedulers, as are the next three; all others are of managers."""
     LAYERS = "layers"
+    CONTENDED = "contended"
+    CHUNKS = "chunks"
+
+
+_WORKLOADS = {
+    Origin.SCHEDULER: workload,
+    Origin.LAYERS: layer_workload,
+    Origin.CONTENDED: contended_workload,
+    Origin.CHUNKS: chunk_workload,
+}
+"""What makes the scheduler history of a seed, by origin."""
 
 
 @dataclass(frozen=True)
@@ -175,13 +188,13 @@ class Play:
     @property
     def of_scheduler(self) -> bool:
         """Whether a whole scheduler plays it: it has a `workload` instead of a `history`."""
-        return self.origin in (Origin.SCHEDULER, Origin.LAYERS) or is_workload(self.text)
+        return self.origin in _WORKLOADS or is_workload(self.text)
 
     def workload(self) -> SchedulerHistory:
         """The scheduler history. Raises ValueError when there is none."""
         if self.text:
             return read_workload(self.text, self.name)
-        return layer_workload(self.name) if self.origin is Origin.LAYERS else workload(self.name)
+        return _WORKLOADS[self.origin](self.name)
 
     def history(self, abilities: Abilities) -> History:
         """The history of a manager, adapted to the release unless it is written out.
@@ -189,7 +202,7 @@ class Play:
         Raises ValueError when there is no such history.
         """
         match self.origin:
-            case Origin.SCHEDULER | Origin.LAYERS:
+            case origin if origin in _WORKLOADS:
                 raise ValueError(f"the {self.describe()} is none of a manager")
             case Origin.WRITTEN:
                 return read(self.text, self.name)
@@ -269,7 +282,10 @@ _SEED = "1"
 _GENERATED = {Profile.QUICK: 60, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
 _FINE_GENERATED = {Profile.QUICK: 20, Profile.DEFAULT: 100, Profile.THOROUGH: 1_000}
 _SCHEDULERS = {Profile.QUICK: 60, Profile.DEFAULT: 600, Profile.THOROUGH: 6_000}
-_LAYERS = {Profile.QUICK: NUM_MODELS, Profile.DEFAULT: 2 * NUM_MODELS, Profile.THOROUGH: 400}
+_LAYERS = {Profile.QUICK: NUM_MODELS, Profile.DEFAULT: NUM_MODELS, Profile.THOROUGH: 400}
+"""The quick profile has every third model."""
+_CONTENDED = {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600}
+_CHUNKS = {Profile.QUICK: 4, Profile.DEFAULT: 18, Profile.THOROUGH: 600}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays one history of every fourth family."""
 _FINE = {Profile.QUICK: 42, Profile.DEFAULT: 168, Profile.THOROUGH: None}
@@ -303,8 +319,12 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         yield Play(Origin.UNCACHED, str(number))
     for number in range(_SCHEDULERS[profile]):
         yield Play(Origin.SCHEDULER, f"{_SEED}:{number}")
-    for number in range(_LAYERS[profile]):
+    for number in range(0, _LAYERS[profile], 3 if profile is Profile.QUICK else 1):
         yield Play(Origin.LAYERS, f"{_SEED}:{number}")
+    for number in range(_CONTENDED[profile]):
+        yield Play(Origin.CONTENDED, f"{_SEED}:{number}")
+    for number in range(_CHUNKS[profile]):
+        yield Play(Origin.CHUNKS, f"{_SEED}:{number}")
     if not fine:
         return
     for number in range(0, len(_fine_situations()), _EVERY[profile]):

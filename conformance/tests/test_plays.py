@@ -20,8 +20,9 @@ QUICK = [play for play in EVERY if not play.of_scheduler]
 def test_every_history_can_be_made_and_is_another() -> None:
     made = [play.history(ALL) for play in QUICK]
     assert len({repr(history) for history in made}) == len(QUICK)
-    others = {Origin.WRITTEN, Origin.SCHEDULER, Origin.LAYERS}
-    assert {play.origin for play in QUICK} == {*Origin} - others
+    of_schedulers = {play.origin for play in EVERY if play.of_scheduler}
+    assert {play.origin for play in QUICK} == {*Origin} - {Origin.WRITTEN} - of_schedulers
+    assert len(of_schedulers) == 4
     assert len({play.describe() for play in EVERY}) == len(EVERY)
 
 

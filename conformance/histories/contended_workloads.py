@@ -1,0 +1,76 @@
+"""Scheduler histories with less room than all of their requests take, so that some are preempted.
+
+In turn: a long prompt of low priority that is computed beside short requests which come first, with
+room for both as they arrive and for little more; and requests of any lengths.
+"""
+
+from random import Random
+
+from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
+from hitproof.spec.groups import Group, GroupKind
+
+
+def contended_workload(seed: int | str) -> SchedulerHistory:
+    """The scheduler history of a seed."""
+    random = Random(f"hitproof contended {seed}")
+    number = int(str(seed).rpartition(":")[2])
+    return _overtaken(random) if number % 2 == 0 else _crowded(random, number)
+
+
+def _overtaken(random: Random) -> SchedulerHistory:
+    size = random.choice((4, 8))
+    length = random.randint(6, 10) * size + random.randint(0, size)
+    prompt = tuple(range(1, length + 1))
+    short = tuple(range(200, 200 + random.randint(1, size)))
+    deployment = Deployment(
+        (Group(GroupKind.FULL_ATTENTION, size),),
+        2 + -(-(length + 2) // size) + random.choice((0, 0, 1)),
+        length + 2,
+        4 * size,
+        max_num_seqs=4,
+        policy="priority",
+        long_prefill_token_threshold=random.choice((2, 3)) * size,
+    )
+    return SchedulerHistory(
+        deployment,
+        {
+            "a": Arrival(prompt, (901, 902), priority=1),
+            "b": Arrival(short, tuple(range(300, 300 + 2 * size)), random.choice((0, 0, 1))),
+            "c": Arrival(prompt, (903,), after="b", priority=1),
+        },
+    )
+
+
+def _crowded(random: Random, number: int) -> SchedulerHistory:
+    size = random.choice((4, 8))
+    groups = [Group(GroupKind.FULL_ATTENTION, size)]
+    if random.random() < 0.3:
+        groups.append(Group(GroupKind.SLIDING_WINDOW, size, window=random.randint(2, 2 * size)))
+    longest = random.randint(4 * size, 7 * size)
+    needed = len(groups) * -(-longest // size) + 2 * (len(groups) - 1)
+    requests: dict[str, Arrival] = {}
+    fresh = 1
+    for place, name in enumerate("abcd"):
+        num_output = random.randint(2, 2 * size)
+        room = longest - num_output
+        prompt = tuple(range(fresh, fresh + random.randint(size, room)))
+        if name == "d":
+            donor = requests[random.choice("ab")]
+            prompt = (donor.prompt + donor.output)[:room]
+        fresh = max(fresh, prompt[-1] + 1)
+        output = tuple(range(fresh, fresh + num_output))
+        fresh += num_output
+        requests[name] = Arrival(
+            prompt, output, random.choice((0, 0, 1, 2, 4)), priority=abs(2 - place)
+        )
+    deployment = Deployment(
+        tuple(groups),
+        1 + needed + random.randint(0, needed),
+        longest,
+        random.choice((1, 2, 3)) * size,
+        max_num_seqs=4,
+        policy="priority" if number % 4 == 1 else "fcfs",
+        async_scheduling=random.random() < 0.3,
+        long_prefill_token_threshold=random.choice((0, size)),
+    )
+    return SchedulerHistory(deployment, requests)
