@@ -1,9 +1,14 @@
 """``hitproof branches``."""
 
+from collections.abc import Sequence
+from json import dumps
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from hitproof.conformance.histories.json_format import as_json
+from hitproof.conformance.histories.schema import History
 from hitproof.conformance.ledger.ledger import load
 from hitproof.vllm_integration.bundled import BRANCHES, LEDGER, NOT_RUN
 from hitproof.vllm_integration.commands.options import (
@@ -51,6 +56,20 @@ def branches(
     record: Annotated[
         bool, typer.Option("--record", help="Put the share on record, for `hitproof check`.")
     ] = False,
+    distil: Annotated[
+        Path | None,
+        typer.Option(
+            "--distil",
+            metavar="FILE",
+            help="Search for histories that run more branches, and add them to FILE, a history a "
+            "line, as small as they get.",
+            show_default=False,
+        ),
+    ] = None,
+    histories: Annotated[
+        int, typer.Option("--histories", min=0, help="How many to generate for --distil.")
+    ] = 500,
+    seed: Annotated[str, typer.Option("--seed", help="What they are generated from.")] = "2",
     output: Output = Format.TEXT,
     python: Python = PYTHON,
     timeout: Timeout = 120.0,
@@ -76,6 +95,9 @@ def branches(
         entries, interpreter, found = load(LEDGER), find_python(python), []
         for name in targets:
             target = resolve(name, announce=announce)
+            if record and distil is not None:
+                sentence = "--record is for what `hitproof check` runs; omit it, or --distil"
+                fail(Verdict.USAGE, sentence, output)
             if record and not target.is_release:
                 sentence = f"{name} is no release, and only releases are on record; omit --record"
                 fail(Verdict.USAGE, sentence, output)
@@ -90,8 +112,11 @@ def branches(
                     memory=in_bytes(memory),
                     progress=done,
                     jobs=jobs,
+                    search=None if distil is None else (seed, histories),
                 )
             found.append(measured)
+            if distil is not None:
+                _add(distil, measured.distilled)
             if record:
                 keep(BRANCHES, measured.share)
     show(
@@ -103,3 +128,8 @@ def branches(
         raise typer.Exit(int(Verdict.DIVERGES))
     if any(each.open_questions for each in found):
         raise typer.Exit(int(Verdict.INCONCLUSIVE))
+
+
+def _add(file: Path, histories: Sequence[History]) -> None:
+    with file.open("a", encoding="utf-8") as lines:
+        lines.writelines(dumps(as_json(each)) + "\n" for each in histories)

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
@@ -17,16 +17,15 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from hitproof.conformance.findings.footprints import place_of
+from hitproof.conformance.histories.schema import History
 from hitproof.conformance.ledger.ledger import Entry, read_entries, speaks_of
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
+from hitproof.vllm_integration.gate.distilling import Arcs, candidates, distil
 from hitproof.vllm_integration.gate.obligations import Played, Task, histories, tasks
 from hitproof.vllm_integration.gate.sessions import Outcome, Session, Sessions
 from hitproof.vllm_integration.sandbox.driver import Answers, Workers
 from hitproof.vllm_integration.targets.target import Target
-
-Arcs = dict[str, set[tuple[int, int]]]
-"""Branches by module, each as the line that it leaves and the line that it goes to."""
 
 _JUDGED = ("check", "replay")
 """The operations whose branches count: what they run is judged."""
@@ -208,6 +207,7 @@ class Measured:
         open_questions: why not everything could be judged.
         new: by the place of each check and history, how many branches ran there that had not run
             in those before; only those with some.
+        distilled: histories that ran more, where that was searched for; the share has them.
     """
 
     share: Share
@@ -215,6 +215,7 @@ class Measured:
     unused: Sequence[Reason]
     open_questions: Sequence[str]
     new: Mapping[str, int]
+    distilled: Sequence[History] = ()
 
 
 class _Measuring:
@@ -229,7 +230,7 @@ class _Measuring:
         if message["op"] not in _JUDGED:
             return self._worker.ask(timeout, **message)
         answer = self._worker.ask(timeout, **message, branches=True)
-        arcs = {name: set(map(tuple, each)) for name, each in answer.pop("arcs").items()}
+        arcs = {name: set(map(tuple, each)) for name, each in answer["arcs"].items()}
         if "cannot" not in answer:
             self._noted(message, arcs)
         return answer
@@ -250,10 +251,13 @@ def measure(
     memory: int,
     progress: Callable[[int, int], None],
     jobs: int = 1,
+    search: tuple[str, int] | None = None,
 ) -> Measured:
     """Measure which branches run under a profile; arguments and exceptions as for `gate.check`.
 
-    ``known`` are the reasons that speak of the target. Nothing is taken from earlier runs.
+    ``known`` are the reasons that speak of the target. ``search`` is a seed, and how many histories
+    to generate from it in search of those that run more (`gate.distilling`). Nothing is taken from
+    earlier runs.
     """
     todo = tasks(profile, entries)
     ran: Arcs = {}
@@ -278,10 +282,16 @@ def measure(
                     ran.setdefault(name, set()).update(arcs)
                 if more := sum(map(len, ran.values())) - before:
                     new[place] = more
+            distilled = []
+            if search is not None:
+                granularity = actual.get("hit_granularity", "")
+                tried = candidates(granularity, *search)
+                distilled = distil(sessions, ran, tried, target.name, progress)
             asked = {name: sorted(arcs) for name, arcs in ran.items()}
             modules = sessions.ask(op="branches", arcs=asked)["modules"]
     questions = _open_questions(detail, settled, played)
-    return _held(target.version or target.name, profile, modules, known, questions, new)
+    found = _held(target.version or target.name, profile, modules, known, questions, new)
+    return replace(found, distilled=distilled)
 
 
 def _question(message: Mapping[str, Any]) -> str:

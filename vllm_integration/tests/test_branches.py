@@ -12,8 +12,19 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.histories.schema import (
+    EngineConfiguration,
+    Finish,
+    History,
+    Lookup,
+    Preempt,
+    RequestInput,
+    Schedule,
+    Step,
+)
 from hitproof.conformance.ledger.ledger import LedgerError
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import BRANCHES, NOT_RUN
 from hitproof.vllm_integration.commands import branches as command
@@ -113,7 +124,11 @@ def test_check_reports_the_share_of_code_that_was_measured(broken_copy: Copy) ->
 
 
 def measured(
-    root: Path, monkeypatch: pytest.MonkeyPatch, *plays: Play, known: tuple[Reason, ...] = ()
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *plays: Play,
+    known: tuple[Reason, ...] = (),
+    search: tuple[str, int] | None = None,
 ) -> Measured:
     monkeypatch.setattr(branches, "tasks", lambda *_: [])
     monkeypatch.setattr(branches, "histories", lambda *_: list(plays))
@@ -126,6 +141,7 @@ def measured(
         timeout=60,
         memory=in_bytes(MEMORY),
         progress=lambda *_: None,
+        search=search,
     )
 
 
@@ -150,6 +166,31 @@ def test_a_branch_that_nothing_runs_is_seen(
     assert found.unused == [unused, leaves]
     assert all(run < total for total, run in found.share.counts.values())
     assert found.new.keys() <= {each.describe() for each in plays}
+
+
+@pytest.mark.release
+def test_a_small_history_is_found_that_runs_a_new_branch(
+    broken_copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    condition = "if request.num_preemptions > 1:"
+    rare = f"        {condition}\n            request.num_preemptions += 0\n"
+    root = broken_copy("0.33.0", {FREE: rare + FREE})
+    steps: list[Step] = [Schedule("a", 3), Lookup("b"), Schedule("b")]
+    steps += [Preempt("a"), Schedule("a"), Lookup("b")] * 2
+    requests = {"a": RequestInput((1, 2, 3, 4), (5,)), "b": RequestInput((1, 2, 3, 6))}
+    engine = EngineConfiguration((Group(GroupKind.FULL_ATTENTION, 2),), 20, 2, 16)
+    long = History(engine, requests, (*steps, Finish("a"), Finish("b")))
+    tried = [PLAIN, Play.written(long, "long"), Play.written(long, "again")]
+    monkeypatch.setattr(branches, "candidates", lambda *_: tried)
+    found = measured(root, monkeypatch, PLAIN, search=("1", 0))
+    assert not any(each.text == condition for each, _ in found.share.not_run)
+    (small,) = found.distilled
+    assert "KVCacheManager.free" in small.about
+    assert [type(step).__name__ for step in small.steps].count("Preempt") == 2
+    assert len(small.steps) < len(long.steps)
+    before = measured(root, monkeypatch, PLAIN)
+    assert before.share.run < found.share.run
+    assert any(each.text == condition for each, _ in before.share.not_run)
 
 
 @pytest.mark.release
