@@ -25,7 +25,6 @@ from hitproof.conformance.histories.module_families import module_histories
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.situations import fine_situations, situations
 from hitproof.conformance.histories.uncached import uncached_histories
-from hitproof.conformance.histories.vectors import distilled
 from hitproof.conformance.histories.workload_generator import workload
 from hitproof.conformance.histories.workload_json import (
     is_workload,
@@ -128,7 +127,6 @@ class Origin(StrEnum):
     EDGE = "edge"
     CONNECTION = "connection"
     UNCACHED = "uncached"
-    DISTILLED = "distilled"
     FINE_SITUATION = "fine situation"
     FINE = "fine family"
     FINE_GENERATED = "fine generated"
@@ -222,8 +220,6 @@ class Play:
                 made = _edges()[int(self.name)]
             case Origin.CONNECTION:
                 made = _connections()[int(self.name)]
-            case Origin.DISTILLED:
-                return possible(_distilled()[int(self.name)], abilities)
             case Origin.UNCACHED:
                 made = _uncached()[int(self.name)]
             case Origin.FINE_SITUATION:
@@ -264,11 +260,6 @@ def _edges() -> tuple[History, ...]:
 @cache
 def _connections() -> tuple[History, ...]:
     return tuple(connections())
-
-
-@cache
-def _distilled() -> tuple[History, ...]:
-    return distilled()
 
 
 @cache
@@ -326,8 +317,6 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         yield Play(Origin.CONNECTION, str(number))
     for number in range(0, len(_uncached()), _EVERY[profile]):
         yield Play(Origin.UNCACHED, str(number))
-    for number in range(len(_distilled())):
-        yield Play(Origin.DISTILLED, str(number))
     for number in range(_SCHEDULERS[profile]):
         yield Play(Origin.SCHEDULER, f"{_SEED}:{number}")
     for number in range(0, _LAYERS[profile], 3 if profile is Profile.QUICK else 1):

@@ -17,15 +17,6 @@ def engine_vectors() -> dict[str, History]:
     return _in(files("hitproof.conformance") / "vectors" / "engine")
 
 
-def distilled() -> tuple[History, ...]:
-    """Small histories that run branches of vLLM's managers which few others run.
-
-    ``hitproof branches --distil`` finds them.
-    """
-    file = files("hitproof.conformance") / "histories" / "distilled.jsonl"
-    return tuple(read(line, file.name) for line in file.read_bytes().splitlines())
-
-
 def _in(place: Traversable) -> dict[str, History]:
     found = sorted(place.iterdir(), key=lambda path: path.name)
     return {

@@ -1,7 +1,7 @@
 """Distilling: small histories that run branches of the target which nothing else runs.
 
-Histories of the larger profiles and generated ones are played in turn. Each that runs a branch for
-the first time is kept, as small as it gets while it still runs all that it ran first.
+Histories of the larger profiles and generated ones are played in turn. Each that goes from
+one line to another for the first time is kept, as small as it gets while it still does.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -48,14 +48,8 @@ def distil(
     The sessions report the branches that run (`vllm_integration.gate.branches.measure`).
     """
     abilities = Abilities.from_json(sessions.ask(op="abilities")["abilities"])
-    modules = sessions.ask(op="branches", arcs={})["modules"]
-    functions = {
-        (name, each["line"], each["to"]): each["function"]
-        for name, module in modules.items()
-        for each in module["branches"]
-    }
-    left = functions.keys() - {(name, *arc) for name, arcs in ran.items() for arc in arcs}
     kept, every = [], list(tried)
+    seen = {(name, *arc) for name, arcs in ran.items() for arc in arcs}
 
     def reached(play: Play) -> set[tuple[str, int, int]]:
         try:
@@ -67,16 +61,15 @@ def distil(
 
     for done, play in enumerate(every):
         progress(done, len(every))
-        if new := left & reached(play):
+        if new := reached(play) - seen:
             wanted = frozenset(new)
 
             def runs(history: History, wanted: frozenset[object] = wanted) -> bool:
                 return wanted <= reached(Play.written(history, "distilled"))
 
             small = shrink(play.history(abilities), runs, _TRIES)
-            left -= reached(Play.written(small, "distilled"))
-            names = ", ".join(sorted({functions[branch] for branch in new}))
-            kept.append(replace(small, about=f"distilled on {release}, for {names}"))
-    for name in modules:
-        ran[name] = {(a, b) for each, a, b in functions.keys() - left if each == name}
+            seen |= reached(Play.written(small, "distilled"))
+            kept.append(replace(small, about=f"distilled on {release}"))
+    for name, *arc in seen:
+        ran.setdefault(str(name), set()).add((int(arc[0]), int(arc[1])))
     return kept

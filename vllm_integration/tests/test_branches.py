@@ -185,7 +185,7 @@ def test_a_small_history_is_found_that_runs_a_new_branch(
     found = measured(root, monkeypatch, PLAIN, search=("1", 0))
     assert not any(each.text == condition for each, _ in found.share.not_run)
     (small,) = found.distilled
-    assert "KVCacheManager.free" in small.about
+    assert small.about == "distilled on fork"
     assert [type(step).__name__ for step in small.steps].count("Preempt") == 2
     assert len(small.steps) < len(long.steps)
     before = measured(root, monkeypatch, PLAIN)
