@@ -13,6 +13,9 @@ from hitproof.conformance.scheduling.runner import violation
 from hitproof.spec.claims import Divergence
 
 _TOO_FEW = "TooFewBlocks"
+_ENOUGH, _BESIDE = 2, 8
+"""So many times the blocks of the longest request, and so many for states and drafts, are room for
+it however layers are grouped: less than half of the pool is padding."""
 
 
 def wrong_groups(derived: Derived) -> Iterator[Violation]:
@@ -27,8 +30,10 @@ def wrong_groups(derived: Derived) -> Iterator[Violation]:
 
 
 def refusal(history: SchedulerHistory, reason: str) -> list[Occurrence]:
-    """What is wrong when start-up refuses: nothing where groups are given as nobody has them."""
-    if not history.deployment.layers:
+    """What is wrong when start-up refuses: nothing without layers, or with little memory."""
+    deployment = history.deployment
+    longest = -(-deployment.max_model_len // min(g.block_size for g in deployment.groups))
+    if not deployment.layers or deployment.num_gpu_blocks < _ENOUGH * longest + _BESIDE:
         return []
     error = reason.partition(":")[0]
     defect = Defect.of(Code.LAYERS_REFUSED, error=error if error.isidentifier() else _TOO_FEW)

@@ -57,6 +57,8 @@ def test_layers_that_fit_are_not_refused(reason: str, error: str) -> None:
     outcome = play(HISTORY, Refuses(reason))
     assert [str(f.signature.defect) for f in outcome.findings] == [f"layers-refused(error={error})"]
     assert not play(replace(HISTORY, deployment=DEPLOYMENT), Refuses(reason)).findings
+    little = replace(HISTORY.deployment, num_gpu_blocks=39)
+    assert not play(replace(HISTORY, deployment=little), Refuses(reason)).findings
 
 
 def test_layers_are_written_and_read() -> None:

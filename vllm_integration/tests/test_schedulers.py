@@ -16,8 +16,9 @@ from hitproof.conformance.histories.workload_json import (
     read_workload,
     write_workload,
 )
-from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
+from hitproof.conformance.histories.workloads import Arrival, Deployment, Layers, SchedulerHistory
 from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.gate.schedule import SchedulerReport, run_scheduler
 from hitproof.vllm_integration.reports.schedule import print_scheduler, scheduler_json
@@ -26,6 +27,7 @@ from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
 from hitproof.vllm_integration.tests.forkserver import PYTHON
 from hitproof.vllm_integration.verdict import Verdict
 
+KNOWN = LEDGER.parent / "known"
 FULL = Group(GroupKind.FULL_ATTENTION, 16)
 PROMPT = tuple(range(1, 66))
 REQUESTS = {
@@ -80,6 +82,31 @@ def test_what_is_never_scheduled_is_found() -> None:
     assert defects(report) == [stuck]
     assert report.ended
     assert not defects(played("0.33.0", replace(MODULES, max_num_batched_tokens=128)))
+
+
+@pytest.mark.release
+def test_groups_that_are_derived_from_layers_are_judged() -> None:
+    layered = replace(
+        STATES, layers=(Layers(2), Layers(6)), num_gpu_blocks=30, max_num_batched_tokens=64
+    )
+    report = played("0.33.0", layered)
+    assert not defects(report)
+    assert [life["hit"] for life in report.lives.values()] == [0, 64, 64]
+    little = played("0.33.0", replace(layered, num_gpu_blocks=2))
+    assert little.verdict is Verdict.INCONCLUSIVE
+    assert "larger than the available" in little.unsettled
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("release", ["0.24.0", "0.33.0"])
+def test_who_is_preempted_in_the_step_that_plans_it_leaves_wrong_keys(release: str) -> None:
+    number = "" if release == "0.24.0" else "_2"
+    name = f"scheduler_key_names_other_content_full_attention{number}.json"
+    history = read_workload((KNOWN / name).read_text(encoding="utf-8"))
+    found = defects(played(release, history.deployment, history.requests))
+    assert found[0] == "key-names-other-content"
+    by_arrival = replace(history.deployment, policy="fcfs")
+    assert not defects(played(release, by_arrival, history.requests))
 
 
 @pytest.mark.release

@@ -90,8 +90,10 @@ _CHUNKS = re.compile(
 )
 _ELSEWHERE = re.compile(
     r"encoder|connector|external|load_kv|pcp|dcp|diffusion|structured|lora|logger|throttle|pad_spec|dynamic_sd"
+    r"|hisparse|num_padding_layers|wasted_bytes"
 )
-"""Statements of ``schedule`` that are about chunks, and statements about what no history has."""
+"""Statements of ``schedule`` that are about chunks, and statements about what no history has, or
+that only logs have."""
 
 _MOST = 1
 _MOST_BESIDE = 4
