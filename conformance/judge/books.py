@@ -21,6 +21,7 @@ from hitproof.conformance.subject.managers import (
     Removed,
     Stored,
 )
+from hitproof.spec.eviction import Queued, is_taken_from_the_front, joins_at_the_end
 from hitproof.spec.groups import GroupKind
 
 Wrong = tuple[Code, str, str]
@@ -260,21 +261,31 @@ def _misplaced(
     left = set(was).difference(now) | _gained(before, seen) | set(touched)
     stays = [block for block in was if block not in left]
     staying = set(stays)
+    # `spec.eviction.keeps_its_place` of all pairs.
     if [block for block in now if block in staying] != stays:
         return "blocks that stay free keep their order", f"from {was} to {now}"
     taken = left.intersection(was).difference(touched)
-    if stays and taken and max(map(was.index, taken)) > was.index(stays[0]):
+    if (
+        stays
+        and taken
+        and not is_taken_from_the_front(_at(max(map(was.index, taken))), _at(was.index(stays[0])))
+    ):
         passed = sorted(taken)
         return f"blocks are taken from the front of the free queue {was}", f"blocks {passed}"
     cached = {block for ids in seen.cached.values() for block in ids}
     stayed = staying.union(touched)
     new = [place for place, block in enumerate(now) if block in cached and block not in stayed]
-    if stays and new and new[0] < now.index(stays[-1]):
+    if stays and new and not joins_at_the_end(_at(new[0]), _at(now.index(stays[-1]))):
         return (
             f"freed blocks that are cached join the free queue {was} at its end",
             f"it becomes {now}",
         )
     return None
+
+
+def _at(place: int) -> Queued:
+    """A free block that lookup finds, at a place of the queue."""
+    return Queued(True, place, True, 0)
 
 
 def _gained(before: Observation, seen: Observation) -> set[int]:

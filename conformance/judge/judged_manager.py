@@ -31,6 +31,7 @@ from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.outcome import Crashed, LookupResult, ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.registrations import Registrations
+from hitproof.conformance.judge.survivors import lost_keys
 from hitproof.conformance.judge.worker_tables import WorkerTables
 from hitproof.conformance.subject.failures import REFUSALS, Refuses, crash_of
 from hitproof.conformance.subject.managers import (
@@ -48,6 +49,8 @@ from hitproof.spec.claims import Divergence
 
 _T = TypeVar("_T")
 _NOTHING = Progress(0, 0, False)
+_FORGETTING = ("evict_blocks", "reset_prefix_cache")
+"""Calls that end the validity of keys."""
 _Find = Callable[[str, int], Tables | None]
 
 
@@ -80,6 +83,8 @@ class JudgedManager:
         self._progress: dict[str, Progress] = {}
         self._preempted: set[str] = set()
         self._loading: dict[str, int] = {}  # the first token that a connector loads
+        # A block that fills up may be registered anew, for more of its tokens.
+        self._rewrites_keys = self._fine or engine.mamba_checkpoint_alignment is not None
         self._at_start = self._named.seen
         self._offered = OfferedStates(
             engine, prefixes, self._content.keys.hold, self._content.keys.is_judged
@@ -522,6 +527,17 @@ class JudgedManager:
         for code, due, actual in self._books.wrong(before, seen, call, held, name):
             violation = self._judge.pool_claim("block_pool", Defect(code), due, actual)
             self._add(replace(violation, evidence=(known,)), call)
+        if call not in _FORGETTING and not self._rewrites_keys:
+            for block, key in lost_keys(before, seen, touched, name):
+                self._add(
+                    self._judge.pool_claim(
+                        "cached_key_names_its_content",
+                        Defect.of(Code.KEY_LOST, method=call),
+                        f"block {block} is found under {key}: nobody has taken it",
+                        "it is not found any more",
+                    ),
+                    call,
+                )
         self._damage.observed(seen, wrong)
         self._content.observed(seen)
         return seen

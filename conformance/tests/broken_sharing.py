@@ -129,3 +129,34 @@ class LongerPrefixes(Wrapped):
         hit, flagged = self.inner.get_computed_blocks_for_connector(name, cap)
         align = self.inner._engine.alignment
         return replace(hit, length=hit.length + align), flagged
+
+
+class ForgetsWhatIsFreed(Wrapped):
+    """What a request gives up is found no more."""
+
+    def free(self, name: str) -> None:
+        tables = self.inner.observe().tables.get(name, ())
+        self.inner.free(name)
+        self.inner.evict_blocks(sorted({block for table in tables for block in table if block}))
+
+
+class ForgetsTheNextFree(Wrapped):
+    """With what it hands out, the pool forgets what the next free block holds."""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        new = self.inner.allocate_slots(name, allocation)
+        cached = [
+            b.block_id for b in self.pool.free_block_queue.get_all_free_blocks() if b.block_hash
+        ]
+        self.inner.evict_blocks(cached[:1] if new else ())
+        return new
+
+
+class ForgetsTheHit(Wrapped):
+    """Whoever hits a block takes its key away."""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        new = self.inner.allocate_slots(name, allocation)
+        if new is not None and allocation.hit is not None:
+            self.inner.evict_blocks([b for table in allocation.hit.tables for b in table if b])
+        return new

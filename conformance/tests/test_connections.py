@@ -82,6 +82,9 @@ def test_the_reference_passes() -> None:
         (broken.EvictsFirstOnly, "unsound: key-not-removed(method=evict_blocks)"),
         (EvictsNothing, "unsound: key-not-removed(method=evict_blocks)"),
         (broken.RegistersWhatFailed, "unsound: key-names-other-content"),
+        (broken.ForgetsWhatIsFreed, "lost hit: key-lost(method=free)"),
+        (broken.ForgetsTheNextFree, "lost hit: key-lost(method=allocate_slots)"),
+        (broken.ForgetsTheHit, "lost hit: key-lost(method=allocate_slots)"),
         (broken.LongerPrefixes, "unsound: local-prefix-lacks-block"),
     ],
 )
