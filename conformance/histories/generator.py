@@ -5,7 +5,8 @@
 Coverage: each layout of `_LAYOUTS` in rotation (every kind alone where an engine can have it alone,
 and the hybrids), with random block sizes, windows, EAGLE flags, retention, hash block sizes and
 pool sizes; chunked prefill, decode, drafts (of EAGLE and of others), preemption, eviction, external
-and delayed tokens, LoRA, salts and images are drawn for each request and step.
+and delayed tokens, LoRA, salts and images are drawn for each request and step; in some histories
+something outside holds blocks.
 """
 
 import math
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from hitproof.conformance.histories.outside import connected
 from hitproof.conformance.histories.schema import (
     EngineConfiguration,
     Evict,
@@ -47,7 +49,7 @@ def history(seed: int | str, whole_blocks: bool = False) -> History:
     engine = _engine(random, whole_blocks, Random(f"hitproof drafts {seed}"))
     requests = _requests(random, engine)
     made = History(engine, requests, tuple(_steps(random, engine, requests)))
-    return _in_flight(seed, _with_modules(seed, _with_hashes(seed, made)))
+    return connected(seed, _in_flight(seed, _with_modules(seed, _with_hashes(seed, made))))
 
 
 def fine_history(seed: int | str) -> History:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.histories.connections import connections
+from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.schema import (
     EngineConfiguration,
     Evict,
@@ -96,11 +97,11 @@ def test_a_broken_manager_is_caught(fault: type[Wrapped], code: str) -> None:
 
 
 def test_what_is_sent_is_hit_and_never_handed_out() -> None:
-    history = played(
+    sent = played(
         *(Schedule("a"), Finish("a", sending=True), Take(), Lookup("b")),
         *(Finish("a"), Sent("a"), Sent("a"), Schedule("b"), Release()),
     )
-    outcome = replay(history, REFERENCE)
+    outcome = replay(sent, REFERENCE)
     assert shown(outcome) == []
     assert [look.served for look in outcome.lookups] == [0, 8, 8]
     skipped = [n for n, how in enumerate(outcome.steps) if how.startswith("skipped")]
@@ -114,6 +115,21 @@ def test_what_is_held_outside_survives_and_the_rest_goes() -> None:
     assert outcome.steps[-1] == ""
     outcome = replay(played(*kept[:2], *kept[3:], Lookup("b")), REFERENCE)
     assert [look.served for look in outcome.lookups] == [0, 0]
+
+
+def test_a_block_that_is_held_twice_is_free_when_both_are_given_back() -> None:
+    twice = Hold("a", 0, (0, 2)), Hold("a", 0, (0, 1))
+    steps = Schedule("a"), Finish("a"), *twice, Take(), Release()
+    assert shown(replay(played(*steps), REFERENCE)) == []
+
+
+def test_generated_histories_have_holders_outside() -> None:
+    kinds, made = {"hold", "take", "release", "sent"}, [history(f"1:{n}") for n in range(60)]
+    with_them = [each for each in made if kinds.intersection(step.do for step in each.steps)]
+    assert 6 <= len(with_them) <= 24
+    for each in with_them:
+        outcome = replay(each, REFERENCE)
+        assert shown(outcome) == expected(each, outcome)
 
 
 @pytest.mark.parametrize("recompute", [True, False])
