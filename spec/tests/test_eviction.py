@@ -23,7 +23,8 @@ def test_what_each_clause_says_of_two_blocks() -> None:
         assert eviction.goes_before(first, second) is front
         right = eviction.is_least_recently_used_first(first, second)
         cached = first.free and second.free and first.keyed and second.keyed
-        assert right is not (cached and first.used < second.used and not front)
+        wrong = cached and first.used < second.used and not front
+        assert right is (not wrong)
         assert eviction.is_taken_from_the_front(first, second) is (front or not second.free)
         behind = second.place < first.place
         joins = eviction.joins_at_the_end(first, second)
