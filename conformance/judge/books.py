@@ -322,8 +322,7 @@ def wrongly_released(
     queued = [block for block in seen.free_queue if block not in was]
     for registered in (True, False):
         order = [block for block in queued if (block in cached) is registered]
-        # One that is held several times is free when the last of these is given back.
-        due = [block for block in reversed(dict.fromkeys(released)) if block in set(order)]
+        due = [block for block in _reversed(released) if block in set(order)]
         if order != due:
             yield f"blocks {released} are queued in the order {due}", f"{order}"
 

@@ -10,7 +10,7 @@ class Outside:
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
-        self._held: dict[str, list[int]] = {}
+        self._held: dict[str, list[Sequence[int]]] = {}
 
     @property
     def manager(self) -> SharingManager:
@@ -20,7 +20,8 @@ class Outside:
     def take(self, holder: str, count: int | None) -> str:
         """Take free blocks; returns how that deviates from what was asked."""
         taken = self.manager.take_free_blocks(count)
-        self._held.setdefault(holder, []).extend(taken)
+        if taken:
+            self._held.setdefault(holder, []).append(taken)
         return "" if count in (None, len(taken)) else f"{len(taken)} blocks are taken, not {count}"
 
     def hold(self, holder: str, block_ids: Sequence[int]) -> str:
@@ -28,13 +29,14 @@ class Outside:
         if not block_ids:
             return "skipped: none of the blocks is cached"
         self.manager.hold_blocks(block_ids)
-        self._held.setdefault(holder, []).extend(block_ids)
+        self._held.setdefault(holder, []).append(block_ids)
         return ""
 
     def release(self, holder: str) -> str:
-        """Give everything back; returns how that deviates from what was asked."""
+        """Give everything back, what was got last first; returns how that deviates."""
         held = self._held.pop(holder, [])
         if not held:
             return "skipped: nothing is held"
-        self.manager.release_blocks(held)
+        for block_ids in reversed(held):
+            self.manager.release_blocks(block_ids)
         return ""

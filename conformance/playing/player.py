@@ -515,7 +515,7 @@ class Player:
         keys = self.manager.block_keys(step.request, step.group)
         named = [keys[block] for block in step.blocks if block < len(keys)]
         copies = [self.manager.cached_blocks(step.group, key) for key in named]
-        found = [ids[0] for ids in copies if ids]
+        found = list(dict.fromkeys(ids[0] for ids in copies if ids))
         self._change(len(found), len(step.blocks), "blocks are held")
         return self._outside.hold(step.holder, found)
 
