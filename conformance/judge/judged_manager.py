@@ -453,7 +453,9 @@ class JudgedManager:
         call, manager = "remove_skipped_blocks", sharing(self._named.manager)
         self._ask(call, lambda _: manager.remove_skipped_blocks(name, num_computed_tokens), name)
         tables = self._tables(self._observe(call, name), name)
-        for wrong in self._judge.unsent(name, tables, num_computed_tokens):
+        # Up to 0.25 the steps in flight count as done: what they alone read is given up before.
+        done = max(num_computed_tokens, self._progress.get(name, _NOTHING).num_written_tokens)
+        for wrong in self._judge.unsent(name, tables, done):
             self._add(wrong, call)
         for unread in self._judge.unread(name, tables, num_computed_tokens):
             self._add(unread, call)
