@@ -362,7 +362,7 @@ def test_profiles_cover_what_they_say() -> None:
     for profile in Profile:
         covered = configurations(profile)
         assert len(set(covered)) == len(covered)
-        assert all(c.num_blocks >= 24 for c in covered)
+        assert all(c.num_blocks >= 16 for c in covered)
         assert {c.group.kind for c in covered} == set(GroupKind)
         tails = {
             (c.shape.tail > c.shape.segment) - (c.shape.tail < c.shape.segment) for c in covered

@@ -8,7 +8,17 @@ import pytest
 
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.json_format import as_json, read, write
-from hitproof.conformance.histories.schema import History, RequestInput, Results, Schedule
+from hitproof.conformance.histories.schema import (
+    Finish,
+    History,
+    Hold,
+    Release,
+    RequestInput,
+    Results,
+    Schedule,
+    Sent,
+    Take,
+)
 from hitproof.conformance.playing.player import Player
 from hitproof.conformance.playing.transcript import Asked, Transcript, history_of
 from hitproof.conformance.reference.managers import ReferenceManagers
@@ -123,9 +133,11 @@ def asks(transcript: Transcript) -> list[Asked]:
 
 
 def in_turn(played: History) -> History:
-    """The history with no steps in flight, of which no history is made."""
+    """The history with nothing in flight or held from outside, of which no history is made."""
     steps = (replace(s, in_flight=False) if isinstance(s, Schedule) else s for s in played.steps)
-    return replace(played, steps=tuple(step for step in steps if not isinstance(step, Results)))
+    ended = (replace(s, sending=False) if isinstance(s, Finish) else s for s in steps)
+    left_out = Results, Sent, Hold, Take, Release
+    return replace(played, steps=tuple(step for step in ended if not isinstance(step, left_out)))
 
 
 @pytest.mark.parametrize("seed", range(60))
