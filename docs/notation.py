@@ -11,6 +11,7 @@ from inspect import Parameter, signature
 from itertools import count
 from typing import Any, get_origin
 
+from hitproof.spec.eviction import Queued
 from hitproof.spec.groups import BlockGeometry, Group, GroupKind, geometry
 from hitproof.spec.pool import BlockState
 from hitproof.spec.terms import Arithmetic, Formula, Term
@@ -291,6 +292,8 @@ def _argument(parameter: Parameter, kind: GroupKind | None, several_states: bool
     if wanted is BlockState:
         of = f"{name} " if several_states else ""
         return BlockState(**{each.name: symbol(of + each.name) for each in fields(BlockState)})
+    if wanted is Queued:
+        return Queued(**{each.name: symbol(f"{name} {each.name}") for each in fields(Queued)})
     if wanted == Sequence[Term]:
         return [symbol(name.removesuffix("s"))]
     if get_origin(wanted) is Callable:

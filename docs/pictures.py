@@ -351,5 +351,6 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "free_count_is_free_queue_length": pool_pictures.free_count,
     "null_block_is_never_served": pool_pictures.null_block,
     "cached_key_names_its_content": pool_pictures.keys,
+    "least_recently_used_block_goes_first": pool_pictures.eviction_order,
 }
 """The picture of each claim, by the claim's name."""

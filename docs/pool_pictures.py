@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from docs.drawing import Picture
 from hitproof.conformance.findings.strips import Figure, Row, Strip, numbers
+from hitproof.spec.eviction import Queued, is_least_recently_used_first, joins_before_cached
 from hitproof.spec.pool import CACHE, FREE, GET, TOUCH, BlockState, Operation
 from hitproof.spec.terms import INTEGERS
 
@@ -79,4 +80,26 @@ def keys() -> Picture:
         keys=lambda block: block.keys,
         named=lambda block: block.named,
         stale=lambda block: block.stale,
+    )
+
+
+def eviction_order() -> Picture:
+    """Which free block is handed out next."""
+    used = {False: (5,), True: (1, 2, 3, 4)}
+    given_up = [(keyed, time) for keyed, times in used.items() for time in times]
+    queue = [Queued(True, place, keyed, time) for place, (keyed, time) in enumerate(given_up)]
+    for number, first in enumerate(queue):
+        for second in queue[number + 1 :]:
+            assert is_least_recently_used_first(first, second)
+            assert joins_before_cached(first, second)
+    blocks = range(len(queue))
+    rows = (
+        Row("place", numbers(blocks)),
+        Row("has a key", {each.place: str(int(each.keyed)) for each in queue}),
+        Row("given up", {each.place: str(each.used) for each in queue}),
+    )
+    return Picture(
+        "The block in place 0 is handed out next: lookup cannot find it. Behind it are the tail, "
+        "the middle and the head of a prompt, given up in this order, and a block used last.",
+        (Figure("", Strip(rows, blocks, 99)),),
     )

@@ -23,7 +23,7 @@ from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.worker import main
 
 KEEPS, ONLY = "mask_keeps_every_reachable_block", "mask_keeps_only_reachable_blocks"
-WINDOWS = "sliding window, block size 4, window [56], * EAGLE on"
+WINDOWS = "sliding window, block size 4, window [2569], * EAGLE on"
 TARGET = Target("fork", None, "0.33.0")
 
 
