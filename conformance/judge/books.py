@@ -301,15 +301,10 @@ def _gained(before: Observation, seen: Observation) -> set[int]:
 
 def _not_last_first(before: Observation, seen: Observation, name: str) -> tuple[str, str] | None:
     """How the blocks of a freed request are not queued in the reverse order of its tables."""
-    was = set(before.free_queue)
-    cached = {block for ids in seen.cached.values() for block in ids}
-    queued = [block for block in seen.free_queue if block not in was]
+    queued = _queued(before, seen)
     for table in before.tables.get(name, ()):
-        for registered in (True, False):
-            order = [b for b in queued if b in table and (b in cached) is registered]
-            due = [b for b in _reversed(table) if b in set(order)]
-            if order != due:
-                return f"blocks of table {table} are queued in the order {due}", f"{order}"
+        for due, order in _not_reversed(seen, [b for b in queued if b in table], table):
+            return f"blocks of table {table} are queued in the order {due}", f"{order}"
     return None
 
 
@@ -317,14 +312,29 @@ def wrongly_released(
     before: Observation, seen: Observation, released: Sequence[int]
 ) -> Iterator[tuple[str, str]]:
     """How blocks that were held from outside are not queued in reverse order once nobody does."""
+    for due, order in _not_reversed(seen, _queued(before, seen), released):
+        yield f"blocks {released} are queued in the order {due}", f"{order}"
+
+
+def _queued(before: Observation, seen: Observation) -> list[int]:
+    """The blocks that have joined the free queue, in its order."""
     was = set(before.free_queue)
+    return [block for block in seen.free_queue if block not in was]
+
+
+def _not_reversed(
+    seen: Observation, queued: Sequence[int], given_up: Sequence[int]
+) -> Iterator[tuple[list[int], list[int]]]:
+    """The order that is due and the one in which blocks are queued, where these differ.
+
+    Those that are cached have an order of their own.
+    """
     cached = {block for ids in seen.cached.values() for block in ids}
-    queued = [block for block in seen.free_queue if block not in was]
     for registered in (True, False):
         order = [block for block in queued if (block in cached) is registered]
-        due = [block for block in _reversed(released) if block in set(order)]
+        due = [block for block in _reversed(given_up) if block in set(order)]
         if order != due:
-            yield f"blocks {released} are queued in the order {due}", f"{order}"
+            yield due, order
 
 
 def _reversed(table: Sequence[int]) -> list[int]:

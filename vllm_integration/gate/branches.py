@@ -273,7 +273,8 @@ def measure(
 
         with closing(Sessions(jobs, start)) as sessions:
             actual, detail = sessions.policies()
-            replays = histories(profile, entries, actual.get("hit_granularity", ""))
+            granularity = actual.get("hit_granularity", "")
+            replays = histories(profile, entries, granularity)
             settled, played = sessions.settle(todo, replays, progress)
             new: dict[str, int] = {}
             for place, question in _in_order(todo, replays):
@@ -284,7 +285,6 @@ def measure(
                     new[place] = more
             distilled = []
             if search is not None:
-                granularity = actual.get("hit_granularity", "")
                 tried = candidates(granularity, *search)
                 distilled = distil(sessions, ran, tried, target.name, progress)
             asked = {name: sorted(arcs) for name, arcs in ran.items()}
