@@ -50,6 +50,8 @@ class Policies:
         free_order: where freed blocks join the free queue.
         thinned_kinds: the kinds whose unreachable blocks the producer leaves out under dense
             retention. vLLM thins out sliding windows alone, from 0.22 on.
+        waits_for_boundaries: whether blocks after the last boundary are registered only once theirs
+            is computed; from 0.22 on.
         sparse_kinds: the kinds that a retention interval thins out: sliding windows in 0.23,
             Mamba too from 0.24 on.
         replays: which boundaries sparse retention keeps for replays of a prompt.
@@ -70,6 +72,7 @@ class Policies:
     horizon: LookaheadHorizon = LookaheadHorizon.HASHED
     free_order: FreeOrder = FreeOrder.SCRATCH_FIRST
     thinned_kinds: frozenset[GroupKind] = frozenset(GroupKind)
+    waits_for_boundaries: bool = True
     sparse_kinds: frozenset[GroupKind] = frozenset(SPARSE_KINDS)
     replays: ReplayPolicy = ReplayPolicy.PROMISED
     keeps_states_of_drafts: bool = False
@@ -93,6 +96,12 @@ VLLM_0_23 = Policies(
     admits_too_much=True,
 )
 """vLLM 0.23."""
+
+VLLM_0_22 = replace(VLLM_0_23, free_order=FreeOrder.APPENDED, sparse_kinds=frozenset())
+"""vLLM 0.22."""
+
+VLLM_0_20 = replace(VLLM_0_22, thinned_kinds=frozenset(), waits_for_boundaries=False)
+"""vLLM 0.20 and 0.21."""
 
 VLLM_0_24 = Policies(
     horizon=LookaheadHorizon.CAPPED,

@@ -46,11 +46,15 @@ class Registration:
     def num_tokens(self, group: Group, num_computed_tokens: int) -> int:
         """How far blocks are registered now: up to the last boundary and its lookahead block.
 
+        All that is computed without ``waits_for_boundaries``.
+
         Later blocks wait until their boundary is computed, and so known to be reachable; with
         several MTP modules, until what these keep in them is final.
         """
         if group.eagle:
             num_computed_tokens = int(final_tokens(num_computed_tokens, group.prefill_lookahead))
+        if not self._policies.waits_for_boundaries:
+            return num_computed_tokens
         aligned: int = INTEGERS.multiple_at_most(num_computed_tokens, self._alignment)
         if group.eagle and aligned:
             ahead = max(int(self._geometries[group].lookahead), 1) * group.block_size

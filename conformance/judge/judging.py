@@ -5,7 +5,7 @@ not again in its consequences.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from hitproof.conformance.checks.mask import UNREGISTERED, unreachable
 from hitproof.conformance.checks.retention import can_be_used, kept_later
@@ -228,16 +228,19 @@ class Judge(LocalPrefixJudge):
         signature = Signature("lockstep", Divergence.POLICY_CHANGE, kinds, eagle, differs)
         return Violation(signature, reference[:300], real[:300])
 
-    def tables(self, seen: Observation, computed: Mapping[str, int]) -> Violation | None:
+    def tables(
+        self, seen: Observation, computed: Mapping[str, int], rejected: Container[str]
+    ) -> Violation | None:
         """Judge the tables of requests whose next token is at position ``computed``.
 
-        They must hold every block that this token reads, and those that its step writes.
+        They must hold every block that this token reads, and those that its step writes. Of the
+        ``rejected`` requests drafts in flight turn out wrong.
         """
         for request, tables in seen.tables.items():
             for number, (group, table) in enumerate(zip(self._groups, tables, strict=True)):
                 first = self._first_block_read(group, computed.get(request, 0))
                 if group.kind is not GroupKind.MAMBA and 0 in table[first:]:
-                    return self.freed(request, number, first, table)
+                    return self.freed(request, number, first, table, request in rejected)
         return None
 
     def unsent(self, request: str, tables: Tables, computed: int) -> Iterator[Violation]:

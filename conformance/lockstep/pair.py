@@ -13,7 +13,9 @@ from hitproof.conformance.lockstep.outcome import Departure, Difference, Outcome
 from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
+    Cleared,
     ConnectorManager,
+    Event,
     Hit,
     Manager,
     ManagerSubject,
@@ -64,11 +66,15 @@ class Pair:
         # Computed tokens when the request's tables were last made.
         self._computed: dict[str, int] = {}
         self._progress: dict[str, int] = {}
+        # Requests of which drafts in flight turn out wrong.
+        self._rejects: set[str] = set()
         # The prefixes that lookups have shown to be shared.
         self._shared: dict[str, Shared] = {}
         # Blocks that only one of the two had registered. A real manager that registers one
         # later would otherwise find it missing from the reference.
         self._put_right: set[tuple[int, Name]] = set()
+        # Whether the real manager has left a block out. Events of later ones then begin elsewhere.
+        self._lacks = False
         self.step = 0
 
     def add_request(self, name: str, request: RequestInput) -> None:
@@ -86,6 +92,7 @@ class Pair:
     def set_progress(self, name: str, progress: Progress) -> None:
         """See `conformance.subject.managers.Manager`."""
         self._progress[name] = progress.num_written_tokens
+        (self._rejects.add if progress.num_rejected else self._rejects.discard)(name)
         for side in (self._real, self._reference):
             side.manager.set_progress(name, progress)
 
@@ -188,7 +195,8 @@ class Pair:
         """See `conformance.subject.managers.SharingManager`."""
         call = "remove_skipped_blocks"
         self._both(call, lambda m: sharing(m).remove_skipped_blocks(name, num_computed_tokens))
-        self._computed[name] = num_computed_tokens
+        # Up to 0.25 the steps in flight count as done: what they alone read is given up before.
+        self._computed[name] = max(num_computed_tokens, self._progress.get(name, 0))
         self._compare(call)
 
     def take_free_blocks(self, count: int | None) -> Sequence[int]:
@@ -261,7 +269,7 @@ class Pair:
 
     def _judge_pool(self, seen: Observation) -> Violation | None:
         wrong = next(self._judge.pool(seen), None)
-        return wrong or self._judge.tables(seen, self._computed)
+        return wrong or self._judge.tables(seen, self._computed, self._rejects)
 
     def _learn(self, call: str, request: str) -> None:
         real, reference = self._real.learn(request), self._reference.learn(request)
@@ -304,6 +312,7 @@ class Pair:
         if extra:
             self._real.manager.evict_blocks(_ids(extra))
         if missing:
+            self._lacks = True
             self._reference.manager.evict_blocks(_ids(missing))
         self._compare(call, after_finding=True)
 
@@ -360,6 +369,8 @@ class Pair:
             if after_finding and name in ("events", "stats"):
                 continue
             mine, other = getattr(real, name), getattr(reference, name)
+            if name == "events" and self._lacks:
+                mine, other = _keys_of(mine), _keys_of(other)
             if mine != other and mine is not None and other is not None:
                 difference = Difference(self.step, call, name, _shown(mine), _shown(other))
                 self._blame(self._judge_pool(reference), difference)
@@ -375,6 +386,17 @@ def _local_prefix(manager: Manager, name: str, cap: int | None) -> tuple[Hit, bo
     if not isinstance(manager, ConnectorManager):
         return None
     return manager.get_computed_blocks_for_connector(name, cap)
+
+
+def _keys_of(events: Sequence[Event] | None) -> list[Any] | None:
+    """Which keys events are about, without what they say of them; None without events."""
+    if events is None:
+        return None
+    return [
+        (type(event), *(() if isinstance(event, Cleared) else (event.group, event.keys)))
+        for event in events
+        if isinstance(event, Cleared) or event.keys
+    ]
 
 
 def _ids(only: Mapping[tuple[int, Name], tuple[int, ...]]) -> list[int]:

@@ -92,8 +92,8 @@ LIMITS: dict[str, Limit] = {
     ),
     "lockstep-releases": Limit(
         _LOCKSTEP,
-        "It follows vLLM from 0.23 on.",
-        "lockstep follows vLLM from 0.23 on, and {target} is older; name a later release",
+        "It follows vLLM from 0.20 on.",
+        "lockstep follows vLLM from 0.20 on, and {target} is older; name a later release",
     ),
     "lockstep-tails": Limit(
         _LOCKSTEP,
@@ -147,7 +147,7 @@ LIMITS: dict[str, Limit] = {
         "a prompt has no token ids",
     ),
     "reference-releases": Limit(
-        _REFERENCE, "It follows vLLM from 0.23 on.", "the reference follows vLLM from 0.23 on"
+        _REFERENCE, "It follows vLLM from 0.20 on.", "the reference follows vLLM from 0.20 on"
     ),
     "reference-no-cache": Limit(
         _REFERENCE, "It compares nothing without prefix caching.", "prefix caching is off"

@@ -5,7 +5,15 @@ from dataclasses import replace
 import pytest
 
 from hitproof.reference.manager import KVCacheManager
-from hitproof.reference.policies import VLLM_0_23, VLLM_0_24, VLLM_0_30, VLLM_0_32, Policies
+from hitproof.reference.policies import (
+    VLLM_0_20,
+    VLLM_0_22,
+    VLLM_0_23,
+    VLLM_0_24,
+    VLLM_0_30,
+    VLLM_0_32,
+    Policies,
+)
 from hitproof.reference.registration import Registration
 from hitproof.reference.tests.building import (
     CHUNKED,
@@ -116,6 +124,14 @@ def test_what_releases_keep_of_a_prompt_of_whole_segments(
     compute(kv, 40)
     assert hits(kv, 40) == resent
     assert hit(kv, [*range(40), 900, 901], hash_block_size=2) == extended
+
+
+def test_blocks_wait_for_their_boundary_from_0_22_on() -> None:
+    for policies, kept in ((VLLM_0_20, 11), (VLLM_0_22, 10)):
+        kv = manager(Group(FULL, 4), Group(FULL, 2), hash_block_size=2, policies=policies)
+        new = request("a", range(23), hash_block_size=2)
+        assert step(kv, new, 23)
+        assert len(cached_ids(kv, 1)) == kept
 
 
 def test_mamba_is_thinned_out_from_0_24_on() -> None:

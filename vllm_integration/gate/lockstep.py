@@ -28,6 +28,8 @@ _POLICIES = (
     (Version("0.26.dev0"), "VLLM_0_26"),
     (Version("0.24.dev0"), "VLLM_0_24"),
     (Version("0.23.dev0"), "VLLM_0_23"),
+    (Version("0.22.dev0"), "VLLM_0_22"),
+    (Version("0.20.dev0"), "VLLM_0_20"),
 )
 
 

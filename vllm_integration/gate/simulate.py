@@ -21,15 +21,13 @@ from hitproof.conformance.simulation.player import Served, Simulation
 from hitproof.conformance.simulation.reference import SimulatedReference
 from hitproof.conformance.simulation.workload import Workload
 from hitproof.reference import policies
-from hitproof.reference.policies import FreeOrder, Policies
+from hitproof.reference.policies import Policies
 from hitproof.vllm_integration.gate.lockstep import policies_name
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.sandbox.driver import Worker, WorkerGone
 from hitproof.vllm_integration.targets.target import Target
 
 _BATCH_SECONDS = 1.0
-_WITHOUT_POLICIES = Version("0.22.dev0")
-"""Windows were thinned out from here on; no earlier release is described by policies."""
 Progress = Callable[[str, int, int], None]
 """``progress(phase, done, total)``."""
 
@@ -204,13 +202,6 @@ def _references(targets: Sequence[Target]) -> Iterator[tuple[str, Policies]]:
         name = policies_name(version)
         if name is not None:
             yield f"reference as {target.label}", getattr(policies, name)
-        elif version is not None and version >= _WITHOUT_POLICIES:
-            yield (
-                f"reference as {target.label}",
-                replace(
-                    policies.VLLM_0_23, free_order=FreeOrder.APPENDED, sparse_kinds=frozenset()
-                ),
-            )
 
 
 @dataclass(frozen=True)

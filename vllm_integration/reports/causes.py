@@ -43,10 +43,7 @@ class Cause:
     @property
     def fault(self) -> str:
         """The faults in a line; empty if none is known."""
-        return " or ".join(
-            f"BUGS {fault.number}, in releases {fault.releases or 'of all numbers'}: {fault.title}"
-            for fault in self.known_from
-        )
+        return named(self.known_from)
 
 
 def causes(findings: Sequence[Finding], release: str | None) -> list[Cause]:
@@ -66,7 +63,7 @@ def causes(findings: Sequence[Finding], release: str | None) -> list[Cause]:
         together.append((keys, sorted(members)))
     found = sorted(members for _, members in together)
     return [
-        Cause(group, known_from(group[0], release))
+        Cause(group, known_from(of(group[0]), release))
         for group in (_worst_first([findings[n] for n in members]) for members in found)
     ]
 
@@ -75,16 +72,24 @@ def _worst_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: finding.grown is not None))
 
 
-def known_from(finding: Finding, release: str | None) -> tuple[Fault, ...]:
+def known_from(signature: Signature, release: str | None) -> tuple[Fault, ...]:
     """The faults of BUGS that a finding is a case of: in its release, or else in any other."""
-    alike = [fault for fault in _documented() if _of(finding) in fault.signatures]
-    here = [fault for fault in alike if release and fault.explains(_of(finding), release)]
+    alike = [fault for fault in _documented() if signature in fault.signatures]
+    here = [fault for fault in alike if release and fault.explains(signature, release)]
     return tuple(here or alike)
+
+
+def named(known: Sequence[Fault]) -> str:
+    """Faults of BUGS in a line; empty for none."""
+    return " or ".join(
+        f"BUGS {fault.number}, in releases {fault.releases or 'of all numbers'}: {fault.title}"
+        for fault in known
+    )
 
 
 def _keys(finding: Finding, release: str | None) -> Iterator[Hashable]:
     """What findings of one cause have in common."""
-    signature, where = _of(finding), finding.location
+    signature, where = of(finding), finding.location
     if where is not None and where.why is Why.CHANGED:
         yield where.path, where.line
         return
@@ -98,7 +103,8 @@ def _keys(finding: Finding, release: str | None) -> Iterator[Hashable]:
         yield signature.code, where.path, where.function
 
 
-def _of(finding: Finding) -> Signature:
+def of(finding: Finding) -> Signature:
+    """What a finding is a case of; of a known divergence that has grown, the known one."""
     return finding.signature if finding.grown is None else finding.grown.of
 
 

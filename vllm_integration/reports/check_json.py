@@ -5,7 +5,7 @@ from typing import Any
 from hitproof.vllm_integration.gate.policies import costs_of
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.branches import counted_json
-from hitproof.vllm_integration.reports.causes import Cause, causes, known_from
+from hitproof.vllm_integration.reports.causes import Cause, causes, known_from, of
 from hitproof.vllm_integration.reports.policies import cost_json
 
 
@@ -70,7 +70,7 @@ def report_json(report: Report) -> dict[str, Any]:
             | {
                 "new_against_baseline": report.is_new(finding),
                 "cause": cause_of[id(finding)],
-                "faults": [f.number for f in known_from(finding, report.target.version)],
+                "faults": [f.number for f in known_from(of(finding), report.target.version)],
             }
             for finding in report.judgement.new
         ],

@@ -1,6 +1,7 @@
 """Reports of lockstep as people and as programs read them."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,8 +12,10 @@ from hitproof.conformance.explain.traces import Trace
 from hitproof.conformance.findings.signatures import SEVERITY, Signature
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.lockstep import LockstepFinding, LockstepReport
+from hitproof.vllm_integration.reports.causes import known_from, named
 from hitproof.vllm_integration.reports.text import print_demonstration
 from hitproof.vllm_integration.reports.traces import print_trace
+from hitproof.vllm_integration.survey.faults import Fault
 from hitproof.vllm_integration.verdict import Verdict
 
 
@@ -27,7 +30,10 @@ def lockstep_json(report: LockstepReport) -> dict[str, Any]:
         "steps": report.steps,
         "calls": report.calls,
         "seconds": round(report.seconds, 1),
-        "findings": [asdict(found) for found in report.findings],
+        "findings": [
+            asdict(found) | {"faults": [fault.number for fault in _known_from(found, report)]}
+            for found in report.findings
+        ],
         "known_findings": [asdict(f) | {"reason": e.reason} for f, e in report.known],
         "faults": [asdict(found) for found in report.faults],
         "unsettled": report.unsettled,
@@ -37,7 +43,7 @@ def lockstep_json(report: LockstepReport) -> dict[str, Any]:
 def print_lockstep(report: LockstepReport, console: Console, verbose: bool) -> None:
     """What `hitproof lockstep` prints."""
     for found in report.findings:
-        _print_finding(found, console, verbose)
+        _print_finding(found, named(_known_from(found, report)), console, verbose)
     for found in report.faults:
         console.print(
             f"[bold red]defect in hitproof[/]: {escape(' of '.join(reversed(found.what)))} "
@@ -79,10 +85,16 @@ def _words(found: LockstepFinding) -> str:
     return escape(f"{what['divergence']}: {kind}: {what['pattern']}")
 
 
-def _print_finding(found: LockstepFinding, console: Console, verbose: bool) -> None:
+def _known_from(found: LockstepFinding, report: LockstepReport) -> Sequence[Fault]:
+    return known_from(Signature.from_json(found.what), report.target.version)
+
+
+def _print_finding(found: LockstepFinding, fault: str, console: Console, verbose: bool) -> None:
     console.print(f"[bold]{_words(found)}[/], in {_histories(found)}", highlight=False)
     signature = Signature.from_json(found.what)
     console.print(f"  code  : {escape(str(signature.defect))}", highlight=False)
+    if fault:
+        console.print(f"  fault : {escape(fault)}", highlight=False)
     console.print(f"  claim : {escape(signature.claim)}", highlight=False)
     console.print(f"  spec  : {escape(str(found.shown.get('spec')))}", highlight=False)
     console.print(f"  vllm  : {escape(str(found.shown.get('actual')))}", highlight=False)

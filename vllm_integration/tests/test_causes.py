@@ -19,7 +19,7 @@ from hitproof.vllm_integration.gate.obligations import Task
 from hitproof.vllm_integration.gate.places import located
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.sessions import Session
-from hitproof.vllm_integration.reports.causes import causes, known_from
+from hitproof.vllm_integration.reports.causes import causes, known_from, of
 from hitproof.vllm_integration.reports.ci import github
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.survey import faults
@@ -168,14 +168,14 @@ def test_a_fault_of_another_release_is_named() -> None:
     signature = min(fault.signatures, key=str)
     numbers = {each.number for each in documented if signature in each.signatures}
     finding = replace(shown([1]), signature=signature)
-    assert {each.number for each in known_from(finding, None)} == numbers
+    assert {each.number for each in known_from(signature, None)} == numbers
     (cause,) = causes([finding], "99.0")
     assert f"BUGS {min(numbers)}, in releases " in cause.fault
     text = github.annotations(
         replace(conforming(), judgement=Judgement((finding,), (), ())), verbose=False
     )
     assert f"fault : BUGS {min(numbers)}" in text
-    assert not known_from(at(1, "f"), "0.33.0")
+    assert not known_from(of(at(1, "f")), "0.33.0")
 
 
 def crowded(number: int) -> Report:

@@ -141,7 +141,7 @@ ASKED: dict[str, Callable[[], object]] = {
     "shadow-kinds": lambda: scoped(with_kind("CrossAttentionManager")),
     "shadow-alignment": lambda: scoped(coordinator(scheduler_block_size=8)),
     "shadow-recording": lambda: input_of(SimpleNamespace(prompt_token_ids=None)),
-    "lockstep-releases": lambda: policies_of(Target("0.22.1", None, "0.22.1")),
+    "lockstep-releases": lambda: policies_of(Target("0.19.1", None, "0.19.1")),
     "replay-checkpoints": exported,
 }
 """Those that can be asked for without a release; `test_reproduction` asks for others."""
@@ -152,7 +152,7 @@ def test_what_is_asked_for_is_declined_in_the_words_of_the_limit(code: str) -> N
     with pytest.raises((CannotJudge, TargetError, ValueError)) as declined:
         ASKED[code]()
     assert str(declined.value) == refusal(code).format(
-        target="0.22.1", kind="CrossAttentionManager", requested=8, alignment=4
+        target="0.19.1", kind="CrossAttentionManager", requested=8, alignment=4
     )
 
 

@@ -36,6 +36,20 @@ def test_a_slice_of_the_long_run(release: str) -> None:
 
 
 @pytest.mark.release
+@pytest.mark.parametrize(
+    ("release", "numbers"), [("0.20.0", {37}), ("0.21.0", set()), ("0.22.1", {8})]
+)
+def test_what_differs_in_older_releases_is_a_documented_fault(
+    release: str, numbers: set[int]
+) -> None:
+    code, report = lockstep("--histories", 90, "--seed", 1, "--shrink-budget", 20, release)
+    assert (report["histories"], report["faults"], report["unsettled"]) == (90, [], "")
+    assert code == (Verdict.DIVERGES if numbers else Verdict.CONFORMS)
+    assert {tuple(found["faults"]) for found in report["findings"]} == {(n,) for n in numbers}
+    assert report["known_findings"]
+
+
+@pytest.mark.release
 def test_what_is_not_in_the_ledger_is_a_finding(tmp_path: Path) -> None:
     """The known example: with EAGLE, Mamba lengthens a hit beyond what full attention serves."""
     empty = tmp_path / "empty.toml"
@@ -150,8 +164,10 @@ def test_what_is_found_before_the_worker_ends_is_reported(monkeypatch: pytest.Mo
 
 
 def test_releases_that_lockstep_does_not_follow() -> None:
-    with pytest.raises(TargetError, match=r"from 0\.23 on"):
-        policies_of(Target("0.22.1", None, "0.22.1"))
+    with pytest.raises(TargetError, match=r"from 0\.20 on"):
+        policies_of(Target("0.19.1", None, "0.19.1"))
+    assert policies_of(Target("0.21.0", None, "0.21.0")) == "VLLM_0_20"
+    assert policies_of(Target("0.22.1", None, "0.22.1")) == "VLLM_0_22"
     assert policies_of(Target("0.23.0", None, "0.23.0")) == "VLLM_0_23"
     assert policies_of(Target("here", None, None)) == "VLLM_0_33"
 

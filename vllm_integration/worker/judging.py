@@ -3,11 +3,14 @@
 from functools import cache
 from typing import Any
 
+from hitproof.conformance.histories.plays import Abilities
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.judge.tracing import traced
+from hitproof.spec.releases.fine import FineTail
+from hitproof.spec.retention import SPARSE_KINDS
 from hitproof.vllm_integration.adapter.managers import VllmManagers
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 
@@ -18,6 +21,24 @@ managers = cache(VllmManagers)
 def policies_of(subject: VllmSubject) -> JudgedPolicies:
     """The policies to judge by. Raises `CannotJudge`."""
     return JudgedPolicies.of(subject.policies(), managers().keeps_every_state)
+
+
+@cache
+def abilities_of(subject: VllmSubject) -> Abilities:
+    """What histories can ask of the target. Raises `CannotJudge`."""
+    vllm, policies = managers(), policies_of(subject)
+    return Abilities(
+        registers_tails=vllm.registers_tails,
+        retained_kinds=[kind for kind in SPARSE_KINDS if policies.thins_out(kind)],
+        fits_whole=vllm.fits_whole,
+        reserves_blocks="reserved_blocks" in vllm.allocation_parameters,
+        # Replay judges them where the end of a prompt is kept for resends.
+        exports_states=vllm.exports_states and policies.fine_tail is FineTail.RESEND,
+        keeps_shared_states=vllm.keeps_shared_states,
+        hashes_look_ahead=vllm.hashes_look_ahead,
+        looks_ahead=vllm.looks_ahead,
+        windows_opt_out=vllm.windows_opt_out,
+    )
 
 
 def judged(subject: VllmSubject, history: History) -> ReplayOutcome:

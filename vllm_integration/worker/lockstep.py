@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from hitproof.conformance.histories.generator import history
-from hitproof.conformance.histories.plays import Abilities, possible
+from hitproof.conformance.histories.plays import possible
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.lockstep.lockstep import run
 from hitproof.conformance.lockstep.outcome import Departure, Difference, Outcome
@@ -14,11 +14,9 @@ from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.reference import policies
 from hitproof.reference.policies import Policies, ReplayPolicy
-from hitproof.vllm_integration.adapter.managers import VllmManagers
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.findings import Shown, of_history
-
-_managers = cache(VllmManagers)
+from hitproof.vllm_integration.worker.judging import abilities_of, managers
 
 
 def lockstep(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
@@ -27,7 +25,7 @@ def lockstep(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     until = time.monotonic() + message["seconds"]
     end = number + message["count"]
     while number < end:
-        generated = _history(message | {"history": number})
+        generated = _history(subject, message | {"history": number})
         try:
             outcome = _run(subject, message, generated)
         except Exception as error:
@@ -59,15 +57,12 @@ def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
             return Shown(fault.step, _difference(fault), None)
         return None
 
-    return of_history(subject, _history(message), shown, message)
+    return of_history(subject, _history(subject, message), shown, message)
 
 
-def _history(message: dict[str, Any]) -> History:
-    managers = _managers()
-    generated = history(f"{message['seed']}:{message['history']}", managers.registers_tails)
-    abilities = Abilities(
-        hashes_look_ahead=managers.hashes_look_ahead, looks_ahead=managers.looks_ahead
-    )
+def _history(subject: VllmSubject, message: dict[str, Any]) -> History:
+    abilities = abilities_of(subject)
+    generated = history(f"{message['seed']}:{message['history']}", abilities.registers_tails)
     return possible(generated, abilities)
 
 
@@ -75,7 +70,7 @@ def _run(subject: VllmSubject, message: dict[str, Any], played: History) -> Outc
     """What became of the history. Raises `CannotJudge`."""
     release = _policies(subject, message["policies"])
     reference = ReferenceManagers(release)
-    return run(played, _managers(), reference, release.horizon, tuple(message["compared"]))
+    return run(played, managers(), reference, release.horizon, tuple(message["compared"]))
 
 
 @cache

@@ -1,6 +1,5 @@
 """The worker's side of replay: one history judged on the imported vLLM."""
 
-from functools import cache
 from typing import Any
 
 from hitproof.conformance.comparison.recording import Recorder
@@ -11,12 +10,10 @@ from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.judge.tracing import States, trace_of
 from hitproof.conformance.subject.failures import refusal_of
-from hitproof.spec.releases.fine import FineTail
-from hitproof.spec.retention import SPARSE_KINDS
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker import schedulers
 from hitproof.vllm_integration.worker.findings import Shown, of_history
-from hitproof.vllm_integration.worker.judging import judged, managers, policies_of
+from hitproof.vllm_integration.worker.judging import abilities_of, judged, managers, policies_of
 
 
 def played(subject: VllmSubject, play: Play) -> ReplayOutcome:
@@ -70,7 +67,7 @@ def abilities(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     """What histories can ask of the target."""
     del message
     try:
-        return {"abilities": _abilities(subject).as_json()}
+        return {"abilities": abilities_of(subject).as_json()}
     except Exception as error:
         return {"cannot": refusal_of(error)}
 
@@ -93,21 +90,4 @@ def finding(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
 
 def _history(subject: VllmSubject, play: Play, given: dict[str, Any] | None = None) -> History:
     """The history as the target can play it, or as one of the ``given`` abilities can."""
-    return play.history(Abilities.from_json(given) if given else _abilities(subject))
-
-
-@cache
-def _abilities(subject: VllmSubject) -> Abilities:
-    vllm, policies = managers(), policies_of(subject)
-    return Abilities(
-        registers_tails=vllm.registers_tails,
-        retained_kinds=[kind for kind in SPARSE_KINDS if policies.thins_out(kind)],
-        fits_whole=vllm.fits_whole,
-        reserves_blocks="reserved_blocks" in vllm.allocation_parameters,
-        # Replay judges them where the end of a prompt is kept for resends.
-        exports_states=vllm.exports_states and policies.fine_tail is FineTail.RESEND,
-        keeps_shared_states=vllm.keeps_shared_states,
-        hashes_look_ahead=vllm.hashes_look_ahead,
-        looks_ahead=vllm.looks_ahead,
-        windows_opt_out=vllm.windows_opt_out,
-    )
+    return play.history(Abilities.from_json(given) if given else abilities_of(subject))
