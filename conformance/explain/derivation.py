@@ -48,12 +48,14 @@ class Rank:
         pool_bytes: bytes of it.
         available: bytes that were available.
         places: of its layers by name; empty where the target does not say.
+        layers: the names of its own layers.
     """
 
     blocks: int
     pool_bytes: int
     available: int
     places: Mapping[str, Place]
+    layers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -133,9 +135,7 @@ def _words(group: Group) -> str:
 
 def _pages(derived: Derived) -> Iterator[str]:
     for index, group, name, layer in _placed(derived):
-        needed = layer.page_bytes
-        if layer.needs.kind is not GroupKind.MAMBA:
-            needed = needed * group.block_size // layer.needs.block_size
+        needed = _taken(layer, group)
         if _of_one_size(derived, index) and needed > derived.pages[index]:
             yield (
                 f"a block of {group.block_size} tokens of {name} takes {needed} bytes, and a page "
@@ -182,6 +182,8 @@ def _hash_unit(derived: Derived) -> Iterator[str]:
     common = derived.unit or math.gcd(*sizes)
     if derived.ranks and sizes and size != common:
         yield f"it has {size} tokens, and should have {common}"
+    if derived.ranks and derived.unit and sizes and len(derived.members) == 1 != size // sizes[0]:
+        yield f"{derived.unit} tokens were asked for, and hits end at blocks of {sizes[0]} alone"
 
 
 def _blocks(derived: Derived) -> Iterator[str]:
@@ -189,6 +191,8 @@ def _blocks(derived: Derived) -> Iterator[str]:
         return
     for index, group, name, layer in _placed(derived):
         size, page = layer.needs.block_size, derived.pages[index]
+        if layer.any_block and len(set(derived.pages)) > 1:
+            continue  # pages lie side by side, and need not be of one size
         if layer.any_block:
             others = [g.block_size for g in derived.setup.groups if g is not group]
             most = math.gcd(*others)
@@ -211,8 +215,7 @@ def _blocks(derived: Derived) -> Iterator[str]:
 
 
 def _of_one_size(derived: Derived, index: int) -> bool:
-    beside = (derived.layers.get(each) for each in derived.members[index])
-    return len({each.page_bytes for each in beside if each is not None}) == 1
+    return len({_taken(layer, g) for of, g, _, layer in _placed(derived) if of == index}) == 1
 
 
 def _page_size(derived: Derived) -> Iterator[str]:
@@ -220,9 +223,28 @@ def _page_size(derived: Derived) -> Iterator[str]:
     per_token = [layer.page_bytes // layer.needs.block_size for layer in layers if layer.any_block]
     largest = max((layer.page_bytes for layer in layers if not layer.any_block), default=0)
     most = largest + max(per_token, default=0)
+    widest = max(_widths(derived), default=0)
     for index, page in enumerate(derived.pages):
-        if derived.ranks and largest and page > most:
-            yield f"a page of group {index} has {page} bytes, and no layer needs more than {most}"
+        # Where pages lie side by side in a block, the widest group decides how large it is.
+        beside = len(set(derived.pages)) > 1 and not _widths(derived)[index]
+        enough = max(most, widest) if beside else most
+        if derived.ranks and largest and page > enough and _of_one_size(derived, index):
+            yield f"a page of group {index} has {page} bytes, and no layer needs more than {enough}"
+
+
+def _widths(derived: Derived) -> list[int]:
+    """Bytes of a block of each group, without layers whose block may have any size."""
+    widths = [0] * len(derived.members)
+    for index, group, _, layer in _placed(derived):
+        widths[index] += 0 if layer.any_block else _taken(layer, group)
+    return widths
+
+
+def _taken(layer: Layer, group: Group) -> int:
+    """Bytes that a layer takes in a block of its group."""
+    if layer.needs.kind is GroupKind.MAMBA:
+        return layer.page_bytes
+    return layer.page_bytes * group.block_size // layer.needs.block_size
 
 
 def _apart(derived: Derived) -> Iterator[str]:
@@ -243,6 +265,14 @@ def _apart(derived: Derived) -> Iterator[str]:
                     yield f"block {block} of {name} and block {other_block} of {other_name} overlap"
 
 
+def _own_layers(derived: Derived) -> Iterator[str]:
+    for number, rank in enumerate(derived.ranks):
+        for name in sorted(rank.places.keys() - rank.layers) if rank.layers else ():
+            yield f"rank {number} has pages for {name}, which is on another rank"
+        if missing := sorted(rank.layers - rank.places.keys() if rank.places else ()):
+            yield f"rank {number} has no pages for its own {missing[0]}"
+
+
 def _ranks(derived: Derived) -> Iterator[str]:
     blocks = [rank.blocks for rank in derived.ranks]
     if len(set(blocks)) > 1:
@@ -261,28 +291,90 @@ def _sorts(derived: Derived) -> Counter[tuple[Group, int]]:
     return Counter((replace(layer.needs, eagle=False), layer.page_bytes) for layer in layers)
 
 
-def _padding(derived: Derived) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Block:
+    """A block of the one pool, which each group fills with its layers.
+
+    Attributes:
+        width: bytes of it.
+        members: of each group, the bytes that each of its layers takes of it, its page included.
+        alike: whether all pages are of one size.
+    """
+
+    width: int
+    members: tuple[tuple[int, ...], ...]
+    alike: bool
+
+
+def _block(derived: Derived) -> _Block | None:
+    """The block; None where there are several pools, or layers whose block may have any size."""
     if len(derived.ranks) != 1 or any(layer.any_block for layer in derived.layers.values()):
+        return None
+    alike = len(set(derived.pages)) == 1
+    members: list[list[int]] = [[] for _ in derived.members]
+    for index, group, _, layer in _placed(derived):
+        members[index].append(derived.pages[index] if alike else _taken(layer, group))
+    width = derived.ranks[0].pool_bytes // max(derived.setup.num_blocks, 1)
+    return _Block(width, tuple(map(tuple, members)), alike)
+
+
+def _padding(derived: Derived) -> Iterator[str]:
+    block = _block(derived)
+    if block is None or not block.alike:
         return
-    block = derived.ranks[0].pool_bytes // max(derived.setup.num_blocks, 1)
-    taken = block * len(derived.members)
-    used = 0
-    for _, group, _, layer in _placed(derived):
-        scale = group.block_size if layer.needs.kind is not GroupKind.MAMBA else 1
-        over = layer.needs.block_size if layer.needs.kind is not GroupKind.MAMBA else 1
-        used += layer.page_bytes * scale // over
+    taken = block.width * len(derived.members)
+    used = sum(map(sum, block.members))
     # Two sorts can be grouped so that less than a third is padding.
     enough = taken * 2 < used * 3 if len(_sorts(derived)) == 2 else taken < used * 2
     if not enough and len(_sorts(derived)) > 1:
         yield f"its groups take {taken} bytes a block, and their layers {used}"
 
 
+def _long_requests(derived: Derived) -> Iterator[str]:
+    block = _block(derived)
+    if block is None or block.width <= max(map(max, filter(None, block.members)), default=0):
+        return
+    groups = derived.setup.groups
+    growing = [n for n, group in enumerate(groups) if group.kind is GroupKind.FULL_ATTENTION]
+    tokens = math.lcm(*(groups[index].block_size for index in growing))
+    taken = sum(block.width * tokens // groups[index].block_size for index in growing)
+    used = sum(sum(block.members[index]) * tokens // groups[index].block_size for index in growing)
+    # Two sorts with pages of one size can be grouped so that less than a third is padding.
+    few = block.alike and len(_sorts(derived)) == 2
+    if taken and not (taken * 2 < used * 3 if few else taken < used * 2):
+        yield f"{tokens} tokens take {taken} bytes, and what is kept of them {used}"
+
+
+def _filled_blocks(derived: Derived) -> Iterator[str]:
+    block = _block(derived)
+    if block is None:
+        return
+    of_sort: dict[Layer, list[int]] = {}
+    for index, members in enumerate(derived.members):
+        sorts = {derived.layers[name] for name in members if name in derived.layers}
+        if len(sorts) == 1:
+            of_sort.setdefault(sorts.pop(), []).append(index)
+    for layer, groups in of_sort.items():
+        room = block.width // max(block.members[groups[0]])
+        needed = -(-sum(len(block.members[index]) for index in groups) // max(room, 1))
+        if len(groups) > needed:
+            yield (
+                f"layers of {_words(layer.needs)} are in {len(groups)} groups, and blocks of "
+                f"{block.width} bytes have room for them in {needed}"
+            )
+
+
 def _few_groups(derived: Derived) -> Iterator[str]:
     sorts = _sorts(derived)
     if not derived.ranks or not sorts:
         return
-    rarest = min(sorts.values())
-    most = sum(-(-count // rarest) for count in sorts.values())
+    alike = len(set(derived.pages)) == 1
+    if not alike and all(sort.kind is not GroupKind.FULL_ATTENTION for sort, _ in sorts):
+        return  # nothing grows with the request, and narrow blocks save memory
+    pages = {sort: 1 if alike else sort[1] for sort in sorts}
+    rarest = min(count * pages[sort] for sort, count in sorts.items())
+    block = max(rarest, *pages.values())
+    most = sum(-(-count // (block // pages[sort])) for sort, count in sorts.items())
     most += sum(layer.any_block for layer in derived.layers.values())
     if len(derived.members) > most:
         yield f"there are {len(derived.members)}, and {most} would do"
@@ -311,8 +403,11 @@ _RULES = {
     Rule.BLOCKS: _blocks,
     Rule.PAGE_SIZE: _page_size,
     Rule.APART: _apart,
+    Rule.OWN_LAYERS: _own_layers,
     Rule.RANKS: _ranks,
     Rule.MEMORY: _memory,
     Rule.PADDING: _padding,
+    Rule.LONG_REQUESTS: _long_requests,
+    Rule.FILLED_BLOCKS: _filled_blocks,
     Rule.FEW_GROUPS: _few_groups,
 }

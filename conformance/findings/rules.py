@@ -17,9 +17,12 @@ class Rule(StrEnum):
     BLOCKS = "a block is whole blocks of its layers, and fills its page"
     PAGE_SIZE = "no page is larger than what the largest needs"
     APART = "no two blocks share bytes, except as the same block of two groups"
+    OWN_LAYERS = "a rank has pages for its own layers, and for no others"
     RANKS = "all ranks have the same number of blocks"
     MEMORY = "the memory of some rank is used up"
     PADDING = "less than half of the pool is padding"
+    LONG_REQUESTS = "less than half of what a long request takes is padding"
+    FILLED_BLOCKS = "layers of one sort are in no more groups than blocks have room for"
     FEW_GROUPS = "there are no more groups than the rarest sort of layers makes"
 
     @property
@@ -28,5 +31,14 @@ class Rule(StrEnum):
         return self.name.lower().replace("_", "-")
 
 
-WASTEFUL = (Rule.HASH_UNIT, Rule.PAGE_SIZE, Rule.MEMORY, Rule.PADDING, Rule.FEW_GROUPS)
+WASTEFUL = (
+    Rule.HASH_UNIT,
+    Rule.OWN_LAYERS,
+    Rule.PAGE_SIZE,
+    Rule.MEMORY,
+    Rule.PADDING,
+    Rule.LONG_REQUESTS,
+    Rule.FILLED_BLOCKS,
+    Rule.FEW_GROUPS,
+)
 """Where these are broken outputs are right, and memory or time is lost."""

@@ -1,11 +1,13 @@
 """Scheduler histories on groups that start-up derives: the layers of models as they are served.
 
-Each history has the layers of one row of `_MODELS`, some requests that reuse each other's prefixes,
-and memory for a few of them.
+Each history has the layers of one row of `_MODELS`, or a mix of layers of many sorts, sizes and
+numbers; some requests that reuse each other's prefixes, and memory for a few of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Literal
 
 from hitproof.conformance.histories.workloads import (
     Arrival,
@@ -81,6 +83,9 @@ _MODELS = (
     _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(2, 1)), (_STATE, Layers(6, 2))), "blocks"),
     _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(2, 1)), (_window(33), Layers(4, 2))), "blocks"),
     _Model(((_FULL, Layers(4, 4)), (_STATE, Layers(7, 3)), (_window(40), Layers(3, 1))), "blocks"),
+    _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(2, 1)), (_window(33), Layers(5, 2))), "blocks"),
+    _Model(((_FULL, Layers(3)), (_window(33), Layers(3, 4)), (_window(33), Layers(6, 8))), "blocks"),
+    _Model(((_FULL, Layers(4)), (_window(33), Layers(4, 4)), (_window(33), Layers(4, 2))), "blocks"),
     _Model(((_FULL, Layers(3, 4)), (_FULL, Layers(1, 1)), (_window(24), Layers(4, 2))), "blocks"),
     _Model(((_FULL, Layers(1, 4)), (_FULL, Layers(1, 1)), (_window(24), Layers(3, 2))), "blocks"),
     # Hidden states that a connector hands out.
@@ -99,27 +104,37 @@ _MODELS = (
 
 NUM_MODELS = len(_MODELS)
 
+_SIZES = (1, 2, 2, 3, 4, 4, 6, 8)
+_SIZES_OF_LATENTS = (1, 2, 4, 8)
+"""Each fits into the larger ones: pages of latents are never padded."""
+_COUNTS = (1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 15)
+_SERVED = 4
+"""Of so many mixes of layers, one is served requests; of the others only groups are derived."""
+
 
 def layer_workload(seed: int | str) -> SchedulerHistory:
-    """The scheduler history of a seed: of the model of its number."""
+    """The scheduler history of a seed: of the model of its number, then of mixes of layers."""
     number = int(str(seed).rpartition(":")[2])
     random = Random(f"hitproof layers {seed}")
-    model = _MODELS[number % NUM_MODELS]
-    again = number >= NUM_MODELS
+    mixed = number >= NUM_MODELS
+    model = _mix(random) if mixed else _MODELS[number]
     deployment = Deployment(
         tuple(group for group, _ in model.sorts),
-        random.randint(30, 60) if again else 40,
+        random.randint(30, 60) if mixed else 40,
         160,
-        random.choice((48, 64, 100)) if again else 64,
+        random.choice((48, 64, 100)) if mixed else 64,
         max_num_seqs=4,
+        prefix_match_unit=random.choice((8, 16)) if mixed and random.random() < 0.1 else None,
         speculative_method="eagle" if model.drafts else None,
         num_speculative_tokens=random.randint(1, 3) if model.drafts else 0,
-        async_scheduling=again and random.random() < 0.5,
+        async_scheduling=mixed and random.random() < 0.5,
         layers=tuple(layers for _, layers in model.sorts),
         ranks=model.ranks,
         layout="blocks" if model.layout == "blocks" else "layers",
         disable_hybrid_kv_cache_manager=not model.hybrid,
     )
+    if mixed and number % _SERVED:
+        return SchedulerHistory(deployment, {})
     length = random.randint(65, 110)
     prompt = tuple(range(1, length + 1))
     return SchedulerHistory(
@@ -130,3 +145,47 @@ def layer_workload(seed: int | str) -> SchedulerHistory:
             "c": Arrival((*prompt, 201, 202, *range(300, 320)), (205, 206), after="b"),
         },
     )
+
+
+def _mix(random: Random) -> _Model:
+    """Layers of up to four sorts, as many and as large as they come."""
+    latents = random.random() < 0.15
+    layout = random.choice(("layers", "blocks"))
+    windows = [_window(random.randint(17, 70)) for _ in range(2)]
+    kinds: Sequence[Group] = windows[:1]
+    if not latents and random.random() < 0.85:
+        # Chunks are looked up beside blocks of one size only.
+        chunks = [_chunks(32)] if layout == "blocks" or random.random() < 0.5 else []
+        kinds = random.sample([*windows, _STATE, *chunks], random.choice((0, 1, 1, 1, 2)))
+    hybrid = random.random() < 0.8 or _STATE in kinds or set(windows) <= set(kinds)
+    alike = layout == "layers" and any(each.chunk for each in kinds)
+    block = 32 if not alike and _STATE not in kinds and random.random() < 0.1 else 16
+    full = replace(_FULL, block_size=block)
+    size = random.choice(_SIZES)
+
+    def layers() -> Layers:
+        sizes = (size,) if alike else _SIZES_OF_LATENTS if latents else _SIZES
+        keeps: Literal["latents", "keys and values"] = "latents" if latents else "keys and values"
+        return Layers(random.choice(_COUNTS), random.choice(sizes), keeps)
+
+    sorts = [(full, layers())]
+    if random.random() < 0.4:
+        sorts.append((full, layers()))
+    for group in kinds:
+        sorts.append((group, layers()))
+        if random.random() < 0.2:
+            sorts.append((group, layers()))
+    if len(sorts) > 1 and hybrid and random.random() < 0.1:
+        del sorts[0]
+    drafts = not latents and random.random() < 0.2
+    if drafts:
+        draft_size = size if alike else random.choice(_SIZES)
+        sorts.append((replace(full, eagle=True), Layers(1, draft_size)))
+    random.shuffle(sorts)
+    if hybrid and block == 16 and random.random() < 0.15:
+        hidden = 1 if layout == "blocks" else random.choice((1, 5, 20))
+        sorts.append((full, Layers(1, hidden, "hidden states")))
+    ranks = random.choice((1, 1, 1, 1, 2, 3))
+    if min(layers.count for _, layers in sorts) < ranks:
+        ranks = 1
+    return _Model(tuple(sorts), layout, ranks, hybrid, drafts)

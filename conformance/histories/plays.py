@@ -282,8 +282,12 @@ _SEED = "1"
 _GENERATED = {Profile.QUICK: 60, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
 _FINE_GENERATED = {Profile.QUICK: 20, Profile.DEFAULT: 100, Profile.THOROUGH: 1_000}
 _SCHEDULERS = {Profile.QUICK: 60, Profile.DEFAULT: 600, Profile.THOROUGH: 6_000}
-_LAYERS = {Profile.QUICK: NUM_MODELS, Profile.DEFAULT: NUM_MODELS, Profile.THOROUGH: 400}
-"""The quick profile has every third model."""
+_LAYERS = {
+    Profile.QUICK: NUM_MODELS + 24,
+    Profile.DEFAULT: NUM_MODELS + 100,
+    Profile.THOROUGH: 1_000,
+}
+"""Models, and then mixes of layers; the quick profile has every third."""
 _CONTENDED = {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600}
 _CHUNKS = {Profile.QUICK: 4, Profile.DEFAULT: 18, Profile.THOROUGH: 600}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}

@@ -30,10 +30,17 @@ def wrong_groups(derived: Derived) -> Iterator[Violation]:
 
 
 def refusal(history: SchedulerHistory, reason: str) -> list[Occurrence]:
-    """What is wrong when start-up refuses: nothing without layers, or with little memory."""
+    """What is wrong when start-up refuses: nothing without layers, or with little memory.
+
+    Nor where it was asked for a hash unit, which may not fit what it derives.
+    """
     deployment = history.deployment
-    longest = -(-deployment.max_model_len // min(g.block_size for g in deployment.groups))
-    if not deployment.layers or deployment.num_gpu_blocks < _ENOUGH * longest + _BESIDE:
+    # A block of hidden states may have one token.
+    hidden = any(layers.keeps == "hidden states" for layers in deployment.layers)
+    size = 1 if hidden else min(group.block_size for group in deployment.groups)
+    longest = -(-deployment.max_model_len // size)
+    little = deployment.num_gpu_blocks < _ENOUGH * longest + _BESIDE
+    if not deployment.layers or little or deployment.prefix_match_unit is not None:
         return []
     error = reason.partition(":")[0]
     defect = Defect.of(Code.LAYERS_REFUSED, error=error if error.isidentifier() else _TOO_FEW)

@@ -82,19 +82,30 @@ class LayeredExecutor:
         """What start-up made of the layers."""
         of_rank = [dict(_placed(config)) for config in self.configs]
         ranks = tuple(
-            Rank(config.num_blocks, _pool_bytes(config), memory, places)
-            for config, memory, places in zip(self.configs, self.memory, of_rank, strict=True)
+            Rank(config.num_blocks, _pool_bytes(config), memory, places, frozenset(specs))
+            for config, memory, places, specs in zip(
+                self.configs, self.memory, of_rank, self.specs, strict=True
+            )
         )
         groups = self.configs[0].kv_cache_groups
         members = tuple(
             tuple(name for config in self.configs for name in config.kv_cache_groups[i].layer_names)
             for i in range(len(groups))
         )
+        # A rank may have no layer of a group; its spec there is of those on other ranks.
+        having = [
+            next(
+                (c.kv_cache_groups[i] for c in self.configs if c.kv_cache_groups[i].layer_names),
+                each,
+            )
+            for i, each in enumerate(groups)
+        ]
         pages = tuple(
-            max(_page_of(group, name) for name in group.layer_names)
-            if group.layer_names
-            else group.kv_cache_spec.page_size_bytes
-            for group in groups
+            max(
+                (_page_of(group, name) for name in group.layer_names),
+                default=group.kv_cache_spec.page_size_bytes,
+            )
+            for group in having
         )
         pool = ranks[0].pool_bytes if len(ranks) == 1 else 1 << 62
         return Derived(setup, self.layers, members, pages, pool, None, ranks, unit)
@@ -138,9 +149,11 @@ def _placed(config: Any) -> Any:
         if not hasattr(tensor, "layer_stride"):
             return
         for number, name in enumerate(tensor.layers):
-            group = next(each for each in config.kv_cache_groups if name in each.layer_names)
+            # A tensor may be of layers that no group of this rank has.
+            group = next((g for g in config.kv_cache_groups if name in g.layer_names), None)
             offset = tensor.offset + number * tensor.layer_stride
-            yield name, Place(offset, tensor.block_stride, _page_of(group, name))
+            page = _page_of(group, name) if group is not None else 0
+            yield name, Place(offset, tensor.block_stride, page)
 
 
 def _pool_bytes(config: Any) -> int:
