@@ -66,6 +66,7 @@ _MODELS = (
     _Model(((_FULL, Layers(4, 2)), (_DRAFT, Layers(1, 1))), drafts=True),
     _Model(((_FULL, Layers(2)), (_window(33), Layers(4)), (_DRAFT, Layers(1))), drafts=True),
     _Model(((_FULL, Layers(3)), (_STATE, Layers(9)), (_DRAFT, Layers(1))), drafts=True),
+    _Model(((_FULL, Layers(2)), (_STATE, Layers(6)), (_DRAFT, Layers(1, 4))), drafts=True),
     # Latents, beside indexers of their own sizes, and beside windows that have none.
     _Model(((_FULL, Layers(4, 4, "latents")),)),
     _Model(((_FULL, Layers(4, 4, "latents")), (_FULL, Layers(4, 1, "latents"))), "blocks"),
@@ -84,8 +85,8 @@ _MODELS = (
     _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(2, 1)), (_window(33), Layers(4, 2))), "blocks"),
     _Model(((_FULL, Layers(4, 4)), (_STATE, Layers(7, 3)), (_window(40), Layers(3, 1))), "blocks"),
     _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(2, 1)), (_window(33), Layers(5, 2))), "blocks"),
-    _Model(((_FULL, Layers(3)), (_window(33), Layers(3, 4)), (_window(33), Layers(6, 8))), "blocks"),
-    _Model(((_FULL, Layers(4)), (_window(33), Layers(4, 4)), (_window(33), Layers(4, 2))), "blocks"),
+    _Model(((_FULL, Layers(3)), (_window(9), Layers(3, 4)), (_window(9), Layers(6, 8))), "blocks"),
+    _Model(((_FULL, Layers(4)), (_window(9), Layers(4, 4)), (_window(9), Layers(4, 2))), "blocks"),
     _Model(((_FULL, Layers(3, 4)), (_FULL, Layers(1, 1)), (_window(24), Layers(4, 2))), "blocks"),
     _Model(((_FULL, Layers(1, 4)), (_FULL, Layers(1, 1)), (_window(24), Layers(3, 2))), "blocks"),
     # Hidden states that a connector hands out.
@@ -108,6 +109,8 @@ _SIZES = (1, 2, 2, 3, 4, 4, 6, 8)
 _SIZES_OF_LATENTS = (1, 2, 4, 8)
 """Each fits into the larger ones: pages of latents are never padded."""
 _COUNTS = (1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 15)
+_FOR_HIDDEN_STATES = 320
+"""Their blocks may have one token each."""
 _SERVED = 4
 """Of so many mixes of layers, one is served requests; of the others only groups are derived."""
 
@@ -118,9 +121,11 @@ def layer_workload(seed: int | str) -> SchedulerHistory:
     random = Random(f"hitproof layers {seed}")
     mixed = number >= NUM_MODELS
     model = _mix(random) if mixed else _MODELS[number]
+    blocks = random.randint(30, 60) if mixed else 40
+    hidden = any(layers.keeps == "hidden states" for _, layers in model.sorts)
     deployment = Deployment(
         tuple(group for group, _ in model.sorts),
-        random.randint(30, 60) if mixed else 40,
+        blocks + _FOR_HIDDEN_STATES if hidden else blocks,
         160,
         random.choice((48, 64, 100)) if mixed else 64,
         max_num_seqs=4,
@@ -172,9 +177,13 @@ def _mix(random: Random) -> _Model:
     if random.random() < 0.4:
         sorts.append((full, layers()))
     for group in kinds:
-        sorts.append((group, layers()))
-        if random.random() < 0.2:
-            sorts.append((group, layers()))
+        for _ in range(1 if random.random() < 0.8 else 2):
+            made = layers()
+            if group.kind is GroupKind.MAMBA:
+                # vLLM has blocks of attention grow until a state fits.
+                most = min(each.size for _, each in sorts)
+                made = replace(made, size=min(made.size, most))
+            sorts.append((group, made))
     if len(sorts) > 1 and hybrid and random.random() < 0.1:
         del sorts[0]
     drafts = not latents and random.random() < 0.2

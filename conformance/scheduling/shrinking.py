@@ -49,8 +49,12 @@ def _simplifications(history: SchedulerHistory) -> Iterator[Callable[[], Schedul
         if kept:
             yield partial(replace, history, requests=kept)
     for index in range(len(deployment.groups) if len(deployment.groups) > 1 else 0):
-        groups = deployment.groups[:index] + deployment.groups[index + 1 :]
-        yield partial(_with, history, groups=groups)
+        fewer = {
+            name: each[:index] + each[index + 1 :]
+            for name in ("groups", "layers")
+            if (each := getattr(deployment, name))
+        }
+        yield partial(_with, history, **fewer)
     if deployment.speculative_method is not None:
         without = tuple(replace(group, eagle=False) for group in deployment.groups)
         plain_drafts = {"speculative_method": None, "num_speculative_tokens": 0}
@@ -66,7 +70,7 @@ def _simplifications(history: SchedulerHistory) -> Iterator[Callable[[], Schedul
         for simpler in _simpler(request):
             changed = requests | {name: simpler}
             yield partial(replace, history, requests=changed)
-    longest = max(len(each.prompt) + len(each.output) for each in requests.values())
+    longest = max((len(r.prompt) + len(r.output) for r in requests.values()), default=1)
     if longest < deployment.max_model_len:
         yield partial(_with, history, max_model_len=longest)
 

@@ -54,6 +54,30 @@ HIDDEN = replace(
 )
 
 
+NARROW = replace(
+    LAID_OUT,
+    layers={
+        **RIGHT.layers,
+        "x": Layer(WINDOW, PAGE // 4, False),
+        "c": Layer(WINDOW, PAGE // 4, False),
+    },
+    members=(("a", "b"), ("c",), ("x",)),
+    setup=CacheSetup((FULL, WINDOW, WINDOW), 16, 16, num_blocks=10),
+    pages=(PAGE, PAGE // 4, PAGE // 4),
+    ranks=(Rank(10, 20 * PAGE, 20 * PAGE, {}),),
+    available=None,
+)
+"""Two windows in groups of their own, and room for both beside each other."""
+WIDE = replace(
+    NARROW,
+    layers={"a": Layer(FULL, PAGE // 8, False), "b": Layer(WINDOW, PAGE), "c": Layer(WINDOW, PAGE)},
+    members=(("a",), ("b", "c")),
+    setup=CacheSetup((FULL, WINDOW), 16, 16, num_blocks=10),
+    pages=(PAGE // 8, PAGE),
+)
+"""Two windows side by side, so that the one layer of full attention has a sixteenth of a block."""
+
+
 def sized(derived: Derived, *sizes: int) -> Derived:
     """With blocks of these sizes."""
     groups = zip(derived.setup.groups, sizes, strict=True)
@@ -136,6 +160,27 @@ def test_a_right_configuration_breaks_none(derived: Derived) -> None:
         ),
         (replace(LAID_OUT, ranks=(Rank(10, POOL, 22 * PAGE, {}),)), Rule.MEMORY),
         (SINGLE, Rule.PADDING),
+        (NARROW, Rule.FILLED_BLOCKS),
+        (WIDE, Rule.LONG_REQUESTS),
+        (
+            # One group, whose hits end at blocks, whatever a hash covers.
+            replace(
+                LAID_OUT,
+                setup=CacheSetup((FULL,), 16, 8, num_blocks=10),
+                members=(tuple("abc"),),
+                pages=(PAGE,),
+                unit=8,
+            ),
+            Rule.HASH_UNIT,
+        ),
+        (
+            replace(LAID_OUT, ranks=(Rank(10, POOL, POOL, PLACES, frozenset("ab")),)),
+            Rule.OWN_LAYERS,
+        ),
+        (
+            replace(LAID_OUT, ranks=(Rank(10, POOL, POOL, PLACES, frozenset("abcd")),)),
+            Rule.OWN_LAYERS,
+        ),
         (
             replace(
                 SINGLE,
