@@ -19,6 +19,7 @@ from hitproof.conformance.histories.edges import edges
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
+from hitproof.conformance.histories.host_workloads import host_workload
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
 from hitproof.conformance.histories.module_families import module_histories
@@ -132,10 +133,11 @@ class Origin(StrEnum):
     FINE_GENERATED = "fine generated"
     GENERATED = "generated"
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next three; all others are of managers."""
+    """Of whole schedulers, as are the next four; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
+    HOST = "host pool"
 
 
 _WORKLOADS = {
@@ -143,6 +145,7 @@ _WORKLOADS = {
     Origin.LAYERS: layer_workload,
     Origin.CONTENDED: contended_workload,
     Origin.CHUNKS: chunk_workload,
+    Origin.HOST: host_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -290,6 +293,7 @@ _LAYERS = {
 """Models, and then mixes of layers; the quick profile has every third."""
 _CONTENDED = {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600}
 _CHUNKS = {Profile.QUICK: 4, Profile.DEFAULT: 18, Profile.THOROUGH: 600}
+_HOST = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays one history of every fourth family."""
 _FINE = {Profile.QUICK: 42, Profile.DEFAULT: 168, Profile.THOROUGH: None}
@@ -329,6 +333,8 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         yield Play(Origin.CONTENDED, f"{_SEED}:{number}")
     for number in range(_CHUNKS[profile]):
         yield Play(Origin.CHUNKS, f"{_SEED}:{number}")
+    for number in range(_HOST[profile]):
+        yield Play(Origin.HOST, f"{_SEED}:{number}")
     if not fine:
         return
     for number in range(0, len(_fine_situations()), _EVERY[profile]):

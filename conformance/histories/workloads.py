@@ -49,6 +49,31 @@ class Layers:
 
 
 @dataclass(frozen=True)
+class HostPool:
+    """A second pool, in host memory, that backs the pages of sparse attention. vLLM: HiSparse.
+
+    What is computed is written to pages on the device and from there to the host. Prefixes are
+    found on the host, and pages on the device are given up when they are there as well.
+    """
+
+    num_blocks: PositiveInt
+    """Blocks in the pool, its null block included."""
+    hot_blocks: PositiveInt = 2
+    """Blocks on the device into which a request fetches what it reads from the host."""
+    resident_groups: PositiveInt = 1
+    """Groups of layers that have pages on the device."""
+    writes_through: bool = True
+    """Whether each step writes its rows to the host; else whole pages are copied when they are
+    full. vLLM: ``eager_host_mirror``."""
+    delay: NonNegativeInt = 0
+    """How many steps later than it could be a transfer, or a load, is reported as done."""
+    loads: bool = False
+    """Whether a KV connector loads prefixes, which then are on the host."""
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
 class Deployment:
     """What a scheduler is started with: KV cache groups and arguments of vLLM."""
 
@@ -100,6 +125,9 @@ class Deployment:
     """Whether the pages of a layer, or those of a block, are side by side."""
     disable_hybrid_kv_cache_manager: bool = False
     """Whether layers with windows are kept as those without."""
+    host: HostPool | None = None
+    """The host's pool, with one group of full attention: that of the layers which choose what is
+    read. vLLM: the indexer's group."""
 
     __pydantic_config__ = _STRICT
 
@@ -121,6 +149,15 @@ class Deployment:
             raise HistoryError("without layers nothing is spread or derived; add layers")
         if self.num_gpu_blocks < 2:
             raise HistoryError("the pool needs a block besides the null block")
+        if self.host is not None and (
+            [group.kind for group in self.groups] != [GroupKind.FULL_ATTENTION]
+            or self.layers
+            or self.speculative_method
+        ):
+            raise HistoryError(
+                "a host pool backs one group of full attention, without layers and drafts; leave "
+                "host out"
+            )
 
     @property
     def has_draft_head(self) -> bool:
@@ -154,6 +191,10 @@ class Arrival:
     """The lower, the sooner, where the policy is ``priority``."""
     cache_salt: str | None = None
     """Keeps the request's blocks apart from those of other salts."""
+    loads: NonNegativeInt = 0
+    """How many tokens of its prompt a KV connector has, where the host's pool has one."""
+    load_fails: bool = False
+    """Whether the connector reports that the load has failed, so that they are computed."""
 
     __pydantic_config__ = _STRICT
 
@@ -186,7 +227,12 @@ class SchedulerHistory:
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
+        loads = self.deployment.host is not None and self.deployment.host.loads
         for name, request in self.requests.items():
+            if request.loads and not loads:
+                raise HistoryError(f"nothing loads what request {name} asks for; set host.loads")
+            if request.loads > len(request.prompt):
+                raise HistoryError(f"request {name} loads more than its prompt; lower loads")
             tokens = len(request.prompt) + len(request.output)
             if tokens > self.deployment.max_model_len:
                 raise HistoryError(

@@ -122,6 +122,11 @@ class ContentModel:
         self._loaded: set[str] = set()
         self._planned: dict[str, int] = {}
 
+    @property
+    def store(self) -> ContentStore:
+        """What the blocks hold."""
+        return self._store
+
     def new_step_starts(self) -> None:
         """From now on, what earlier steps computed is there."""
         self._store.new_step_starts()

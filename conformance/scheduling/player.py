@@ -21,6 +21,7 @@ from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.expectations import Served
 from hitproof.conformance.scheduling.deriving import refusal, wrong_groups
+from hitproof.conformance.scheduling.host_tiers import HOST, HostTiers
 from hitproof.conformance.scheduling.outcome import Life, SchedulerOutcome
 from hitproof.conformance.scheduling.promises import Donor, Due, PromisedHits
 from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner, about, violation
@@ -105,8 +106,18 @@ class _Player:
         self._content = ContentModel(
             engine, requests, self._sign, policies.every_state, policies.horizon
         )
+        self._tiers: HostTiers | None = None
+        if history.deployment.host is not None:
+            self._tiers = HostTiers(
+                engine,
+                history.deployment.host,
+                history.requests,
+                requests,
+                self._content.store,
+                SCHEDULER,
+            )
         self._runner = ModelRunner(
-            engine, history.requests, self._content, about(history.deployment)
+            engine, history.requests, self._content, about(history.deployment), self._tiers
         )
         self._promised = PromisedHits(engine, history.requests, policies)
         self._rules = StepRules(
@@ -186,7 +197,7 @@ class _Player:
 
     def _plan(self) -> Plan:
         pool, running = self._scheduler.pool(), tuple(self._scheduler.running())
-        before = pool.cached
+        before, copies = pool.cached, self._is_copying
         plan = self._scheduler.schedule()
         planned = [(each.request, each.start, each.num_tokens) for each in plan.scheduled]
         self.outcome.plans.append(planned)
@@ -200,10 +211,13 @@ class _Player:
                 life.preemptions += 1
             life.chunks.append((each.start, each.num_tokens))
         seen = self._scheduler.pool()
-        for each_wrong in self._rules.judge(plan, self._situation(running, pool.free, seen.free)):
+        # A page of what was loaded is copied to the device.
+        copies = copies or (plan.host is not None and any(t.restore for t in plan.host.transfers))
+        now = replace(self._situation(running, pool.free, seen.free), is_copying=copies)
+        for each_wrong in self._rules.judge(plan, now):
             self._add(each_wrong)
         self._judge_ends(plan)
-        done, wrong = self._runner.execute(plan, seen.held)
+        done, wrong = self._runner.execute(plan, seen)
         for each_wrong in wrong:
             self._add(each_wrong)
         self._judge_keys()
@@ -211,13 +225,21 @@ class _Player:
         return plan
 
     def _situation(self, before: tuple[str, ...], free_before: int, free_after: int) -> Situation:
+        waits = self._scheduler.loading() if self._tiers is not None else ()
         known = {
             name: len(self._history.requests[name].prompt) + len(self.outcome.lives[name].delivered)
             for name in self._arrived
-            if name not in self._ended
+            if name not in self._ended and name not in waits
         }
         after = tuple(self._scheduler.running())
         return Situation(before, after, known, free_before, free_after)
+
+    @property
+    def _is_copying(self) -> bool:
+        """Whether workers copy or load, as far as the scheduler knows."""
+        reports = [done.host for _, done in self._in_flight if done.host is not None]
+        unreported = any(each.done or each.loaded for each in reports)
+        return self._tiers is not None and (self._tiers.is_busy or unreported)
 
     def _judge_ends(self, plan: Plan) -> None:
         """The model runner is told of each end once, after it."""
@@ -232,7 +254,7 @@ class _Player:
             return
         plan, done = self._in_flight.popleft()
         drafts = {} if self._scheduler.batches > 1 else done.drafts
-        delivered = self._scheduler.update(plan, done.sampled, drafts)
+        delivered = self._scheduler.update(plan, done.sampled, drafts, done.host)
         for name, tokens in delivered.items():
             self.outcome.lives[name].delivered += tokens
         unfinished = self._scheduler.unfinished()
@@ -245,6 +267,8 @@ class _Player:
     ) -> None:
         """Promised hits are found, where nothing can have been evicted."""
         if self._allocated >= self._engine.num_gpu_blocks - 1:
+            return
+        if self._tiers is not None and not self._tiers.keeps_all:
             return
         for each in plan.scheduled:
             if self.outcome.lives[each.request].hit is not None:
@@ -298,15 +322,20 @@ class _Player:
         """Every published key names a page with that content."""
         for name in self._arrived:
             self._learn(name)
-        cached = self._named(self._scheduler.pool().cached)
-        for wrong in self._content.keys.wrong(cached):
+        pool = self._scheduler.pool()
+        for wrong in self._content.keys.wrong(self._named(pool.cached)):
             self._add(wrong)
+        if self._tiers is not None and pool.host is not None:
+            on_host = {(0, key): ids for key, ids in pool.host.cached.items()}
+            for wrong in self._tiers.wrong_keys(self._named(on_host)):
+                self._add(wrong)
 
     def _is_stuck(self, plan: Plan | None) -> bool:
         """Whether requests that were accepted get nowhere; that ends the history."""
         if plan is None:
             return False
         idle = not plan.num_tokens and not any(each.num_tokens for each, _ in self._in_flight)
+        idle = idle and not self._is_copying
         self._empty = self._empty + 1 if idle else 0
         new = False
         for each in plan.scheduled:
@@ -355,7 +384,11 @@ class _Player:
                 )
             if life.hit is not None and name in self._ended and name not in self._reported:
                 self._add(_told("never", f"request {name}", "it is not reported"))
-        held = self._scheduler.pool().held
+        pool = self._scheduler.pool()
+        if self._tiers is not None and pool.host is not None:
+            for wrong in self._tiers.left(pool.host):
+                self._add(wrong)
+        held = pool.held
         if held:
             self._add(
                 violation(
@@ -366,7 +399,12 @@ class _Player:
             )
 
     def _add(self, wrong: Violation) -> None:
-        """Record a violation; what follows one that leaves contents wrong may come from it."""
+        """Record a violation; what follows one that leaves contents wrong may come from it.
+
+        With a host's pool, what is wrong of the whole scheduler has a signature of its own.
+        """
+        if self._tiers is not None and wrong.signature.kind == SCHEDULER:
+            wrong = replace(wrong, signature=replace(wrong.signature, kind=HOST))
         for known in self.outcome.findings:
             if known.signature == wrong.signature:
                 known.again(wrong, self._step, "step")

@@ -18,8 +18,15 @@ from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Deployment
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.playing.expectations import Expected
+from hitproof.conformance.scheduling.host_tiers import HostTiers
 from hitproof.conformance.subject.managers import Tables
-from hitproof.conformance.subject.schedulers import Plan, Scheduled
+from hitproof.conformance.subject.schedulers import (
+    HostResult,
+    Loading,
+    Plan,
+    PoolState,
+    Scheduled,
+)
 from hitproof.spec.attention import attends
 from hitproof.spec.groups import Group, GroupKind
 
@@ -66,16 +73,18 @@ class _Name(NamedTuple):
 
 @dataclass(frozen=True)
 class Done:
-    """The result of a step: the tokens and drafts of each request, and how many were computed."""
+    """The result of a step: the tokens and drafts of each request, and what a host's pool has."""
 
     sampled: dict[str, list[int]]
     drafts: dict[str, list[int]]
+    host: HostResult | None = None
 
 
 class ModelRunner:
     """Runs the plans of one scheduler; pure bookkeeping, with the content of each page.
 
-    ``about`` has the parameters of defects that say how steps are planned (`about`).
+    ``about`` has the parameters of defects that say how steps are planned (`about`), ``tiers`` are
+    the pages of a host's pool.
     """
 
     def __init__(
@@ -84,8 +93,10 @@ class ModelRunner:
         arrivals: Mapping[str, Arrival],
         content: ContentModel,
         about: Mapping[str, str | None],
+        tiers: HostTiers | None = None,
     ) -> None:
         self._engine = engine
+        self._tiers = tiers
         self._arrivals = arrivals
         self._content = content
         self._about = about
@@ -93,8 +104,9 @@ class ModelRunner:
         self._sampled: dict[str, int] = {}
         self._verifying: dict[str, int] = {}
 
-    def execute(self, plan: Plan, held: frozenset[int]) -> tuple[Done, list[Violation]]:
-        """Run one step; ``held`` are the blocks with references when it was planned."""
+    def execute(self, plan: Plan, pool: PoolState) -> tuple[Done, list[Violation]]:
+        """Run one step; ``pool`` is what was held when it was planned."""
+        held = pool.held
         self._content.new_step_starts()
         for name in (*plan.finished, *plan.preempted):
             self._forget(name)
@@ -103,15 +115,29 @@ class ModelRunner:
         for each in plan.scheduled:
             self._take_up(each)
         wrong = [*self._written_once(plan), *self._in_use(plan, held)]
+        ranges = {each.request: self._range(each) for each in plan.scheduled}
+        if self._tiers is not None:
+            ids = pool.host.cached.values() if pool.host is not None else ()
+            registered = frozenset(block for of_key in ids for block in of_key)
+            wrong += self._tiers.start(plan, ranges, held, registered)
         for each in plan.scheduled:
-            start, num_tokens = self._range(each)
+            start, num_tokens = ranges[each.request]
             known, tables = self._known(each.request), self._requests[each.request].tables
             self._content.planned(each.request, each.start)
             wrong += self._content.compute(each.request, tables, start, num_tokens, known)
-        done = Done({}, {})
+        host = None
+        if self._tiers is not None:
+            host, misread = self._tiers.finish(plan, ranges, self._load)
+            wrong += misread
+        done = Done({}, {}, host)
         for each in plan.scheduled:
             self._sample(each, done)
         return done, wrong
+
+    def _load(self, name: str, loading: Loading) -> None:
+        """A connector wrote what a request waits for."""
+        known = self._known(name)
+        self._content.load(name, loading.tables, loading.start, loading.end, known)
 
     def _forget(self, name: str) -> None:
         self._requests.pop(name, None)

@@ -86,8 +86,13 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
         yield replace(request, arrives=0)
     if request.accepted:
         yield replace(request, accepted=())
+    if request.load_fails:
+        yield replace(request, load_fails=False)
+    if request.loads:
+        yield replace(request, loads=0, load_fails=False)
     for part in ("output", "prompt"):
         tokens = getattr(request, part)
         for less in (len(tokens) // 2, 1):
             if 0 < less < len(tokens):
-                yield replace(request, **{part: tokens[:-less]})
+                shorter = replace(request, **{part: tokens[:-less]})
+                yield replace(shorter, loads=min(request.loads, len(shorter.prompt)))

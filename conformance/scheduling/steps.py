@@ -38,6 +38,8 @@ class Situation:
             what its user got; in the order of arrival.
         free_before: free blocks before it.
         free_after: free blocks after it.
+        is_copying: whether copies to the host's pool are under way, which give blocks up when they
+            are done. Who needs blocks may wait for that.
     """
 
     before: Sequence[str]
@@ -45,6 +47,7 @@ class Situation:
     known: Mapping[str, int]
     free_before: int
     free_after: int
+    is_copying: bool = False
 
 
 class StepRules:
@@ -83,7 +86,7 @@ class StepRules:
         preempted = [name for name in now.before if name not in now.after]
         if preempted:
             yield from self._preempted(plan, now, preempted)
-        else:
+        elif not now.is_copying:
             yield from self._work(plan, now)
             yield from self._waiting(plan, now)
         yield from self._admitted(now)
@@ -244,8 +247,12 @@ class StepRules:
         }
 
     def _admitted(self, now: Situation) -> Iterator[Violation]:
-        """Nobody is admitted before one that comes first."""
-        if not self._in_turn or self._lookahead > 1:
+        """Nobody is admitted before one that comes first.
+
+        Where prefixes are loaded, who holds blocks for that comes first.
+        """
+        loads = self._deployment.host is not None and self._deployment.host.loads
+        if not self._in_turn or self._lookahead > 1 or loads:
             return
         turn = self._turn(now)
         admitted = [name for name in now.after if name not in now.before]

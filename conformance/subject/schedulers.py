@@ -37,6 +37,105 @@ class Scheduled:
 
 
 @dataclass(frozen=True)
+class Transfer:
+    """A page that is copied between the device and the host's pool.
+
+    Attributes:
+        number: what it is reported as done by.
+        host: the block of the host's pool.
+        resident: the block on the device, of each group that has pages there.
+        restore: whether it is copied to the device, before the step; else from it, after.
+    """
+
+    number: int
+    host: int
+    resident: tuple[int, ...]
+    restore: bool
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that are written through to the host. Both places count rows from the pool's start."""
+
+    sources: tuple[int, ...]
+    target: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Loading:
+    """What a KV connector loads for a request: tokens from ``start`` to ``end``, into tables.
+
+    Attributes:
+        tables: those of the engine's groups.
+        host: that of the host's pool.
+    """
+
+    start: int
+    end: int
+    tables: Tables
+    host: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class HostStep:
+    """What the workers of a host's pool are told for one step.
+
+    Attributes:
+        tables: of each request in the step its blocks in the host's pool, as in ``blocks``.
+        hot: the same of the blocks on the device into which it fetches from the host, by group.
+        copies: blocks of the host's pool to copy before all else, as pairs of source and target.
+        transfers: pages to copy.
+        rows: rows to write through after the step.
+        residency: by request and page the blocks on the device that the page is read from, by
+            group; 0 where it is read from the host. Those that are not named stay.
+        all_resident: whether no request reads from the host.
+        loads: what a KV connector is asked to load from now on, by request.
+    """
+
+    tables: Mapping[str, tuple[int, ...]]
+    hot: Mapping[str, Tables]
+    copies: tuple[tuple[int, int], ...]
+    transfers: tuple[Transfer, ...]
+    rows: tuple[Rows, ...]
+    residency: Mapping[str, Mapping[int, tuple[int, ...]]]
+    all_resident: bool
+    loads: Mapping[str, Loading]
+
+
+@dataclass(frozen=True)
+class HostResult:
+    """What workers report of a host's pool with the results of a step.
+
+    Attributes:
+        done: transfers.
+        copied: targets of the copies in the pool.
+        loaded: requests whose load is over.
+        failed: those of them whose load has failed.
+    """
+
+    done: tuple[int, ...] = ()
+    copied: tuple[int, ...] = ()
+    loaded: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostState:
+    """What the host's pool holds.
+
+    Attributes:
+        cached: the blocks that each key finds.
+        held: the blocks with references.
+        free: how many blocks are free.
+    """
+
+    cached: Mapping[Any, tuple[int, ...]]
+    held: frozenset[int]
+    free: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """One step as a model runner is told it. vLLM: ``SchedulerOutput``.
 
@@ -46,6 +145,7 @@ class Plan:
         preempted: those that were preempted since the last step, where that is said.
         copies: blocks to copy before the step computes, as pairs of source and target.
         handle: what the target needs to take the step's result up.
+        host: what workers of a host's pool are told; None without one.
     """
 
     scheduled: tuple[Scheduled, ...]
@@ -53,6 +153,7 @@ class Plan:
     preempted: tuple[str, ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
     handle: Any = field(default=None, compare=False, repr=False)
+    host: HostStep | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -68,11 +169,13 @@ class PoolState:
         cached: the blocks that each key of a group finds.
         free: how many blocks are free, the null block not counted.
         held: the blocks with references.
+        host: what the host's pool holds; None without one.
     """
 
     cached: Mapping[tuple[int, Any], tuple[int, ...]]
     free: int
     held: frozenset[int]
+    host: HostState | None = None
 
 
 class RunningScheduler(Protocol):
@@ -104,15 +207,23 @@ class RunningScheduler(Protocol):
         """Decide the next step."""
 
     def update(
-        self, plan: Plan, sampled: Mapping[str, Sequence[int]], drafts: Mapping[str, Sequence[int]]
+        self,
+        plan: Plan,
+        sampled: Mapping[str, Sequence[int]],
+        drafts: Mapping[str, Sequence[int]],
+        host: HostResult | None = None,
     ) -> Mapping[str, Sequence[int]]:
         """Take up what a step sampled and drafted; returns the tokens that users get.
 
-        Both are of the step's requests: those that sample nothing have no tokens.
+        Both are of the step's requests: those that sample nothing have no tokens. ``host`` is what
+        the workers of a host's pool report.
         """
 
     def unfinished(self) -> frozenset[str]:
         """The requests that are not finished."""
+
+    def loading(self) -> frozenset[str]:
+        """The requests that wait for a KV connector."""
 
     def running(self) -> Sequence[str]:
         """The requests that run: admitted, not preempted, not finished; in their order."""

@@ -11,7 +11,13 @@ from hitproof.conformance.histories.schema import EngineConfiguration, HistoryEr
 from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
 from hitproof.conformance.scheduling.outcome import SchedulerOutcome
 from hitproof.conformance.scheduling.player import play
-from hitproof.conformance.subject.schedulers import Plan, PoolState, Scheduled, StartupRefused
+from hitproof.conformance.subject.schedulers import (
+    HostResult,
+    Plan,
+    PoolState,
+    Scheduled,
+    StartupRefused,
+)
 from hitproof.spec.groups import Group, GroupKind
 
 SIZE = 4
@@ -106,9 +112,14 @@ class Small:
         return Plan((step,), gone)
 
     def update(
-        self, _plan: Plan, sampled: Mapping[str, Sequence[int]], drafts: Mapping[str, Sequence[int]]
+        self,
+        _plan: Plan,
+        sampled: Mapping[str, Sequence[int]],
+        drafts: Mapping[str, Sequence[int]],
+        host: HostResult | None = None,
     ) -> dict[str, list[int]]:
         assert not drafts
+        assert host is None
         got = {}
         for name, tokens in sampled.items():
             row = self._rows[name]
@@ -126,6 +137,9 @@ class Small:
 
     def unfinished(self) -> frozenset[str]:
         return frozenset(self._rows)
+
+    def loading(self) -> frozenset[str]:
+        return frozenset()
 
     def running(self) -> list[str]:
         return [name for name, row in self._rows.items() if row.seen]

@@ -21,12 +21,26 @@ from hitproof.conformance.explain.reuse import CacheSetup
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Deployment, Layers, SchedulerHistory
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.schedulers import Plan, PoolState, Scheduled, StartupRefused
+from hitproof.conformance.subject.managers import Tables
+from hitproof.conformance.subject.schedulers import (
+    HostResult,
+    Plan,
+    PoolState,
+    Scheduled,
+    StartupRefused,
+)
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.engine import group_of
 from hitproof.vllm_integration.adapter.groups import kv_cache_config, kv_cache_spec
+from hitproof.vllm_integration.adapter.host_pool import (
+    INDEXER,
+    RunningHostPool,
+    config_of,
+    connect,
+    has_host_pools,
+)
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
 from hitproof.vllm_integration.adapter.layers import LayeredExecutor
 
@@ -120,6 +134,8 @@ class VllmSchedulers:
     def possible(self, history: SchedulerHistory) -> SchedulerHistory:
         """The history without what this release does not have."""
         deployment = history.deployment
+        if deployment.host is not None and not has_host_pools():
+            return replace(history, requests={})
         cache = self._base.cache_config
         mamba = parameters_of(attribute(self.interface, "MambaSpec"))
         changes: dict[str, Any] = {}
@@ -198,6 +214,8 @@ class VllmSchedulers:
                 )
         if deployment.speculative_method is not None:
             made.speculative_config = self._speculative(deployment)
+        if deployment.host is not None:
+            connect(made, deployment.host)
         settle = getattr(made, "_set_max_num_scheduled_tokens", None)
         if settle is not None:
             with _refusals():
@@ -254,6 +272,10 @@ class VllmSchedulers:
             vllm_config = self.vllm_config(deployment)
             if deployment.layers:
                 return self._start_layers(deployment, vllm_config)
+            if deployment.host is not None:
+                interval = getattr(vllm_config.cache_config, _INTERVAL, None)
+                config = config_of(self.interface, deployment, interval)
+                return self.start_with(deployment, vllm_config, config)
             with self.groups_config(deployment, vllm_config) as config:
                 return self.start_with(deployment, vllm_config, config)
 
@@ -420,10 +442,16 @@ class VllmScheduler:
         self._cache = VllmCache(
             vllm.utils, self.engine, self._pool, self._requests, vllm.registers_tails
         )
+        self._host: RunningHostPool | None = None
+        if deployment.host is not None:
+            self._host = RunningHostPool(scheduler, deployment.host)
+            self._host.bind(vllm.utils, self.engine, self._requests)
 
     def add_request(self, name: str, arrival: Arrival) -> None:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         self.scheduler.add_request(self.make_request(name, arrival))
+        if self._host is not None:
+            self._host.has(name, arrival.loads)
 
     def make_request(self, name: str, arrival: Arrival) -> Any:
         """The target's request, which is not added yet."""
@@ -460,30 +488,33 @@ class VllmScheduler:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         output = self.scheduler.schedule()
         counts, drafts = output.num_scheduled_tokens, output.scheduled_spec_decode_tokens
-        scheduled = {}
+        scheduled: dict[str, Scheduled] = {}
+        tables: dict[str, Tables] = {}
         for new in output.scheduled_new_reqs:
             name = new.req_id
+            tables[name] = _tables(new.block_ids)
             scheduled[name] = Scheduled(
                 name,
                 new.num_computed_tokens,
                 counts[name],
                 len(drafts.get(name, ())),
-                _tables(new.block_ids),
+                self._judged(tables[name]),
                 whole=True,
                 first=name not in self._seen,
             )
             self._seen.add(name)
         known = output.scheduled_cached_reqs
-        none = ((),) * len(self.engine.groups)
+        none = ((),) * len(self.scheduler.kv_cache_config.kv_cache_groups)
         for name, blocks, start in zip(
             known.req_ids, known.new_block_ids, known.num_computed_tokens, strict=True
         ):
+            tables[name] = none if blocks is None else _tables(blocks)
             scheduled[name] = Scheduled(
                 name,
                 start,
                 counts[name],
                 len(drafts.get(name, ())),
-                none if blocks is None else _tables(blocks),
+                self._judged(tables[name]),
                 whole=name in known.resumed_req_ids,
                 first=False,
             )
@@ -495,10 +526,19 @@ class VllmScheduler:
             tuple(sorted(getattr(output, "preempted_req_ids", None) or ())),
             tuple((each.src_block_id, each.dst_block_id) for each in copies),
             output,
+            None if self._host is None else self._host.step(output, tables),
         )
 
+    def _judged(self, tables: Tables) -> Tables:
+        """The tables of the engine's groups; those of a host's pool are beside them."""
+        return tables if self._host is None else (tables[INDEXER],)
+
     def update(
-        self, plan: Plan, sampled: Mapping[str, Sequence[int]], drafts: Mapping[str, Sequence[int]]
+        self,
+        plan: Plan,
+        sampled: Mapping[str, Sequence[int]],
+        drafts: Mapping[str, Sequence[int]],
+        host: HostResult | None = None,
     ) -> dict[str, list[int]]:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         outputs = self._vllm.outputs
@@ -515,6 +555,8 @@ class VllmScheduler:
             },
             "ModelRunnerOutput",
         )
+        if self._host is not None and host is not None:
+            result.kv_connector_output = self._host.report(host)
         answered = self.scheduler.update_from_output(plan.handle, result)
         if drafts:
             self.scheduler.update_draft_token_ids(
@@ -532,19 +574,29 @@ class VllmScheduler:
             name for name, request in self._requests.items() if not request.is_finished()
         )
 
+    def loading(self) -> frozenset[str]:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        waits = getattr(self._vllm.requests.RequestStatus, "WAITING_FOR_REMOTE_KVS", None)
+        return frozenset(
+            name
+            for name, request in self._requests.items()
+            if waits is not None and request.status == waits
+        )
+
     def running(self) -> list[str]:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         return [request.request_id for request in attribute(self.scheduler, "running")]
 
     def pool(self) -> PoolState:
         """See `conformance.subject.schedulers.RunningScheduler`."""
-        return PoolState(
-            self._cache.cached(),
-            self._pool.get_num_free_blocks(),
-            frozenset(
-                block.block_id for block in self._pool.blocks if block.ref_cnt and not block.is_null
-            ),
+        cached, free = self._cache.cached(), self._pool.get_num_free_blocks()
+        held = frozenset(
+            block.block_id for block in self._pool.blocks if block.ref_cnt and not block.is_null
         )
+        if self._host is None:
+            return PoolState(cached, free, held)
+        cached = {(0, key): ids for (_, key), ids in cached.items()}
+        return PoolState(cached, self._host.room, held, self._host.state())
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         """See `conformance.subject.schedulers.RunningScheduler`."""

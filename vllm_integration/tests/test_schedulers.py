@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -27,6 +29,7 @@ from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
 from hitproof.vllm_integration.tests.forkserver import PYTHON
 from hitproof.vllm_integration.verdict import Verdict
 
+ROOT = Path(__file__).resolve().parents[2]
 KNOWN = LEDGER.parent / "known"
 FULL = Group(GroupKind.FULL_ATTENTION, 16)
 PROMPT = tuple(range(1, 66))
@@ -107,6 +110,40 @@ def test_who_is_preempted_in_the_step_that_plans_it_leaves_wrong_keys(release: s
     assert found[0] == "key-names-other-content"
     by_arrival = replace(history.deployment, policy="fcfs")
     assert not defects(played(release, by_arrival, history.requests))
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("way", ["room", "stuck"])
+def test_a_host_pool_that_lacks_room_is_found(way: str) -> None:
+    name = f"host_pool_request_never_finishes_{way}.json"
+    history = read_workload((KNOWN / name).read_text(encoding="utf-8"))
+    report = played("0.33.0", history.deployment, history.requests)
+    assert defects(report) == [f"request-never-finishes(way={way})"]
+    assert history.deployment.host is not None
+    host = replace(history.deployment.host, num_blocks=60)
+    larger = replace(history.deployment, num_gpu_blocks=200, host=host)
+    assert not defects(played("0.33.0", larger, history.requests))
+
+
+@pytest.mark.release
+def test_each_fault_of_a_host_pool_is_found() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "hitproof.vllm_integration.tests.broken_host_pools"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(resolve("0.33.0").root), str(ROOT / "src")]),
+            "VLLM_LOGGING_LEVEL": "ERROR",
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+        },
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    found = json.loads(ended.stdout.rpartition("found ")[2])
+    assert not found.pop("none")
+    assert all(found.values()), found
 
 
 @pytest.mark.release
