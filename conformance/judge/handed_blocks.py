@@ -44,14 +44,41 @@ def wrongly_zeroed(
     ``hit``. States need not be zeroed, nor what opts out of prefix caching. Of windows and chunks
     all or none are: releases differ.
     """
-    new, due = set[int](), set[int]()
-    for group, table, *before in zip(engine.groups, tables, held, hit, strict=True):
+    new = []
+    for table, *before in zip(tables, held, hit, strict=True):
         # A block can leave the window and come back in another place.
         had = {(place, block) for each in before for place, block in enumerate(each)}
         came = {block for place, block in enumerate(table) if block and (place, block) not in had}
-        new |= came
+        new.append(came)
+    yield from _others(engine, new, zeroed, "new blocks")
+
+
+def wrongly_zeroed_again(
+    engine: EngineConfiguration, tables: Tables, start: int, zeroed: Sequence[int]
+) -> Iterator[tuple[str, str]]:
+    """The same of the blocks that are zeroed again: those of a request from a token on."""
+    rest = [
+        {block for block in table[start // group.block_size :] if block}
+        for group, table in zip(engine.groups, tables, strict=True)
+    ]
+    # The null block, which nobody reads, may be among them.
+    yield from _others(
+        engine, rest, [block for block in zeroed if block], f"blocks from token {start} on,"
+    )
+
+
+def _others(
+    engine: EngineConfiguration, of_groups: Sequence[set[int]], zeroed: Sequence[int], which: str
+) -> Iterator[tuple[str, str]]:
+    """What is due, and what is wrong, where blocks of each group are zeroed."""
+    due = set[int]()
+    for group, blocks in zip(engine.groups, of_groups, strict=True):
         always = group.kind is GroupKind.FULL_ATTENTION and group.prefix_cacheable
-        if always or (group.kind is not GroupKind.MAMBA and len(came.intersection(zeroed)) > 1):
-            due |= came
-    if not due <= set(zeroed) <= new:
-        yield f"new blocks {sorted(due)} are zeroed, and no others", f"blocks {sorted(zeroed)} are"
+        if always or (group.kind is not GroupKind.MAMBA and len(blocks.intersection(zeroed)) > 1):
+            due |= blocks
+    once = len(set(zeroed)) == len(zeroed)
+    if not (due <= set(zeroed) <= set().union(*of_groups) and once):
+        yield (
+            f"{which} {sorted(due)} are zeroed once, and no others",
+            f"blocks {sorted(zeroed)} are",
+        )

@@ -26,7 +26,12 @@ from hitproof.conformance.judge.admission import (
 from hitproof.conformance.judge.books import Books, wrongly_released
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.damage import Damage, explained_by_holders, explained_by_keys
-from hitproof.conformance.judge.handed_blocks import cut, wrong_blocks, wrongly_zeroed
+from hitproof.conformance.judge.handed_blocks import (
+    cut,
+    wrong_blocks,
+    wrongly_zeroed,
+    wrongly_zeroed_again,
+)
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.outcome import Crashed, LookupResult, ReplayOutcome
 from hitproof.conformance.judge.promises import JudgedPolicies
@@ -240,9 +245,17 @@ class JudgedManager:
         """See `conformance.subject.managers.Manager`."""
         call = "cache_blocks"
         tables, known = self._tables(self._named.seen, name), self._num_tokens[name]
-        if name in self._loading:
+        is_loaded = name in self._loading
+        if is_loaded:
             self._content.load(name, tables, self._loading.pop(name), num_computed_tokens, known)
         self._ask(call, lambda manager: manager.cache_blocks(name, num_computed_tokens), name)
+        if is_loaded and (manager := self._named.zeroing):
+            # As a scheduler asks where a load has failed; it changes nothing else.
+            start = cut(self._engine, num_computed_tokens)
+            again = self._ask(call, lambda _: manager.zeroed_again(name, start), name)
+            for said in wrongly_zeroed_again(self._engine, tables, start, again or ()):
+                if again is not None:
+                    self._add_wrong(call, Code.ZEROED_BLOCKS_WRONG, *said)
         self._observe(call, name)
         self._registrations.computed(name, num_computed_tokens)
 

@@ -307,6 +307,12 @@ class ZeroingManager(Manager, Protocol):
     def take_new_block_ids(self) -> Sequence[int] | None:
         """Blocks to zero since the last call; None where workers zero none."""
 
+    def zeroed_again(self, name: str, start: int) -> Sequence[int] | None:
+        """A request's blocks that are zeroed again, as what a load left out, from a token on.
+
+        That is a boundary of all groups' blocks. None where workers zero none, or none again.
+        """
+
 
 @dataclass(frozen=True)
 class OfferedState:

@@ -804,12 +804,54 @@ class ZeroesNothing(Wrapped):
     def take_new_block_ids(self) -> Sequence[int]:
         return ()
 
+    def zeroed_again(self, name: str, start: int) -> None:
+        del name, start
+
+
+class ZeroesAgain(Wrapped):
+    """Says only which blocks are zeroed again: from another token on, or each twice."""
+
+    moved, times = 0, 1
+
+    def take_new_block_ids(self) -> None:
+        return None
+
+    def zeroed_again(self, name: str, start: int) -> Sequence[int]:
+        found = []
+        tables = self.inner.observe().tables[name]
+        for group, table in zip(self.inner._engine.groups, tables, strict=True):
+            first = max(0, start + self.moved) // group.block_size
+            if group.kind is GroupKind.FULL_ATTENTION:
+                found += [block for block in table[first:] if block] * self.times
+        return found
+
+
+class ZeroesValidBlocksAgain(ZeroesAgain):
+    """Zeroes what is before the token, too."""
+
+    moved = -1
+
+
+class ZeroesTooLittleAgain(ZeroesAgain):
+    """Leaves out what is right after the token."""
+
+    moved = 1_000
+
+
+class ZeroesAgainTwice(ZeroesAgain):
+    """Names each block twice."""
+
+    times = 2
+
 
 class ZeroesEverything(Wrapped):
     """Says that every block that somebody holds is zeroed."""
 
     def take_new_block_ids(self) -> Sequence[int]:
         return [block.block_id for block in self.pool.blocks if block.ref_cnt]
+
+    def zeroed_again(self, name: str, start: int) -> None:
+        del name, start
 
 
 class GroupsHitNothing(Wrapped):

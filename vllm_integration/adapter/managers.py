@@ -350,6 +350,14 @@ class VllmManager:
             return None
         return list(self._manager.take_new_block_ids())
 
+    def zeroed_again(self, name: str, start: int) -> Sequence[int] | None:
+        """See `conformance.subject.managers.ZeroingManager`; not all releases have that."""
+        record = getattr(self._manager, "record_blocks_for_zeroing", None)
+        if record is None or self.take_new_block_ids() is None:
+            return None
+        record(name, start)
+        return self.take_new_block_ids()
+
     def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables | None:
         """See `conformance.subject.managers.HandingManager`; not all releases have that."""
         find = getattr(self._manager, "get_block_ids_for_computed_tokens", None)

@@ -135,7 +135,7 @@ class VllmSchedulers:
         """The history without what this release does not have."""
         deployment = history.deployment
         if deployment.host is not None and not has_host_pools():
-            return replace(history, requests={})
+            return replace(history, deployment=replace(deployment, host=None), requests={})
         cache = self._base.cache_config
         mamba = parameters_of(attribute(self.interface, "MambaSpec"))
         changes: dict[str, Any] = {}
