@@ -7,6 +7,7 @@ something exists, a witness for it. Names of unknowns: positions and windows are
 """
 
 from hitproof.proofs import (
+    admission,
     attention,
     connector,
     eviction,
@@ -38,6 +39,7 @@ _MODULES = (
     sharing,
     pool,
     eviction,
+    admission,
 )
 
 THEOREMS: dict[str, Theorem] = {

@@ -12,6 +12,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from hitproof.spec.admission import (
+    blocks_at_once,
+    blocks_between,
+    first_token_read,
+    fits,
+    is_answered_right,
+    most_between,
+    states_at_once,
+    tokens_at_once,
+)
 from hitproof.spec.attention import attends, lookahead_blocks, reads_state, tail_blocks
 from hitproof.spec.connector import (
     is_fully_loaded,
@@ -489,6 +499,30 @@ CLAIMS: dict[str, Claim] = {
                 "SingleTypeKVCacheManager.remove_skipped_blocks",
             ),
         ),
+        Claim(
+            name="admitted_request_gets_its_blocks",
+            sentence="A request is refused blocks only when too few are free. One that is admitted "
+            "because all of it fits gets the blocks that each of its steps reads and writes, "
+            "unless other requests take blocks meanwhile.",
+            divergence=Divergence.WASTE,
+            clauses=(
+                blocks_at_once,
+                blocks_between,
+                first_token_read,
+                fits,
+                is_answered_right,
+                most_between,
+                states_at_once,
+                tokens_at_once,
+            ),
+            symbols=(
+                "KVCacheManager.allocate_slots",
+                "KVCacheCoordinator.get_num_blocks_to_allocate",
+                "SingleTypeKVCacheManager.get_num_blocks_to_allocate",
+                "SlidingWindowSpec.max_admission_blocks_per_request",
+                "ChunkedLocalAttentionSpec.max_admission_blocks_per_request",
+            ),
+        ),
     )
 }
 """Every claim, by name."""
@@ -497,6 +531,7 @@ EXECUTABLE: frozenset[Clause] = frozenset(
     (
         alignment,
         at_hash_units,
+        blocks_at_once,
         check_interval,
         geometry,
         hit_alignment,
@@ -512,6 +547,7 @@ EXECUTABLE: frozenset[Clause] = frozenset(
         one_pass_suffices,
         required_run,
         share_eagle,
+        states_at_once,
         valid_fine_hit,
         valid_hit,
         witness_entries,

@@ -1,0 +1,304 @@
+"""The theorem on admission: what each step takes is bounded, and what was promised is there.
+
+Positions, steps, windows and chunks are in tokens. ``end`` is the position after the last token of
+a step.
+"""
+
+from functools import partial
+
+from hitproof.proofs.cases import CHUNKED, FULL, SLIDING, case_name, holds_token
+from hitproof.proofs.interpretation import Interpretation
+from hitproof.proofs.obligation import Hypotheses, Mutant, Obligation, Statement
+from hitproof.spec import admission, attention
+from hitproof.spec.groups import GroupKind
+from hitproof.spec.terms import Term
+
+_KINDS = (FULL, SLIDING, CHUNKED)
+
+
+def _range(at: Interpretation, kind: GroupKind) -> tuple[Term | None, Term | None, Hypotheses]:
+    """Any window or chunk of the kind."""
+    if kind is SLIDING:
+        window = at.integer("window")
+        return window, None, (("a token sees itself", 1 <= window),)
+    if kind is CHUNKED:
+        chunk = at.integer("chunk")
+        return None, chunk, (("a chunk holds at least one token", 1 <= chunk),)
+    return None, None, ()
+
+
+def _block_size(at: Interpretation) -> tuple[Term, Hypotheses]:
+    size = at.integer("block_size")
+    return size, (("a block holds at least one token", 1 <= size),)
+
+
+def _is_read(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
+    """The tokens that are read are those from the first one on; ``slip``: one more or fewer."""
+    query, token = at.integer("query"), at.integer("token")
+    window, chunk, sizes = _range(at, kind)
+    first = admission.first_token_read(query, window, chunk, at) + slip
+    reads = attention.attends(query, token, window, chunk, at)
+    from_there = (first <= token) & (token <= query)
+    both = at.implies(reads, from_there) & at.implies(from_there, reads)
+    return Statement(
+        (*sizes, ("positions are counted from 0", (0 <= token) & (0 <= query))),
+        both,
+    )
+
+
+def _never_again(at: Interpretation, kind: GroupKind, later: bool = True) -> Statement:
+    """``later``: the other query is a later one."""
+    query, other = at.integer("query"), at.integer("other")
+    window, chunk, sizes = _range(at, kind)
+    order = ("the other query is later", query <= other)
+    first = partial(admission.first_token_read, window=window, chunk=chunk, arithmetic=at)
+    return Statement(
+        (
+            *sizes,
+            ("positions are counted from 0", (0 <= query) & (0 <= other)),
+            *((order,) if later else ()),
+        ),
+        first(query) <= first(other),
+    )
+
+
+def _holds(at: Interpretation, slip: int = 0) -> Statement:
+    """A token between is in one of so many blocks from the first on; ``slip``: fewer blocks."""
+    first, end, token, block = (at.integer(name) for name in ("first", "end", "token", "block"))
+    size, some = _block_size(at)
+    from_block = at.floor_div(first, size)
+    count = admission.blocks_between(first, end, size, at) - slip
+    return Statement(
+        (
+            *some,
+            ("the token is one of them", (first <= token) & (token < end)),
+            ("the block holds the token", holds_token(at, block, token, size)),
+        ),
+        (from_block <= block) & (block < from_block + count),
+    )
+
+
+def _spans(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
+    """A step reads and writes no more tokens than the bound; ``slip``: than a lower bound."""
+    start, end, step = at.integer("start"), at.integer("end"), at.integer("step")
+    window, chunk, sizes = _range(at, kind)
+    first = admission.first_token_read(start, window, chunk, at)
+    most = admission.tokens_at_once(step, window, chunk) - slip
+    return Statement(
+        (
+            *sizes,
+            ("positions are counted from 0", 0 <= start),
+            ("a step computes up to so many tokens", (start < end) & (end <= start + step)),
+        ),
+        end - first <= most,
+    )
+
+
+def _bounded(
+    at: Interpretation, starts_block: bool, taken_for: bool | None = None, slip: int = 0
+) -> Statement:
+    """``taken_for``: what the bound takes ``starts_block`` for. ``slip``: a lower bound."""
+    first, end, tokens = at.integer("first"), at.integer("end"), at.integer("tokens")
+    size, some = _block_size(at)
+    counted = starts_block if taken_for is None else taken_for
+    most = admission.most_between(tokens, counted, size, at) - slip
+    first_block, last_block = at.floor_div(first, size), at.ceil_div(end, size) - 1
+    where = ("the first token is the first of its block", at.times(first_block, size) == first)
+    # Both follow, and name products that the proof needs.
+    edges = (
+        ("the first token is before the second block", first < at.times(first_block + 1, size)),
+        ("the last block starts before the end", at.times(last_block, size) < end),
+    )
+    return Statement(
+        (
+            *some,
+            ("positions are counted from 0", 0 <= first),
+            ("there are so many tokens, or fewer", (first < end) & (end - first <= tokens)),
+            *edges,
+            *((where,) if starts_block else ()),
+        ),
+        admission.blocks_between(first, end, size, at) <= most,
+    )
+
+
+def _promise(
+    at: Interpretation, others: bool = False, gives_up: bool = True, within: bool = True
+) -> Statement:
+    """A request that was admitted gets the blocks of a step.
+
+    ``others``: somebody else took a block since. ``gives_up``: it has given up what is no longer
+    read. ``within``: the step needs no more than the most that it was admitted with.
+    """
+    most, room, free, held, table = (
+        at.integer(name) for name in ("most", "room", "free", "held", "table")
+    )
+    first, end = at.integer("first"), at.integer("end")
+    size, some = _block_size(at)
+    first_block, required = at.floor_div(first, size), at.ceil_div(end, size)
+    needed = at.maximum(0, required - table)
+    step = admission.blocks_between(first, end, size, at)
+    kept = table - first_block
+    return Statement(
+        (
+            *some,
+            ("it was admitted", admission.fits(most, room)),
+            ("its blocks come out of that room", free + held + (1 if others else 0) == room),
+            ("no count is below 0", (0 <= free) & (0 <= held) & (0 <= first)),
+            ("the tokens of the step come after what is read", first < end),
+            ("its table goes as far as what the step reads, or further", first_block <= table),
+            ("what it holds", held == kept if gives_up else kept <= held),
+            *((("the step needs no more than that", step <= most),) if within else ()),
+        ),
+        admission.fits(needed, free),
+    )
+
+
+def _some_answer(at: Interpretation, in_order: bool = True) -> Statement:
+    """``in_order``: nobody needs fewer blocks at most than at least."""
+    least, most, free, reserved = (
+        at.integer(name) for name in ("least", "most", "free", "reserved")
+    )
+    granted = at.integer("granted") == 1
+    right = partial(
+        admission.is_answered_right,
+        least=least,
+        most=most,
+        free=free,
+        reserved=reserved,
+        arithmetic=at,
+    )
+    negated = at.negation
+    return Statement(
+        (
+            ("blocks are reserved, or none", 0 <= reserved),
+            *((("the least is no more than the most", least <= most),) if in_order else ()),
+            ("one answer is wrong", negated(right(granted))),
+        ),
+        right(negated(granted)),
+    )
+
+
+def _obligations() -> tuple[Obligation, ...]:
+    found = []
+    for kind in _KINDS:
+        found.append(
+            Obligation(
+                case_name("first_token_read", kind),
+                "A token reads itself and all before it back to the first one that it reads, and "
+                "no others.",
+                partial(_is_read, kind=kind),
+                (
+                    Mutant(
+                        "a_token_later",
+                        "It reads none before the one after that.",
+                        partial(_is_read, kind=kind, slip=1),
+                    ),
+                ),
+            )
+        )
+        if kind is FULL:
+            continue
+        found += [
+            Obligation(
+                case_name("what_is_given_up_is_not_read", kind),
+                "Later tokens read none before the first one that a token reads.",
+                partial(_never_again, kind=kind),
+                (
+                    Mutant(
+                        "any_token",
+                        "No token, earlier or later, reads one before it.",
+                        partial(_never_again, kind=kind, later=False),
+                    ),
+                ),
+            ),
+            Obligation(
+                case_name("tokens_at_once", kind),
+                "A step reads and writes no more tokens in a row than the bound says.",
+                partial(_spans, kind=kind),
+                (
+                    Mutant(
+                        "fewer",
+                        "It needs fewer than that.",
+                        # The bound on chunks is one token more than any step needs.
+                        partial(_spans, kind=kind, slip=1 if kind is SLIDING else 2),
+                    ),
+                ),
+            ),
+        ]
+    found.append(
+        Obligation(
+            "blocks_hold_the_tokens",
+            "Each of the tokens is in one of the blocks that are counted.",
+            _holds,
+            (Mutant("one_block_fewer", "One block fewer is enough.", partial(_holds, slip=1)),),
+        )
+    )
+    for starts in (True, False):
+        mutants = [
+            Mutant(
+                "one_fewer",
+                "One block fewer is enough.",
+                partial(_bounded, starts_block=starts, slip=1),
+            )
+        ]
+        if not starts:
+            mutants.append(
+                Mutant(
+                    "as_if_it_started_a_block",
+                    "The first token may be anywhere in its block, at no cost.",
+                    partial(_bounded, starts_block=starts, taken_for=True),
+                )
+            )
+        found.append(
+            Obligation(
+                f"blocks_at_once[{'from the start of a block' if starts else 'from anywhere'}]",
+                "So many tokens in a row are in no more blocks than the bound says.",
+                partial(_bounded, starts_block=starts),
+                tuple(mutants),
+            )
+        )
+    found += [
+        Obligation(
+            "promise_is_kept",
+            "A request for which the most blocks that a step needs were free gets those of each "
+            "step, if no other request takes any and it gives up what is no longer read.",
+            _promise,
+            (
+                Mutant(
+                    "others_take_blocks",
+                    "It gets them though another request has taken a block.",
+                    partial(_promise, others=True),
+                ),
+                Mutant(
+                    "nothing_is_given_up",
+                    "It gets them though it keeps what is no longer read.",
+                    partial(_promise, gives_up=False),
+                ),
+                Mutant(
+                    "any_step",
+                    "It gets those of a step that needs more than it was admitted with.",
+                    partial(_promise, within=False),
+                ),
+            ),
+        ),
+        Obligation(
+            "one_answer_is_right",
+            "A manager can always answer rightly: where it must not grant, it may refuse, and "
+            "where it must not refuse, it may grant.",
+            _some_answer,
+            (
+                Mutant(
+                    "any_bounds",
+                    "So it can when the least that anybody needs is more than the most.",
+                    partial(_some_answer, in_order=False),
+                ),
+            ),
+        ),
+    ]
+    return tuple(found)
+
+
+OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
+    "admitted_request_gets_its_blocks": _obligations()
+}
+"""The obligations of the claim on admission."""

@@ -1,0 +1,101 @@
+"""Admission: how many blocks a request takes, and when a manager must give them, or refuse.
+
+A step computes the tokens from ``start`` up to ``end``. It reads what the first of them attends to,
+and what comes after, and it writes its own tokens. The blocks that hold all these tokens are what
+the request needs at this step; later steps read none before them, so those can be given up. How
+many it holds at once therefore has a bound that does not depend on its length, where attention has
+a limited range. A request that is admitted because so many blocks are free gets those of each of
+its steps, as long as no other request takes any.
+
+Positions are in tokens, from 0; ``end`` is the position after the last token, slots for drafts
+included.
+"""
+
+from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
+
+
+def first_token_read(
+    query: Term,
+    window: Term | None,
+    chunk: Term | None = None,
+    arithmetic: Arithmetic = INTEGERS,
+) -> Term:
+    """The first token to which the token at position ``query`` attends."""
+    if chunk is not None:
+        return arithmetic.multiple_at_most(query, chunk)
+    return 0 if window is None else arithmetic.maximum(0, query - window + 1)
+
+
+def blocks_between(
+    first: Term, end: Term, block_size: Term, arithmetic: Arithmetic = INTEGERS
+) -> Term:
+    """How many blocks hold the tokens from ``first`` up to ``end``."""
+    return arithmetic.ceil_div(end, block_size) - arithmetic.floor_div(first, block_size)
+
+
+def tokens_at_once(step: Term, window: Term, chunk: Term | None = None) -> Term:
+    """The most tokens that a step of up to ``step`` tokens reads and writes.
+
+    With a limited range of attention only: a ``chunk``, or else a ``window``.
+    """
+    return step + window - 1 if chunk is None else step + chunk
+
+
+def most_between(
+    tokens: Term, starts_block: bool, block_size: Term, arithmetic: Arithmetic = INTEGERS
+) -> Term:
+    """The most blocks that hold so many tokens in a row, or fewer.
+
+    ``starts_block`` is whether the first of them is the first of its block.
+    """
+    return arithmetic.ceil_div(tokens, block_size) + (0 if starts_block else 1)
+
+
+def fits(needed: Term, free: Term, reserved: Term = 0) -> Formula:
+    """Whether ``needed`` blocks can be taken, if ``reserved`` ones are left to others."""
+    return needed + reserved <= free
+
+
+def is_answered_right(
+    granted: Formula,
+    least: Term,
+    most: Term,
+    free: Term,
+    reserved: Term = 0,
+    arithmetic: Arithmetic = INTEGERS,
+) -> Formula:
+    """Whether a manager may grant an allocation, or refuse it, with so many blocks free.
+
+    No manager can do with fewer than ``least`` blocks, and none needs more than ``most``.
+    """
+    refused = arithmetic.negation(granted)
+    enough = arithmetic.implies(granted, fits(least, free))
+    return enough & arithmetic.implies(refused, arithmetic.negation(fits(most, free, reserved)))
+
+
+def states_at_once(drafts: Term, exports: Term = 0) -> Term:
+    """The most states that a Mamba group holds for a request at once, each in a block.
+
+    That is the state that a step starts from, the one that it ends in, one for each draft, and
+    those that it exports from inside its chunk.
+    """
+    return 2 + drafts + exports
+
+
+def blocks_at_once(
+    group: Group, step: int, num_tokens: int, drafts: int = 0, exports: int = 0
+) -> int:
+    """The most blocks that a request of ``num_tokens`` tokens holds at once in a group.
+
+    Each step computes up to ``step`` tokens; several steps in flight count as one. Draft layers of
+    several MTP modules compute the last tokens again.
+    """
+    if group.kind is GroupKind.MAMBA:
+        return int(states_at_once(drafts, exports))
+    if group.kind is GroupKind.FULL_ATTENTION:
+        return int(blocks_between(0, num_tokens, group.block_size))
+    again = group.prefill_lookahead - 1 if group.chunk is None else 0
+    tokens = tokens_at_once(step + again, group.window, group.chunk)
+    starts_block = group.chunk is not None and is_multiple(group.chunk, group.block_size)
+    return int(most_between(min(tokens, num_tokens), starts_block, group.block_size))
