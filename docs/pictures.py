@@ -352,5 +352,6 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "null_block_is_never_served": pool_pictures.null_block,
     "cached_key_names_its_content": pool_pictures.keys,
     "least_recently_used_block_goes_first": pool_pictures.eviction_order,
+    "admitted_request_gets_its_blocks": pool_pictures.admission,
 }
 """The picture of each claim, by the claim's name."""

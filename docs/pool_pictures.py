@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from docs.drawing import Picture
 from hitproof.conformance.findings.strips import Figure, Row, Strip, numbers
+from hitproof.spec.admission import blocks_between, first_token_read, most_between, tokens_at_once
 from hitproof.spec.eviction import Queued, is_least_recently_used_first, joins_before_cached
 from hitproof.spec.pool import CACHE, FREE, GET, TOUCH, BlockState, Operation
 from hitproof.spec.terms import INTEGERS
@@ -102,4 +103,25 @@ def eviction_order() -> Picture:
         "The block in place 0 is handed out next: lookup cannot find it. Behind it are the tail, "
         "the middle and the head of a prompt, given up in this order, and a block used last.",
         (Figure("", Strip(rows, blocks, 99)),),
+    )
+
+
+def admission() -> Picture:
+    """What each step of a request with a window takes."""
+    window, block_size, step, num_tokens = 6, 4, 5, 20
+    rows, most = [], 0
+    for start in range(0, num_tokens, step):
+        first, end = first_token_read(start, window), start + step
+        taken = blocks_between(first, end, block_size)
+        held = range(first // block_size, first // block_size + taken)
+        rows.append(Row(f"tokens {start} to {end - 1}", dict.fromkeys(held, "#")))
+        most = max(most, taken)
+    bound = most_between(tokens_at_once(step, window), block_size)
+    assert most <= bound
+    blocks = range(num_tokens // block_size)
+    return Picture(
+        f"The blocks (#) that each step of {step} tokens reads and writes, with a window of "
+        f"{window} tokens and {block_size} tokens a block: {most} at most, and {bound} are enough "
+        "for a request of any length.",
+        (Figure("", Strip((Row("block", numbers(blocks)), *rows), blocks, 99)),),
     )

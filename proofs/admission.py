@@ -97,11 +97,15 @@ def _spans(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
 def _bounded(
     at: Interpretation, starts_block: bool, taken_for: bool | None = None, slip: int = 0
 ) -> Statement:
-    """``taken_for``: what the bound takes ``starts_block`` for. ``slip``: a lower bound."""
+    """``starts_block``: the first token is the first of its block.
+
+    ``taken_for``: whether the bound is for such. ``slip``: a lower bound.
+    """
     first, end, tokens = at.integer("first"), at.integer("end"), at.integer("tokens")
     size, some = _block_size(at)
     counted = starts_block if taken_for is None else taken_for
-    most = admission.most_between(tokens, counted, size, at) - slip
+    anywhere, from_start = admission.most_between, partial(admission.blocks_between, 0)
+    most = (from_start if counted else anywhere)(tokens, size, at) - slip
     first_block, last_block = at.floor_div(first, size), at.ceil_div(end, size) - 1
     where = ("the first token is the first of its block", at.times(first_block, size) == first)
     # Both follow, and name products that the proof needs.

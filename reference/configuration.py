@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hitproof.spec.admission import blocks_at_once
 from hitproof.spec.groups import ConfigurationError, Group
-from hitproof.spec.terms import INTEGERS
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,8 @@ def max_admission_blocks(
 ) -> int | None:
     """The most blocks that one request holds at once, or None when it holds all its blocks.
 
-    Layers with a limited range of attention free blocks as they proceed, so a long prompt needs
-    only the blocks of its window and of one batch. vLLM: ``max_admission_blocks_per_request``.
+    Mamba groups count their states themselves. vLLM: ``max_admission_blocks_per_request``.
     """
-    if group.window is not None:
-        again = group.prefill_lookahead - 1
-        tokens = min(group.window - 1 + again + max_num_batched_tokens, max_model_len)
-        # The window need not start on a block edge.
-        return INTEGERS.ceil_div(tokens, group.block_size) + 1
-    if group.chunk is not None:
-        tokens = min(group.chunk + max_num_batched_tokens, max_model_len)
-        return INTEGERS.ceil_div(tokens, group.block_size)
-    return None
+    if group.window is None and group.chunk is None:
+        return None
+    return blocks_at_once(group, max_num_batched_tokens, max_model_len)

@@ -42,14 +42,9 @@ def tokens_at_once(step: Term, window: Term, chunk: Term | None = None) -> Term:
     return step + window - 1 if chunk is None else step + chunk
 
 
-def most_between(
-    tokens: Term, starts_block: bool, block_size: Term, arithmetic: Arithmetic = INTEGERS
-) -> Term:
-    """The most blocks that hold so many tokens in a row, or fewer.
-
-    ``starts_block`` is whether the first of them is the first of its block.
-    """
-    return arithmetic.ceil_div(tokens, block_size) + (0 if starts_block else 1)
+def most_between(tokens: Term, block_size: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
+    """The most blocks that hold so many tokens in a row, or fewer, wherever these begin."""
+    return arithmetic.ceil_div(tokens, block_size) + 1
 
 
 def fits(needed: Term, free: Term, reserved: Term = 0) -> Formula:
@@ -96,6 +91,7 @@ def blocks_at_once(
     if group.kind is GroupKind.FULL_ATTENTION:
         return int(blocks_between(0, num_tokens, group.block_size))
     again = group.prefill_lookahead - 1 if group.chunk is None else 0
-    tokens = tokens_at_once(step + again, group.window, group.chunk)
-    starts_block = group.chunk is not None and is_multiple(group.chunk, group.block_size)
-    return int(most_between(min(tokens, num_tokens), starts_block, group.block_size))
+    tokens = min(tokens_at_once(step + again, group.window, group.chunk), num_tokens)
+    if group.chunk is not None and is_multiple(group.chunk, group.block_size):
+        return int(blocks_between(0, tokens, group.block_size))
+    return int(most_between(tokens, group.block_size))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hitproof.conformance.checks.admission import check_admission, takes_part
 from hitproof.conformance.checks.agreement import check_agreement, is_in_grid
 from hitproof.conformance.checks.connector import check_local_prefix, is_judged
 from hitproof.conformance.checks.fine_hits import check_fine, scales_of
@@ -42,11 +43,13 @@ CHECKS: dict[str, Callable[[Subject, Any], CheckResult]] = {
     "null_block_is_never_served": check_pool,
     "cached_key_names_its_content": check_pool,
     "least_recently_used_block_goes_first": check_pool,
+    "admitted_request_gets_its_blocks": check_admission,
 }
 """The check of each claim, by the claim's name."""
 
 
 _SETTLES: Mapping[Callable[[Subject, Any], CheckResult], Callable[[Configuration], object]] = {
+    check_admission: takes_part,
     check_fine: scales_of,
     check_junctions: lambda configuration: configuration.group.kind in SPARSE_KINDS,
     check_pool: is_judged_once,

@@ -281,6 +281,16 @@ class PoolEvidence(StepsEvidence):
 
 
 @dataclass(frozen=True)
+class AdmissionEvidence(StepsEvidence):
+    """Steps of one request that a manager grants or refuses."""
+
+    @property
+    def entry(self) -> str:
+        """Where slots are granted."""
+        return "admission"
+
+
+@dataclass(frozen=True)
 class HashEvidence(StepsEvidence):
     """Two prompts whose block hashes are wrongly equal, or wrongly different.
 
@@ -400,6 +410,7 @@ _JSON: Mapping[type[Evidence], _Kind] = {
         },
     ),
     PoolEvidence: _Kind("pool", {"steps": _STEPS, "picture": _PICTURE}),
+    AdmissionEvidence: _Kind("admission", {"steps": _STEPS}),
     HashEvidence: _Kind("hashes", {"steps": _STEPS, "prompts": _PROMPTS}),
 }
 _BY_NAME = {kind.name: each for each, kind in _JSON.items()}

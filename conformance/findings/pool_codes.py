@@ -11,6 +11,7 @@ _COUNT = "free_count_is_free_queue_length"
 _NULL = "null_block_is_never_served"
 _NAMES = "cached_key_names_its_content"
 _ORDER = "least_recently_used_block_goes_first"
+_ADMISSION = "admitted_request_gets_its_blocks"
 _BOOKS = "block_pool"
 """Of whole managers the invariants of the pool are judged together, under this name."""
 
@@ -283,16 +284,16 @@ MEANINGS: Mapping[Code, Meaning] = {
         "Fewer blocks would do for all that the request needs at this step, or as a whole, than "
         "are free.",
         "The request waits, or is preempted, without need; the engine may stand still.",
-        (_BOOKS,),
+        (_ADMISSION, _BOOKS),
         (Divergence.WASTE,),
     ),
     Code.ADMITTED_WITHOUT_SPACE: Meaning(
         "request is admitted though too few blocks are free for all of it",
-        "A request that is to be admitted only as a whole needs more blocks than are free: those "
-        "that its last token reads, and those of its hit that are free.",
+        "A request needs more blocks than are free: at a step, or where it is to be admitted only "
+        "as a whole those that its last token reads, and those of its hit that are free.",
         "The request is preempted in the middle, and what it has computed is computed again; the "
         "engine may stand still.",
-        (_BOOKS,),
+        (_ADMISSION, _BOOKS),
         (Divergence.WASTE,),
     ),
     Code.ADMISSION_NOT_KEPT: Meaning(
@@ -301,7 +302,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "refused blocks, though no other request has taken any since.",
         "The request is preempted in the middle, and what it has computed is computed again; the "
         "engine may stand still.",
-        (_BOOKS,),
+        (_ADMISSION, _BOOKS),
         (Divergence.WASTE,),
     ),
     Code.RESERVED_BLOCKS_TAKEN: Meaning(

@@ -32,6 +32,7 @@ from hitproof.conformance.histories.schema import (
     Schedule,
     Step,
 )
+from hitproof.spec.admission import blocks_at_once
 from hitproof.spec.groups import Group, GroupKind
 
 _NAMES = "abcdefghij"
@@ -257,24 +258,14 @@ def _groups(random: Random, whole_blocks: bool) -> tuple[Group, ...]:
 
 
 def most_blocks(engine: EngineConfiguration, group: Group) -> int:
-    """The most blocks that one request holds. vLLM: ``max_memory_usage_bytes`` of the spec."""
-    most, size = engine.max_model_len, group.block_size
-    match group.kind:
-        case GroupKind.SLIDING_WINDOW:
-            assert group.window is not None
-            again = group.prefill_lookahead - 1
-            return (
-                math.ceil(min(group.window - 1 + again + engine.max_in_flight_tokens, most) / size)
-                + 1
-            )
-        case GroupKind.CHUNKED_LOCAL:
-            assert group.chunk is not None
-            return math.ceil(min(group.chunk + engine.max_in_flight_tokens, most) / size)
-        case GroupKind.MAMBA:
-            exported = 1 if engine.mamba_checkpoint_alignment else 0
-            return 2 + engine.num_speculative_tokens + exported
-        case _:
-            return math.ceil(most / size)
+    """The most blocks that one request holds at once. vLLM: ``max_memory_usage_bytes``."""
+    return blocks_at_once(
+        group,
+        engine.max_in_flight_tokens,
+        engine.max_model_len,
+        engine.num_speculative_tokens,
+        exports=1 if engine.mamba_checkpoint_alignment else 0,
+    )
 
 
 def _requests(random: Random, engine: EngineConfiguration) -> dict[str, RequestInput]:

@@ -1,12 +1,9 @@
 """Admission: whether a manager may refuse an allocation, and keeps what it promises.
 
-It may refuse only when too few blocks are free. A request that is admitted because all of it fits
-gets the blocks of its prompt, unless other requests take blocks meanwhile.
-
-How many blocks an allocation takes differs a little between releases. The judge has a bound: no
-manager needs more than the blocks of all slots that the request does not hold yet, those of its hit
-that are free, and copies of blocks in which the hit ends. And none needs less, for a whole request,
-than what its last token reads.
+The clauses are those of `spec.admission`. How many blocks an allocation takes differs a little
+between releases, so the judge has bounds. No manager needs more than the blocks of all slots that
+the request does not hold yet, those of its hit that are free, and copies of blocks in which the hit
+ends. And none needs fewer, for a whole request, than what its last token reads.
 """
 
 import math
@@ -14,8 +11,8 @@ import math
 from hitproof.conformance.histories.generator import most_blocks
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.subject.managers import Allocation, Observation, Tables
-from hitproof.spec.attention import attends
-from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.admission import blocks_between, first_token_read
+from hitproof.spec.groups import Group, GroupKind, whole_blocks
 
 
 def most_needed(
@@ -44,9 +41,9 @@ def most_needed(
     need = 0
     for group, table in zip(engine.groups, tables, strict=True):
         most = most_blocks(engine, group)
-        new = max(0, math.ceil(slots / group.block_size) - len(table))
+        new = max(0, blocks_between(0, slots, group.block_size) - len(table))
         if allocation.full_sequence_must_fit:
-            whole = max(0, math.ceil(num_tokens / group.block_size) - len(table))
+            whole = max(0, blocks_between(0, num_tokens, group.block_size) - len(table))
             new = max(new, min(whole, most))
         # Older releases keep every state.
         need += new + most + 1 if group.kind is GroupKind.MAMBA else new
@@ -82,7 +79,7 @@ def least_needed(
     need = 0
     for group, table in zip(engine.groups, hit, strict=True):
         first = 0 if not group.prefix_cacheable else _first_block_read(group, num_tokens - 1)
-        last = 1 if not group.prefix_cacheable else math.ceil(num_tokens / group.block_size)
+        last = 1 if not group.prefix_cacheable else blocks_between(0, num_tokens, group.block_size)
         need += max(0, last - max(first, len(table)))
         need += sum(
             block != 0 and block not in before.ref_counts for block in dict.fromkeys(table[first:])
@@ -92,10 +89,9 @@ def least_needed(
 
 def _first_block_read(group: Group, query: int) -> int:
     """The first block that a token reads; of states, the one that it writes."""
-    if group.kind is GroupKind.MAMBA:
-        return query // group.block_size
-    read = next(t for t in range(query + 1) if attends(query, t, group.window, group.chunk))
-    return read // group.block_size
+    states = group.kind is GroupKind.MAMBA
+    first = query if states else first_token_read(query, group.window, group.chunk)
+    return int(whole_blocks(first, group.block_size))
 
 
 class Admitted:

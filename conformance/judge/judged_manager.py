@@ -50,6 +50,7 @@ from hitproof.conformance.subject.managers import (
     sharing,
 )
 from hitproof.conformance.subject.named_manager import NamedManager
+from hitproof.spec.admission import fits, is_answered_right
 from hitproof.spec.claims import Divergence
 
 _T = TypeVar("_T")
@@ -199,7 +200,7 @@ class JudgedManager:
             self._judge_refusal(name, allocation, before, seen)
             return None
         self._judge_admission(name, allocation, before, seen)
-        if len(seen.free_queue) < allocation.reserved_blocks:
+        if not fits(allocation.reserved_blocks, len(seen.free_queue)):
             due = f"{allocation.reserved_blocks} blocks stay free for others"
             actual = f"{len(seen.free_queue)} blocks are free"
             self._add_wrong(call, Code.RESERVED_BLOCKS_TAKEN, due, actual)
@@ -434,13 +435,14 @@ class JudgedManager:
             actual = f"it gets none; {len(seen.free_queue)} blocks are free"
             self._add_wrong("allocate_slots", Code.ADMISSION_NOT_KEPT, due, actual)
         need = most_needed(self._engine, before, allocation, held, computed, num_tokens, waits)
-        if need <= len(seen.free_queue) - allocation.reserved_blocks:
+        free, reserved = len(seen.free_queue), allocation.reserved_blocks
+        if not is_answered_right(False, 0, need, free, reserved):
             self._add(
                 self._judge.pool_claim(
                     "block_pool",
                     Defect(Code.ALLOCATION_REFUSED),
                     f"{need} blocks are enough for request {name}",
-                    f"it gets none, though {len(seen.free_queue)} are free",
+                    f"it gets none, though {free} are free",
                 ),
                 "allocate_slots",
             )
@@ -452,7 +454,7 @@ class JudgedManager:
         num_tokens, free = self._num_tokens[name], len(before.free_queue)
         if allocation.full_sequence_must_fit and allocation.hit is not None:
             need = least_needed(self._engine, before, allocation.hit.tables, num_tokens)
-            if need > free:
+            if not is_answered_right(True, need, need, free):
                 due = f"request {name} is not admitted: it needs {need} blocks, and {free} are free"
                 self._add_wrong(
                     "allocate_slots", Code.ADMITTED_WITHOUT_SPACE, due, "it is admitted"

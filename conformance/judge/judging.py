@@ -33,9 +33,9 @@ from hitproof.conformance.playing.expectations import (
 )
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.managers import Observation, Tables
-from hitproof.spec.attention import attends
+from hitproof.spec.admission import first_token_read
 from hitproof.spec.claims import Divergence
-from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.groups import Group, GroupKind, whole_blocks
 from hitproof.spec.hits import in_required_run
 from hitproof.spec.mask import next_boundary
 
@@ -309,8 +309,8 @@ class Judge(LocalPrefixJudge):
 
     @staticmethod
     def _first_block_read(group: Group, query: int) -> int:
-        first = next(token for token in range(query + 1) if _attends(group, query, token))
-        return first // group.block_size
+        first = first_token_read(query, group.window, group.chunk)
+        return int(whole_blocks(first, group.block_size))
 
     def pool(self, seen: Observation) -> Iterator[Violation]:
         """Judge the pool's invariants: no block leaks, and none is both free and in use."""
@@ -345,7 +345,3 @@ class Judge(LocalPrefixJudge):
             if max(held.values(), default=0) > 1:
                 return HeldOnce(request)
         return None
-
-
-def _attends(group: Group, query: int, token: int) -> bool:
-    return bool(attends(query, token, group.window, group.chunk))

@@ -199,6 +199,11 @@ class ReferenceSubject:
 
     keeps_every_state = False
 
+    @property
+    def fits_whole(self) -> bool:
+        """See `conformance.subject.managers.AdmissionSubject`."""
+        return True
+
     def manager(self, engine: EngineConfiguration) -> Manager:
         """The reference's whole manager."""
         return ReferenceManagers(Policies()).start(engine)

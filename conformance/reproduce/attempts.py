@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from hitproof.conformance.findings.evidence import (
     LATER,
+    AdmissionEvidence,
     AgreementEvidence,
     ConnectorEvidence,
     Evidence,
@@ -94,6 +95,8 @@ def _attempts(evidence: Evidence, rules: Rules) -> Iterator[Attempt]:
             yield from _sharing(evidence)
         case PoolEvidence():
             raise OutOfReach(refusal("demonstration-pool"))
+        case AdmissionEvidence():
+            raise OutOfReach(refusal("demonstration-admission"))
         case FineLookupEvidence():
             raise OutOfReach(refusal("demonstration-fine-lookup"))
         case AgreementEvidence(history=history, spec_hit=due, or_more=or_more):

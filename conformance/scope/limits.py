@@ -61,6 +61,11 @@ LIMITS: dict[str, Limit] = {
         "A divergence of the block pool alone is not shown on a whole manager.",
         "it is of the block pool alone, used as no manager uses it",
     ),
+    "demonstration-admission": Limit(
+        _DEMONSTRATION,
+        "A divergence of admission is found on a whole manager, and no test of it is written.",
+        "it was found on one; no test of it is written",
+    ),
     "demonstration-fine-lookup": Limit(
         _DEMONSTRATION,
         "Nor is one of the fine-grained lookup of one group: whole managers have such hits over "

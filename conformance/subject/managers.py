@@ -360,6 +360,17 @@ class AccountableManager(Manager, Protocol):
         """
 
 
+class AdmissionSubject(Protocol):
+    """Has whole managers, which admit requests."""
+
+    @property
+    def fits_whole(self) -> bool:
+        """Whether a request can be admitted only as a whole. vLLM: ``full_sequence_must_fit``."""
+
+    def manager(self, engine: EngineConfiguration) -> Manager:
+        """A whole manager with an empty cache."""
+
+
 class ManagerSubject(Protocol):
     """A factory of managers: a vLLM target, the reference, or a broken one in a test."""
 

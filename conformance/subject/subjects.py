@@ -9,6 +9,7 @@ from typing import Protocol
 
 from hitproof.conformance.subject.hashing import HashSubject
 from hitproof.conformance.subject.lookups import ConnectorSubject, FineLookupSubject, LookupSubject
+from hitproof.conformance.subject.managers import AdmissionSubject
 from hitproof.conformance.subject.pools import PoolSubject
 from hitproof.conformance.subject.registering import MaskSubject, RetentionSubject, ServingSubject
 
@@ -22,6 +23,7 @@ class Subject(
     ServingSubject,
     PoolSubject,
     HashSubject,
+    AdmissionSubject,
     Protocol,
 ):
     """What every check can judge, and whose code can be found."""
@@ -30,5 +32,5 @@ class Subject(
         """Where an entry point is, as file:line.
 
         ``entry`` is "lookup" or "mask" and a kind of group, "lookup" and "several" or "connector",
-        "block_pool" or "block_hash".
+        "block_pool", "block_hash" or "admission".
         """

@@ -9,6 +9,7 @@ import pytest
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.evidence import (
+    AdmissionEvidence,
     Evidence,
     FineLookupEvidence,
     HashEvidence,
@@ -250,6 +251,7 @@ def test_another_fault_is_not_taken_for_this_one() -> None:
     ("evidence", "detail"),
     [
         (PoolEvidence(LOST.signature, WINDOW, "", "", ("take one block",), ()), "pool alone"),
+        (AdmissionEvidence(LOST.signature, WINDOW, "", "", ("one step",)), "it was found on one"),
         (
             FineLookupEvidence(LOST.signature, WINDOW, "", "", frozenset(), 4, 2, 0),
             "fine-grained lookup",

@@ -27,6 +27,7 @@ from hitproof.proofs.prover import DEFAULTS, Solver
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.reference.tests import test_lookup
 from hitproof.spec import (
+    admission,
     attention,
     connector,
     eviction,
@@ -42,6 +43,7 @@ from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases import fine, horizons, sequential
 from hitproof.spec.tests import (
+    test_admission,
     test_attention,
     test_connector,
     test_eviction,
@@ -68,6 +70,7 @@ MUTATED = (
     sharing,
     pool,
     eviction,
+    admission,
     horizons,
     sequential,
     fine,
@@ -79,6 +82,7 @@ TESTS = (
     test_terms,
     test_pool,
     test_eviction,
+    test_admission,
     test_sharing,
     test_attention,
     test_groups,
@@ -91,7 +95,9 @@ TESTS = (
     test_lookup,
 )
 
-ORDER = "the greater, the lesser, the product and either of two do not depend on their order"
+ORDER = (
+    "the greater, the lesser, the sum, the product and either of two do not depend on their order"
+)
 NOT_LOOKED_AT = "no clause reads the tail or the chunk of a kind that has none"
 SAME = "the two are the same"
 ZERO_IS_PAST = "length 0 is handled before"
@@ -101,6 +107,13 @@ PARTS = 16
 """Into so many tests the mutants are split."""
 
 EQUIVALENT: dict[str, str] = {
+    "spec.admission.first_token_read: arithmetic.maximum(0, query - window + 1) -> "
+    "arithmetic.maximum(query - window + 1, 0)": ORDER,
+    "spec.admission.blocks_at_once: states_at_once(drafts, exports) -> "
+    "states_at_once(exports, drafts)": ORDER,
+    "spec.admission.blocks_at_once: "
+    "min(tokens_at_once(step + again, group.window, group.chunk), num_tokens) -> "
+    "min(num_tokens, tokens_at_once(step + again, group.window, group.chunk))": ORDER,
     "spec.retention.serves_follow_ups: arithmetic.maximum(next_boundary(group, block, arithmetic), "
     "extension + group.segment) -> arithmetic.maximum(extension + group.segment, "
     "next_boundary(group, block, arithmetic))": ORDER,

@@ -278,6 +278,11 @@ class VllmSubject:
         """See `VllmManagers`."""
         return self._managers.keeps_every_state
 
+    @property
+    def fits_whole(self) -> bool:
+        """See `VllmManagers`."""
+        return self._managers.fits_whole
+
     def manager(self, engine: EngineConfiguration) -> VllmManager:
         """A real ``KVCacheManager``."""
         if engine.retention_interval is not None:
@@ -327,6 +332,8 @@ class VllmSubject:
             return self._parts.pools.BlockPool
         if entry == "block_hash":
             return self._parts.utils.get_request_block_hasher
+        if entry == "admission":
+            return attribute(self._parts.whole.KVCacheManager, "allocate_slots")
         what, kind = entry.split()
         if kind == "connector":
             return attribute(self._parts.whole.KVCacheManager, FOR_CONNECTORS)
