@@ -19,6 +19,7 @@ def chunk_workload(seed: int | str) -> SchedulerHistory:
     unit = size // random.choice((2, 4)) if random.random() < 0.8 else None
     longest = _NUM_BLOCKS * size + 12
     drafts = random.choice((0, 0, 0, 2))
+    alignments = (None, unit, 2 * unit, 3 * unit, size) if unit is not None else (None,)
     deployment = Deployment(
         (Group(GroupKind.FULL_ATTENTION, size, eagle=bool(drafts)), Group(GroupKind.MAMBA, size)),
         160,
@@ -30,7 +31,7 @@ def chunk_workload(seed: int | str) -> SchedulerHistory:
         num_speculative_tokens=drafts,
         lookahead_hashes=random.random() < 0.5,
         retention_interval=random.choice((None, "dense")),
-        mamba_checkpoint_alignment=random.choice((None, unit)) if not drafts else None,
+        mamba_checkpoint_alignment=random.choice(alignments) if not drafts else None,
         mamba_shared_prefix_checkpoint=unit is not None and random.random() < 0.6,
     )
     length = random.randint(3 * size, 5 * size)

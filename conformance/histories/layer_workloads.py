@@ -18,6 +18,7 @@ from hitproof.conformance.histories.workloads import (
 from hitproof.spec.groups import Group, GroupKind
 
 _FULL = Group(GroupKind.FULL_ATTENTION, 16)
+_LARGE = Group(GroupKind.FULL_ATTENTION, 32)
 _STATE = Group(GroupKind.MAMBA, 16)
 
 
@@ -38,6 +39,7 @@ class _Model:
     ranks: int = 1
     hybrid: bool = True
     drafts: bool = False
+    unit: int | None = None
 
 
 _DRAFT = replace(_FULL, eagle=True)
@@ -45,6 +47,7 @@ _DRAFT = replace(_FULL, eagle=True)
 _MODELS = (
     # All of one sort; and of one kind with different heads.
     _Model(((_FULL, Layers(4)),)),
+    _Model(((_FULL, Layers(2)),), unit=8),
     _Model(((_FULL, Layers(3, 2)), (_FULL, Layers(2, 4)))),
     _Model(((_window(40), Layers(3)),)),
     # Windows beside full attention, in repeats and nearly as many.
@@ -101,6 +104,7 @@ _MODELS = (
     _Model(((_FULL, Layers(2, 4)), (_FULL, Layers(4, 2))), ranks=2),
     _Model(((_FULL, Layers(2)), (_window(33), Layers(4))), hybrid=False),
     _Model(((_FULL, Layers(2)), (_chunks(32), Layers(2)), (_window(33), Layers(1))), hybrid=False),
+    _Model(((_LARGE, Layers(2)), (_window(33), Layers(4))), hybrid=False),
 )
 
 NUM_MODELS = len(_MODELS)
@@ -129,7 +133,7 @@ def layer_workload(seed: int | str) -> SchedulerHistory:
         160,
         random.choice((48, 64, 100)) if mixed else 64,
         max_num_seqs=4,
-        prefix_match_unit=random.choice((8, 16)) if mixed and random.random() < 0.1 else None,
+        prefix_match_unit=model.unit,
         speculative_method="eagle" if model.drafts else None,
         num_speculative_tokens=random.randint(1, 3) if model.drafts else 0,
         async_scheduling=mixed and random.random() < 0.5,
@@ -175,7 +179,10 @@ def _mix(random: Random) -> _Model:
 
     sorts = [(full, layers())]
     if random.random() < 0.4:
-        sorts.append((full, layers()))
+        other = layers()
+        # Two sizes in equal numbers are a pattern that repeats.
+        number = sorts[0][1].count if random.random() < 0.5 else other.count
+        sorts.append((full, replace(other, count=number)))
     for group in kinds:
         for _ in range(1 if random.random() < 0.8 else 2):
             made = layers()
@@ -197,4 +204,5 @@ def _mix(random: Random) -> _Model:
     ranks = random.choice((1, 1, 1, 1, 2, 3))
     if min(layers.count for _, layers in sorts) < ranks:
         ranks = 1
-    return _Model(tuple(sorts), layout, ranks, hybrid, drafts)
+    unit = random.choice((8, 16)) if random.random() < 0.1 else None
+    return _Model(tuple(sorts), layout, ranks, hybrid, drafts, unit)

@@ -312,6 +312,12 @@ class LookupJudge:
             return longest_fine_hit(groups, alignment, num_tokens - 1, reach, entries)
         return longest_joint_hit(groups, alignment, num_tokens, self._policy, entries)
 
+    def junction(self, request: str, num_tokens: int, hit: int, cached: Cached) -> int:
+        """The end of the prefix that a lookup with that hit shows to be shared, in tokens; or 0."""
+        entries = self._entries(request, num_tokens, cached)
+        kept, _ = self._shown_and_seen(num_tokens, entries)
+        return kept if self._keeps_junctions and kept > hit else 0
+
     def shared(self, request: str, num_tokens: int, hit: Hit, cached: Cached) -> Shared:
         """The prefix shown to be shared beyond a lookup's hit, if retention depends on it."""
         dense = self._engine.retention_interval is None

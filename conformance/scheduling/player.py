@@ -129,6 +129,7 @@ class _Player:
         )
         self._reported: set[str] = set()
         self._donors: list[Donor] = []
+        self._junctions: dict[str, int] = {}
         self._allocated = 0
         self.outcome = SchedulerOutcome({name: Life() for name in history.requests})
         self._waiting = dict(history.requests)
@@ -193,7 +194,8 @@ class _Player:
         if how == "finished":
             tokens = arrival.prompt + tuple(life.delivered[:-1])
             ends = frozenset(start + count for start, count in life.chunks)
-            self._donors.append(Donor(name, tokens, len(arrival.prompt), ends))
+            junction = self._junctions.get(name, 0)
+            self._donors.append(Donor(name, tokens, len(arrival.prompt), ends, junction))
 
     def _plan(self) -> Plan:
         pool, running = self._scheduler.pool(), tuple(self._scheduler.running())
@@ -273,6 +275,7 @@ class _Player:
         for each in plan.scheduled:
             if self.outcome.lives[each.request].hit is not None:
                 continue
+            self._see_junction(each, before)
             due = self._promised.due(each.request, self._donors)
             if due is None or each.start >= due.tokens:
                 continue
@@ -291,6 +294,18 @@ class _Player:
                     Served(each.request, due.tokens, or_more=True),
                 )
             )
+
+    def _see_junction(
+        self, scheduled: Scheduled, before: Mapping[tuple[int, Any], tuple[int, ...]]
+    ) -> None:
+        """Note what a request is seen to share when it is admitted, where a state of it is kept."""
+        if not self._engine.keeps_shared_states:
+            return
+        name = scheduled.request
+        self._learn(name)
+        tokens = len(self._history.requests[name].prompt)
+        found = self._judge.junction(name, tokens, scheduled.start, self._named(before))
+        self._junctions[name] = found
 
     def _why_missed(
         self, scheduled: Scheduled, due: Due, before: Mapping[tuple[int, Any], tuple[int, ...]]

@@ -8,7 +8,8 @@ Only where nothing can have been evicted, and of what ended requests have comput
   since it chooses the chunks.
 - A *sibling*, which shares less than the prompt, hits the longest boundary in what is shared at
   which every group's state could be kept: with recurrent states, only where a chunk ended. Where
-  retention is sparse no sibling is promised anything but what an interval says.
+  retention is sparse no sibling is promised anything but what an interval says, and the prefix that
+  two requests were seen to share, if its state is kept.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,12 +25,21 @@ from hitproof.spec.retention import replay_boundary
 
 @dataclass(frozen=True)
 class Donor:
-    """An ended request: its tokens that were computed, and where its chunks ended."""
+    """An ended request.
+
+    Attributes:
+        name: its name.
+        tokens: its tokens that were computed.
+        num_prompt_tokens: how many of them were its prompt.
+        ends: where its chunks ended.
+        junction: the end of the prefix that it was seen to share when it was admitted, 0 for none.
+    """
 
     name: str
     tokens: tuple[int, ...]
     num_prompt_tokens: int
     ends: frozenset[int]
+    junction: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,13 @@ class PromisedHits:
         if shared >= prompt:
             who = "resend" if tokens == prompt else "extension"
             return Due(self._replayed(donor.name, prompt, tokens, shared), who, donor)
-        return Due(self._sibling(shared, tokens, donor), "sibling", donor)
+        sibling = max(self._sibling(shared, tokens, donor), self._junction(shared, tokens, donor))
+        return Due(sibling, "sibling", donor)
+
+    def _junction(self, shared: int, tokens: int, donor: Donor) -> int:
+        """What two requests were seen to share is kept for the third."""
+        reach = donor.junction + self._promises.reach_tokens
+        return donor.junction if donor.junction and reach <= shared < tokens else 0
 
     def _replayed(self, donor: str, prompt: int, tokens: int, shared: int) -> int:
         ahead = self._engine.num_hash_lookahead_tokens
