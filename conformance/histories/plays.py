@@ -292,7 +292,7 @@ _LAYERS = {
 }
 """Models, and then mixes of layers; the quick profile has every third."""
 _CONTENDED = {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600}
-_CHUNKS = {Profile.QUICK: 4, Profile.DEFAULT: 18, Profile.THOROUGH: 600}
+_CHUNKS = {Profile.QUICK: 4, Profile.DEFAULT: 30, Profile.THOROUGH: 600}
 _HOST = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays one history of every fourth family."""
