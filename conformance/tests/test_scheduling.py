@@ -1,7 +1,7 @@
 """Each clause of whole schedulers, on a small scheduler that is right and on broken ones."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -9,8 +9,10 @@ import pytest
 from hitproof.conformance.explain.derivation import Derived
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
 from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
+from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.scheduling.outcome import SchedulerOutcome
 from hitproof.conformance.scheduling.player import play
+from hitproof.conformance.scheduling.promises import Donor, PromisedHits
 from hitproof.conformance.subject.schedulers import (
     HostResult,
     Plan,
@@ -242,3 +244,16 @@ def test_a_history_names_what_comes_first() -> None:
         SchedulerHistory(DEPLOYMENT, {"a": Arrival(tuple(range(80)), (2,))})
     with pytest.raises(HistoryError, match="at least one token each"):
         Arrival((1,), ())
+
+
+def test_what_two_requests_were_seen_to_share_is_promised_to_the_third() -> None:
+    full, state = Group(GroupKind.FULL_ATTENTION, 16, eagle=True), Group(GroupKind.MAMBA, 16)
+    engine = EngineConfiguration((full, state), 40, 8, 128, 64, use_eagle=True)
+    tokens = tuple(range(48))
+    third = {"c": Arrival((*tokens[:40], *range(100, 120)), (1,)), "b": Arrival(tokens, (1,))}
+    promised = PromisedHits(engine, third, JudgedPolicies())
+    seen = Donor("b", tokens, 48, frozenset({32, 48}), junction=24)
+    due = promised.due("c", [seen])
+    assert due is not None
+    assert (due.tokens, due.who) == (24, "sibling")
+    assert promised.due("c", [replace(seen, junction=40)]) is None
