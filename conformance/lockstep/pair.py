@@ -66,15 +66,19 @@ class Pair:
         # Computed tokens when the request's tables were last made.
         self._computed: dict[str, int] = {}
         self._progress: dict[str, int] = {}
-        # Requests of which drafts in flight turn out wrong.
+        # Requests whose last step was planned as if drafts in flight were right that are not.
         self._rejects: set[str] = set()
+        self._num_rejected: dict[str, int] = {}
         # The prefixes that lookups have shown to be shared.
         self._shared: dict[str, Shared] = {}
         # Blocks that only one of the two had registered. A real manager that registers one
         # later would otherwise find it missing from the reference.
         self._put_right: set[tuple[int, Name]] = set()
-        # Whether the real manager has left a block out. Events of later ones then begin elsewhere.
-        self._lacks = False
+        # Keys that were evicted on demand. Who registers them again has computed the blocks.
+        self._evicted: set[tuple[int, Name]] = set()
+        # Whether the real manager has left a block out, or may register it later. Events of others
+        # then begin elsewhere.
+        self._lacks = engine.num_prefill_lookahead > 1
         self.step = 0
 
     def add_request(self, name: str, request: RequestInput) -> None:
@@ -92,7 +96,7 @@ class Pair:
     def set_progress(self, name: str, progress: Progress) -> None:
         """See `conformance.subject.managers.Manager`."""
         self._progress[name] = progress.num_written_tokens
-        (self._rejects.add if progress.num_rejected else self._rejects.discard)(name)
+        self._num_rejected[name] = progress.num_rejected
         for side in (self._real, self._reference):
             side.manager.set_progress(name, progress)
 
@@ -131,6 +135,7 @@ class Pair:
         call = "allocate_slots"
         real, reference = self._both(call, lambda m: m.allocate_slots(name, allocation))
         self._computed[name] = self._progress.get(name, 0)
+        (self._rejects.add if self._num_rejected.get(name) else self._rejects.discard)(name)
         if allocation.hit is not None:
             external = allocation.num_external_computed_tokens
             self._computed[name] = allocation.hit.length + external
@@ -157,6 +162,8 @@ class Pair:
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """See `conformance.subject.managers.Manager`."""
         ids = list(block_ids)
+        cached = self._real.seen.cached
+        self._evicted |= {key for key, blocks in cached.items() if not set(blocks).isdisjoint(ids)}
         self._both("evict_blocks", lambda manager: manager.evict_blocks(ids))
         self._compare("evict_blocks")
 
@@ -298,6 +305,8 @@ class Pair:
                 if self._history.engine.num_prefill_lookahead > 1:
                     continue
                 if by_real:
+                    if (group, name) in self._evicted:
+                        continue
                     # Other blocks that the reference registers follow its release's policy.
                     self._blame(self._judge_block(request, group, name, False), differs)
                     if self._is_optional(request, group, name):
