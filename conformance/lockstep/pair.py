@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.naming import Name, Prefixes
 from hitproof.conformance.histories.schema import History, RequestInput
@@ -144,7 +146,12 @@ class Pair:
         if real != reference:
             differs = Difference(self.step, call, "blocks", str(real), str(reference))
             self._blame(self._judge_pool(self._reference.observe()), differs)
-            self._settle(self._judge_pool(self._real.observe()), differs)
+            wrong = self._judge_pool(self._real.observe())
+            if wrong is None and real is None:  # The reference shows that the blocks are enough.
+                wrong = self._judge.pool_claim(
+                    "block_pool", Defect(Code.ALLOCATION_REFUSED), str(reference), "no blocks"
+                )
+            self._settle(wrong, differs)
         self._registered(call, name)
         return real
 
