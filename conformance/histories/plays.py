@@ -23,6 +23,7 @@ from hitproof.conformance.histories.host_workloads import host_workload
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
 from hitproof.conformance.histories.module_families import module_histories
+from hitproof.conformance.histories.rank_workloads import rank_workload
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.situations import fine_situations, situations
 from hitproof.conformance.histories.uncached import uncached_histories
@@ -133,11 +134,12 @@ class Origin(StrEnum):
     FINE_GENERATED = "fine generated"
     GENERATED = "generated"
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next four; all others are of managers."""
+    """Of whole schedulers, as are the next five; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
     HOST = "host pool"
+    RANKS = "ranks"
 
 
 _WORKLOADS = {
@@ -146,6 +148,7 @@ _WORKLOADS = {
     Origin.CONTENDED: contended_workload,
     Origin.CHUNKS: chunk_workload,
     Origin.HOST: host_workload,
+    Origin.RANKS: rank_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -294,6 +297,7 @@ _LAYERS = {
 _CONTENDED = {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600}
 _CHUNKS = {Profile.QUICK: 4, Profile.DEFAULT: 30, Profile.THOROUGH: 600}
 _HOST = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
+_RANKS = {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays one history of every fourth family."""
 _FINE = {Profile.QUICK: 42, Profile.DEFAULT: 168, Profile.THOROUGH: None}
@@ -335,6 +339,8 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         yield Play(Origin.CHUNKS, f"{_SEED}:{number}")
     for number in range(_HOST[profile]):
         yield Play(Origin.HOST, f"{_SEED}:{number}")
+    for number in range(_RANKS[profile]):
+        yield Play(Origin.RANKS, f"{_SEED}:{number}")
     if not fine:
         return
     for number in range(0, len(_fine_situations()), _EVERY[profile]):

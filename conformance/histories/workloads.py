@@ -125,6 +125,10 @@ class Deployment:
     """Whether the pages of a layer, or those of a block, are side by side."""
     disable_hybrid_kv_cache_manager: bool = False
     """Whether layers with windows are kept as those without."""
+    decode_context_parallel_size: PositiveInt = 1
+    """Ranks that share the tokens of each block, so that a block has as many times its size."""
+    prefill_context_parallel_size: PositiveInt = 1
+    """Ranks that share the tokens of a chunk; each has all of a block."""
     host: HostPool | None = None
     """The host's pool, with one group of full attention: that of the layers which choose what is
     read. vLLM: the indexer's group."""

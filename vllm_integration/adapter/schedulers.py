@@ -48,6 +48,7 @@ _RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 _UNIT = "prefix_match_unit"
 _JUNCTIONS = "enable_mamba_shared_prefix_checkpoint"
 _RESOLVE = "resolve_kv_cache_block_sizes"
+_CONTEXT_PARALLEL = ("decode_context_parallel_size", "prefill_context_parallel_size")
 _SEVERAL = "use_multi_module_mtp"
 _PLAIN_LAYERS: dict[str, Any] = {
     "groups": (Group(GroupKind.FULL_ATTENTION, 16),),
@@ -139,6 +140,8 @@ class VllmSchedulers:
         cache = self._base.cache_config
         mamba = parameters_of(attribute(self.interface, "MambaSpec"))
         changes: dict[str, Any] = {}
+        if "dcp_sharded" not in parameters_of(attribute(self.interface, "FullAttentionSpec")):
+            changes |= dict.fromkeys(_CONTEXT_PARALLEL, 1)  # one group only
         if not hasattr(cache, _INTERVAL):
             changes["retention_interval"] = None
         if not hasattr(cache, _UNIT):
@@ -173,6 +176,10 @@ class VllmSchedulers:
 
         made = copy.copy(self._base)
         made.model_config = ModelFacts(deployment.max_model_len)
+        for name in _CONTEXT_PARALLEL:
+            if (ranks := getattr(deployment, name)) > 1:
+                made.parallel_config = copy.copy(made.parallel_config)
+                _set(made.parallel_config, name, ranks)
         made.scheduler_config = call(
             attribute(config, "SchedulerConfig"),
             {
@@ -620,7 +627,11 @@ def _engine(
     """The configuration of the manager as the target has derived it."""
     draft_head = deployment.has_draft_head
     ahead = int(getattr(scheduler, "num_prefill_lookahead", 0)) if draft_head else 0
-    groups = tuple(replace(group, prefill_lookahead=max(ahead, 1)) for group in deployment.groups)
+    ranks = deployment.decode_context_parallel_size
+    groups = tuple(
+        replace(group, block_size=group.block_size * ranks, prefill_lookahead=max(ahead, 1))
+        for group in deployment.groups
+    )
     interval = getattr(vllm_config.cache_config, _INTERVAL, None)
     return EngineConfiguration(
         groups=groups,
