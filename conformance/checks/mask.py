@@ -16,6 +16,7 @@ from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge, Predates, crash_of
 from hitproof.conformance.subject.registering import MaskSubject
 from hitproof.conformance.words import in_tokens
+from hitproof.spec.attention import attends
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.hits import required_run
@@ -109,6 +110,26 @@ def _stored_cases(subject: MaskSubject, configuration: Configuration) -> Iterato
         wanted = [bool(in_stored_mask(shape, block, end)) for block in range(bound)]
         stored = partial(subject.stored, configuration, end)
         yield _judged(configuration, (end * size,), stored, wanted, "store")
+    if configuration.alignment != size:  # the same for all alignments
+        return
+    for alignment in (*((size + 1,) if size > 1 else ()), None):
+        unaligned = partial(subject.stored_unaligned, configuration, alignment)
+        read = [
+            _is_read(configuration, block, bound * size, alignment or 1) for block in range(bound)
+        ]
+        # What no hit reads may be stored, too: the mask has no more than blocks.
+        yield _judged(configuration, (bound * size,), unaligned, read, "store", range(bound))
+
+
+def _is_read(configuration: Configuration, block: int, num_tokens: int, alignment: int) -> bool:
+    """Whether a request that resumes at a multiple of ``alignment`` reads a token of the block."""
+    group = configuration.group
+    tokens = range(block * group.block_size, (block + 1) * group.block_size)
+    return any(
+        token < end and bool(attends(end, token, group.window, group.chunk))
+        for end in range(alignment, num_tokens + 1, alignment)
+        for token in tokens
+    )
 
 
 def _draft_cases(subject: MaskSubject, configuration: Configuration) -> Iterator[Case]:

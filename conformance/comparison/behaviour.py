@@ -78,6 +78,13 @@ class _Recorder:
         found: list[bool] = self._kept("stored", (end,), lambda: run(configuration, end))
         return found
 
+    def stored_unaligned(self, configuration: Configuration, alignment: int | None) -> list[bool]:
+        run, given = self._subject.stored_unaligned, (alignment,)
+        found: list[bool] = self._kept(
+            "stored_unaligned", given, lambda: run(configuration, alignment)
+        )
+        return found
+
     def registered_when_final(
         self,
         configuration: Configuration,

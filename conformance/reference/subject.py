@@ -143,6 +143,11 @@ class ReferenceSubject:
         shape = configuration.shape
         return [bool(in_stored_mask(shape, b, end)) for b in range(configuration.num_blocks)]
 
+    def stored_unaligned(self, configuration: Configuration, alignment: int | None) -> list[bool]:
+        """Every block: the mask has no more than blocks."""
+        del alignment
+        return [True] * configuration.num_blocks
+
     def registered_when_final(
         self,
         configuration: Configuration,

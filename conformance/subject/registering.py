@@ -28,6 +28,12 @@ class MaskSubject(Protocol):
         The result has one entry for each of the ``num_blocks``.
         """
 
+    def stored_unaligned(self, configuration: Configuration, alignment: int | None) -> list[bool]:
+        """The same where hits end at multiples of an ``alignment`` in tokens that cuts blocks.
+
+        None where hits may end anywhere.
+        """
+
     def registered_when_final(
         self,
         configuration: Configuration,

@@ -15,6 +15,7 @@ from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
 
 WINDOW = single_group(GroupKind.SLIDING_WINDOW, 2, 3, 2, False, 10)
+ALIGNED = single_group(GroupKind.SLIDING_WINDOW, 2, 1, 3, False, 10)
 EARLY = single_group(GroupKind.SLIDING_WINDOW, 2, 3, 4, True, 9)
 DRAFTED = single_group(GroupKind.SLIDING_WINDOW, 2, 2, 2, True, 6)
 UNTHINNED = single_group(GroupKind.FULL_ATTENTION, 2, 2, None, True, 6)
@@ -34,6 +35,19 @@ class StoresTheLastBlock(ReferenceSubject):
 class StoresTooFew(ReferenceSubject):
     def stored(self, configuration: Configuration, end: int) -> list[bool]:
         return super().stored(configuration, end)[1:]
+
+
+class StoresUnalignedTooFew(ReferenceSubject):
+    def stored_unaligned(self, configuration: Configuration, alignment: int | None) -> list[bool]:
+        found = super().stored_unaligned(configuration, alignment)
+        return found if alignment else [False, *found[1:]]
+
+
+class StoresMultiplesOnly(ReferenceSubject):
+    def stored_unaligned(self, configuration: Configuration, alignment: int | None) -> list[bool]:
+        found = super().stored_unaligned(configuration, alignment)
+        size = configuration.group.block_size
+        return [not alignment or (block + 1) * size % alignment == 0 for block in range(len(found))]
 
 
 class StoringCrashes(ReferenceSubject):
@@ -88,6 +102,8 @@ class RegisteringCrashes(ReferenceSubject):
     ("subject", "configuration", "divergence", "code", "during"),
     [
         (StoresBoundariesOnly(), WINDOW, "lost hit", Code.TAIL_BLOCK_UNREGISTERED, "store"),
+        (StoresUnalignedTooFew(), ALIGNED, "lost hit", Code.TAIL_BLOCK_UNREGISTERED, "store"),
+        (StoresMultiplesOnly(), ALIGNED, "lost hit", Code.TAIL_BLOCK_UNREGISTERED, "store"),
         (
             StoresTheLastBlock(),
             WINDOW,

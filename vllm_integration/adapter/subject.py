@@ -122,6 +122,13 @@ class VllmSubject:
 
         If a block has an even number of tokens, its tokens are shared by two ranks.
         """
+        return self._stored(configuration, end, configuration.alignment)
+
+    def stored_unaligned(self, configuration: Configuration, alignment: int | None) -> list[bool]:
+        """The same where the chunks of full attention are not whole blocks of the group."""
+        return self._stored(configuration, configuration.num_blocks, alignment)
+
+    def _stored(self, configuration: Configuration, end: int, alignment: int | None) -> list[bool]:
         self._parts.vary(configuration)
         manager_class = self._parts.varied_manager_class(configuration.group)
         mask = getattr(manager_class, MASK, None)
@@ -130,7 +137,7 @@ class VllmSubject:
         ranks, bound = 2 - configuration.group.block_size % 2, configuration.num_blocks
         size = configuration.group.block_size // ranks
         values = {
-            "alignment_tokens": configuration.alignment,
+            "alignment_tokens": alignment,
             "kv_cache_spec": self._parts.spec(replace(configuration.group, block_size=size)),
             "use_eagle": configuration.group.eagle,
             "dcp_world_size": ranks,
