@@ -76,12 +76,16 @@ class _Writer:
         self._values = Values(made, self._variable)
 
     def _engine_class(self) -> type[scripted_engine.Engine]:
-        code = self._violation.signature.code
+        code, deployment = self._violation.signature.code, self._history.deployment
+        if deployment.host is not None:
+            raise CannotJudge("a test has no workers of a host's pool")
+        if deployment.decode_context_parallel_size * deployment.prefill_context_parallel_size > 1:
+            raise CannotJudge("a test has one rank")
         if code in _CONTENT:
-            drafts = self._history.deployment.num_speculative_tokens
+            drafts = deployment.num_speculative_tokens
             if drafts and any(len(each.output) > 1 for each in self._history.requests.values()):
                 raise CannotJudge("a test does not follow what verified drafts leave in blocks")
-            if self._history.deployment.mamba_checkpoint_alignment is not None:
+            if deployment.mamba_checkpoint_alignment is not None:
                 raise CannotJudge("a test does not follow states from inside chunks")
             return _CONTENT[code]
         if code not in _WHOLE and self._violation.expected is None:

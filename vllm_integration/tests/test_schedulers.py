@@ -113,6 +113,22 @@ def test_who_is_preempted_in_the_step_that_plans_it_leaves_wrong_keys(release: s
 
 
 @pytest.mark.release
+@pytest.mark.parametrize(
+    ("decode", "prefill", "hit"), [(1, 1, 64), (2, 1, 64), (1, 2, 64), (4, 2, 0)]
+)
+def test_ranks_share_the_tokens_of_blocks(decode: int, prefill: int, hit: int) -> None:
+    ranks = replace(
+        ATTENTION,
+        groups=(FULL, replace(FULL, block_size=32)),
+        decode_context_parallel_size=decode,
+        prefill_context_parallel_size=prefill,
+    )
+    report = played("0.33.0", ranks)
+    assert not defects(report)
+    assert [life["hit"] for life in report.lives.values()] == [0, hit, hit]
+
+
+@pytest.mark.release
 @pytest.mark.parametrize("way", ["room", "stuck"])
 def test_a_host_pool_that_lacks_room_is_found(way: str) -> None:
     name = f"host_pool_request_never_finishes_{way}.json"
