@@ -125,6 +125,7 @@ class Code(StrEnum):
     PAGE_WRITTEN_TWICE = "page-written-twice"
     NULL_PAGE_WRITTEN = "null-page-written"
     PAGE_FREED_IN_FLIGHT = "page-freed-in-flight"
+    CACHED_AFTER_RESET = "cached-after-reset"
     STEP_EXCEEDS_LIMIT = "step-exceeds-limit"
     STEP_LEAVES_WORK = "step-leaves-work"
     ADMITTED_OUT_OF_TURN = "admitted-out-of-turn"

@@ -123,6 +123,13 @@ MEANINGS: Mapping[Code, Meaning] = {
         (Divergence.UNSOUND,),
         (_ASYNC, _DRAFTS),
     ),
+    Code.CACHED_AFTER_RESET: Meaning(
+        "blocks are cached or held after a reset",
+        "A reset that starts running requests again leaves no key and no block in use.",
+        "After an update of the weights, tokens are computed from blocks of the old weights.",
+        _SCHEDULER,
+        (Divergence.UNSOUND,),
+    ),
     Code.STEP_EXCEEDS_LIMIT: Meaning(
         "step exceeds a limit{limit}",
         "The step computes more than the configuration allows.",
@@ -132,11 +139,12 @@ MEANINGS: Mapping[Code, Meaning] = {
         (
             Parameter(
                 "limit",
-                "which limit: the tokens or the requests of a step, the tokens of a prompt in it "
-                "while others are there, the greatest length, or that prompts are not cut",
+                "which limit: the tokens, requests or adapters of a step, the tokens of a prompt "
+                "in it while others are there, the greatest length, or that prompts are not cut",
                 {
                     "tokens": ", it has more than max_num_batched_tokens",
                     "requests": ", more than max_num_seqs run",
+                    "adapters": ", its requests have more adapters than max_loras",
                     "prompt": ", one prompt gets more than long_prefill_token_threshold",
                     "length": ", it computes past max_model_len",
                     "chunks": ", it cuts a prompt though chunked prefill is off",

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 from zlib import crc32
 
+from hitproof.conformance.histories.adapter_workloads import adapter_workload
 from hitproof.conformance.histories.chunk_workloads import chunk_workload
 from hitproof.conformance.histories.connections import connections
 from hitproof.conformance.histories.contended_workloads import contended_workload
@@ -140,6 +141,7 @@ class Origin(StrEnum):
     CHUNKS = "chunks"
     HOST = "host pool"
     RANKS = "ranks"
+    ADAPTERS = "adapters"
 
 
 _WORKLOADS = {
@@ -149,6 +151,7 @@ _WORKLOADS = {
     Origin.CHUNKS: chunk_workload,
     Origin.HOST: host_workload,
     Origin.RANKS: rank_workload,
+    Origin.ADAPTERS: adapter_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -296,6 +299,7 @@ _LAYERS = {
 """Models, and then mixes of layers; the quick profile has every third."""
 _CONTENDED = {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600}
 _CHUNKS = {Profile.QUICK: 4, Profile.DEFAULT: 30, Profile.THOROUGH: 600}
+_ADAPTERS = {Profile.QUICK: 4, Profile.DEFAULT: 24, Profile.THOROUGH: 600}
 _HOST = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
 _RANKS = {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
@@ -337,6 +341,8 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         yield Play(Origin.CONTENDED, f"{_SEED}:{number}")
     for number in range(_CHUNKS[profile]):
         yield Play(Origin.CHUNKS, f"{_SEED}:{number}")
+    for number in range(_ADAPTERS[profile]):
+        yield Play(Origin.ADAPTERS, f"{_SEED}:{number}")
     for number in range(_HOST[profile]):
         yield Play(Origin.HOST, f"{_SEED}:{number}")
     for number in range(_RANKS[profile]):

@@ -116,6 +116,8 @@ class Deployment:
     """Where a step can export Mamba states from inside its chunk."""
     mamba_shared_prefix_checkpoint: bool = False
     """Whether a Mamba state is kept at the end of a prefix that is seen to be shared."""
+    max_loras: PositiveInt | None = None
+    """The most LoRA adapters that the requests of a step have; none are served by default."""
     layers: tuple[Layers, ...] = ()
     """The layers of each group's sort: the target derives its groups and the pool from them. There
     is memory for ``num_gpu_blocks`` blocks of each layer. By default the groups are as they are."""
@@ -195,6 +197,11 @@ class Arrival:
     """The lower, the sooner, where the policy is ``priority``."""
     cache_salt: str | None = None
     """Keeps the request's blocks apart from those of other salts."""
+    lora_name: str | None = None
+    """The LoRA adapter that it is computed with."""
+    after_reset: bool = False
+    """Whether the prefix cache is reset before it arrives, as when weights change. What runs then
+    starts again. vLLM: ``reset_prefix_cache(reset_running_requests=True)``."""
     loads: NonNegativeInt = 0
     """How many tokens of its prompt a KV connector has, where the host's pool has one."""
     load_fails: bool = False
@@ -209,7 +216,9 @@ class Arrival:
     @property
     def request(self) -> RequestInput:
         """The request without what only a scheduler needs."""
-        return RequestInput(self.prompt, self.output, cache_salt=self.cache_salt)
+        return RequestInput(
+            self.prompt, self.output, cache_salt=self.cache_salt, lora_name=self.lora_name
+        )
 
 
 @dataclass(frozen=True)
@@ -242,6 +251,13 @@ class SchedulerHistory:
                 raise HistoryError(
                     f"request {name} has {tokens} tokens, more than max_model_len "
                     f"({self.deployment.max_model_len})"
+                )
+            if request.lora_name is not None and self.deployment.max_loras is None:
+                raise HistoryError(f"no adapters are served to request {name}; set max_loras")
+            if request.after_reset and self.deployment.async_scheduling:
+                raise HistoryError(
+                    f"request {name} comes after a reset, which no step may be in flight at; leave "
+                    "async_scheduling out"
                 )
             if request.after is not None and request.after not in seen:
                 raise HistoryError(

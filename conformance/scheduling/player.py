@@ -179,6 +179,8 @@ class _Player:
             since = 0 if arrival.after is None else self._ended.get(arrival.after)
             if since is not None and self._step >= since + arrival.arrives:
                 del self._waiting[name]
+                if arrival.after_reset:
+                    self._reset()
                 self._arrived[name] = self._step
                 self._scheduler.add_request(name, arrival)
         for name, since in self._arrived.items():
@@ -186,6 +188,22 @@ class _Player:
             if aborted is not None and self._step == since + aborted and name not in self._ended:
                 self._scheduler.abort(name)
                 self._end(name, "aborted")
+
+    def _reset(self) -> None:
+        """Reset the prefix cache; what was computed before is of no use any more."""
+        running = tuple(self._scheduler.running())
+        self._scheduler.reset()
+        pool = self._scheduler.pool()
+        if pool.cached or pool.held:
+            self._add(
+                violation(
+                    Defect(Code.CACHED_AFTER_RESET),
+                    "nothing is cached, and no block is held, after a reset",
+                    f"{len(pool.cached)} keys are cached, and {len(pool.held)} blocks held",
+                )
+            )
+        self._donors.clear()
+        self._rules.start_again(running)
 
     def _end(self, name: str, how: str) -> None:
         self._ended[name] = self._step

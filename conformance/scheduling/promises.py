@@ -84,10 +84,14 @@ class PromisedHits:
         found = [
             due
             for donor in donors
-            if self._arrivals[donor.name].cache_salt == arrival.cache_salt
+            if self._alike(self._arrivals[donor.name], arrival)
             and (due := self._by(arrival, donor)).tokens > 0
         ]
         return max(found, key=lambda due: due.tokens, default=None)
+
+    @staticmethod
+    def _alike(one: Arrival, other: Arrival) -> bool:
+        return (one.cache_salt, one.lora_name) == (other.cache_salt, other.lora_name)
 
     def _by(self, arrival: Arrival, donor: Donor) -> Due:
         shared = common(arrival.prompt, donor.tokens)

@@ -12,7 +12,7 @@ prompt counts. A step that preempts is judged by whom it preempts, not by what i
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -72,6 +72,7 @@ class StepRules:
         self._slots = slots
         self._budget = engine.max_num_batched_tokens or deployment.max_num_batched_tokens
         self._ends: dict[str, int] = {}
+        self._restarted: set[str] = set()
         self._lookahead = deployment.num_mtp_modules
         states = [g.block_size for g in engine.groups if g.kind is GroupKind.MAMBA]
         sizes = [g.block_size for g in engine.groups if g.prefix_cacheable]
@@ -95,6 +96,21 @@ class StepRules:
         for each in plan.scheduled:
             self._ends[each.request] = each.start + each.num_tokens
 
+    def start_again(self, running: Iterable[str]) -> None:
+        """All that runs is computed from its start again, and keeps its turn."""
+        self._ends.clear()
+        self._restarted.update(running)
+
+    def _may_join(self, name: str, running: Sequence[str]) -> bool:
+        """Whether the adapters of the requests that run leave room for that of one more."""
+        most, adapter = self._deployment.max_loras, self._arrivals[name].lora_name
+        loaded = self._adapters(running)
+        return most is None or adapter is None or adapter in loaded or len(loaded) < most
+
+    def _adapters(self, names: Iterable[str]) -> set[str]:
+        adapters = (self._arrivals[name].lora_name for name in names)
+        return {adapter for adapter in adapters if adapter is not None}
+
     # --- limits --------------------------------------------------------------------------------
 
     def _limits(self, plan: Plan, now: Situation) -> Iterator[Violation]:
@@ -107,6 +123,14 @@ class StepRules:
         if running > deployment.max_num_seqs:
             most = deployment.max_num_seqs
             yield _exceeds("requests", f"at most {most} requests run", f"{running} run")
+        adapters = self._adapters(each.request for each in scheduled)
+        most_adapters = deployment.max_loras or len(adapters)
+        if len(adapters) > most_adapters:
+            yield _exceeds(
+                "adapters",
+                f"the requests of a step have at most {most_adapters} adapters",
+                f"they have {len(adapters)}",
+            )
         threshold = deployment.long_prefill_token_threshold
         for each in scheduled:
             end = each.start + each.num_tokens
@@ -202,7 +226,9 @@ class StepRules:
 
     def _waiting(self, plan: Plan, now: Situation) -> Iterator[Violation]:
         """Whether somebody waits for whom there is room."""
-        waiting = [name for name in now.known if name not in now.after]
+        # Whose adapter there is no room for waits for that.
+        names = (name for name in now.known if name not in now.after)
+        waiting = [name for name in names if self._may_join(name, now.after)]
         if not waiting or len(now.after) >= self._deployment.max_num_seqs:
             return
         left = self._left(plan.scheduled)
@@ -257,8 +283,13 @@ class StepRules:
         turn = self._turn(now)
         admitted = [name for name in now.after if name not in now.before]
         waiting = [name for name in now.known if name not in now.after]
-        for late in admitted:
-            first = min(waiting, key=turn.__getitem__, default=late)
+        for place, late in enumerate(admitted):
+            if late in self._restarted:
+                self._restarted.discard(late)
+                continue
+            there = [name for name in now.after if name not in admitted[place:]]
+            could = [name for name in waiting if self._may_join(name, there)]
+            first = min(could, key=turn.__getitem__, default=late)
             if turn[first] < turn[late]:
                 yield violation(
                     Defect(Code.ADMITTED_OUT_OF_TURN),
@@ -266,6 +297,8 @@ class StepRules:
                     f"{late} runs, and {first} waits",
                 )
                 return
+        if self._deployment.max_loras is not None:
+            return  # who had to wait for an adapter may come later
         for one, other in pairwise(admitted):
             if turn[other] < turn[one]:
                 yield violation(

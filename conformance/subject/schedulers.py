@@ -200,6 +200,9 @@ class RunningScheduler(Protocol):
     def abort(self, name: str) -> None:
         """A request's user gives up."""
 
+    def reset(self) -> None:
+        """The prefix cache is reset, and all that runs starts again."""
+
     def has_requests(self) -> bool:
         """Whether the scheduler has anything to schedule, or to report to the model runner."""
 

@@ -72,6 +72,12 @@ class Small:
     def abort(self, name: str) -> None:
         del self._rows[name]
 
+    def reset(self) -> None:
+        if self.fault != "kept":
+            self._cached.clear()
+        for row in self._rows.values():
+            row.table, row.computed, row.seen = [], 0, False
+
     def has_requests(self) -> bool:
         return bool(self._rows or self._gone)
 
@@ -257,3 +263,22 @@ def test_what_two_requests_were_seen_to_share_is_promised_to_the_third() -> None
     assert due is not None
     assert (due.tokens, due.who) == (24, "sibling")
     assert promised.due("c", [replace(seen, junction=40)]) is None
+
+
+@pytest.mark.parametrize(("fault", "defects"), [("", set()), ("kept", {"cached-after-reset"})])
+def test_nothing_is_cached_after_a_reset(fault: str, defects: set[str]) -> None:
+    tokens = tuple(range(10))
+    requests = {
+        "a": Arrival(tokens, (100, 101)),
+        "b": Arrival(tuple(range(20, 30)), (102,), arrives=1, after_reset=True),
+    }
+    outcome = play(SchedulerHistory(DEPLOYMENT, requests), Subject(fault))
+    assert {str(found.signature.defect) for found in outcome.causes} == defects
+
+
+def test_what_no_deployment_serves_is_refused() -> None:
+    with pytest.raises(HistoryError, match="set max_loras"):
+        SchedulerHistory(DEPLOYMENT, {"a": Arrival((1,), (2,), lora_name="x")})
+    following = replace(DEPLOYMENT, async_scheduling=True)
+    with pytest.raises(HistoryError, match="leave async_scheduling out"):
+        SchedulerHistory(following, {"a": Arrival((1,), (2,), after_reset=True)})

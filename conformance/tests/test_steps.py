@@ -19,6 +19,8 @@ ARRIVALS = {
     "a": Arrival(tuple(range(40)), (1, 2, 3)),
     "b": Arrival(tuple(range(100, 140)), (1, 2, 3), priority=1),
     "c": Arrival(tuple(range(200, 203)), (1, 2, 3)),
+    "x": Arrival(tuple(range(300, 304)), (1,), lora_name="x"),
+    "y": Arrival(tuple(range(400, 404)), (1,), lora_name="y"),
 }
 
 
@@ -54,6 +56,7 @@ BOTH = {"a": 40, "b": 40}
 THRESHOLD = replace(DEPLOYMENT, long_prefill_token_threshold=5)
 PRIORITY = replace(DEPLOYMENT, policy="priority")
 RUN = [step("a", 0, 16)]
+ADAPTERS = {"deployment": replace(DEPLOYMENT, max_loras=1), "known": {"x": 4, "y": 4}}
 
 
 @pytest.mark.parametrize(
@@ -71,6 +74,7 @@ RUN = [step("a", 0, 16)]
             [RUN, [step("a", 16, 16)]],
             {"before": ["a", "b"], "after": ["a"], "known": BOTH, "free": (0, 9)},
         ),
+        ([[step("x", 0, 4)]], ADAPTERS),
         ([[step("a", 40, 1)]], {"known": {"a": 41}, "before": ["a"], "batches": 2}),
     ],
 )
@@ -83,6 +87,8 @@ def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> No
     [
         ("step-exceeds-limit(limit=tokens)", [[step("a", 0, 17)]], {}),
         ("step-exceeds-limit(limit=tokens)", [RUN], {"slots": 1}),
+        ("step-exceeds-limit(limit=adapters)", [[step("x", 0, 4), step("y", 0, 4)]], ADAPTERS),
+        ("admitted-out-of-turn", [[step("y", 0, 4)]], ADAPTERS),
         (
             "step-exceeds-limit(limit=requests)",
             [[step("a", 40, 1), step("b", 40, 1), step("c", 0, 3)]],

@@ -59,6 +59,7 @@ _PLAIN_LAYERS: dict[str, Any] = {
     "speculative_method": None,
     "num_speculative_tokens": 0,
 }
+_STARTS_AGAIN = "reset_running_requests"
 _INTERVAL = "prefix_cache_retention_interval"
 
 
@@ -219,6 +220,9 @@ class VllmSchedulers:
                     "this release has no retention interval in its configuration; leave "
                     "retention_interval out, or name a later release"
                 )
+        if deployment.max_loras is not None:
+            values = {"max_loras": deployment.max_loras, "max_cpu_loras": deployment.max_loras}
+            made.lora_config = call(attribute(config, "LoRAConfig"), values, "LoRAConfig")
         if deployment.speculative_method is not None:
             made.speculative_config = self._speculative(deployment)
         if deployment.host is not None:
@@ -445,6 +449,7 @@ class VllmScheduler:
         self._manager = attribute(scheduler, "kv_cache_manager")
         self._pool = attribute(self._manager, "block_pool")
         self._requests: dict[str, Any] = {}
+        self._adapters: dict[str, int] = {}
         self._seen: set[str] = set()
         self._cache = VllmCache(
             vllm.utils, self.engine, self._pool, self._requests, vllm.registers_tails
@@ -474,6 +479,7 @@ class VllmScheduler:
                 "pooling_params": None,
                 "eos_token_id": None,
                 "cache_salt": arrival.cache_salt,
+                "lora_request": self._adapter(arrival.lora_name),
                 "priority": arrival.priority,
                 "arrival_time": float(len(self._requests)),
                 "block_hasher": self._hasher,
@@ -486,6 +492,24 @@ class VllmScheduler:
     def abort(self, name: str) -> None:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         self.scheduler.finish_requests(name, self._vllm.requests.RequestStatus.FINISHED_ABORTED)
+
+    def reset(self) -> None:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        reset = attribute(self.scheduler, "reset_prefix_cache")
+        if _STARTS_AGAIN not in parameters_of(reset):
+            raise CannotJudge(
+                "this release resets no cache that is in use; leave after_reset out, or name a "
+                "later release"
+            )
+        reset(**{_STARTS_AGAIN: True})
+
+    def _adapter(self, name: str | None) -> Any:
+        if name is None:
+            return None
+        from vllm.lora.request import LoRARequest
+
+        number = self._adapters.setdefault(name, len(self._adapters) + 1)
+        return LoRARequest(lora_name=name, lora_int_id=number, lora_path=f"/{name}")
 
     def has_requests(self) -> bool:
         """See `conformance.subject.schedulers.RunningScheduler`."""
