@@ -97,7 +97,7 @@ class StepRules:
             self._ends[each.request] = each.start + each.num_tokens
 
     def start_again(self, running: Iterable[str]) -> None:
-        """All that runs is computed from its start again, and keeps its turn."""
+        """All that runs is computed from its start again."""
         self._ends.clear()
         self._restarted.update(running)
 
@@ -283,10 +283,10 @@ class StepRules:
         turn = self._turn(now)
         admitted = [name for name in now.after if name not in now.before]
         waiting = [name for name in now.known if name not in now.after]
+        if self._restarted:  # among them and those that have waited for long there is no order
+            self._restarted &= {*waiting}
+            return
         for place, late in enumerate(admitted):
-            if late in self._restarted:
-                self._restarted.discard(late)
-                continue
             there = [name for name in now.after if name not in admitted[place:]]
             could = [name for name in waiting if self._may_join(name, there)]
             first = min(could, key=turn.__getitem__, default=late)
