@@ -135,7 +135,7 @@ class Origin(StrEnum):
     FINE_GENERATED = "fine generated"
     GENERATED = "generated"
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next five; all others are of managers."""
+    """Of whole schedulers, as are the next six; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
