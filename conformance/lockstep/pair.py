@@ -68,9 +68,10 @@ class Pair:
         # Computed tokens when the request's tables were last made.
         self._computed: dict[str, int] = {}
         self._progress: dict[str, int] = {}
-        # Requests whose last step was planned as if drafts in flight were right that are not.
+        # Requests of which a step was planned as if drafts were right that are not, and computed
+        # tokens, such drafts included.
         self._rejects: set[str] = set()
-        self._num_rejected: dict[str, int] = {}
+        self._planned: dict[str, int] = {}
         # The prefixes that lookups have shown to be shared.
         self._shared: dict[str, Shared] = {}
         # Blocks that only one of the two had registered. A real manager that registers one
@@ -98,7 +99,7 @@ class Pair:
     def set_progress(self, name: str, progress: Progress) -> None:
         """See `conformance.subject.managers.Manager`."""
         self._progress[name] = progress.num_written_tokens
-        self._num_rejected[name] = progress.num_rejected
+        self._planned[name] = max(self._planned.get(name, 0), progress.num_computed_tokens)
         for side in (self._real, self._reference):
             side.manager.set_progress(name, progress)
 
@@ -137,7 +138,8 @@ class Pair:
         call = "allocate_slots"
         real, reference = self._both(call, lambda m: m.allocate_slots(name, allocation))
         self._computed[name] = self._progress.get(name, 0)
-        (self._rejects.add if self._num_rejected.get(name) else self._rejects.discard)(name)
+        behind = self._computed[name] < self._planned.get(name, 0)
+        (self._rejects.add if behind else self._rejects.discard)(name)
         if allocation.hit is not None:
             external = allocation.num_external_computed_tokens
             self._computed[name] = allocation.hit.length + external
@@ -164,6 +166,7 @@ class Pair:
         """See `conformance.subject.managers.Manager`."""
         self._both("free", lambda manager: manager.free(name))
         self._judge.loaded.discard(name)
+        self._planned.pop(name, None)
         self._compare("free")
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
