@@ -63,13 +63,12 @@ class Producer:
         return attribute(self._module, "HybridKVCacheCoordinator")
 
     def coordinator(self, layout: Layout) -> Any:
-        """The real coordinator of the layout, with a pool for one request of its bound."""
+        """The real coordinator of the layout, with a pool for lookups, which take no blocks."""
         num_tokens, groups = layout.num_tokens, layout.groups
         several = layout.prefill_lookahead > 1
         if several and not self.looks_ahead:
             self._parts.lacks("drafts that are computed anew")
-        num_blocks = 1 + sum(num_tokens // group.block_size + 1 for group in groups)
-        with self._parts.configured(groups, num_blocks, None) as config:
+        with self._parts.configured(groups, 0, None) as config:
             coordinator = call(
                 attribute(self._module, "get_kv_cache_coordinator"),
                 {
