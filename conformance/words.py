@@ -1,6 +1,8 @@
-"""Counts as sentences have them."""
+"""Counts and kinds as sentences have them."""
 
-from collections.abc import Sized
+from collections.abc import Iterable, Sized
+
+from hitproof.spec.groups import Group
 
 
 def count(things: Sized | int, one: str, many: str = "") -> str:
@@ -17,3 +19,8 @@ def in_tokens(number: int) -> str:
 def in_blocks(number: int) -> str:
     """A number of blocks, in words."""
     return count(number, "block")
+
+
+def kinds_of(groups: Iterable[Group]) -> str:
+    """The kinds of some groups, each once, in whatever order the groups are."""
+    return " + ".join(sorted({group.kind for group in groups}))

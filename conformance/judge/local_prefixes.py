@@ -9,7 +9,7 @@ from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.judge.lookups import Cached, Cap, Entries, LookupJudge
 from hitproof.conformance.playing.expectations import LocalPrefix
 from hitproof.conformance.subject.managers import Hit
-from hitproof.conformance.words import in_tokens
+from hitproof.conformance.words import in_tokens, kinds_of
 from hitproof.spec.claims import Divergence
 from hitproof.spec.connector import (
     is_fully_loaded,
@@ -57,7 +57,7 @@ class LocalPrefixJudge(LookupJudge):
         due = 0
         if not skips:
             due = longest_local_prefix(self._groups, self._alignment, most, reach, entries)
-        kinds = " + ".join(sorted({group.kind for group in self._hit_groups}))
+        kinds = kinds_of(self._hit_groups)
         _, eagle = self._kinds()
 
         def violation(signature: Signature) -> Violation:

@@ -24,7 +24,7 @@ from hitproof.conformance.playing.expectations import (
 )
 from hitproof.conformance.scope.configurations import has_possible_chunks
 from hitproof.conformance.subject.managers import Hit
-from hitproof.conformance.words import in_tokens
+from hitproof.conformance.words import in_tokens, kinds_of
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind, geometry
 from hitproof.spec.hits import longest_valid_hit, required_run, valid_hit
@@ -497,5 +497,4 @@ class LookupJudge:
 
     def _kinds(self) -> tuple[str, bool]:
         """The kinds in words, and whether a group drops a lookahead block."""
-        kinds = " + ".join(dict.fromkeys(group.kind for group in self._groups))
-        return kinds, any(shape.lookahead for shape in self._shapes)
+        return kinds_of(self._groups), any(shape.lookahead for shape in self._shapes)

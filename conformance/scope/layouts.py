@@ -8,16 +8,19 @@ models are added to the grid with their own sizes, except that windows and chunk
 sixteen blocks are cut to eight. Every layout is one that a vLLM engine can have (`is_possible`).
 """
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, total_ordering
 from itertools import combinations, count
 from typing import Any
+from zlib import crc32
 
 from hitproof.conformance.scope.configurations import Configuration, LookedUp, has_possible_chunks
 from hitproof.conformance.scope.models import MODELS, Model, cut
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.conformance.words import kinds_of
 from hitproof.spec.attention import tail_blocks
 from hitproof.spec.groups import Group, GroupKind, alignment, geometry, share_eagle
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
@@ -108,7 +111,7 @@ class Layout:
     @property
     def kinds(self) -> str:
         """The kinds of its groups."""
-        return " + ".join(sorted({lookup.group.kind for lookup in self.looked_up}))
+        return kinds_of(lookup.group for lookup in self.looked_up)
 
     @property
     def drops_block(self) -> bool:
@@ -346,12 +349,23 @@ def of_model(model: Model, use_eagle: bool) -> Layout:
     )
 
 
+def _in_some_order(layout: Layout) -> Layout:
+    """The layout, or with its groups in reverse: models decide which layers come first.
+
+    Which of the two is as good as a throw of dice.
+    """
+    turns = crc32(json.dumps(layout.as_json()).encode()) % 2
+    return replace(layout, groups=layout.groups[::-1]) if turns else layout
+
+
 def layouts(profile: Profile) -> tuple[Layout, ...]:
     """Every layout of a profile: the grid, the real models with and without EAGLE, and more.
 
-    Those with EAGLE are of different variants, and so are those without.
+    Those with EAGLE are of different variants, and so are those without. About half of those that
+    are no model's have full attention after the other groups.
     """
     models = (of_model(model, use_eagle) for model in MODELS for use_eagle in (False, True))
-    found = dict.fromkeys((*grid(profile), *filter(is_possible, models), *_of_hash_units(profile)))
+    made = map(_in_some_order, (*grid(profile), *_of_hash_units(profile)))
+    found = dict.fromkeys((*made, *filter(is_possible, models)))
     numbers = {False: count(), True: count()}
     return tuple(replace(each, variant=next(numbers[each.use_eagle])) for each in found)

@@ -60,9 +60,9 @@ def check(
     `NothingSelected`.
     """
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
-    wanted.selection.check_any(
-        tasks(profile, applicable), histories(profile, applicable, HitGranularity.FINE)
-    )
+    if not wanted.selection.is_all:
+        every = tasks(profile, applicable)
+        wanted.selection.check_any(every, histories(profile, applicable, HitGranularity.FINE))
     recall = _recall(store, target, python, memory, policies)
     with ThreadPoolExecutor(1) as beside:
         beside.submit(_foresee, target, profile, policies or {})

@@ -10,6 +10,7 @@ from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.histories.workload_json import read_workload
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.scheduling.shrinking import shrink
+from hitproof.conformance.words import kinds_of
 from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.gate.side_by_side import (
     ON_ONE_ONLY,
@@ -119,7 +120,7 @@ def _example(difference: Difference, run: ScheduleRun, both: Both) -> Example | 
         return None
     return Example(
         Play.written_workload(small, ""),
-        " + ".join(dict.fromkeys(group.kind for group in small.deployment.groups)),
+        kinds_of(small.deployment.groups),
         small.deployment.has_draft_head,
         tuple(of_workload(small)),
         *shows.words,

@@ -14,6 +14,7 @@ from hitproof.conformance.findings.replayed import up_to
 from hitproof.conformance.histories.plays import Abilities, Play
 from hitproof.conformance.histories.schema import History
 from hitproof.conformance.playing.shrinking import shrink
+from hitproof.conformance.words import kinds_of
 from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.gate.sessions import Sessions
 from hitproof.vllm_integration.sandbox.driver import WorkerGone
@@ -299,7 +300,7 @@ def _example(parting: Parting, play: Play, both: Both) -> Example | None:
     groups = small.engine.groups
     return Example(
         written,
-        " + ".join(dict.fromkeys(group.kind for group in groups)),
+        kinds_of(groups),
         small.engine.use_eagle_block_drop,
         tuple(up_to(small, shown_at.step)),
         shown(parting.observable, base, head),
