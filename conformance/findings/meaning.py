@@ -114,6 +114,7 @@ class Code(StrEnum):
     EVENT_DESCRIPTION_WRONG = "event-description-wrong"
     UNCACHED_BLOCK_REPORTED = "uncached-block-reported"
     HIT_NOT_REPORTED = "hit-not-reported"
+    HIT_REPORTED_TWICE = "hit-reported-twice"
     STATISTICS_WRONG = "statistics-wrong"
     EVICTION_ORDER_WRONG = "eviction-order-wrong"
     SCRATCH_BLOCK_NOT_FIRST = "scratch-block-not-first"

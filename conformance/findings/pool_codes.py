@@ -402,6 +402,14 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_BOOKS,),
         (Divergence.LOST_HIT,),
     ),
+    Code.HIT_REPORTED_TWICE: Meaning(
+        "events about a hit name a block of it more than once",
+        "A request asks for events about the blocks that it hits. One of these blocks is in them "
+        "again.",
+        "Routers and connectors that follow the events count the block twice.",
+        (_BOOKS,),
+        (Divergence.WRONG_METRIC,),
+    ),
     Code.STATISTICS_WRONG: Meaning(
         "statistics do not count the lookup",
         "The statistics do not have each lookup once, with its tokens and its hit.",

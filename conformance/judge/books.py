@@ -129,7 +129,7 @@ class Books:
         self, request: str, hit: Hit, reported: Sequence[Stored], seen: Observation
     ) -> Iterator[tuple[int, Wrong]]:
         """What is wrong with the events about the blocks of a hit, and in which group."""
-        said = {(event.group or 0, key) for event in reported for key in event.keys}
+        said = Counter((event.group or 0, key) for event in reported for key in event.keys)
         for index, (group, table) in enumerate(zip(self._engine.groups, hit.tables, strict=True)):
             named = {key for number, key in said if number == index}
             if missing := [key for key in named if not seen.cached.get((index, key))]:
@@ -154,6 +154,15 @@ class Books:
                         Code.HIT_NOT_REPORTED,
                         f"the events about the hit of {request} name {', '.join(due)}",
                         f"they name {', '.join(sorted(named)) or 'nothing'}",
+                    ),
+                )
+            if again := [key for key in named if said[index, key] > 1]:
+                yield (
+                    index,
+                    (
+                        Code.HIT_REPORTED_TWICE,
+                        f"the events about the hit of {request} name each block once",
+                        f"they name {min(again)} {said[index, min(again)]} times",
                     ),
                 )
         for event in reported:

@@ -24,7 +24,7 @@ PROPERTIES: dict[str, tuple[str, ...]] = {
     "EAGLE": ("off", "on"),
     "hash block size": ("a block", "less than a block"),
     "alignment": ("1 block", "2 blocks", "3 or more blocks"),
-    "groups": ("one set", "several sets"),
+    "groups": ("one set", "first of several sets", "after others"),
 }
 """Every property and its classes. Windows count by their tails, groups as they are looked up."""
 
@@ -73,7 +73,11 @@ def properties(judged: Configuration | Layout, looked_up: LookedUp) -> dict[str,
         "EAGLE": "on" if drafts else "off",
         "hash block size": "a block" if judged.hash_block_size == size else "less than a block",
         "alignment": {1: "1 block", 2: "2 blocks"}.get(segment, "3 or more blocks"),
-        "groups": "one set" if len(judged.looked_up) == 1 else "several sets",
+        "groups": "one set"
+        if len(judged.looked_up) == 1
+        else "first of several sets"
+        if looked_up == judged.looked_up[0]
+        else "after others",
     }
 
 

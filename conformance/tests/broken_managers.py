@@ -487,6 +487,13 @@ class ReportsWholeRequests(Accountable):
         ]
 
 
+class ReportsTwice(ReportsWholeRequests):
+    """Reports each of these blocks once more."""
+
+    def reported_hit(self, name: str) -> Sequence[Stored] | None:
+        return [*(super().reported_hit(name) or ()), *(super().reported_hit(name) or ())]
+
+
 class CrashesOnReports(Accountable):
     """Cannot report a hit."""
 

@@ -120,6 +120,7 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.KeepsFreedRequests, "waste: freed-request-kept"),
     (broken.EstimatesTooMuch, "wrong metric: cached-tokens-wrong"),
     (broken.ReportsNoHit, "lost hit: hit-not-reported"),
+    (broken.ReportsTwice, "wrong metric: hit-reported-twice"),
     (broken.ReportsWholeRequests, "lost hit: uncached-block-reported"),
     (broken.ReportsWholeRequests, "lost hit: event-description-wrong"),
     (broken.CrashesOnReports, "crash: raises-exception(error=IndexError"),

@@ -468,7 +468,7 @@ UNSEEN = (
     *("other-content-read", "draft-entry-of-other-token", "key-names-other-content"),
     *("state-read-too-early", "freed=before-hash", "after=rejection", "unread-block-held"),
     *("local_prefix_", "group-hit-wrong", "zeroed-blocks-wrong"),
-    *("uncached-block-reported", "hit-not-reported"),
+    *("uncached-block-reported", "hit-not-reported", "hit-reported-twice"),
     *("admission-not-kept", "admitted-without-space", "key-lost", "scratch-block-not-first"),
 )
 """The shadow has no content model; it judges the blocks that a request still has, and does not know
