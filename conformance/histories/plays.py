@@ -24,6 +24,7 @@ from hitproof.conformance.histories.host_workloads import host_workload
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
 from hitproof.conformance.histories.module_families import module_histories
+from hitproof.conformance.histories.ordering import is_turned, turned, turned_workload
 from hitproof.conformance.histories.rank_workloads import rank_workload
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.situations import fine_situations, situations
@@ -203,7 +204,8 @@ class Play:
         """The scheduler history. Raises ValueError when there is none."""
         if self.text:
             return read_workload(self.text, self.name)
-        return _WORKLOADS[self.origin](self.name)
+        made = _WORKLOADS[self.origin](self.name)
+        return turned_workload(made) if is_turned(self.describe()) else made
 
     def history(self, abilities: Abilities) -> History:
         """The history of a manager, adapted to the release unless it is written out.
@@ -237,6 +239,7 @@ class Play:
                 made = _fine()[int(self.name)]
             case Origin.FINE_GENERATED:
                 made = fine_history(self.name)
+        made = turned(made) if is_turned(self.describe()) else made
         made = replace(made, engine=replace(made.engine, variant=self._variant))
         return possible(made, abilities)
 
