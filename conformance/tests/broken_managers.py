@@ -798,6 +798,13 @@ class AdmitsInPart(Wrapped):
         return self.inner.allocate_slots(name, replace(allocation, full_sequence_must_fit=False))
 
 
+class KeepsOneBlock(Wrapped):
+    """Leaves one block free that nobody reserved."""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        return self.inner.allocate_slots(name, replace(allocation, reserved_blocks=1))
+
+
 class CountsOneStepForAdmission:
     """The reference, but it admits by the blocks of one step's tokens where several are ahead."""
 

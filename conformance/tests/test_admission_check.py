@@ -1,7 +1,6 @@
 """The check of admission: the reference passes, and managers that count wrongly do not."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -33,13 +32,6 @@ class Subject:
         self.fits_whole = fits_whole
 
 
-class KeepsOneBlock(broken.Wrapped):
-    """Leaves one block free that nobody reserved."""
-
-    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
-        return self.inner.allocate_slots(name, replace(allocation, reserved_blocks=1))
-
-
 class CountsTables(broken.Wrapped):
     """Takes blocks that are not there: it counts none that a running request takes."""
 
@@ -54,8 +46,8 @@ def wrong() -> Iterator[tuple[Subject, str]]:
     yield Subject(broken.Broken(broken.AdmitsInPart).start), "admission-not-kept"
     yield Subject(broken.Broken(broken.AdmitsInPart).start), "admitted-without-space"
     yield Subject(broken.CountsOneStepForAdmission().start), "admission-not-kept"
-    yield Subject(broken.Broken(KeepsOneBlock).start), "allocation-refused"
-    yield Subject(broken.Broken(KeepsOneBlock).start, fits_whole=False), "allocation-refused"
+    yield Subject(broken.Broken(broken.KeepsOneBlock).start), "allocation-refused"
+    yield Subject(broken.Broken(broken.KeepsOneBlock).start, fits_whole=False), "allocation-refused"
     yield Subject(broken.Broken(CountsTables).start), "raises-exception"
 
 

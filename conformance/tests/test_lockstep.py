@@ -19,6 +19,7 @@ from hitproof.conformance.tests.broken_managers import (
     Forgets,
     FreesTwice,
     FreesWindow,
+    KeepsOneBlock,
     Leaks,
     MiscountsHits,
     OtherBlock,
@@ -71,6 +72,7 @@ FAULTS: list[tuple[type[Wrapped], str]] = [
     (SilentEviction, f"{Divergence.POLICY_CHANGE}: lockstep-difference(field=events"),
     (MiscountsHits, f"{Divergence.POLICY_CHANGE}: lockstep-difference(field=stats"),
     (ResetsInUse, f"{Divergence.POLICY_CHANGE}: lockstep-difference(field=answer"),
+    (KeepsOneBlock, f"{Divergence.WASTE}: allocation-refused"),
     (EvictsNothing, f"{Divergence.POLICY_CHANGE}: lockstep-difference(field=cached"),
 ]
 
