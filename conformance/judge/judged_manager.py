@@ -392,8 +392,11 @@ class JudgedManager:
             found = wrong_estimate(
                 self._engine, self._prefixes, name, known, said, seen, self._fine
             )
-            for wrong in found:
-                self._add_wrong(call, *wrong)
+            # It is an estimate from the blocks in the table, and from what they are registered as.
+            held = frozenset(Block(each) for table in self._tables(seen, name) for each in table)
+            for code, due, actual in found:
+                violation = self._judge.pool_claim("block_pool", Defect(code), due, actual)
+                self._add(replace(violation, evidence=(held,)), call)
 
     def _judge_local_prefix(self, name: str) -> None:
         """Judge the same lookup as a scheduler with a KV connector does it, and with a cap."""

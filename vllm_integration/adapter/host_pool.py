@@ -33,8 +33,13 @@ _CONNECTOR = "HiSparseConnector"
 
 
 def has_host_pools() -> bool:
-    """Whether the target has them."""
-    return find_spec(_PACKAGE) is not None
+    """Whether the target has them, and tells its workers which pages are resident."""
+    if find_spec(_PACKAGE) is None:
+        return False
+    from vllm.distributed.kv_transfer.kv_connector.v1.hisparse import connector
+
+    told = attribute(connector, "HiSparseConnectorMetadata").__annotations__
+    return "residency_updates" in told
 
 
 def connect(vllm_config: Any, host: HostPool) -> None:
