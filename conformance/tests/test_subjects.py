@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from hitproof.conformance.checks.admission import check_admission
 from hitproof.conformance.checks.agreement import check_agreement
 from hitproof.conformance.checks.connector import check_local_prefix
 from hitproof.conformance.checks.fine_hits import check_fine
@@ -39,6 +40,7 @@ JUDGED: dict[Callable[[Any, Any], CheckResult], Any] = {
     check_retention: WINDOW,
     check_junctions: WINDOW,
     check_sharing: PLAIN,
+    check_admission: WINDOW,
 }
 """All checks but that of the pool, which has one method to ask for and takes long."""
 
