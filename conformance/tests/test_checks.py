@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from hitproof.conformance.checks.admission import ADMISSION
 from hitproof.conformance.checks.lookup import check_lookup
 from hitproof.conformance.checks.mask import check_mask
 from hitproof.conformance.checks.registry import CHECKS
@@ -27,7 +28,6 @@ from hitproof.conformance.scope.profiles import LONGEST_TAIL, Profile
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.conformance.tests import (
-    test_admission_check,
     test_agreement_check,
     test_fine_check,
     test_junction_check,
@@ -179,7 +179,7 @@ def test_without_a_lookahead_block_only_drafts_are_wrong(kind: GroupKind) -> Non
 def test_every_claim_has_a_fault_that_its_check_refutes() -> None:
     refuted = {claim for _, claim in BROKEN.values()}.union(*(c for _, c, _ in FAULTS.values()))
     refuted |= {claim for claim, _, _ in test_pool_check.BROKEN.values()}
-    refuted |= {test_sharing_check.CLAIM, test_admission_check.ADMISSION}
+    refuted |= {test_sharing_check.CLAIM, ADMISSION}
     refuted |= {claim for _, claim in COMMON_BROKEN.values()}
     refuted |= {claim for _, claim in CONNECTOR_BROKEN.values()}
     refuted |= {test_fine_check.CLAIM, test_junction_check.CLAIM}
