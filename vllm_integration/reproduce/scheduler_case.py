@@ -81,6 +81,8 @@ class _Writer:
             raise CannotJudge("a test has no workers of a host's pool")
         if deployment.decode_context_parallel_size * deployment.prefill_context_parallel_size > 1:
             raise CannotJudge("a test has one rank")
+        if deployment.layers:
+            raise CannotJudge("a test does not derive groups from layers")
         if code in _CONTENT:
             drafts = deployment.num_speculative_tokens
             if drafts and any(len(each.output) > 1 for each in self._history.requests.values()):
