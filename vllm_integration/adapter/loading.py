@@ -12,7 +12,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 
 
-class LoadingConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
+class LoadingConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  # untyped vLLM
     """The scheduler's half; what a worker would do is up to whoever steps the scheduler.
 
     Attributes:

@@ -144,8 +144,9 @@ class Parts:
         Without ``num_blocks`` for requests the pool is as small as it gets in some variants.
         """
         laid_out = [(group, _keeping(self.spec(group, alone=False), retained)) for group in groups]
-        more = choice("pool blocks", self.variant, _MORE_BLOCKS)
-        if not num_blocks:
+        if num_blocks:
+            more = choice("pool blocks", self.variant, _MORE_BLOCKS)
+        else:
             held = [getattr(spec, "sink_len", 0) // group.block_size for group, spec in laid_out]
             more = choice("pool of a lookup", self.variant, (2 + sum(held), 100))
         return kv_cache_config(self.interface, laid_out, num_blocks + more, interval)
