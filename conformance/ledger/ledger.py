@@ -209,12 +209,12 @@ def read_signature(raw: dict[str, Any]) -> Signature:
 def judge(
     findings: Sequence[Finding],
     entries: Sequence[Entry],
-    unsettled: Collection[tuple[str, Configuration | Layout | Play]] = (),
+    unsettled: Collection[Signature] = (),
 ) -> Judgement:
     """Sort findings into new and known, and name the entries that did not reproduce.
 
-    ``entries`` are those that apply to the target. Those whose claim was not settled on their
-    configuration, which ``unsettled`` has, are not stale.
+    ``entries`` are those that apply to the target. Those in ``unsettled`` are not stale: what
+    shows them could not be judged.
     """
     by_signature = {entry.signature: entry for entry in entries}
     seen = {finding.signature for finding in findings}
@@ -226,7 +226,6 @@ def judge(
         stale=tuple(
             entry
             for entry in entries
-            if entry.signature not in seen
-            and (entry.signature.claim, entry.configuration) not in unsettled
+            if entry.signature not in seen and entry.signature not in unsettled
         ),
     )

@@ -153,8 +153,7 @@ def test_an_entry_may_have_a_history(tmp_path: Path) -> None:
         (entry,) = load(write(tmp_path, PLAYED % text))
         assert entry.configuration == Play(Origin.WRITTEN, name, HISTORY)
         assert judge([], [entry]).stale == (entry,)
-        unsettled = {("allocate_slots", entry.configuration)}
-        assert judge([], [entry], unsettled).stale == ()
+        assert judge([], [entry], {entry.signature}).stale == ()
 
 
 @pytest.mark.parametrize(

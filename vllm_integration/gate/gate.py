@@ -14,7 +14,7 @@ from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.releases.fine import HitGranularity
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.gate.growth import hold, reached
-from hitproof.vllm_integration.gate.obligations import histories, tasks
+from hitproof.vllm_integration.gate.obligations import histories, of_entries, tasks
 from hitproof.vllm_integration.gate.policies import expected_value, held_against
 from hitproof.vllm_integration.gate.recall import Recall, Recalling
 from hitproof.vllm_integration.gate.report import Report
@@ -193,9 +193,10 @@ def judged(
     )
     grown = hold(report, record, applicable, evidence, sessions, remedy)
     unplayed = {each.play for each in report.unplayed}
+    open_ = {(each.claim, each.configuration) for each in report.unsettled}
     unsettled = {
-        *((o.claim, o.configuration) for o in report.unsettled),
-        *((e.signature.claim, e.configuration) for e in applicable if e.configuration in unplayed),
+        *(e.signature for e in applicable if (e.signature.claim, e.configuration) in open_),
+        *(signature for signature, play in of_entries(applicable, record) if play in unplayed),
     }
     judgement = judge(findings, applicable, unsettled)
     new = sorted((*judgement.new, *grown), key=lambda found: found.signature.severity)

@@ -106,16 +106,26 @@ def histories(
 ) -> list[Play]:
     """What the gate replays, the ledger's histories first.
 
-    ``granularity`` is where hits of the target may end, a value of `HitGranularity`. Where
-    ``record`` says that an entry's divergence shows in other histories than its own, one of those
-    stands for it: one entry speaks of releases that behave differently.
+    ``granularity`` is where hits of the target may end, a value of `HitGranularity`;
+    ``record`` is as for `of_entries`.
+    """
+    known = (play for _, play in of_entries(entries, record))
+    return list(dict.fromkeys([*known, *plays(profile, granularity == HitGranularity.FINE)]))
+
+
+def of_entries(
+    entries: Sequence[Entry], record: Record | None = None
+) -> list[tuple[Signature, Play]]:
+    """The histories of a ledger, each with the signature of the entry that it is replayed for.
+
+    Where ``record`` says that an entry's divergence shows in other histories than its own, one of
+    those stands for it: one entry speaks of releases that behave differently.
     """
     own = [(e.signature, e.configuration) for e in entries if isinstance(e.configuration, Play)]
-    known = [play for _, play in own]
-    if record is not None:
-        written = {place_of(play): play for play in known}
-        known = [record.history(signature, play, written) for signature, play in own]
-    return list(dict.fromkeys([*known, *plays(profile, granularity == HitGranularity.FINE)]))
+    if record is None:
+        return own
+    written = {place_of(play): play for _, play in own}
+    return [(s, record.history(s, play, written)) for s, play in own]
 
 
 def unsettled(task: Task, reason: str) -> list[Obligation]:

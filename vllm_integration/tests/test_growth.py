@@ -1,17 +1,23 @@
 """What the gate says of a known divergence that grows, moves, shrinks or has no footprint."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from rich.console import Console
 
-from hitproof.conformance.findings.footprints import Footprint, place_of
+from hitproof.conformance.findings.footprints import Footprint, name_of, place_of
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.ledger.records import path_of
+from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.ledger.ledger import Entry, judge
+from hitproof.conformance.ledger.records import Record, path_of
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.commands import footprints
+from hitproof.vllm_integration.gate.obligations import histories, of_entries
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
@@ -29,6 +35,9 @@ from hitproof.vllm_integration.tests.reports import (
     unrecorded,
 )
 from hitproof.vllm_integration.verdict import Verdict
+
+HISTORY = """{"engine": {"groups": [{"kind": "full_attention", "block_size": 1}],
+ "num_gpu_blocks": %d, "hash_block_size": 1, "max_model_len": 2}, "requests": {}, "steps": []}"""
 
 
 def text(report: Report) -> str:
@@ -138,3 +147,21 @@ def test_the_remedy_names_the_command_and_the_ledger(tmp_path: Path) -> None:
     said = footprints.remedy_for(target, tmp_path / "own.toml")
     assert f"hitproof footprints 0.33.0 --ledger {tmp_path / 'own.toml'}" in said
     assert "--baseline" in said
+
+
+def test_what_stands_for_an_entry_that_could_not_be_judged_leaves_it_unsettled() -> None:
+    """On record an entry's divergence shows in another history than its own."""
+    signature = known().judgement.known[0][0].signature
+    own, other = (Play(Origin.WRITTEN, name, HISTORY % size) for name, size in (("a", 2), ("b", 3)))
+    entries = [
+        Entry(each, play, SpecifierSet(""), "it was so", "", "it was so")
+        for each, play in ((signature, own), (replace(signature, eagle=not signature.eagle), other))
+    ]
+    shown = {name_of(signature): {place_of(other): Footprint(1, "a")}}
+    record = Record("0.9.0", frozenset({"quick"}), shown)
+    assert [play for _, play in of_entries(entries)] == [own, other]
+    stands = of_entries(entries, record)
+    assert stands == [(signature, other), (entries[1].signature, other)]
+    assert own not in histories(Profile.QUICK, entries, "fine", record)
+    assert judge([], entries).stale == tuple(entries)
+    assert judge([], entries, {each for each, play in stands if play == other}).stale == ()
