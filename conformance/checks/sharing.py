@@ -1,8 +1,9 @@
 """The check of sharing: two block hashes are equal just when all that they vouch for is.
 
 The hashes of many small prompts, with and without cache salt and LoRA adapter, with images and as
-embeddings, are held against each other: for a group whose blocks are as long as what one hash
-covers, for one with longer blocks, and with hashes that look ahead where the subject has them.
+embeddings, with tokens generated after them, are held against each other: for a group whose blocks
+are as long as what one hash covers, for one with longer blocks, and with hashes that look ahead
+where the subject has them.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ from hitproof.spec.sharing import covered_tokens
 
 _CLAIM = "reused_content_is_determined_by_the_hit"
 _BLOCKS = 3
-_BLOCK_SIZES = (1, 2)
+_SIZES = ((1, 1), (1, 2), (3, 3))
+"""How many tokens a hash covers, and how many a block has."""
 _HASH_LOOKAHEADS = (0, 1, 2)
 _SALTS = ("", "x")
 _ADAPTERS = (("", ""), ("x", "/x"), ("x", "/y"))
@@ -38,12 +40,13 @@ def check_sharing(subject: HashSubject, configuration: Configuration) -> CheckRe
 
 
 def _cases(subject: HashSubject, configuration: Configuration) -> Iterator[Case]:
-    for block_size, lookahead in product(_BLOCK_SIZES, _HASH_LOOKAHEADS):
-        hashes = partial(_hashes, subject, block_size=block_size, lookahead=lookahead)
+    for (unit, block_size), lookahead in product(_SIZES, _HASH_LOOKAHEADS):
+        hashes = partial(_hashes, subject, unit=unit, block_size=block_size, lookahead=lookahead)
         evidence: list[HashEvidence] = []
         told_apart: dict[tuple[int, Prompt], tuple[bytes, Prompt]] = {}
         owners: dict[tuple[int, bytes], tuple[Prompt, Prompt]] = {}
-        prompts = list(_prompts(_BLOCKS * block_size + lookahead))
+        length = _BLOCKS * block_size + lookahead
+        prompts = [*(_prompts(length) if unit == 1 else ()), *_generated(length)]
         try:
             hashes(prompts[0])
         except Predates:
@@ -61,12 +64,14 @@ def _cases(subject: HashSubject, configuration: Configuration) -> Iterator[Case]
                     pair = (first if known_hash != block_hash else other), prompt
                     if [hashes(p) == hashes(p) for p in pair] != [True, True]:
                         raise CannotJudge("a prompt does not have the same hashes when asked again")
-                    evidence.append(_evidence(configuration, pair, block, agreed, lookahead))
+                    evidence.append(_evidence(configuration, pair, block, agreed, lookahead, unit))
         yield Case(len(prompts), len(prompts), evidence)
 
 
-def _hashes(subject: HashSubject, prompt: Prompt, block_size: int, lookahead: int) -> list[bytes]:
-    hashes = subject.block_hashes(prompt, 1, block_size, lookahead)
+def _hashes(
+    subject: HashSubject, prompt: Prompt, unit: int, block_size: int, lookahead: int
+) -> list[bytes]:
+    hashes = subject.block_hashes(prompt, unit, block_size, lookahead)
     if len(hashes) != _BLOCKS:
         raise CannotJudge(f"not all of the {_BLOCKS} blocks of a prompt have a hash")
     return hashes
@@ -79,7 +84,7 @@ def _prompts(length: int) -> Iterator[Prompt]:
             yield Prompt(tokens, salt, adapter)
     plain = (0,) * length
     for other in range(length + 1):
-        yield Prompt(plain, embeddings=tuple(1 + (at == other) for at in range(length)))
+        yield Prompt(plain, embeddings=_odd(length, other, 1))
     for salt, adapter in product(_SALTS, _ADAPTERS[1:]):
         yield Prompt(plain, salt, adapter, embeddings=plain)
     for first, (name, following) in product(range(length), product("xy", repeat=2)):
@@ -89,12 +94,31 @@ def _prompts(length: int) -> Iterator[Prompt]:
     yield Prompt(plain, images=(("long", 0, length),))
 
 
+def _generated(length: int) -> Iterator[Prompt]:
+    """Prompts that end in tokens which were generated: one is odd, or an embedding before them."""
+    for count in range(1, length):
+        rest = length - count
+        for place in range(rest + 1):
+            embeddings = _odd(rest, place, 1)
+            yield Prompt((0,) * length, embeddings=embeddings, num_generated=count)
+        for place in range(rest, length):
+            tokens = _odd(length, place)
+            yield Prompt(tokens, num_generated=count)
+            yield Prompt(tokens, embeddings=(1,) * rest, num_generated=count)
+
+
+def _odd(length: int, place: int, base: int = 0) -> tuple[int, ...]:
+    """Numbers that are all ``base`` but for the one at ``place``, which is one more."""
+    return tuple(base + (at == place) for at in range(length))
+
+
 def _evidence(
     configuration: Configuration,
     pair: tuple[Prompt, Prompt],
     block: int,
     agreed: int,
     lookahead: int,
+    unit: int,
 ) -> HashEvidence:
     first, second = pair
     one, other = first.agreed(agreed), second.agreed(agreed)
@@ -121,7 +145,8 @@ def _evidence(
         defect = Defect.of(Code.HASH_MISMATCH, hashes=ahead)
         spec = f"the first {agreed} tokens are equal, so the hashes of block {block} are"
         actual = "they differ"
-    covered = "one token" + (f" and the {lookahead} after it" if lookahead else "")
+    covered, them = ("one token", "it") if unit == 1 else (in_tokens(unit), "them")
+    covered += f" and the {lookahead} after {them}" if lookahead else ""
     size = len(first.tokens[: -lookahead or None]) // _BLOCKS
     return HashEvidence(
         signature=Signature(_CLAIM, divergence, "block_hash", False, defect),
@@ -144,4 +169,6 @@ def _words(prompt: Prompt) -> str:
         words += f"; image {name} at {offset}, of {in_tokens(length)}"
     if prompt.embeddings:
         words += f"; embeddings {' '.join(map(str, prompt.embeddings))}"
+    if prompt.num_generated:
+        words += f"; the last {in_tokens(prompt.num_generated)} generated"
     return words

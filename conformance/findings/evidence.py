@@ -343,7 +343,7 @@ def _only(values: Iterable[_T]) -> _T:
 
 
 def _prompt(prompt: Prompt) -> dict[str, Any]:
-    rare = {name for name in ("images", "embeddings") if not getattr(prompt, name)}
+    rare = {n for n in ("images", "embeddings", "num_generated") if not getattr(prompt, n)}
     return {name: value for name, value in asdict(prompt).items() if name not in rare}
 
 
@@ -355,6 +355,7 @@ def _prompts(data: Sequence[Mapping[str, Any]]) -> tuple[Prompt, ...]:
             tuple(p["adapter"]),
             tuple(tuple(image) for image in p.get("images", ())),
             tuple(p.get("embeddings", ())),
+            p.get("num_generated", 0),
         )
         for p in data
     )

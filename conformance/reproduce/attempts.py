@@ -364,7 +364,7 @@ def _junction(evidence: SharedPrefixEvidence, rules: Rules) -> Iterator[Attempt]
 
 def _sharing(evidence: HashEvidence) -> Iterator[Attempt]:
     """Two requests whose hashes are wrongly equal or wrongly different; the second is looked up."""
-    first, second = evidence.prompts
+    first, second = sorted(evidence.prompts, key=lambda prompt: -prompt.num_generated)
     if "hashes" in dict(evidence.signature.defect.parameters):
         raise OutOfReach(refusal("demonstration-hash-lookahead"))
     if first.embeddings or second.embeddings:
@@ -377,16 +377,18 @@ def _sharing(evidence: HashEvidence) -> Iterator[Attempt]:
     while same < len(first.tokens) and first.agreed(same + 1) == second.agreed(same + 1):
         same += 1
     for ahead in (), (_FRESH,):
-        requests = {"a": _request(first), "b": _request(second, ahead)}
+        requests = {"a": _request(first), "b": _request(replace(second, num_generated=0), ahead)}
         num_tokens = len(second.tokens) + len(ahead)
         hit = engine.hit(num_tokens, engine.full_blocks(same))
-        history = engine.history(requests, [Schedule("a"), Lookup("b")])
+        computed = [Schedule("a")] * (1 + first.num_generated)
+        history = engine.history(requests, [*computed, Lookup("b")])
         yield Attempt(history, Served("b", hit))
 
 
 def _request(prompt: Prompt, more: tuple[int, ...] = ()) -> RequestInput:
     return RequestInput(
-        (*prompt.tokens, *more),
+        (*prompt.given, *more),
+        prompt.generated,
         lora_name=prompt.adapter[0] or None,
         lora_path=prompt.adapter[1] or None,
         cache_salt=prompt.salt or None,

@@ -9,12 +9,13 @@ class Prompt:
     """What a request computes its blocks from.
 
     Attributes:
-        tokens: its token ids.
+        tokens: its token ids, those that were generated after it included.
         salt: the cache salt, or "".
         adapter: the LoRA adapter's name and path, or two times "".
         images: multimodal items, each with its identifier, offset and length in tokens.
         embeddings: what each token's embedding is made of, where the prompt comes as embeddings; ()
             where it comes as token ids.
+        num_generated: how many of the last tokens were generated.
     """
 
     tokens: tuple[int, ...]
@@ -22,14 +23,29 @@ class Prompt:
     adapter: tuple[str, str] = ("", "")
     images: tuple[tuple[str, int, int], ...] = ()
     embeddings: tuple[int, ...] = ()
+    num_generated: int = 0
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The token ids of the prompt itself."""
+        return self.tokens[: len(self.tokens) - self.num_generated]
+
+    @property
+    def generated(self) -> tuple[int, ...]:
+        """The token ids that were generated after it."""
+        return self.tokens[len(self.tokens) - self.num_generated :]
 
     def agreed(self, num_tokens: int) -> "Prompt":
-        """What its first tokens are computed from: an image counts as soon as it has begun."""
+        """What its first tokens are computed from: an image counts as soon as it has begun.
+
+        Whether a token was generated or given makes no difference.
+        """
         return replace(
             self,
             tokens=self.tokens[:num_tokens],
             images=tuple(image for image in self.images if image[1] < num_tokens),
             embeddings=self.embeddings[:num_tokens],
+            num_generated=0,
         )
 
 

@@ -73,6 +73,16 @@ def of_the_whole_prompt(prompt: Prompt, _: int, ahead: int) -> tuple[Prompt, int
     return replace(prompt, salt=prompt.salt + repr(prompt.tokens)), ahead
 
 
+def without_embeddings_before_output(prompt: Prompt, size: int, ahead: int) -> tuple[Prompt, int]:
+    """In blocks of three tokens, where at least the last two of them may be generated."""
+    lost = size == 3 and prompt.num_generated > 1
+    return replace(prompt, embeddings=() if lost else prompt.embeddings), ahead
+
+
+def generated_apart(prompt: Prompt, _: int, ahead: int) -> tuple[Prompt, int]:
+    return replace(prompt, salt=f"generated {prompt.num_generated}"), ahead
+
+
 FAULTS: dict[str, tuple[Distort, Divergence, str]] = {
     "salts": (without_salt, Divergence.UNSOUND, "hash-collision(inputs=salts)"),
     "adapters": (without_adapter, Divergence.UNSOUND, "hash-collision(inputs=adapters)"),
@@ -93,6 +103,12 @@ FAULTS: dict[str, tuple[Distort, Divergence, str]] = {
         Divergence.UNSOUND,
         "hash-collision(hashes=lookahead, inputs=tokens)",
     ),
+    "embeddings": (
+        without_embeddings_before_output,
+        Divergence.UNSOUND,
+        "hash-collision(inputs=embeddings)",
+    ),
+    "generated": (generated_apart, Divergence.LOST_HIT, "hash-mismatch"),
     "too much": (of_the_whole_prompt, Divergence.LOST_HIT, "hash-mismatch"),
 }
 

@@ -218,13 +218,15 @@ class BlockHashes:
             )
         hasher = self._hashers[hash_block_size, hash_lookahead]
         request = self._new_request(
-            prompt_token_ids=list(prompt.tokens),
+            prompt_token_ids=list(prompt.given),
             cache_salt=prompt.salt or None,
             lora_request=self._adapter(*prompt.adapter),
             mm_features=image_features(prompt.images),
             prompt_embeds=_embeddings(prompt.embeddings),
             block_hasher=hasher,
         )
+        if prompt.generated:
+            request.append_output_token_ids(list(prompt.generated))
         hashes = request.block_hashes
         if block_size != hash_block_size:
             view = attribute(self._utils, "BlockHashListWithBlockSize")
