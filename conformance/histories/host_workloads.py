@@ -1,9 +1,11 @@
 """Scheduler histories on a host's pool, which backs pages on the device (HiSparse).
 
 Some have little room on the device or on the host, so that pages are given up and requests are
-preempted, and some have a KV connector that loads prefixes onto the host, and may fail.
+preempted, and some have a KV connector that loads prefixes onto the host, and may fail. In some the
+prefix cache is reset while requests run.
 """
 
+from dataclasses import replace
 from random import Random
 
 from hitproof.conformance.histories.workloads import (
@@ -75,4 +77,8 @@ def host_workload(seed: int | str) -> SchedulerHistory:
         policy=random.choice(("fcfs", "priority")),
         host=host,
     )
+    resets = Random(f"hitproof host resets {seed}")
+    if not deployment.async_scheduling and not host.delay and resets.random() < 0.7:
+        last = resets.choice(list(requests)[1:])
+        requests[last] = replace(requests[last], after_reset=True)
     return SchedulerHistory(deployment, requests)

@@ -177,7 +177,9 @@ class _Player:
     def _let_arrive(self) -> None:
         for name, arrival in list(self._waiting.items()):
             since = 0 if arrival.after is None else self._ended.get(arrival.after)
-            if since is not None and self._step >= since + arrival.arrives:
+            # vLLM refuses a reset while pages are transferred; users try again.
+            waits = arrival.after_reset and (self._is_copying or self._scheduler.loading())
+            if since is not None and self._step >= since + arrival.arrives and not waits:
                 del self._waiting[name]
                 if arrival.after_reset:
                     self._reset()

@@ -167,7 +167,7 @@ def run(
         replays = [
             play
             for play in histories(profile, applicable, granularity)
-            if play.of_scheduler is of_scheduler
+            if play.of_scheduler or not of_scheduler
         ]
         answer = worker.ask(
             patience,

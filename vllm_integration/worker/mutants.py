@@ -71,6 +71,7 @@ _REQUEST = ("append_output_token_ids", "update_block_hashes")
 
 _NOT_CALLED = {
     "KVCacheManager.remove_skipped_blocks",  # when a connector is told the end of a request
+    "FreeKVCacheBlockQueue.append",  # lists have a method of that name; pools append several
 }
 """Functions that no check and no history calls; what they call is judged where others call it."""
 
@@ -175,7 +176,11 @@ _VOCABULARY = Vocabulary(
         r"|_unexpected_blocks_type"  # raises
     ),
     certain=re.compile(r"enable_caching$"),
-    never={"UnitaryKVCacheCoordinator": re.compile(r"len\(self\.single_type_managers\) > ")},
+    never={
+        "UnitaryKVCacheCoordinator": re.compile(r"len\(self\.single_type_managers\) > "),
+        # vLLM runs chunked local attention without EAGLE only.
+        "ChunkedLocalAttentionManager": re.compile(r"eagle"),
+    },
     never_at_first=re.compile(r"len\(self\.(req_to_blocks|cached_block_hash_to_block)\)"),
     # What is registered, null, evicted, cut or taken is not so again, and a step that starts only
     # forgets.
