@@ -120,15 +120,23 @@ class VllmSubject:
     def stored(self, configuration: Configuration, end: int) -> list[bool]:
         """Call the real ``reachable_block_mask`` like an offloading connector.
 
-        If a block has an even number of tokens, its tokens are shared by two ranks.
+        If a block has an even number of tokens, its tokens are shared by two ranks. If ``end`` is
+        even, retention is sparse, with an interval of one alignment, which keeps the same.
         """
-        return self._stored(configuration, end, configuration.alignment)
+        interval = None if end % 2 else configuration.alignment
+        return self._stored(configuration, end, configuration.alignment, interval)
 
     def stored_unaligned(self, configuration: Configuration, alignment: int | None) -> list[bool]:
         """The same where the chunks of full attention are not whole blocks of the group."""
         return self._stored(configuration, configuration.num_blocks, alignment)
 
-    def _stored(self, configuration: Configuration, end: int, alignment: int | None) -> list[bool]:
+    def _stored(
+        self,
+        configuration: Configuration,
+        end: int,
+        alignment: int | None,
+        interval: int | None = None,
+    ) -> list[bool]:
         self._parts.vary(configuration)
         manager_class = self._parts.varied_manager_class(configuration.group)
         mask = getattr(manager_class, MASK, None)
@@ -140,6 +148,7 @@ class VllmSubject:
             "alignment_tokens": alignment,
             "kv_cache_spec": self._parts.spec(replace(configuration.group, block_size=size)),
             "use_eagle": configuration.group.eagle,
+            "retention_interval": interval,
             "dcp_world_size": ranks,
             _STORED_END: end,
         }
