@@ -4,7 +4,7 @@ Each layer gets the target's own spec of its sort; engine core, planner and pool
 Imported in the worker process only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -26,38 +26,21 @@ _SPARE = 3
 _LAYOUTS = {"layers": "LBNHC", "blocks": "BLHNC"}
 
 
-class LayeredExecutor:
+class Workers:
     """What the workers of pipeline ranks answer at start-up.
 
     Attributes:
         specs: the specs of the layers of each rank.
         memory: bytes that each has for the pool.
+        layout: how pages lie in memory.
         configs: the ``KVCacheConfig`` of each, once start-up is done.
     """
 
-    def __init__(self, interface: ModuleType, deployment: Deployment) -> None:
-        self.specs: list[dict[str, Any]] = [{} for _ in range(deployment.ranks)]
-        self.layers: dict[str, Layer] = {}
-        self.configs: Sequence[Any] = ()
-        self._layout = _LAYOUTS[deployment.layout]
-        for sort, (group, layers) in enumerate(
-            zip(deployment.groups, deployment.layers, strict=True)
-        ):
-            spec = _spec(interface, deployment, group, layers.size, layers.keeps)
-            for number in range(layers.count):
-                name = f"sort {sort} layer {number}"
-                self.specs[number * deployment.ranks // layers.count][name] = spec
-                self.layers[name] = Layer(
-                    replace(group_of(interface, spec, False), prefill_lookahead=1),
-                    spec.page_size_bytes,
-                    getattr(spec, _DRAFT, None),
-                    layers.keeps == "hidden states",
-                )
-        self.memory = [
-            deployment.num_gpu_blocks * sum(each.page_size_bytes for each in specs.values())
-            + _SPARE
-            for specs in self.specs
-        ]
+    # Tests of findings have its source, too, so that it uses nothing of ours.
+
+    def __init__(self, specs: list[Any], memory: list[int], layout: str) -> None:
+        self.specs, self.memory, self.layout = specs, memory, layout
+        self.configs: Any = ()
 
     def get_kv_cache_specs(self) -> list[dict[str, Any]]:
         """Those of each rank."""
@@ -69,14 +52,45 @@ class LayeredExecutor:
 
     def get_supported_kv_cache_layouts(self) -> list[list[str]]:
         """One layout, the same on each rank."""
-        return [[self._layout] for _ in self.specs]
+        return [[self.layout] for _ in self.specs]
 
-    def initialize_from_config(self, configs: Sequence[Any]) -> None:
+    def initialize_from_config(self, configs: Any) -> None:
         """Note what the ranks are given."""
         self.configs = configs
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
+
+
+class LayeredExecutor(Workers):
+    """The workers of a deployment's layers.
+
+    Attributes:
+        layers: the layers by name.
+    """
+
+    def __init__(self, interface: ModuleType, deployment: Deployment) -> None:
+        specs: list[dict[str, Any]] = [{} for _ in range(deployment.ranks)]
+        self.layers: dict[str, Layer] = {}
+        for sort, (group, layers) in enumerate(
+            zip(deployment.groups, deployment.layers, strict=True)
+        ):
+            spec = _spec(interface, deployment, group, layers.size, layers.keeps)
+            for number in range(layers.count):
+                name = f"sort {sort} layer {number}"
+                specs[number * deployment.ranks // layers.count][name] = spec
+                self.layers[name] = Layer(
+                    replace(group_of(interface, spec, False), prefill_lookahead=1),
+                    spec.page_size_bytes,
+                    getattr(spec, _DRAFT, None),
+                    layers.keeps == "hidden states",
+                )
+        memory = [
+            deployment.num_gpu_blocks * sum(each.page_size_bytes for each in of_rank.values())
+            + _SPARE
+            for of_rank in specs
+        ]
+        super().__init__(specs, memory, _LAYOUTS[deployment.layout])
 
     def derived(self, setup: CacheSetup, unit: int | None) -> Derived:
         """What start-up made of the layers."""

@@ -280,9 +280,9 @@ class VllmSchedulers:
     def start(self, deployment: Deployment) -> "VllmScheduler":
         """See `conformance.subject.schedulers.SchedulerSubject`."""
         with _environment(_RUNNER, str(int(deployment.v2_model_runner))):
-            vllm_config = self.vllm_config(deployment)
             if deployment.layers:
-                return self._start_layers(deployment, vllm_config)
+                return self._start_layers(deployment, *self.layered(deployment))
+            vllm_config = self.vllm_config(deployment)
             if deployment.host is not None:
                 interval = getattr(vllm_config.cache_config, _INTERVAL, None)
                 config = config_of(self.interface, deployment, interval)
@@ -290,12 +290,10 @@ class VllmSchedulers:
             with self.groups_config(deployment, vllm_config) as config:
                 return self.start_with(deployment, vllm_config, config)
 
-    def _start_layers(self, deployment: Deployment, vllm_config: Any) -> "VllmScheduler":
+    def _start_layers(
+        self, deployment: Deployment, vllm_config: Any, executor: LayeredExecutor
+    ) -> "VllmScheduler":
         """A scheduler of what the target derives from layers."""
-        executor = LayeredExecutor(self.interface, deployment)
-        hybrid = deployment.disable_hybrid_kv_cache_manager
-        vllm_config.scheduler_config.disable_hybrid_kv_cache_manager = hybrid
-        vllm_config.model_config.hf_config = SimpleNamespace(model_type="")
         try:
             started = self.start_with(deployment, vllm_config, None, executor)
         except (StartupRefused, CannotJudge):
@@ -314,6 +312,15 @@ class VllmSchedulers:
         unit = deployment.prefix_match_unit
         started.derived = executor.derived(setup, unit)
         return started
+
+    def layered(self, deployment: Deployment) -> tuple[Any, LayeredExecutor]:
+        """The ``VllmConfig`` of a deployment with layers, and its workers."""
+        with _environment(_RUNNER, str(int(deployment.v2_model_runner))):
+            made = self.vllm_config(deployment)
+        hybrid = deployment.disable_hybrid_kv_cache_manager
+        made.scheduler_config.disable_hybrid_kv_cache_manager = hybrid
+        made.model_config.hf_config = SimpleNamespace(model_type="")
+        return made, LayeredExecutor(self.interface, deployment)
 
     def start_with(
         self,

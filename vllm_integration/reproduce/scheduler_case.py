@@ -16,11 +16,19 @@ from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
 from hitproof.conformance.playing.expectations import Served
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.vllm_integration.adapter.inspection import recorded
+from hitproof.vllm_integration.adapter.inspection import attribute, recorded
+from hitproof.vllm_integration.adapter.layers import LayeredExecutor, Workers
 from hitproof.vllm_integration.adapter.schedulers import VllmScheduler, VllmSchedulers
 from hitproof.vllm_integration.reproduce import scripted_engine
 from hitproof.vllm_integration.reproduce.pytest_case import Case
-from hitproof.vllm_integration.reproduce.source_text import WIDTH, Node, call, laid_out, literal
+from hitproof.vllm_integration.reproduce.source_text import (
+    WIDTH,
+    Bracketed,
+    Node,
+    call,
+    laid_out,
+    literal,
+)
 from hitproof.vllm_integration.reproduce.values import Values
 
 _CONTENT = {
@@ -36,6 +44,7 @@ _CAPACITY = ("kv_cache_size_tokens", "kv_cache_max_concurrency")
 _RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 _INTERVAL = "prefix_cache_retention_interval"
 _SETTLE = "_set_max_num_scheduled_tokens"
+_START_UP = "_initialize_kv_caches"
 _UTILS = "vllm.v1.core.kv_cache_utils"
 
 
@@ -64,14 +73,21 @@ class _Writer:
         self, vllm: VllmSchedulers, history: SchedulerHistory, violation: Violation
     ) -> None:
         self._vllm, self._history, self._violation = vllm, history, violation
+        self._refused = violation.signature.code is Code.LAYERS_REFUSED
         self._engine = self._engine_class()
+        self._executor: LayeredExecutor | None = None
         with recorded() as made:
-            self._running: VllmScheduler = vllm.start(history.deployment)
-            requests = {
-                name: self._running.make_request(name, arrival)
-                for name, arrival in history.requests.items()
-            }
-        self._requests = requests
+            if history.deployment.layers:
+                self._vllm_config, self._executor = vllm.layered(history.deployment)
+            self._requests = {}
+            if not self._refused:
+                self._running: VllmScheduler = vllm.start(history.deployment)
+                self._requests = {
+                    name: self._running.make_request(name, arrival)
+                    for name, arrival in history.requests.items()
+                }
+        if self._executor is None:
+            self._vllm_config = self._running.vllm_config
         self._made = {each.function.__name__: each for each in made.values()}
         self._values = Values(made, self._variable)
 
@@ -81,8 +97,8 @@ class _Writer:
             raise CannotJudge("a test has no workers of a host's pool")
         if deployment.decode_context_parallel_size * deployment.prefill_context_parallel_size > 1:
             raise CannotJudge("a test has one rank")
-        if deployment.layers:
-            raise CannotJudge("a test does not derive groups from layers")
+        if code is Code.DERIVED_GROUPS_WRONG:
+            raise CannotJudge("a test does not judge the groups that start-up derives")
         if code in _CONTENT:
             drafts = deployment.num_speculative_tokens
             if drafts and any(len(each.output) > 1 for each in self._history.requests.values()):
@@ -90,31 +106,40 @@ class _Writer:
             if deployment.mamba_checkpoint_alignment is not None:
                 raise CannotJudge("a test does not follow states from inside chunks")
             return _CONTENT[code]
-        if code not in _WHOLE and self._violation.expected is None:
+        if not (self._refused or code in _WHOLE or self._violation.expected is not None):
             raise CannotJudge("what is wrong is not what the scheduler's methods return")
         return scripted_engine.Engine
 
     def _variable(self, value: Any) -> str | None:
         """What the test has a variable for."""
-        if value is self._running.vllm_config.parallel_config:
+        if value is self._vllm_config.parallel_config:
             return "vllm_config.parallel_config"
-        return "hasher" if value is self._made["get_request_block_hasher"].result else None
+        hasher = self._made.get("get_request_block_hasher")
+        return "hasher" if hasher is not None and value is hasher.result else None
 
     def module(self, name: str) -> str:
         """The whole file."""
-        body = [*self._set_up(), *self._start(), "", *self._play()]
-        classes = [scripted_engine.Model, scripted_engine.Arrival]
-        classes += [each for each in reversed(self._engine.__mro__) if each is not object]
+        body = [*self._set_up(), *self._start()]
+        classes: list[type] = [scripted_engine.Model]
+        if self._executor is not None:
+            classes.append(Workers)
+        head, typing = ["import os"], "Any"
+        if not self._refused:
+            body += ["", *self._play()]
+            classes.append(scripted_engine.Arrival)
+            classes += [each for each in reversed(self._engine.__mro__) if each is not object]
+            head.append("from collections import deque")
+            typing = "Any, NamedTuple"
         parts = [inspect.getsource(each).rstrip().split("\n") for each in classes]
-        interval = getattr(self._running.vllm_config.cache_config, _INTERVAL, None)
+        interval = getattr(self._vllm_config.cache_config, _INTERVAL, None)
         variables = {_RUNNER: str(int(self._history.deployment.v2_model_runner))}
-        if interval is not None and _INTERVAL not in self._made["KVCacheConfig"].keywords:
+        config = self._made.get("KVCacheConfig")
+        if interval is not None and config is not None and _INTERVAL not in config.keywords:
             variables[f"VLLM_{_INTERVAL.upper()}"] = str(interval)
         patched = laid_out("@patch.dict", call("", "os.environ", literal(variables)), depth=0)
-        head = ["import os", "from collections import deque"]
         if "SimpleNamespace" in "\n".join(body):
             head.append("from types import SimpleNamespace")
-        head += ["from typing import Any, NamedTuple", "from unittest.mock import patch", ""]
+        head += [f"from typing import {typing}", "from unittest.mock import patch", ""]
         head += self._values.lines()
         separated = [line for part in parts for line in ("", "", *part)]
         return "\n".join([*head, *separated, "", "", patched, f"def {name}():", *body, ""])
@@ -130,14 +155,18 @@ class _Writer:
         yield f"    vllm_config.model_config = Model({deployment.max_model_len})"
         made = values.call_of(self._made["SchedulerConfig"])
         yield laid_out("vllm_config.scheduler_config = ", made)
-        cache_config, fresh = self._running.vllm_config.cache_config, self._vllm.cache_defaults
+        cache_config, fresh = self._vllm_config.cache_config, self._vllm.cache_defaults
         for name, value in vars(cache_config).items():
             if name not in _CAPACITY and value != getattr(fresh, name, None):
                 yield f"    vllm_config.cache_config.{name} = {literal(value)}"
         if deployment.speculative_method is not None:
             yield from self._speculative(deployment)
-        if hasattr(self._running.vllm_config, _SETTLE):
+        if hasattr(self._vllm_config, _SETTLE):
             yield f"    vllm_config.{_SETTLE}()"
+        if deployment.layers:
+            yield '    vllm_config.model_config.hf_config = SimpleNamespace(model_type="")'
+            if deployment.disable_hybrid_kv_cache_manager:
+                yield "    vllm_config.scheduler_config.disable_hybrid_kv_cache_manager = True"
 
     def _speculative(self, deployment: Deployment) -> Iterator[str]:
         made = self._values.call_of(self._made["SpeculativeConfig"])
@@ -155,9 +184,14 @@ class _Writer:
         yield "    vllm_config.speculative_config = speculative_config"
 
     def _start(self) -> Iterator[str]:
-        """The lines that make the scheduler."""
+        """The lines that make the scheduler; where start-up refuses, those of start-up."""
+        if self._executor is not None:
+            yield from self._derive(self._executor)
+        if self._refused:
+            return
         values, running = self._values, self._running
-        yield laid_out("kv_cache_config = ", values.call_of(self._made["KVCacheConfig"]))
+        if self._executor is None:
+            yield laid_out("kv_cache_config = ", values.call_of(self._made["KVCacheConfig"]))
         sizes = "block_size, hash_block_size = "
         if hasattr(self._vllm.core, "resolve_kv_cache_block_sizes"):
             resolve = values.imported(self._vllm.core.resolve_kv_cache_block_sizes)
@@ -165,8 +199,7 @@ class _Writer:
         else:
             yield "    block_size = hash_block_size = vllm_config.cache_config.block_size"
         if self._is_for_want_of_room:
-            fits = values.imported(self._vllm.utils.get_max_concurrency_for_kv_cache_config)
-            yield f"    if {fits}(vllm_config, kv_cache_config) < 1:"
+            yield f"    if {self._fits} < 1:"
             yield "        return  # start-up refuses the deployment"
         manager = call(values.imported(self._vllm.core.StructuredOutputManager), "vllm_config")
         named: dict[str, Node] = {
@@ -188,6 +221,41 @@ class _Writer:
         more = (str(ahead),) if ahead else ()
         yield "    init_none_hash(sha256)"
         yield laid_out("hasher = ", call(maker, "hash_block_size", "sha256", *more))
+
+    def _derive(self, workers: LayeredExecutor) -> Iterator[str]:
+        """The lines that have the target derive groups from layers."""
+        start_up = attribute(self._vllm.core.EngineCore, _START_UP)
+        if "tuple" in str(inspect.signature(start_up).return_annotation):
+            raise CannotJudge("a test follows no start-up that returns several values")
+        names: dict[int, str] = {}
+        for spec in (each for of_rank in workers.specs for each in of_rank.values()):
+            if id(spec) not in names:
+                names[id(spec)] = f"spec_{len(names)}"
+                yield laid_out(f"{names[id(spec)]} = ", self._values.of(spec))
+        ranks: list[tuple[str, Node]] = [
+            ("", Bracketed("{", tuple((f'"{n}": ', names[id(s)]) for n, s in each.items()), "}"))
+            for each in workers.specs
+        ]
+        yield laid_out("specs = ", Bracketed("[", tuple(ranks), "]"))
+        memory, layout = literal(workers.memory), literal(workers.layout)
+        core = self._values.imported(self._vllm.core.EngineCore)
+        yield f"    core = object.__new__({core})"
+        yield laid_out("core.model_executor = ", call("Workers", "specs", memory, layout))
+        yield from self._comment() if self._refused else ()
+        yield f"    kv_cache_config = core.{_START_UP}(vllm_config)"
+        if self._refused:
+            yield f"    assert {self._fits} >= 1"
+
+    @property
+    def _fits(self) -> str:
+        """How many requests of the greatest length the pool has room for."""
+        fits = self._values.imported(self._vllm.utils.get_max_concurrency_for_kv_cache_config)
+        return f"{fits}(vllm_config, kv_cache_config)"
+
+    def _comment(self) -> list[str]:
+        """What is demanded."""
+        sentence = f"{self._violation.spec[:1].upper()}{self._violation.spec[1:]}."
+        return [f"    # {line}" for line in textwrap.wrap(sentence, WIDTH - 6)]
 
     @property
     def _is_for_want_of_room(self) -> bool:
@@ -212,7 +280,7 @@ class _Writer:
             **{key: str(value) for key, value in more.items()},
         )
         yield laid_out("engine = ", engine)
-        comment = [f"    # {line}" for line in textwrap.wrap(f"{self._violation.spec}.", WIDTH - 6)]
+        comment = self._comment()
         if self._engine is not scripted_engine.Engine:
             kind = self._violation.signature.kind
             groups = self._running.engine.groups
