@@ -188,7 +188,7 @@ def _nodes(node: ast.AST, place: _Place) -> Iterator[tuple[_Place, ast.AST]]:
                 continue
             if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
                 continue  # a docstring
-            if name == "annotation":
+            if name in ("annotation", "returns"):
                 continue
             here = (*place, (name, index if isinstance(value, list) else None))
             yield here, child

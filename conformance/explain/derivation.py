@@ -22,12 +22,18 @@ class Layer:
         page_bytes: bytes of a block of that size.
         draft: whether it drafts; None where the target does not say.
         any_block: whether its block may have any size, as nothing is computed block by block.
+        padding: bytes of that block that hold nothing.
+        alignment: bytes that the distance of its blocks is a multiple of.
+        whole_rows: whether a page is whole rows, one for each token, with nothing behind them.
     """
 
     needs: Group
     page_bytes: int
     draft: bool | None = None
     any_block: bool = False
+    padding: int = 0
+    alignment: int = 1
+    whole_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,8 @@ def _pages(derived: Derived) -> Iterator[str]:
                 f"a block of {group.block_size} tokens of {name} takes {needed} bytes, and a page "
                 f"of group {index} has {derived.pages[index]}"
             )
+        elif _of_one_size(derived, index) and layer.whole_rows and needed != derived.pages[index]:
+            yield f"{name} needs pages of whole rows, and those of group {index} are padded"
 
 
 def _pool(derived: Derived) -> Iterator[str]:
@@ -194,7 +202,7 @@ def _blocks(derived: Derived) -> Iterator[str]:
         if layer.any_block and len(set(derived.pages)) > 1:
             continue  # pages lie side by side, and need not be of one size
         if layer.any_block:
-            others = [g.block_size for g in derived.setup.groups if g is not group]
+            others = [g.block_size for _, g, _, each in _placed(derived) if not each.any_block]
             most = math.gcd(*others)
             fit = [
                 each
@@ -208,6 +216,7 @@ def _blocks(derived: Derived) -> Iterator[str]:
         elif (
             layer.needs.kind is not GroupKind.MAMBA
             and page % layer.page_bytes == 0
+            and not layer.padding
             and group.block_size * layer.page_bytes != page * size
             and _of_one_size(derived, index)
         ):
@@ -244,7 +253,9 @@ def _taken(layer: Layer, group: Group) -> int:
     """Bytes that a layer takes in a block of its group."""
     if layer.needs.kind is GroupKind.MAMBA:
         return layer.page_bytes
-    return layer.page_bytes * group.block_size // layer.needs.block_size
+    if group.block_size == layer.needs.block_size:
+        return layer.page_bytes
+    return (layer.page_bytes - layer.padding) * group.block_size // layer.needs.block_size
 
 
 def _apart(derived: Derived) -> Iterator[str]:
@@ -256,6 +267,8 @@ def _apart(derived: Derived) -> Iterator[str]:
             for block in sorted({0, 1, rank.blocks - 1})
         )
         for number, (start, size, block, of, name) in enumerate(pages):
+            if start < 0:
+                yield f"block {block} of {name} starts before the pool"
             if start + size > rank.pool_bytes:
                 yield f"block {block} of {name} ends at {start + size} of {rank.pool_bytes} bytes"
             for other, _, other_block, other_of, other_name in pages[number + 1 :]:
@@ -263,6 +276,14 @@ def _apart(derived: Derived) -> Iterator[str]:
                     break
                 if block != other_block or of == other_of:
                     yield f"block {block} of {name} and block {other_block} of {other_name} overlap"
+
+
+def _aligned(derived: Derived) -> Iterator[str]:
+    for rank in derived.ranks:
+        for name, place in rank.places.items():
+            needs = derived.layers[name].alignment if name in derived.layers else 1
+            if place.stride % needs:
+                yield f"blocks of {name} are {place.stride} bytes apart, no multiple of {needs}"
 
 
 def _own_layers(derived: Derived) -> Iterator[str]:
@@ -403,6 +424,7 @@ _RULES = {
     Rule.BLOCKS: _blocks,
     Rule.PAGE_SIZE: _page_size,
     Rule.APART: _apart,
+    Rule.ALIGNED: _aligned,
     Rule.OWN_LAYERS: _own_layers,
     Rule.RANKS: _ranks,
     Rule.MEMORY: _memory,

@@ -17,6 +17,7 @@ class Rule(StrEnum):
     BLOCKS = "a block is whole blocks of its layers, and fills its page"
     PAGE_SIZE = "no page is larger than what the largest needs"
     APART = "no two blocks share bytes, except as the same block of two groups"
+    ALIGNED = "blocks are as far apart as a multiple of what their layers need"
     OWN_LAYERS = "a rank has pages for its own layers, and for no others"
     RANKS = "all ranks have the same number of blocks"
     MEMORY = "the memory of some rank is used up"

@@ -162,10 +162,12 @@ MEANINGS: Mapping[Code, Meaning] = {
         (
             Parameter(
                 "what",
-                "whose work it is: that of a request that runs, or of one that waits",
+                "whose work it is: that of a request that runs, or of one that waits; or drafts "
+                "that a request can use",
                 {
                     "running": ", of a request that runs",
                     "waiting": ", of a request that waits",
+                    "drafts": ", drafts that a request can use",
                 },
             ),
             _STATES,

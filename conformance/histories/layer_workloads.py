@@ -43,6 +43,7 @@ class _Model:
 
 
 _DRAFT = replace(_FULL, eagle=True)
+_HIDDEN = Layers(1, 40, "hidden states")
 
 _MODELS = (
     # All of one sort; and of one kind with different heads.
@@ -105,6 +106,25 @@ _MODELS = (
     _Model(((_FULL, Layers(2)), (_window(33), Layers(4))), hybrid=False),
     _Model(((_FULL, Layers(2)), (_chunks(32), Layers(2)), (_window(33), Layers(1))), hybrid=False),
     _Model(((_LARGE, Layers(2)), (_window(33), Layers(4))), hybrid=False),
+    # Pages that are padded, by little and by much, and blocks that are aligned.
+    _Model(((_FULL, Layers(2, padding=64)), (_window(33), Layers(4, padding=64))), hybrid=False),
+    _Model(((_LARGE, Layers(2)), (_window(33), Layers(4, padding=64))), hybrid=False),
+    _Model(((_LARGE, Layers(2)), (_window(33), Layers(4, padding=4096))), hybrid=False),
+    _Model(((_FULL, Layers(3, alignment=96)),)),
+    _Model(((_FULL, Layers(2, 2, alignment=384)), (_FULL, Layers(2, 3, alignment=640)))),
+    _Model(((_FULL, Layers(2, 4, alignment=96)), (_window(33), Layers(3, 2))), "blocks"),
+    _Model(((_FULL, Layers(2, 4, alignment=96)), (_FULL, Layers(2, alignment=80))), "blocks"),
+    # Padded pages beside hidden states, of two sizes; a unit that fits some blocks.
+    _Model(((_FULL, Layers(2, 3)), (_window(33), Layers(4, 4)), (_FULL, _HIDDEN))),
+    _Model(
+        (
+            (_FULL, Layers(2)),
+            (_window(33), Layers(4)),
+            (_FULL, _HIDDEN),
+            (_FULL, replace(_HIDDEN, size=20)),
+        )
+    ),
+    _Model(((_LARGE, Layers(2)), (_window(33), Layers(2, 2))), unit=32),
 )
 
 NUM_MODELS = len(_MODELS)

@@ -23,6 +23,7 @@ from hitproof.conformance.histories.generator import fine_history, history
 from hitproof.conformance.histories.host_workloads import host_workload
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
+from hitproof.conformance.histories.limit_workloads import limit_workload
 from hitproof.conformance.histories.module_families import module_histories
 from hitproof.conformance.histories.ordering import is_turned, turned, turned_workload
 from hitproof.conformance.histories.rank_workloads import rank_workload
@@ -136,13 +137,14 @@ class Origin(StrEnum):
     FINE_GENERATED = "fine generated"
     GENERATED = "generated"
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next six; all others are of managers."""
+    """Of whole schedulers, as are the next seven; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
     HOST = "host pool"
     RANKS = "ranks"
     ADAPTERS = "adapters"
+    LIMITS = "limits"
 
 
 _WORKLOADS = {
@@ -153,6 +155,7 @@ _WORKLOADS = {
     Origin.HOST: host_workload,
     Origin.RANKS: rank_workload,
     Origin.ADAPTERS: adapter_workload,
+    Origin.LIMITS: limit_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -303,6 +306,7 @@ _LAYERS = {
 _CONTENDED = {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600}
 _CHUNKS = {Profile.QUICK: 4, Profile.DEFAULT: 30, Profile.THOROUGH: 600}
 _ADAPTERS = {Profile.QUICK: 4, Profile.DEFAULT: 24, Profile.THOROUGH: 600}
+_LIMITS = {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500}
 _HOST = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
 _RANKS = {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
@@ -346,6 +350,8 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         yield Play(Origin.CHUNKS, f"{_SEED}:{number}")
     for number in range(_ADAPTERS[profile]):
         yield Play(Origin.ADAPTERS, f"{_SEED}:{number}")
+    for number in range(_LIMITS[profile]):
+        yield Play(Origin.LIMITS, f"{_SEED}:{number}")
     for number in range(_HOST[profile]):
         yield Play(Origin.HOST, f"{_SEED}:{number}")
     for number in range(_RANKS[profile]):

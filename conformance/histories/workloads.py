@@ -44,6 +44,10 @@ class Layers:
     """How much a token, or a state, takes, against the smallest: key-value heads."""
     keeps: Literal["keys and values", "latents", "hidden states"] = "keys and values"
     """What they keep of a token."""
+    padding: NonNegativeInt = 0
+    """Bytes of a page that hold nothing. vLLM: in ``page_size_padded``."""
+    alignment: PositiveInt = 1
+    """Bytes that the distance of blocks is a multiple of. vLLM: ``block_stride_alignment``."""
 
     __pydantic_config__ = _STRICT
 
@@ -107,6 +111,11 @@ class Deployment:
     """Whether a prompt may be computed in several steps."""
     long_prefill_token_threshold: NonNegativeInt = 0
     """The most tokens of one prompt in a step while other requests are there; 0 for no limit."""
+    long_prefill_token_threshold_adaptive: bool = False
+    """Whether that limit is at least a fair share of ``max_num_batched_tokens``."""
+    max_num_scheduled_tokens: PositiveInt | None = None
+    """The most tokens that the scheduler plans in a step, where the model runner adds some of its
+    own; by default ``max_num_batched_tokens``."""
     policy: Literal["fcfs", "priority"] = "fcfs"
     """Which request is scheduled first, and which is preempted."""
     retention_interval: NonNegativeInt | Literal["dense"] | None = None
@@ -155,6 +164,10 @@ class Deployment:
             raise HistoryError("without layers nothing is spread or derived; add layers")
         if self.num_gpu_blocks < 2:
             raise HistoryError("the pool needs a block besides the null block")
+        if (self.max_num_scheduled_tokens or 0) > self.max_num_batched_tokens:
+            raise HistoryError(
+                "no step has more than max_num_batched_tokens; lower max_num_scheduled_tokens"
+            )
         if self.host is not None and (
             [group.kind for group in self.groups] != [GroupKind.FULL_ATTENTION]
             or self.layers

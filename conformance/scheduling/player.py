@@ -126,6 +126,7 @@ class _Player:
             history.requests,
             scheduler.batches,
             scheduler.drafting_slots,
+            spares_lone=scheduler.spares_lone_prompts,
         )
         self._reported: set[str] = set()
         self._donors: list[Donor] = []

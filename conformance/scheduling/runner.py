@@ -131,7 +131,7 @@ class ModelRunner:
             wrong += misread
         done = Done({}, {}, host)
         for each in plan.scheduled:
-            self._sample(each, done)
+            self._sample(each, done, drafts=not plan.skips_drafts)
         return done, wrong
 
     def _load(self, name: str, loading: Loading) -> None:
@@ -161,8 +161,8 @@ class ModelRunner:
         """Where the step really starts, and how many tokens it computes."""
         return min(scheduled.start, self._known(scheduled.request) - 1), scheduled.num_tokens
 
-    def _sample(self, scheduled: Scheduled, done: Done) -> None:
-        """Sample the tokens that the script has, and propose drafts."""
+    def _sample(self, scheduled: Scheduled, done: Done, drafts: bool) -> None:
+        """Sample the tokens that the script has, and propose drafts if any are wanted."""
         name, arrival = scheduled.request, self._arrivals[scheduled.request]
         request, known = self._requests[name], self._known(name)
         start, num_tokens = self._range(scheduled)
@@ -171,16 +171,16 @@ class ModelRunner:
             self._content.settle(name, end)
             return
         output = arrival.output[known - len(arrival.prompt) :]
-        drafts, accepted = min(end - known, request.proposed), 0
-        if drafts:
+        verified, accepted = min(end - known, request.proposed), 0
+        if verified:
             turn = self._verifying.get(name, 0)
             self._verifying[name] = turn + 1
             wanted = arrival.accepted[turn % len(arrival.accepted)] if arrival.accepted else 0
-            accepted = max(0, min(wanted, drafts, len(output) - 1))
+            accepted = max(0, min(wanted, verified, len(output) - 1))
         # A step in flight when a request ends samples what nobody gets.
         done.sampled[name] = list(output[: 1 + accepted]) or [0]
         self._sampled[name] = self._sampled.get(name, 0) + len(output[: 1 + accepted])
-        request.proposed = self._engine.num_speculative_tokens
+        request.proposed = self._engine.num_speculative_tokens if drafts else 0
         if request.proposed:
             upcoming = [*output[1 + accepted :], *([0] * request.proposed)]
             done.drafts[name] = upcoming[: request.proposed]

@@ -54,7 +54,8 @@ class StepRules:
     """Judges the steps of one scheduler, in turn.
 
     ``batches`` is how many steps are in flight at most, ``slots`` how many tokens of a step's input
-    each request takes for drafting.
+    each request takes for drafting, ``spares_lone`` whether a request that is alone may have more
+    than long_prefill_token_threshold.
     """
 
     def __init__(
@@ -64,14 +65,19 @@ class StepRules:
         arrivals: Mapping[str, Arrival],
         batches: int,
         slots: int,
+        spares_lone: bool = False,
     ) -> None:
         self._deployment = deployment
         self._engine = engine
         self._arrivals = arrivals
         self._in_turn = batches == 1
+        self._batches = batches
         self._slots = slots
-        self._budget = engine.max_num_batched_tokens or deployment.max_num_batched_tokens
+        self._spares_lone = spares_lone
+        self._most = deployment.max_num_scheduled_tokens or deployment.max_num_batched_tokens
+        self._budget = min(engine.max_num_batched_tokens or self._most, self._most)
         self._ends: dict[str, int] = {}
+        self._proposed: dict[str, int] = {}
         self._restarted: set[str] = set()
         self._lookahead = deployment.num_mtp_modules
         states = [g.block_size for g in engine.groups if g.kind is GroupKind.MAMBA]
@@ -87,14 +93,19 @@ class StepRules:
         preempted = [name for name in now.before if name not in now.after]
         if preempted:
             yield from self._preempted(plan, now, preempted)
-        elif not now.is_copying:
-            yield from self._work(plan, now)
+        if not now.is_copying:
+            yield from self._work(plan, now, preempted)
+        if not now.is_copying and not preempted:
             yield from self._waiting(plan, now)
+        yield from self._drafting(plan, now)
         yield from self._admitted(now)
+        drafts = self._deployment.num_speculative_tokens if self._in_turn else 0
         for name in preempted:
             self._ends.pop(name, None)
         for each in plan.scheduled:
-            self._ends[each.request] = each.start + each.num_tokens
+            end = self._ends[each.request] = each.start + each.num_tokens
+            samples = end >= now.known.get(each.request, end) and not plan.skips_drafts
+            self._proposed[each.request] = drafts if samples else 0
 
     def start_again(self, running: Iterable[str]) -> None:
         """All that runs is computed from its start again."""
@@ -116,8 +127,8 @@ class StepRules:
     def _limits(self, plan: Plan, now: Situation) -> Iterator[Violation]:
         deployment, scheduled = self._deployment, plan.scheduled
         tokens = plan.num_tokens + self._slots * len(scheduled)
-        if tokens > deployment.max_num_batched_tokens:
-            most = deployment.max_num_batched_tokens
+        if tokens > deployment.max_num_batched_tokens or plan.num_tokens > self._most:
+            most = min(deployment.max_num_batched_tokens, self._most)
             yield _exceeds("tokens", f"a step has at most {most} tokens", f"it has {tokens}")
         running = max(len(scheduled), len(now.after))
         if running > deployment.max_num_seqs:
@@ -131,20 +142,21 @@ class StepRules:
                 f"the requests of a step have at most {most_adapters} adapters",
                 f"they have {len(adapters)}",
             )
-        threshold = deployment.long_prefill_token_threshold
+        threshold = self._most_of_one(now)
         for each in scheduled:
             end = each.start + each.num_tokens
-            if threshold and len(now.known) > 1 and each.num_tokens > threshold:
+            if threshold and each.num_tokens > threshold and len(now.known) > 1:
                 yield _exceeds(
                     "prompt",
                     f"request {each.request} gets at most {threshold} tokens while others are "
                     "there",
                     f"it gets {each.num_tokens}",
                 )
-            if end > deployment.max_model_len:
+            if end >= deployment.max_model_len:
                 yield _exceeds(
                     "length",
-                    f"request {each.request} has at most {deployment.max_model_len} tokens",
+                    f"request {each.request} has at most {deployment.max_model_len} tokens, the "
+                    "last of which is sampled",
                     f"{end} are computed",
                 )
             whole = not (deployment.enable_chunked_prefill or threshold or self._blocks)
@@ -172,13 +184,47 @@ class StepRules:
         inputs = self._deployment.max_num_batched_tokens - slots
         return max(0, min(self._budget, inputs) - used)
 
-    def _work(self, plan: Plan, now: Situation) -> Iterator[Violation]:
+    def _most_of_one(self, now: Situation) -> int:
+        """The most tokens of one prompt in the step; 0 for no limit."""
+        deployment, requests = self._deployment, len(now.known)
+        most = deployment.long_prefill_token_threshold
+        if not most or (self._spares_lone and requests == 1):
+            return 0
+        fair = deployment.max_num_batched_tokens // max(requests, 1)
+        return max(most, fair) if deployment.long_prefill_token_threshold_adaptive else most
+
+    def _drafting(self, plan: Plan, now: Situation) -> Iterator[Violation]:
+        """Drafts are proposed where some request is sure to have a step that verifies them."""
+        for each in plan.scheduled if plan.skips_drafts else ():
+            arrival, known = self._arrivals[each.request], now.known.get(each.request)
+            if known is None or each.start + each.num_tokens < known:
+                continue  # it samples nothing
+            sampled = known - len(arrival.prompt) + self._batches
+            if sampled < len(arrival.output):
+                yield violation(
+                    Defect.of(Code.STEP_LEAVES_WORK, what="drafts", states=self._states),
+                    f"drafts are proposed after the step, as request {each.request} goes on",
+                    "the step says that none are needed",
+                )
+                return
+
+    def _work(self, plan: Plan, now: Situation, preempted: Sequence[str]) -> Iterator[Violation]:
+        """Whether those that run get their shares, and those that are admitted.
+
+        Who is preempted gives back what it got in the step, but not to whom it makes room for.
+        """
+        if preempted and not self._in_turn:
+            return
         given = {each.request: each for each in plan.scheduled}
+        lost = sum(self._slots + now.known[n] - self._ends.get(n, 0) for n in preempted)
+        lost = min(lost, (self._most_of_one(now) or lost) * len(preempted))
         before: list[Scheduled] = []
         for name in (*now.before, *(n for n in given if n not in now.before)):
             each = given.get(name)
-            if name in now.known:  # else it has ended meanwhile
-                yield from self._share(name, each, self._left(before), now)
+            # Else it has ended meanwhile, or starts again.
+            if name in now.known and name not in preempted:
+                left = max(0, self._left(before) - lost)
+                yield from self._share(name, each, left, now)
             if each is not None:
                 before.append(each)
 
@@ -188,16 +234,17 @@ class StepRules:
         """Whether a request gets as much as is left for it."""
         known = now.known[name]
         ran = self._ends.get(name, 0)
-        decodes = each is None and ran >= len(self._arrivals[name].prompt)
-        if decodes and not self._in_turn:
+        if each is None and ran >= len(self._arrivals[name].prompt) and not self._in_turn:
             return
         start = each.start if each is not None else min(ran, known - 1)
         got = each.num_tokens if each is not None else 0
-        due = min(known - start, left, self._deployment.max_model_len - start - 1)
-        due = min(due, self._deployment.long_prefill_token_threshold or due)
+        decodes = start == known - 1 and name in now.before
+        has = known - start + (self._proposed.get(name, 0) if decodes else 0)
+        due = min(has, left, self._deployment.max_model_len - start - 1)
+        due = min(due, self._most_of_one(now) or due)
         if got >= due or (due - got < self._lookahead and known - start > 1):
             return
-        if self._blocks and start < known - 1 and self._is_of_use(name, start, got, due, known):
+        if self._blocks and not decodes and self._is_of_use(name, start, got, due, known):
             return
         if got == 0 and not self._deployment.enable_chunked_prefill and name not in now.before:
             return

@@ -146,6 +146,8 @@ class Plan:
         copies: blocks to copy before the step computes, as pairs of source and target.
         handle: what the target needs to take the step's result up.
         host: what workers of a host's pool are told; None without one.
+        skips_drafts: whether no drafts are proposed after the step; None where the scheduler leaves
+            that to the model runner.
     """
 
     scheduled: tuple[Scheduled, ...]
@@ -154,6 +156,7 @@ class Plan:
     copies: tuple[tuple[int, int], ...] = ()
     handle: Any = field(default=None, compare=False, repr=False)
     host: HostStep | None = None
+    skips_drafts: bool | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -185,6 +188,8 @@ class RunningScheduler(Protocol):
         engine: the configuration that the target has derived from the deployment.
         batches: how many steps are in flight at most.
         drafting_slots: tokens of a step's input that each of its requests takes for drafting.
+        spares_lone_prompts: whether long_prefill_token_threshold is no limit for a request that is
+            alone.
         derived: what start-up derived from layers, a `conformance.explain.derivation.Derived`; None
             where it was given groups.
     """
@@ -192,6 +197,7 @@ class RunningScheduler(Protocol):
     engine: EngineConfiguration
     batches: int
     drafting_slots: int
+    spares_lone_prompts: bool
     derived: Any
 
     def add_request(self, name: str, arrival: Arrival) -> None:

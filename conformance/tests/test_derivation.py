@@ -91,6 +91,12 @@ def sized(derived: Derived, *sizes: int) -> Derived:
         RIGHT,
         LAID_OUT,
         DRAFTING,
+        # Blocks of 32 tokens hold 16 twice, but not their padding.
+        replace(
+            LAID_OUT,
+            setup=CacheSetup((FULL, replace(WINDOW, block_size=32)), 32, 16, num_blocks=10),
+            layers={**RIGHT.layers, "c": Layer(WINDOW, PAGE // 2 + 8, padding=8, alignment=64)},
+        ),
         # A window may be kept whole.
         replace(RIGHT, members=(("a", "b", "c"), ()), pool_bytes=30 * PAGE, available=None),
     ],
@@ -148,6 +154,18 @@ def test_a_right_configuration_breaks_none(derived: Derived) -> None:
                 ranks=(Rank(10, POOL, POOL, {**PLACES, "b": Place(11 * PAGE, PAGE, PAGE)}),),
             ),
             Rule.APART,
+        ),
+        (
+            replace(LAID_OUT, ranks=(Rank(10, POOL, POOL, {**PLACES, "c": Place(-7, PAGE, 7)}),)),
+            Rule.APART,
+        ),
+        (
+            replace(LAID_OUT, layers={**RIGHT.layers, "c": Layer(WINDOW, PAGE, alignment=96)}),
+            Rule.ALIGNED,
+        ),
+        (
+            replace(RIGHT, layers={**RIGHT.layers, "c": Layer(WINDOW, PAGE - 8, whole_rows=True)}),
+            Rule.PAGES,
         ),
         (
             # Blocks of two groups that are not the same.

@@ -22,7 +22,7 @@ def test_every_history_can_be_made_and_is_another() -> None:
     assert len({repr(history) for history in made}) == len(QUICK)
     of_schedulers = {play.origin for play in EVERY if play.of_scheduler}
     assert {play.origin for play in QUICK} == {*Origin} - {Origin.WRITTEN} - of_schedulers
-    assert len(of_schedulers) == 7
+    assert len(of_schedulers) == 8
     assert len({play.describe() for play in EVERY}) == len(EVERY)
 
 

@@ -48,6 +48,7 @@ class Small:
     fault: str = ""
     batches: int = 1
     drafting_slots: int = 0
+    spares_lone_prompts: bool = True
     derived: Derived | None = None
 
     def __post_init__(self) -> None:

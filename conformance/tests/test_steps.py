@@ -38,22 +38,27 @@ def wrong(
     free: tuple[int, int] = (300, 300),
     batches: int = 1,
     slots: int = 0,
+    spares_lone: bool = False,
+    skips_drafts: bool = False,
 ) -> list[str]:
     """What is wrong with the last of some steps; ``before`` and the rest are of that one."""
     engine = EngineConfiguration(deployment.groups, 400, 4, 64, deployment.max_num_batched_tokens)
-    rules = StepRules(deployment, engine, ARRIVALS, batches, slots)
+    rules = StepRules(deployment, engine, ARRIVALS, batches, slots, spares_lone)
     known = known or {"a": 40}
     for plan in steps[:-1]:
         ran = [each.request for each in plan]
-        list(rules.judge(Plan(tuple(plan)), Situation((), ran, known, 300, 300)))
+        by_then = {name: min(number, len(ARRIVALS[name].prompt)) for name, number in known.items()}
+        list(rules.judge(Plan(tuple(plan)), Situation((), ran, by_then, 300, 300)))
     names = after if after is not None else [each.request for each in steps[-1]]
     now = Situation(before, names, known, *free)
-    found = rules.judge(Plan(tuple(steps[-1])), now)
+    found = rules.judge(Plan(tuple(steps[-1]), skips_drafts=skips_drafts), now)
     return [str(each.signature.defect) for each in found]
 
 
 BOTH = {"a": 40, "b": 40}
 THRESHOLD = replace(DEPLOYMENT, long_prefill_token_threshold=5)
+FAIR = replace(THRESHOLD, long_prefill_token_threshold_adaptive=True)
+DRAFTS = replace(DEPLOYMENT, speculative_method="ngram", num_speculative_tokens=2)
 PRIORITY = replace(DEPLOYMENT, policy="priority")
 RUN = [step("a", 0, 16)]
 ADAPTERS = {"deployment": replace(DEPLOYMENT, max_loras=1), "known": {"x": 4, "y": 4}}
@@ -67,6 +72,19 @@ ADAPTERS = {"deployment": replace(DEPLOYMENT, max_loras=1), "known": {"x": 4, "y
         ([[step("a", 0, 5)]], {"deployment": THRESHOLD}),
         ([[step("a", 0, 5), step("b", 0, 5)]], {"deployment": THRESHOLD, "known": BOTH}),
         ([RUN], {"known": BOTH}),
+        ([RUN], {"deployment": THRESHOLD, "spares_lone": True}),
+        ([[step("a", 0, 8), step("b", 0, 8)]], {"deployment": FAIR, "known": BOTH}),
+        # Two drafts are verified; no drafts are needed, as the last token is sampled.
+        (
+            [[step("c", 0, 3)], [step("c", 3, 3, 2)]],
+            {"deployment": DRAFTS, "before": ["c"], "known": {"c": 4}},
+        ),
+        ([[step("c", 5, 1)]], {"deployment": DRAFTS, "known": {"c": 6}, "skips_drafts": True}),
+        # Who is preempted may have been given tokens before.
+        (
+            [RUN, [step("a", 16, 4)]],
+            {"before": ["a", "b"], "after": ["a"], "known": BOTH, "free": (0, 9)},
+        ),
         # The last block of the budget; and nothing, since a block does not fit.
         ([[step("a", 0, 12)]], {"deployment": replace(STATES, max_num_batched_tokens=14)}),
         ([RUN, [step("a", 16, 16)], [step("a", 32, 4)]], {"deployment": STATES, "before": ["a"]}),
@@ -108,6 +126,41 @@ def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> No
             "step-exceeds-limit(limit=chunks)",
             [[step("a", 0, 16)]],
             {"deployment": replace(DEPLOYMENT, enable_chunked_prefill=False)},
+        ),
+        (
+            "step-exceeds-limit(limit=tokens)",
+            [RUN],
+            {"deployment": replace(DEPLOYMENT, max_num_scheduled_tokens=8)},
+        ),
+        (
+            "step-exceeds-limit(limit=prompt)",
+            [[step("a", 0, 9), step("b", 0, 7)]],
+            {"deployment": FAIR, "known": BOTH},
+        ),
+        (
+            "step-leaves-work(what=running)",
+            [[step("a", 0, 5)]],
+            {"deployment": THRESHOLD, "spares_lone": True},
+        ),
+        (
+            "step-leaves-work(what=running)",
+            [[step("a", 0, 5), step("b", 0, 8)]],
+            {"deployment": FAIR, "known": BOTH},
+        ),
+        (
+            "step-leaves-work(what=running)",
+            [[step("c", 0, 3)], [step("c", 3, 2, 1)]],
+            {"deployment": DRAFTS, "before": ["c"], "known": {"c": 4}},
+        ),
+        (
+            "step-leaves-work(what=drafts)",
+            [[step("c", 0, 3)]],
+            {"deployment": DRAFTS, "known": {"c": 3}, "skips_drafts": True},
+        ),
+        (
+            "step-leaves-work(what=running)",
+            [[step("a", 0, 8), step("c", 0, 3)], [step("a", 8, 6)]],
+            {"before": ["a", "c"], "after": ["a"], "known": {"a": 40, "c": 4}, "free": (0, 9)},
         ),
         ("draft-count-wrong", [[step("a", 40, 3, 1)]], {"known": {"a": 41}}),
         ("step-leaves-work(what=running)", [[step("a", 0, 15)]], {}),

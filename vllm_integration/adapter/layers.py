@@ -11,7 +11,7 @@ from typing import Any
 
 from hitproof.conformance.explain.derivation import Derived, Layer, Place, Rank
 from hitproof.conformance.explain.reuse import CacheSetup
-from hitproof.conformance.histories.workloads import Deployment
+from hitproof.conformance.histories.workloads import Deployment, Layers
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter.engine import group_of
@@ -21,6 +21,8 @@ from hitproof.vllm_integration.adapter.inspection import attribute, call, parame
 _KEEPS = {"latents": "MLAAttentionSpec", "hidden states": "HiddenStateCacheSpec"}
 _WINDOW_OF_LATENTS = "SlidingWindowMLASpec"
 _DRAFT = "is_draft"
+ALIGNMENT = "block_stride_alignment"
+"""The parameter of specs that says how far apart blocks are. vLLM: ``KVCacheSpec``."""
 _SPARE = 3
 """Bytes of memory that make no block."""
 _LAYOUTS = {"layers": "LBNHC", "blocks": "BLHNC"}
@@ -75,7 +77,7 @@ class LayeredExecutor(Workers):
         for sort, (group, layers) in enumerate(
             zip(deployment.groups, deployment.layers, strict=True)
         ):
-            spec = _spec(interface, deployment, group, layers.size, layers.keeps)
+            spec = _spec(interface, deployment, group, layers)
             for number in range(layers.count):
                 name = f"sort {sort} layer {number}"
                 specs[number * deployment.ranks // layers.count][name] = spec
@@ -83,7 +85,10 @@ class LayeredExecutor(Workers):
                     replace(group_of(interface, spec, False), prefill_lookahead=1),
                     spec.page_size_bytes,
                     getattr(spec, _DRAFT, None),
-                    layers.keeps == "hidden states",
+                    any_block=layers.keeps == "hidden states",
+                    padding=layers.padding,
+                    alignment=layers.alignment,
+                    whole_rows=layers.keeps == "latents",
                 )
         memory = [
             deployment.num_gpu_blocks * sum(each.page_size_bytes for each in of_rank.values())
@@ -125,10 +130,22 @@ class LayeredExecutor(Workers):
         return Derived(setup, self.layers, members, pages, pool, None, ranks, unit)
 
 
-def _spec(
+def _spec(interface: ModuleType, deployment: Deployment, group: Group, layers: Layers) -> Any:
+    """The target's spec of a layer; its page is ``size`` times that of the smallest."""
+    spec = _unpadded(interface, deployment, group, layers.size, layers.keeps)
+    changes = {}
+    if layers.padding:
+        changes["page_size_padded"] = spec.page_size_bytes + layers.padding
+    if layers.alignment > 1:
+        changes[ALIGNMENT] = layers.alignment
+    if changes.keys() - parameters_of(type(spec)).keys():
+        raise CannotJudge("this release pads no pages so; leave padding and alignment out")
+    return replace(spec, **changes)
+
+
+def _unpadded(
     interface: ModuleType, deployment: Deployment, group: Group, size: int, keeps: str
 ) -> Any:
-    """The target's spec of a layer; its page is ``size`` times that of the smallest."""
     spec = kv_cache_spec(
         interface,
         group,
@@ -148,7 +165,9 @@ def _spec(
         raise CannotJudge(f"this release has no layers that keep {keeps}; name a later release")
     made = attribute(interface, name)
     known = {each: getattr(spec, each) for each in ("block_size", "dtype")}
-    values = known | {"head_size": 2 * size, "num_kv_heads": 1, "sliding_window": group.window}
+    heads = 2 if keeps == "hidden states" else 1
+    values = known | {"num_kv_heads": heads, "head_size": 2 * size // heads}
+    values["sliding_window"] = group.window
     return call(made, {k: v for k, v in values.items() if k in parameters_of(made)}, name)
 
 

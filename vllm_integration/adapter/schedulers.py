@@ -42,7 +42,7 @@ from hitproof.vllm_integration.adapter.host_pool import (
     has_host_pools,
 )
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
-from hitproof.vllm_integration.adapter.layers import LayeredExecutor
+from hitproof.vllm_integration.adapter.layers import ALIGNMENT, LayeredExecutor
 
 _RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 _UNIT = "prefix_match_unit"
@@ -59,6 +59,8 @@ _PLAIN_LAYERS: dict[str, Any] = {
     "speculative_method": None,
     "num_speculative_tokens": 0,
 }
+_ADAPTIVE = "long_prefill_token_threshold_adaptive"
+_AT_MOST = "max_num_scheduled_tokens"
 _STARTS_AGAIN = "reset_running_requests"
 _INTERVAL = "prefix_cache_retention_interval"
 
@@ -147,6 +149,10 @@ class VllmSchedulers:
             changes["retention_interval"] = None
         if not hasattr(cache, _UNIT):
             changes[_UNIT] = None
+        if not hasattr(self._base.scheduler_config, _ADAPTIVE):
+            changes[_ADAPTIVE] = False
+        if not hasattr(self._base.scheduler_config, _AT_MOST):
+            changes[_AT_MOST] = None
         if "prefill_checkpoint_alignment" not in mamba or not hasattr(cache, _UNIT):
             changes["mamba_checkpoint_alignment"] = None
         if not hasattr(cache, _JUNCTIONS):
@@ -156,6 +162,8 @@ class VllmSchedulers:
         if not hasattr(self.core, _RESOLVE):
             size = min(group.block_size for group in deployment.groups)
             changes["groups"] = tuple(replace(g, block_size=size) for g in deployment.groups)
+        if ALIGNMENT not in parameters_of(attribute(self.interface, "FullAttentionSpec")):
+            changes["layers"] = tuple(replace(each, alignment=1) for each in deployment.layers)
         if deployment.layers and not (self._plans or _are_plain(deployment)):
             changes |= _PLAIN_LAYERS
         return replace(history, deployment=replace(deployment, **changes))
@@ -181,6 +189,9 @@ class VllmSchedulers:
             if (ranks := getattr(deployment, name)) > 1:
                 made.parallel_config = copy.copy(made.parallel_config)
                 _set(made.parallel_config, name, ranks)
+        options = {n: value for n in (_ADAPTIVE, _AT_MOST) if (value := getattr(deployment, n))}
+        for name in options:
+            _require(self._base.scheduler_config, name)
         made.scheduler_config = call(
             attribute(config, "SchedulerConfig"),
             {
@@ -192,6 +203,7 @@ class VllmSchedulers:
                 "policy": deployment.policy,
                 "async_scheduling": deployment.async_scheduling,
                 "is_encoder_decoder": False,
+                **options,
             },
             "SchedulerConfig",
         )
@@ -448,11 +460,14 @@ class VllmScheduler:
         )
         speculation = vllm_config.speculative_config
         self.drafting_slots = int(getattr(speculation, "max_num_new_slots_for_drafting", 0))
+        self.spares_lone_prompts = hasattr(vllm_config.scheduler_config, _ADAPTIVE)
         self.engine = _engine(deployment, vllm_config, scheduler, hash_block_size)
         attribute(vllm.utils, "init_none_hash")(sha256)
         self._hasher = block_hasher(
             vllm.utils, sha256, hash_block_size, self.engine.num_hash_lookahead_tokens
         )
+        # Those that take no pass of their own are never left out.
+        self._may_skip_drafts = deployment.v2_model_runner and self.engine.num_lookahead_tokens
         self._manager = attribute(scheduler, "kv_cache_manager")
         self._pool = attribute(self._manager, "block_pool")
         self._requests: dict[str, Any] = {}
@@ -565,6 +580,7 @@ class VllmScheduler:
             tuple((each.src_block_id, each.dst_block_id) for each in copies),
             output,
             None if self._host is None else self._host.step(output, tables),
+            getattr(output, "skip_drafts", None) if self._may_skip_drafts else None,
         )
 
     def _judged(self, tables: Tables) -> Tables:
@@ -696,9 +712,13 @@ def _tables(blocks: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
 
 
 def _set(owner: Any, name: str, value: Any) -> None:
+    _require(owner, name)
+    setattr(owner, name, value)
+
+
+def _require(owner: Any, name: str) -> None:
     if not hasattr(owner, name):
         raise CannotJudge(f"this release has no {name}; leave it out, or name a later release")
-    setattr(owner, name, value)
 
 
 @contextmanager

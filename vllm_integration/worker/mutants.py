@@ -92,6 +92,7 @@ _CHUNKS = re.compile(
 _ELSEWHERE = re.compile(
     r"encoder|connector|external|load_kv|pcp|dcp|diffusion|structured|lora|logger|throttle|pad_spec|dynamic_sd"
     r"|hisparse|num_padding_layers|wasted_bytes"
+    r"|num_replay_tokens|len\(kv_cache_groups\) == 0|kv_cache_tensors=\[\]"
 )
 """Statements of ``schedule`` that are about chunks, and statements about what no history has, or
 that only logs have."""
