@@ -73,6 +73,10 @@ def faults(subject: VllmSubject) -> dict[str, Any]:
         most = max(keywords["max_length"] - keywords["alignment_tokens"], 0)
         return function(*arguments, **keywords | {"max_length": most})
 
+    def forget_a_group(function: Any, coordinator: Any) -> None:
+        function(coordinator)
+        coordinator.attention_groups.pop()
+
     def spec_is(name: str) -> Where:
         return lambda *_, kv_cache_spec, **__: type(kv_cache_spec).__name__ == name
 
@@ -124,6 +128,12 @@ def faults(subject: VllmSubject) -> dict[str, Any]:
             "cache_full_blocks",
             lambda p, *_, **__: p.num_gpu_blocks > 250,
             nothing,
+        ),
+        "smallest pool": (
+            subject._producer.hybrid,
+            "verify_and_split_kv_cache_groups",
+            lambda c: c.block_pool.get_num_free_blocks() < 4,
+            forget_a_group,
         ),
         "no events": (
             pool,
