@@ -1,7 +1,8 @@
 """The check of retention: the producer keeps the blocks of every hit that it promises.
 
 It judges the real coordinator's ``cache_blocks`` on prompts of many lengths, each with the
-latest-boundary-only policy and with an interval of two alignments.
+latest-boundary-only policy and with an interval of two alignments. An interval that does not fall
+on boundaries must be refused.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -70,6 +71,33 @@ def _cases(subject: RetentionSubject, configuration: Configuration) -> Iterator[
             first = first or (num_tokens, interval, registered)
     if first is not None and subject.retained(configuration, *first[:2]) != first[2]:
         raise CannotJudge("asked again, the producer retains other blocks: it keeps state")
+    yield _refusal(subject, configuration)
+
+
+def _refusal(subject: RetentionSubject, configuration: Configuration) -> Case:
+    """Whether an interval that `check_interval` rejects is refused."""
+    align, num_tokens = configuration.alignment, configuration.group.block_size
+    interval = 2 * align + 1 if align > 1 else -1
+    try:
+        registered = subject.retained(configuration, num_tokens, interval)
+    except Exception as error:
+        crash = crash_of(error)
+        refused = isinstance(crash, (ValueError, AssertionError))
+        return Case(1, 1, [] if refused else [_crash(configuration, num_tokens, interval, crash)])
+    kind, drops = configuration.group.kind, configuration.lookahead_tokens > 0
+    defect = Defect(Code.INTERVAL_NOT_REFUSED)
+    accepted = RetentionEvidence(
+        signature=Signature(_SIBLINGS, Divergence.LOST_HIT, kind, drops, defect),
+        configuration=configuration,
+        num_tokens=num_tokens,
+        interval=interval,
+        registered=frozenset(i for i, held in enumerate(registered) if held),
+        block=None,
+        decisive_hit=0,
+        spec=f"an interval of {interval} is refused: hits end at multiples of {in_tokens(align)}",
+        actual="it is accepted",
+    )
+    return Case(1, 1, [accepted])
 
 
 def _evidence(

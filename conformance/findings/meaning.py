@@ -50,6 +50,7 @@ class Code(StrEnum):
     UNPROMISED_ENTRY_REGISTERED = "unpromised-entry-registered"
     PROMISED_HIT_LOST = "promised-hit-lost"
     UNPROMISED_BLOCK_KEPT = "unpromised-block-kept"
+    INTERVAL_NOT_REFUSED = "interval-not-refused"
     JUNCTION_NOT_HIT = "junction-not-hit"
     SHARED_PREFIX_BOUNDARY_WRONG = "shared-prefix-boundary-wrong"
     SHARED_PREFIX_UNREPORTED = "shared-prefix-unreported"

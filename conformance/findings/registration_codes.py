@@ -193,6 +193,13 @@ MEANINGS: Mapping[Code, Meaning] = {
             LONG_LOOKAHEAD,
         ),
     ),
+    Code.INTERVAL_NOT_REFUSED: Meaning(
+        "retention interval that is no multiple of the alignment is accepted",
+        "Start-up accepts a retention interval that ends where no hit can.",
+        _SLOW,
+        (_SIBLINGS,),
+        _LOST,
+    ),
     Code.JUNCTION_NOT_HIT: Meaning(
         "shared prefix is not hit again, {found}, {retention}",
         "The second of three requests showed that their prefix is shared. The third hits less of "

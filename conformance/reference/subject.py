@@ -22,7 +22,7 @@ from hitproof.reference.spec_groups import SpecGroup, find_hit, spec_groups
 from hitproof.spec.mask import in_mask, in_stored_mask, is_due
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.releases.policies import EagleGroups
-from hitproof.spec.retention import in_retained_mask
+from hitproof.spec.retention import check_interval, in_retained_mask
 from hitproof.spec.sharing import covered_tokens
 
 
@@ -167,6 +167,7 @@ class ReferenceSubject:
 
     def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:
         """The spec's retained mask, on the blocks of runs that the prompt completes."""
+        check_interval(interval, configuration.alignment)
         shape, size = configuration.shape, configuration.group.block_size
         replays = configuration.replays(num_tokens, self.lookahead_horizon)
         every = interval // size or None

@@ -22,6 +22,7 @@ from hitproof.conformance.findings.evidence import (
     RetentionEvidence,
     SharedPrefixEvidence,
 )
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.schema import (
     EngineConfiguration,
     Evict,
@@ -305,6 +306,8 @@ def _sibling(
 
 def _retention(evidence: RetentionEvidence, rules: Rules) -> Iterator[Attempt]:
     """What sparse retention registers: a block too many, or a promised hit that is lost."""
+    if evidence.signature.code is Code.INTERVAL_NOT_REFUSED:
+        return  # no history has such an engine
     configuration, computed = evidence.configuration, evidence.num_tokens
     group, interval = configuration.group, evidence.interval
     engine = _Engine(

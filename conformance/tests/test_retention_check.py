@@ -78,6 +78,26 @@ def test_each_fault_is_refuted(name: str) -> None:
     assert {evidence.signature.code for evidence in result.evidence} == {code}
 
 
+def test_an_interval_off_the_boundaries_is_refused() -> None:
+    """A subject that rounds such an interval instead is seen."""
+
+    class Rounding(ReferenceSubject):
+        def retained(
+            self, configuration: Configuration, num_tokens: int, interval: int
+        ) -> list[bool]:
+            align = configuration.alignment
+            return super().retained(configuration, num_tokens, max(interval, 0) // align * align)
+
+    for configuration in single_group(SLIDING, 2, 2, 3, True, 24), single_group(SLIDING, 1, 1, 3, False, 9):
+        result = check_retention(Rounding(), configuration)
+        refuted = [claim for claim, status in result.statuses.items() if status is Status.REFUTED]
+        assert refuted == [SIBLINGS]
+        (evidence,) = result.evidence
+        assert evidence.signature.code is Code.INTERVAL_NOT_REFUSED
+        assert shrink(Rounding(), evidence).signature == evidence.signature
+        assert "it is accepted" in finding(evidence, "").actual
+
+
 def test_a_finding_shrinks_and_shows_the_promised_hit() -> None:
     subject = Forgetful(nothing)
     result = check_retention(subject, single_group(SLIDING, 4, 3, 9, True, 24))

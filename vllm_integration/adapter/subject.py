@@ -33,7 +33,7 @@ from hitproof.spec.releases.policies import (
     SparseRetention,
     thins_out,
 )
-from hitproof.spec.retention import SPARSE_KINDS
+from hitproof.spec.retention import SPARSE_KINDS, falls_on_boundaries
 from hitproof.vllm_integration.adapter.blocks import BlockHashes, VllmPool, VllmPools
 from hitproof.vllm_integration.adapter.computing import Computing, ends_of
 from hitproof.vllm_integration.adapter.connector import FOR_CONNECTORS, VllmConnectorLookup
@@ -271,10 +271,19 @@ class VllmSubject:
         return behaving
 
     def retained(self, configuration: Configuration, num_tokens: int, interval: int) -> list[bool]:
-        """The same as `registered`, under a retention interval."""
+        """The same as `registered`, under a retention interval.
+
+        The manager may refuse an interval that the spec has not; that is raised as it is.
+        """
         self._must_thin_out(configuration.group.kind)
         ends = ends_of(configuration, num_tokens)
-        return self._computing.registered(configuration, ends, interval)
+        try:
+            return self._computing.registered(configuration, ends, interval)
+        except CannotJudge as error:
+            cause = error.__cause__
+            if cause is None or falls_on_boundaries(interval, configuration.alignment):
+                raise
+            raise cause from None
 
     def hits(
         self,
