@@ -1,7 +1,8 @@
 """The histories that the gate replays on whole managers (`conformance.judge.replay`).
 
-First those of the ledger, which show known divergences; then one or more of each family
-(`conformance.histories.families`), and generated ones (`conformance.histories.generator`).
+First those of the ledger, which show known divergences; then the corpus
+(`conformance.histories.corpus`), one or more of each family (`conformance.histories.families`), and
+generated ones (`conformance.histories.generator`).
 """
 
 from collections.abc import Collection, Iterator
@@ -16,6 +17,7 @@ from hitproof.conformance.histories.adapter_workloads import adapter_workload
 from hitproof.conformance.histories.chunk_workloads import chunk_workload
 from hitproof.conformance.histories.connections import connections
 from hitproof.conformance.histories.contended_workloads import contended_workload
+from hitproof.conformance.histories.corpus import corpus
 from hitproof.conformance.histories.edges import edges
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
@@ -136,6 +138,8 @@ class Origin(StrEnum):
     FINE = "fine family"
     FINE_GENERATED = "fine generated"
     GENERATED = "generated"
+    CORPUS = "corpus"
+    """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
     """Of whole schedulers, as are the next seven; all others are of managers."""
     LAYERS = "layers"
@@ -220,6 +224,8 @@ class Play:
                 raise ValueError(f"the {self.describe()} is none of a manager")
             case Origin.WRITTEN:
                 return read(self.text, self.name)
+            case Origin.CORPUS:
+                return possible(read(self.text, self.name), abilities)
             case Origin.GENERATED:
                 made = history(self.name, abilities.registers_tails)
             case Origin.FAMILY:
@@ -250,6 +256,15 @@ class Play:
     def _variant(self) -> int:
         """Another for each history of an origin, whichever are played."""
         return crc32(self.name.encode()) % _VARIANTS
+
+
+@cache
+def _is_fine(text: str) -> bool:
+    """Whether it is a history of a manager whose hits may end inside blocks."""
+    if is_workload(text):
+        return False
+    engine = read(text).engine
+    return is_fine_grained(engine.groups, engine.hash_block_size)
 
 
 @cache
@@ -293,10 +308,11 @@ def _fine() -> tuple[History, ...]:
 
 
 _VARIANTS = 1_000
-_SEED = "1"
-_GENERATED = {Profile.QUICK: 60, Profile.DEFAULT: 400, Profile.THOROUGH: 4_000}
-_FINE_GENERATED = {Profile.QUICK: 20, Profile.DEFAULT: 100, Profile.THOROUGH: 1_000}
-_SCHEDULERS = {Profile.QUICK: 60, Profile.DEFAULT: 600, Profile.THOROUGH: 6_000}
+_CORPUS = {Profile.QUICK: 80, Profile.DEFAULT: None, Profile.THOROUGH: None}
+"""The first add most."""
+_GENERATED = {Profile.QUICK: 15, Profile.DEFAULT: 150, Profile.THOROUGH: 4_000}
+_FINE_GENERATED = {Profile.QUICK: 6, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
+_SCHEDULERS = {Profile.QUICK: 20, Profile.DEFAULT: 250, Profile.THOROUGH: 6_000}
 _LAYERS = {
     Profile.QUICK: NUM_MODELS + 24,
     Profile.DEFAULT: NUM_MODELS + 100,
@@ -311,19 +327,25 @@ _HOST = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
 _RANKS = {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays one history of every fourth family."""
-_FINE = {Profile.QUICK: 42, Profile.DEFAULT: 168, Profile.THOROUGH: None}
+_SITUATIONS = {Profile.QUICK: 10, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
+"""And every tenth situation, which are long."""
+_FINE = {Profile.QUICK: 28, Profile.DEFAULT: 112, Profile.THOROUGH: None}
 """Of the histories with hits inside blocks, the first are the most revealing."""
 
 
-def plays(profile: Profile, fine: bool) -> Iterator[Play]:
+def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
     """What a profile replays besides the ledger's histories.
 
-    Generated ones, and one history of each family: the first of the first, the second of the
-    second, and so on, wrapping around within a family. The thorough profile replays every history
-    of every family. ``fine`` is whether hits may end inside blocks.
+    The corpus, generated ones, and one history of each family: the first of the first, the second
+    of the second, and so on, wrapping around within a family. The thorough profile replays every
+    history of every family. ``fine`` is whether hits may end inside blocks. ``seed`` is what those
+    that are generated are generated from.
     """
+    for name, text in islice(corpus().items(), _CORPUS[profile]):
+        if fine or not _is_fine(text):
+            yield Play(Origin.CORPUS, name, text)
     for number in range(_GENERATED[profile]):
-        yield Play(Origin.GENERATED, f"{_SEED}:{number}")
+        yield Play(Origin.GENERATED, f"{seed}:{number}")
     for number in range(0, sum(1 for _ in engines()), _EVERY[profile]):
         thorough = profile is Profile.THOROUGH
         for each in range(len(_family(number))) if thorough else (number,):
@@ -332,7 +354,7 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
         engine = _modules()[number].engine
         if fine or not is_fine_grained(engine.groups, engine.hash_block_size):
             yield Play(Origin.MODULES, str(number))
-    for number in range(0, len(_situations()), _EVERY[profile]):
+    for number in range(0, len(_situations()), _SITUATIONS[profile]):
         yield Play(Origin.SITUATION, str(number))
     for number in range(0, len(_edges()), _EVERY[profile]):
         yield Play(Origin.EDGE, str(number))
@@ -341,26 +363,26 @@ def plays(profile: Profile, fine: bool) -> Iterator[Play]:
     for number in range(0, len(_uncached()), _EVERY[profile]):
         yield Play(Origin.UNCACHED, str(number))
     for number in range(_SCHEDULERS[profile]):
-        yield Play(Origin.SCHEDULER, f"{_SEED}:{number}")
+        yield Play(Origin.SCHEDULER, f"{seed}:{number}")
     for number in range(0, _LAYERS[profile], 3 if profile is Profile.QUICK else 1):
-        yield Play(Origin.LAYERS, f"{_SEED}:{number}")
+        yield Play(Origin.LAYERS, f"{seed}:{number}")
     for number in range(_CONTENDED[profile]):
-        yield Play(Origin.CONTENDED, f"{_SEED}:{number}")
+        yield Play(Origin.CONTENDED, f"{seed}:{number}")
     for number in range(_CHUNKS[profile]):
-        yield Play(Origin.CHUNKS, f"{_SEED}:{number}")
+        yield Play(Origin.CHUNKS, f"{seed}:{number}")
     for number in range(_ADAPTERS[profile]):
-        yield Play(Origin.ADAPTERS, f"{_SEED}:{number}")
+        yield Play(Origin.ADAPTERS, f"{seed}:{number}")
     for number in range(_LIMITS[profile]):
-        yield Play(Origin.LIMITS, f"{_SEED}:{number}")
+        yield Play(Origin.LIMITS, f"{seed}:{number}")
     for number in range(_HOST[profile]):
-        yield Play(Origin.HOST, f"{_SEED}:{number}")
+        yield Play(Origin.HOST, f"{seed}:{number}")
     for number in range(_RANKS[profile]):
-        yield Play(Origin.RANKS, f"{_SEED}:{number}")
+        yield Play(Origin.RANKS, f"{seed}:{number}")
     if not fine:
         return
-    for number in range(0, len(_fine_situations()), _EVERY[profile]):
+    for number in range(0, len(_fine_situations()), _SITUATIONS[profile]):
         yield Play(Origin.FINE_SITUATION, str(number))
     for number in range(len(_fine()))[: _FINE[profile]]:
         yield Play(Origin.FINE, str(number))
     for number in range(_FINE_GENERATED[profile]):
-        yield Play(Origin.FINE_GENERATED, f"{_SEED}:{number}")
+        yield Play(Origin.FINE_GENERATED, f"{seed}:{number}")

@@ -54,6 +54,16 @@ def fine_situations() -> Iterator[History]:
     several = chain(islice(fine_engines(), 0, None, 2), _states_first())
     for number, engine in enumerate(several):
         yield _history(_changed(engine, number), number)
+    yield evicted_tail()
+
+
+def evicted_tail() -> History:
+    """A state inside a block loses its key before its request goes on, which copies it aside."""
+    groups = Group(_FULL, 4), Group(_MAMBA, 4)
+    requests = {"a": RequestInput(tuple(range(1, 12)), (50, 51)), "b": RequestInput((60, 61))}
+    chunk = Schedule("a")
+    steps: tuple[Step, ...] = (chunk, chunk, Evict("a", 1, (0, 2)), chunk, Schedule("b"), chunk)
+    return History(EngineConfiguration(groups, 40, 2, 64), requests, steps)
 
 
 def opting_out() -> Iterator[EngineConfiguration]:

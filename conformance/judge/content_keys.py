@@ -48,6 +48,18 @@ class KeyedContent:
         """Whether the block holds the group's content of the named prefix."""
         return self._difference(group, block_id, name) is None
 
+    def hold_in_step(self, group: int, block_id: int, name: Name) -> bool:
+        """Whether a Mamba block holds the named state, or a copy of this step does.
+
+        vLLM's scheduler keeps the target of a copy from others while the step is scheduled; a
+        manager that is played gives it back at once.
+        """
+        request, end = self._names.request(name), self._names.end(name)
+        copied = self._store.copied(group, block_id, 0)
+        if copied is not None and request is not None and end is not None:
+            return copied.target in (self._due.prefix(request, end), ANYTHING)
+        return self.hold(group, block_id, name)
+
     def wrong(self, cached: Mapping[tuple[int, Name], tuple[int, ...]]) -> Iterator[Violation]:
         """The registered keys that do not name the content of their block.
 

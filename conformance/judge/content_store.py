@@ -44,11 +44,13 @@ class ContentStore:
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
         self._step = 0
+        self._copied: dict[int, _Block] = {}
         self.written: set[int] = set()
 
     def new_step_starts(self) -> None:
         """From now on, what earlier steps computed is there."""
         self._step += 1
+        self._copied.clear()
 
     def write(
         self,
@@ -89,7 +91,13 @@ class ContentStore:
         self._blocks[target] = _Block(
             block.group, dict(slots), before=dict(slots), saved=self._step
         )
+        self._copied[target] = _Block(block.group, dict(slots))
         self.written.add(target)
+
+    def copied(self, group: int, block_id: int, slot: int) -> Entry | None:
+        """What a copy of this step put into the slot, whoever has the block by now."""
+        block = self._copied.get(block_id)
+        return None if block is None or block.group != group else block.slots.get(slot)
 
     def read(self, group: int, block_id: int, slot: int) -> Entry | str:
         """What the slot holds; in words, when the block is the null block or missing."""

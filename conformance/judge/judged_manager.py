@@ -93,7 +93,7 @@ class JudgedManager:
         self._rewrites_keys = self._fine or engine.mamba_checkpoint_alignment is not None
         self._at_start = self._named.seen
         self._offered = OfferedStates(
-            engine, prefixes, self._content.keys.hold, self._content.keys.is_judged
+            engine, prefixes, self._content.keys.hold_in_step, self._content.keys.is_judged
         )
         self._worker = WorkerTables()
         self._damage = Damage()

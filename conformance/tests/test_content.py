@@ -257,3 +257,19 @@ def test_a_state_is_exported_from_inside_a_chunk() -> None:
     without = inside_blocks()
     assert not [*without.compute("c", ((1, 2, 3), (0, 4, 5)), 0, 10, 10)]
     assert not without.keys.hold(1, 4, "c[0:8]")
+
+
+def test_the_target_of_a_copy_holds_it_until_the_step_ends() -> None:
+    """Whoever has the block by then, as a manager that is played gives it back at once."""
+    model = content(MAMBA)
+    assert not [*model.compute("a", ((1,),), 0, 4, 8)]
+    assert not [*model.compute("c", ((2,),), 0, 4, 8)]
+    state = "a[0:4]"
+    model.new_step_starts()
+    for source, held in (1, True), (2, False):
+        model.copy(source, 5)
+        model.store.keep_only({1, 2})
+        assert not model.keys.hold(0, 5, state)
+        assert model.keys.hold_in_step(0, 5, state) is held
+        model.new_step_starts()
+        assert not model.keys.hold_in_step(0, 5, state)

@@ -88,7 +88,10 @@ def test_an_interval_off_the_boundaries_is_refused() -> None:
             align = configuration.alignment
             return super().retained(configuration, num_tokens, max(interval, 0) // align * align)
 
-    for configuration in single_group(SLIDING, 2, 2, 3, True, 24), single_group(SLIDING, 1, 1, 3, False, 9):
+    for configuration in (
+        single_group(SLIDING, 2, 2, 3, True, 24),
+        single_group(SLIDING, 1, 1, 3, False, 9),
+    ):
         result = check_retention(Rounding(), configuration)
         refuted = [claim for claim, status in result.statuses.items() if status is Status.REFUTED]
         assert refuted == [SIBLINGS]

@@ -18,7 +18,7 @@ from zlib import crc32
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
-from hitproof.conformance.subject.failures import Predates
+from hitproof.conformance.subject.failures import CannotJudge, Predates
 from hitproof.conformance.subject.hashing import Prompt
 from hitproof.conformance.subject.lookups import Lookup
 from hitproof.conformance.subject.managers import Allocation

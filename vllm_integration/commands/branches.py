@@ -1,14 +1,10 @@
 """``hitproof branches``."""
 
-from collections.abc import Sequence
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hitproof.conformance.histories.json_format import as_json
-from hitproof.conformance.histories.schema import History
 from hitproof.conformance.ledger.ledger import load
 from hitproof.vllm_integration.bundled import BRANCHES, LEDGER, NOT_RUN
 from hitproof.vllm_integration.commands.options import (
@@ -61,14 +57,14 @@ def branches(
         typer.Option(
             "--distil",
             metavar="FILE",
-            help="Search for histories that run more branches, and add them to FILE, a history a "
-            "line, as small as they get.",
+            help="Write to FILE, a history a line, few histories that run and show together what "
+            "--histories of them do.",
             show_default=False,
         ),
     ] = None,
     histories: Annotated[
-        int, typer.Option("--histories", min=0, help="How many to generate for --distil.")
-    ] = 500,
+        int, typer.Option("--histories", min=0, help="How many to try for --distil.")
+    ] = 6000,
     seed: Annotated[str, typer.Option("--seed", help="What they are generated from.")] = "2",
     output: Output = Format.TEXT,
     python: Python = PYTHON,
@@ -116,7 +112,8 @@ def branches(
                 )
             found.append(measured)
             if distil is not None:
-                _add(distil, measured.distilled)
+                lines = "".join(f"{line}\n" for line in measured.distilled)
+                distil.write_text(lines, encoding="utf-8")
             if record:
                 keep(BRANCHES, measured.share)
     show(
@@ -128,8 +125,3 @@ def branches(
         raise typer.Exit(int(Verdict.DIVERGES))
     if any(each.open_questions for each in found):
         raise typer.Exit(int(Verdict.INCONCLUSIVE))
-
-
-def _add(file: Path, histories: Sequence[History]) -> None:
-    with file.open("a", encoding="utf-8") as lines:
-        lines.writelines(dumps(as_json(each)) + "\n" for each in histories)

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
@@ -17,11 +17,11 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from hitproof.conformance.findings.footprints import place_of
-from hitproof.conformance.histories.schema import History
+from hitproof.conformance.histories.plays import Origin
 from hitproof.conformance.ledger.ledger import Entry, read_entries, speaks_of
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
-from hitproof.vllm_integration.gate.distilling import Arcs, candidates, distil
+from hitproof.vllm_integration.gate.distilling import Arcs, Ran, candidates, distil
 from hitproof.vllm_integration.gate.obligations import Played, Task, histories, tasks
 from hitproof.vllm_integration.gate.sessions import Outcome, Session, Sessions
 from hitproof.vllm_integration.sandbox.driver import Answers, Workers
@@ -207,7 +207,10 @@ class Measured:
         open_questions: why not everything could be judged.
         new: by the place of each check and history, how many branches ran there that had not run
             in those before; only those with some.
-        distilled: histories that ran more, where that was searched for; the share has them.
+        distilled: histories that ran or showed more, as lines of JSON, where they were searched
+            for; the share has what all that were tried ran.
+        unlisted: findings that no entry of the ledger has, by headline, with the history of each.
+            No history with one is distilled.
     """
 
     share: Share
@@ -215,7 +218,8 @@ class Measured:
     unused: Sequence[Reason]
     open_questions: Sequence[str]
     new: Mapping[str, int]
-    distilled: Sequence[History] = ()
+    distilled: Sequence[str] = ()
+    unlisted: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Measuring:
@@ -256,15 +260,19 @@ def measure(
     """Measure which branches run under a profile; arguments and exceptions as for `gate.check`.
 
     ``known`` are the reasons that speak of the target. ``search`` is a seed, and how many histories
-    to generate from it in search of those that run more (`gate.distilling`). Nothing is taken from
+    to try in search of few that run and show as much (`gate.distilling`). Nothing is taken from
     earlier runs.
     """
     todo = tasks(profile, entries)
     ran: Arcs = {}
     by_question: dict[str, Arcs] = {}
+    searched: Ran | None = None
 
     def noted(message: Mapping[str, Any], arcs: Arcs) -> None:
-        by_question[_question(message)] = arcs
+        if searched is None:
+            by_question[_question(message)] = arcs
+        else:
+            searched.note(_question(message), arcs)
 
     with Workers(target, python, memory, {}) as workers:
 
@@ -283,15 +291,23 @@ def measure(
                     ran.setdefault(name, set()).update(arcs)
                 if more := sum(map(len, ran.values())) - before:
                     new[place] = more
-            distilled = []
+            distilled: list[str] = []
+            unlisted: dict[str, str] = {}
             if search is not None:
+                searched = Ran()
+                own = [play for play in replays if play.origin is Origin.WRITTEN]
                 tried = candidates(granularity, *search)
-                distilled = distil(sessions, ran, tried, target.name, progress)
+                listed = {entry.signature for entry in entries}
+                distilled, unlisted = distil(
+                    sessions, searched, _question, own, tried, listed, progress
+                )
+                for name, *arc in searched.arcs():
+                    ran.setdefault(name, set()).add((arc[0], arc[1]))
             asked = {name: sorted(arcs) for name, arcs in ran.items()}
             modules = sessions.ask(op="branches", arcs=asked)["modules"]
     questions = _open_questions(detail, settled, played)
     found = _held(target.version or target.name, profile, modules, known, questions, new)
-    return replace(found, distilled=distilled)
+    return replace(found, distilled=distilled, unlisted=unlisted)
 
 
 def _question(message: Mapping[str, Any]) -> str:

@@ -68,6 +68,7 @@ class Played:
         signatures: what was found.
         footprints: how far each of these reaches.
         unsettled: why it could not be judged, "" when it could.
+        left_out: whether it asks for what the release does not have, so that nothing is judged.
         run: what was observed, if that was asked for; of a history of a manager.
         schedule: the same of a scheduler history.
     """
@@ -78,6 +79,7 @@ class Played:
     signatures: tuple[Signature, ...] = ()
     footprints: tuple[Footprint, ...] = ()
     unsettled: str = ""
+    left_out: bool = False
     run: Run | None = None
     schedule: ScheduleRun | None = None
 

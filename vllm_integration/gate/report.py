@@ -1,5 +1,6 @@
 """What `check` found, and the verdict on it."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -199,12 +200,17 @@ class Report:
     @property
     def of_managers(self) -> list[Played]:
         """The histories of whole managers."""
-        return [each for each in self.played if not each.play.of_scheduler]
+        return [e for e in self.played if not (e.play.of_scheduler or e.left_out)]
 
     @property
     def of_schedulers(self) -> list[Played]:
         """The histories of whole schedulers."""
-        return [each for each in self.played if each.play.of_scheduler]
+        return [e for e in self.played if e.play.of_scheduler and not e.left_out]
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """How many histories of each origin ask for what the release does not have."""
+        return Counter(str(each.play.origin) for each in self.played if each.left_out)
 
     @property
     def open_questions(self) -> list[str]:

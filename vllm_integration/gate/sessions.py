@@ -147,7 +147,14 @@ class Session:
         causes = [found for found in answer["findings"] if found["cause"] is None]
         signatures = tuple(Signature.from_json(found["signature"]) for found in causes)
         footprints = tuple(map(Footprint.from_json, answer["footprints"]))
-        played = Played(play, len(answer["steps"]), len(answer["lookups"]), signatures, footprints)
+        played = Played(
+            play,
+            len(answer["steps"]),
+            len(answer["lookups"]),
+            signatures,
+            footprints,
+            left_out=answer.get("left_out", False),
+        )
         if record and play.of_scheduler:
             return replace(played, schedule=ScheduleRun.from_answer(answer))
         return replace(played, run=Run.from_answer(answer)) if record else played

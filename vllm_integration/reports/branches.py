@@ -16,6 +16,7 @@ def measured_json(found: Measured) -> dict[str, Any]:
         "stale_reasons": [each.describe() for each in found.stale],
         "open_questions": list(found.open_questions),
         "new": dict(found.new),
+        "unlisted_findings": dict(found.unlisted),
     }
 
 
@@ -45,6 +46,9 @@ def print_measured(found: Iterable[Measured], console: Console, verbose: bool) -
             console.print(f"[bold red]{line}[/]", highlight=False)
         for question in measured.open_questions:
             console.print(f"could not be judged: {escape(question)}", highlight=False)
+        for headline, place in measured.unlisted.items():
+            line = f"not distilled, since no entry of the ledger has it: {headline} ({place})"
+            console.print(escape(line), highlight=False)
 
 
 def print_shares(shares: Iterable[Share], console: Console, verbose: bool) -> None:

@@ -65,6 +65,7 @@ def report_json(report: Report) -> dict[str, Any]:
         "unsettled_histories": [
             each.play.as_json() | {"detail": each.unsettled} for each in report.unplayed
         ],
+        "left_out_histories": dict(sorted(report.left_out.items())),
         "findings": [
             finding.as_json()
             | {

@@ -56,6 +56,7 @@ def print_report(report: Report, console: Console, verbose: bool) -> None:
             console.print(f"accepted, but not read: {escape(name)}", highlight=False)
     _print_policies(report, console)
     _print_coverage(report, console)
+    _print_left_out(report, console)
     _print_branches(report, console)
     _print_baseline(report, console)
     print_held_against(report, console)
@@ -243,6 +244,15 @@ def _print_obligations(report: Report, console: Console) -> None:
 
 def _print_coverage(report: Report, console: Console) -> None:
     console.print(f"{coverage_in_words(report)}; {report.seconds:.1f} s", highlight=False)
+
+
+def _print_left_out(report: Report, console: Console) -> None:
+    """Which histories the release cannot play, so that nothing was judged in them."""
+    if not report.left_out:
+        return
+    listed = ", ".join(f"{number} {origin}" for origin, number in sorted(report.left_out.items()))
+    line = f"not judged: histories of what this release does not have ({listed})"
+    console.print(escape(line), highlight=False)
 
 
 def _print_branches(report: Report, console: Console) -> None:

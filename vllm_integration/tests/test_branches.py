@@ -11,6 +11,8 @@ from packaging.version import Version
 from rich.console import Console
 from typer.testing import CliRunner
 
+from hitproof.conformance.findings.footprints import place_of
+from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.histories.schema import (
     EngineConfiguration,
@@ -19,6 +21,7 @@ from hitproof.conformance.histories.schema import (
     Lookup,
     Preempt,
     RequestInput,
+    Reset,
     Schedule,
     Step,
 )
@@ -42,6 +45,8 @@ from hitproof.vllm_integration.gate.branches import (
     shares,
 )
 from hitproof.vllm_integration.gate.report import Report
+from hitproof.vllm_integration.reports.branches import measured_json as branches_json
+from hitproof.vllm_integration.reports.branches import print_measured
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.targets.resolving import resolve
@@ -169,7 +174,7 @@ def test_a_branch_that_nothing_runs_is_seen(
 
 
 @pytest.mark.release
-def test_a_small_history_is_found_that_runs_a_new_branch(
+def test_histories_are_distilled_that_add_a_branch(
     broken_copy: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     condition = "if request.num_preemptions > 1:"
@@ -179,18 +184,39 @@ def test_a_small_history_is_found_that_runs_a_new_branch(
     steps += [Preempt("a"), Schedule("a"), Lookup("b")] * 2
     requests = {"a": RequestInput((1, 2, 3, 4), (5,)), "b": RequestInput((1, 2, 3, 6))}
     engine = EngineConfiguration((Group(GroupKind.FULL_ATTENTION, 2),), 20, 2, 16)
-    long = History(engine, requests, (*steps, Finish("a"), Finish("b")))
-    tried = [PLAIN, Play.written(long, "long"), Play.written(long, "again")]
+    rarely = History(engine, requests, (*steps, Finish("a"), Finish("b")))
+    known = Play.written(rarely, "known")
+    longer = replace(rarely, steps=(*rarely.steps, Lookup("a"), Reset()))
+    never = replace(rarely, steps=rarely.steps[:2])
+    several = [longer, rarely, never, rarely]
+    tried = [Play.written(each, f"tried {number}") for number, each in enumerate(several)]
     monkeypatch.setattr(branches, "candidates", lambda *_: tried)
     found = measured(root, monkeypatch, PLAIN, search=("1", 0))
     assert not any(each.text == condition for each, _ in found.share.not_run)
-    (small,) = found.distilled
-    assert small.about == "distilled on fork"
-    assert [type(step).__name__ for step in small.steps].count("Preempt") == 2
-    assert len(small.steps) < len(long.steps)
+    kept = [read(line) for line in found.distilled]
+    assert longer in kept  # it alone resets
+    assert kept.count(rarely) <= 1
     before = measured(root, monkeypatch, PLAIN)
     assert before.share.run < found.share.run
     assert any(each.text == condition for each, _ in before.share.not_run)
+    found = measured(root, monkeypatch, PLAIN, known, search=("1", 0))
+    assert [read(line) for line in found.distilled] == [longer]  # the ledger's do the rest
+
+
+@pytest.mark.release
+def test_a_history_with_a_finding_of_no_entry_is_not_distilled(
+    broken_copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy that never frees shows a leak in every history that ends a request."""
+    root = broken_copy("0.33.0", {FREE: FREE.replace("self.", "pass  # self.", 1)})
+    monkeypatch.setattr(branches, "candidates", lambda *_: [PLAIN])
+    found = measured(root, monkeypatch, search=("1", 0))
+    assert not found.distilled
+    assert set(found.unlisted.values()) == {place_of(PLAIN)}
+    assert branches_json(found)["unlisted_findings"] == found.unlisted
+    file = StringIO()
+    print_measured([found], Console(file=file, width=300), verbose=False)
+    assert "not distilled, since no entry of the ledger has it: " in file.getvalue()
 
 
 @pytest.mark.release

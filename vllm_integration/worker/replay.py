@@ -53,6 +53,7 @@ def judge_history(subject: VllmSubject, message: dict[str, Any]) -> dict[str, An
         "footprints": [cause.footprint.as_json() for cause in outcome.causes],
         "ended": outcome.ended,
         "expected": [vars(each) for each in outcome.comparisons],
+        "left_out": not history.steps,
     }
     if recorder is not None:
         answer |= {"record": recorder.record.as_json(), "values": recorder.values}

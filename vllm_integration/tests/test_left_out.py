@@ -1,0 +1,47 @@
+"""Histories of what a release does not have: that nothing was judged in them is said."""
+
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.vllm_integration.commands.options import MEMORY, PYTHON, in_bytes
+from hitproof.vllm_integration.gate.gate import opened
+from hitproof.vllm_integration.gate.obligations import Played
+from hitproof.vllm_integration.reports.check_json import report_json
+from hitproof.vllm_integration.reports.text import print_report
+from hitproof.vllm_integration.targets.resolving import resolve
+from hitproof.vllm_integration.tests.reports import conforming
+
+HOST = [Play(Origin.HOST, f"1:{number}") for number in range(3)]
+GENERATED = Play(Origin.GENERATED, "1:0")
+
+
+def test_the_report_counts_them_apart() -> None:
+    left_out = [Played(play, left_out=True) for play in HOST]
+    report = replace(conforming(), played=[Played(GENERATED, 3, 1), *left_out])
+    assert (len(report.of_managers), len(report.of_schedulers)) == (1, 0)
+    said = StringIO()
+    print_report(report, Console(file=said, width=300), verbose=False)
+    line = "not judged: histories of what this release does not have (3 host pool)"
+    assert line in said.getvalue().splitlines()
+    assert report_json(report)["left_out_histories"] == {"host pool": 3}
+
+
+def test_nothing_is_said_where_all_were_judged() -> None:
+    said = StringIO()
+    print_report(conforming(), Console(file=said, width=300), verbose=False)
+    assert "not judged" not in said.getvalue()
+    assert report_json(conforming())["left_out_histories"] == {}
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(("release", "left_out"), [("0.31.0", True), ("0.33.0", False)])
+def test_host_pools_are_left_out_before_releases_have_them(release: str, left_out: bool) -> None:
+    with opened(resolve(release), PYTHON, 60, in_bytes(MEMORY), 1) as sessions:
+        _, played = sessions.settle([], [*HOST, GENERATED], lambda *_: None)
+    assert not any(each.unsettled for each in played)
+    assert [each.left_out for each in played] == [left_out] * len(HOST) + [False]
+    assert [each.steps > 0 for each in played] == [not left_out] * len(HOST) + [True]
