@@ -17,6 +17,8 @@ from hitproof.vllm_integration.tests.reports import conforming
 
 HOST = [Play(Origin.HOST, f"1:{number}") for number in range(3)]
 GENERATED = Play(Origin.GENERATED, "1:0")
+LAYERS = Play(Origin.LAYERS, "1:42")
+"""Judged by the groups that start-up derives, without a request."""
 
 
 def test_the_report_counts_them_apart() -> None:
@@ -41,7 +43,9 @@ def test_nothing_is_said_where_all_were_judged() -> None:
 @pytest.mark.parametrize(("release", "left_out"), [("0.31.0", True), ("0.33.0", False)])
 def test_host_pools_are_left_out_before_releases_have_them(release: str, left_out: bool) -> None:
     with opened(resolve(release), PYTHON, 60, in_bytes(MEMORY), 1) as sessions:
-        _, played = sessions.settle([], [*HOST, GENERATED], lambda *_: None)
+        _, played = sessions.settle([], [*HOST, GENERATED, LAYERS], lambda *_: None)
+    assert not LAYERS.workload().requests
+    assert not played.pop().left_out
     assert not any(each.unsettled for each in played)
     assert [each.left_out for each in played] == [left_out] * len(HOST) + [False]
     assert [each.steps > 0 for each in played] == [not left_out] * len(HOST) + [True]

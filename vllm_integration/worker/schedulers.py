@@ -52,7 +52,7 @@ def judge_workload(subject: VllmSubject, play: Play, record: bool) -> dict[str, 
         "footprints": [cause.footprint.as_json() for cause in outcome.causes],
         "ended": outcome.ended,
         "expected": [],
-        "left_out": not history.requests,
+        "left_out": not history.requests and bool(play.workload().requests),
         "scheduler": outcome.as_json(),
     }
 
