@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from io import StringIO
+from itertools import count
 
 import pytest
 from rich.console import Console
@@ -17,7 +18,8 @@ from hitproof.vllm_integration.tests.reports import conforming
 
 HOST = [Play(Origin.HOST, f"1:{number}") for number in range(3)]
 GENERATED = Play(Origin.GENERATED, "1:0")
-LAYERS = Play(Origin.LAYERS, "1:42")
+MADE = (Play(Origin.LAYERS, f"1:{number}") for number in count())
+LAYERS = next(play for play in MADE if not play.workload().requests)
 """Judged by the groups that start-up derives, without a request."""
 
 
@@ -44,7 +46,6 @@ def test_nothing_is_said_where_all_were_judged() -> None:
 def test_host_pools_are_left_out_before_releases_have_them(release: str, left_out: bool) -> None:
     with opened(resolve(release), PYTHON, 60, in_bytes(MEMORY), 1) as sessions:
         _, played = sessions.settle([], [*HOST, GENERATED, LAYERS], lambda *_: None)
-    assert not LAYERS.workload().requests
     assert not played.pop().left_out
     assert not any(each.unsettled for each in played)
     assert [each.left_out for each in played] == [left_out] * len(HOST) + [False]
