@@ -86,6 +86,7 @@ class Code(StrEnum):
     TWO_CONTENTS_IN_BLOCK = "two-contents-in-block"
     BLOCK_UNDER_TWO_KEYS = "block-under-two-keys"
     USAGE_WRONG = "usage-wrong"
+    COMMON_PREFIX_NOT_SHARED = "common-prefix-not-shared"
     FREED_REQUEST_HOLDS_BLOCKS = "freed-request-holds-blocks"
     KEYS_DISAGREE = "keys-disagree"
     KEY_FINDS_BLOCK_WITHOUT_IT = "key-finds-block-without-it"

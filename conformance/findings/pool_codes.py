@@ -185,6 +185,15 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_BOOKS,),
         (Divergence.WRONG_METRIC,),
     ),
+    Code.COMMON_PREFIX_NOT_SHARED: Meaning(
+        "common prefix is not shared",
+        "Some of the blocks that are counted as the common prefix of all requests do not head the "
+        "table of each request that holds blocks.",
+        "Cascade attention reads these blocks once for all requests: some attend to blocks of "
+        "another, and their outputs are wrong.",
+        (_BOOKS,),
+        _UNSOUND,
+    ),
     Code.FREED_REQUEST_HOLDS_BLOCKS: Meaning(
         "freed request still holds blocks",
         "After a request was freed the manager has block tables of it.",

@@ -21,7 +21,7 @@ from hitproof.conformance.histories.naming import Name, Naming
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
 from hitproof.conformance.judge.content import null_read
 from hitproof.conformance.judge.local_prefixes import LocalPrefixJudge
-from hitproof.conformance.judge.pool_invariants import violated_invariants
+from hitproof.conformance.judge.pool_invariants import unshared_heads, violated_invariants
 from hitproof.conformance.judge.promises import NOTHING_SHARED, PROMISED_BY, JudgedPolicies, Shared
 from hitproof.conformance.playing.checkpoints import exports_states
 from hitproof.conformance.playing.expectations import (
@@ -324,6 +324,15 @@ class Judge(LocalPrefixJudge):
                 evidence, wrong = (*evidence, frozenset([Books()])), (*wrong, Books())
             expected = self._held_twice(seen)
             yield Violation(signature, spec, actual, expected, evidence, wrong)
+        if (unshared := next(unshared_heads(seen), None)) is not None:
+            number, actual, blocks = unshared
+            defect = Defect(Code.COMMON_PREFIX_NOT_SHARED)
+            yield Violation(
+                self.of_group(number, "block_pool", defect),
+                f"group {number}: the blocks of the common prefix head the tables of all requests",
+                actual,
+                evidence=tuple(self._may_explain(block, seen) for block in sorted(blocks)),
+            )
 
     def _may_explain(self, block: int, seen: Observation) -> frozenset[Part]:
         """The parts that can be why a block is wrong: itself, its keys, and who holds it where."""

@@ -94,6 +94,24 @@ def violated_invariants(
         yield Code.USAGE_WRONG, "usage is the share of blocks in use", shown, frozenset()
 
 
+def unshared_heads(seen: Observation) -> Iterator[tuple[int, str, frozenset[int]]]:
+    """Heads of tables that are said to be all requests', and are not.
+
+    Each by its group, in words, and by the blocks of it that some request does not have there.
+    """
+    for request, counts in (seen.common_prefix or {}).items():
+        for group, number in enumerate(counts):
+            own = seen.tables[request][group]
+            tables = [of_all[group] for of_all in seen.tables.values()]
+            wrong = {
+                block
+                for place, block in enumerate(own[:number])
+                if any(table[place : place + 1] != (block,) for table in tables)
+            }
+            if wrong or len(own) < number:
+                yield group, f"{number} blocks of {request} are said to", frozenset(wrong - {0})
+
+
 def _contents(
     engine: EngineConfiguration,
     requests: Mapping[str, RequestInput],

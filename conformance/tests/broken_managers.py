@@ -372,6 +372,17 @@ class WrongUsage(Wrapped):
         return replace(seen, usage=1 - seen.num_free_blocks / len(self.pool.blocks))
 
 
+class SharesTables(Wrapped):
+    """Counts all blocks of the shortest table as common to all requests."""
+
+    def observe(self) -> Observation:
+        seen = self.inner.observe()
+        shortest = [
+            min(of) for of in zip(*(map(len, t) for t in seen.tables.values()), strict=True)
+        ]
+        return replace(seen, common_prefix=dict.fromkeys(seen.tables, tuple(shortest)))
+
+
 class SilentEviction(Wrapped):
     """Sends no event for blocks that are evicted."""
 

@@ -43,10 +43,20 @@ SOUND = Observation(
     stats={},
 )
 TWICE = {"tables": {"a": ((1, 1),)}, "ref_counts": {1: 2}, "usage": 0.25}
+BESIDE: dict[str, Any] = {
+    "tables": {"a": ((1, 2),), "b": ((1, 3),)},
+    "ref_counts": {1: 2, 2: 1, 3: 1},
+    "free_queue": (4,),
+    "num_free_blocks": 1,
+    "usage": 0.75,
+}
 
 
 def test_a_sound_pool() -> None:
     assert not [*judge(FULL)[0].pool(SOUND)]
+    beside = replace(SOUND, **BESIDE)
+    shared = replace(beside, common_prefix={"a": (1,), "b": (1,)})
+    assert not [*judge(FULL)[0].pool(shared)]
 
 
 @pytest.mark.parametrize(
@@ -60,6 +70,8 @@ def test_a_sound_pool() -> None:
         ({"free_queue": (3,), "num_free_blocks": 1, "usage": 0.75}, Code.BLOCK_LEAKED),
         ({"cached": {(0, "x"): (1,), (0, "y"): (1,)}}, Code.BLOCK_UNDER_TWO_KEYS),
         ({"usage": 0.6}, Code.USAGE_WRONG),
+        (BESIDE | {"common_prefix": {"a": (2,), "b": (1,)}}, Code.COMMON_PREFIX_NOT_SHARED),
+        (BESIDE | {"common_prefix": {"a": (0,), "b": (3,)}}, Code.COMMON_PREFIX_NOT_SHARED),
     ],
 )
 def test_what_is_wrong_with_a_pool(changes: dict[str, Any], code: Code) -> None:

@@ -106,6 +106,7 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.SharesKeys, "unsound: two-contents-under-key"),
     (broken.ChangesKeys, "lost hit: two-keys-for-content"),
     (broken.WrongUsage, "wrong metric: usage-wrong"),
+    (broken.SharesTables, "unsound: common-prefix-not-shared"),
     (broken.Refuses, "waste: allocation-refused"),
     (broken.HandsTooFew, "unsound: handed-blocks-wrong"),
     (broken.CutsTooLittle, "unsound: handed-blocks-wrong"),
