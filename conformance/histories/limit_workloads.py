@@ -3,7 +3,8 @@
 Requests are few and short, and so are budgets: each step meets some limit. Two of three histories
 have drafts; of every second one there is room for little more than one request, so that others are
 preempted, and that by requests which run after them where it goes by priority. Every fifth has
-recurrent states, with blocks that are larger than what a step computes.
+recurrent states, with blocks that are larger than what a step computes. Some users give up, while
+their request waits, runs or is in flight.
 """
 
 from dataclasses import replace
@@ -38,14 +39,15 @@ def limit_workload(seed: int | str) -> SchedulerHistory:
         groups = [groups[0], Group(GroupKind.MAMBA, size)]
     unit = size // 2 if states and random.random() < 0.5 else None
     longest = random.randint(5 * size, 9 * size)
-    needed = len(groups) * (-(-(longest + drafts) // size) + 1)
+    blocks = -(-(longest + drafts) // size) + 1
+    needed = blocks + (2 + drafts if states else blocks * (len(groups) - 1))
     batched = random.randint(drafts + 4, max(20, size))
     planned = random.choice((None, None, random.randint(drafts + 2, batched)))
     threshold = random.choice((0, 1, 2, size + 1))
     in_turn = random.random() < 0.7
     deployment = Deployment(
         tuple(groups),
-        1 + needed + (random.randint(0, size) if crowded else 4 * needed),
+        1 + needed + (random.randint(0, min(size, 5)) if crowded else 4 * needed),
         longest,
         batched,
         max_num_seqs=random.choice((2, 3, 4)),
@@ -72,6 +74,7 @@ def limit_workload(seed: int | str) -> SchedulerHistory:
             output,
             random.choice((0, 0, 1, 2, 4)),
             accepted=tuple(random.randint(0, drafts) for _ in range(2)) if drafts else (),
+            aborted=random.randint(1, 12) if random.random() < 0.1 else None,
             priority=max(0, 2 - len(requests)) if deployment.policy == "priority" else 0,
         )
     last = list(requests)[-1]
