@@ -136,11 +136,6 @@ LIMITS: dict[str, Limit] = {
         "its scheduler block size ({requested} tokens) is not the least common multiple of the "
         "block sizes ({alignment} tokens)",
     ),
-    "shadow-recomputed-drafts": Limit(
-        _SHADOW,
-        "Registered blocks are not judged where draft layers compute tokens again.",
-        "its draft layers compute tokens again (multi-module MTP)",
-    ),
     "shadow-content": Limit(
         _SHADOW,
         "What a step reads is judged by which blocks its tables hold, not by their content. It was "
@@ -179,6 +174,11 @@ LIMITS: dict[str, Limit] = {
         _REFERENCE,
         "Nor where tails of prompts are registered inside blocks.",
         "tails of prompts are registered inside blocks",
+    ),
+    "reference-recomputed-drafts": Limit(
+        _REFERENCE,
+        "Nor where draft layers compute tokens again.",
+        "its draft layers compute tokens again (multi-module MTP)",
     ),
     "reference-opting-out": Limit(
         _REFERENCE,

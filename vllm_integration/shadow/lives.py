@@ -186,10 +186,6 @@ class Lives:
         """Judge what is registered of a request's blocks up to ``computed`` tokens."""
         if not self._judged.scope.caches:
             return
-        if self._judged.scope.registrations:
-            reason = self._judged.scope.registrations
-            self._judged.report.not_judged[f"registered blocks: {reason}"] += 1
-            return
         life = self._lives[request.request_id]
         for number, group in enumerate(self._judged.groups):
             if group.prefix_cacheable:

@@ -55,7 +55,9 @@ class Lockstep:
                 and any(group.block_size != engine.hash_block_size for group in engine.groups)
             ),
             refusal("reference-opting-out"): not all(g.prefix_cacheable for g in engine.groups),
-            scope.registrations: bool(scope.registrations),
+            refusal("reference-recomputed-drafts"): any(
+                group.prefill_lookahead > 1 for group in engine.groups
+            ),
         }
         why = next((reason for reason, holds in reasons.items() if holds), None)
         if why is not None or policies is None:

@@ -23,13 +23,11 @@ class Scope:
     Attributes:
         engine: the configuration.
         caches: whether prefix caching is on.
-        registrations: why registered blocks are not judged; "" when they are.
         states_at_ends: whether Mamba blocks have the state of a step's end only (align mode).
     """
 
     engine: EngineConfiguration
     caches: bool
-    registrations: str
     states_at_ends: bool
 
 
@@ -93,10 +91,7 @@ def scope_of(
         for spec, group in zip(specs, groups, strict=True)
         if group.kind is GroupKind.MAMBA
     }
-    why = ""
-    if again:
-        why = refusal("shadow-recomputed-drafts")
-    return Scope(engine, bool(pool.enable_caching), why, modes <= {"align"})
+    return Scope(engine, bool(pool.enable_caching), modes <= {"align"})
 
 
 def _group(manager: Any, spec: Any, use_eagle: bool) -> Group:

@@ -19,7 +19,7 @@ from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import FineTail, HitGranularity
 from hitproof.vllm_integration.gate.lockstep import policies_of
 from hitproof.vllm_integration.shadow.recorder import input_of
-from hitproof.vllm_integration.shadow.scope import scope_of
+from hitproof.vllm_integration.shadow.scope import Scope, scope_of
 from hitproof.vllm_integration.targets.target import Target, TargetError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,9 +116,9 @@ def with_kind(name: str) -> Any:
     return coordinator(single_type_managers=[type(name, (), {"block_size": 4})()] * 2)
 
 
-def scoped(made: Any, granularity: HitGranularity = HitGranularity.ALIGNED) -> str:
-    """What the shadow declines of the manager, or says of its registered blocks."""
-    return scope_of(made, 64, False, JudgedPolicies(granularity=granularity)).registrations
+def scoped(made: Any, granularity: HitGranularity = HitGranularity.ALIGNED) -> Scope:
+    """What the shadow judges of the manager, unless it declines."""
+    return scope_of(made, 64, False, JudgedPolicies(granularity=granularity))
 
 
 def exported() -> None:
@@ -157,6 +157,6 @@ def test_what_is_asked_for_is_declined_in_the_words_of_the_limit(code: str) -> N
 
 
 def test_what_is_no_limit_is_not_declined() -> None:
-    assert scoped(coordinator()) == ""
-    assert scoped(coordinator(4), HitGranularity.FINE) == ""
-    assert scoped(coordinator(num_reprefillable_tokens=1)) == refusal("shadow-recomputed-drafts")
+    assert scoped(coordinator()).caches
+    assert scoped(coordinator(4), HitGranularity.FINE).caches
+    assert scoped(coordinator(num_reprefillable_tokens=1)).caches
