@@ -53,9 +53,15 @@ class Small:
 
     def __post_init__(self) -> None:
         d = self.deployment
+        size = SIZE * d.decode_context_parallel_size
+        groups = tuple(replace(group, block_size=size) for group in d.groups)
         self.engine = EngineConfiguration(
-            d.groups, d.num_gpu_blocks, SIZE, d.max_model_len, d.max_num_batched_tokens
+            groups, d.num_gpu_blocks, size, d.max_model_len, d.max_num_batched_tokens
         )
+        self._size = size
+        # Whoever counts the ranks once more takes too few blocks.
+        more = d.decode_context_parallel_size if self.fault == "ranks twice" else 1
+        self._taken_for = size * more
         self._rows: dict[str, _Row] = {}
         self._all: dict[str, Arrival] = {}
         self._cached: dict[tuple[int, Any], tuple[int, ...]] = {}
@@ -64,11 +70,11 @@ class Small:
     def add_request(self, name: str, arrival: Arrival) -> None:
         self._all[name] = arrival
         row = self._rows[name] = _Row(arrival, known=len(arrival.prompt))
-        for key in self.block_keys(name, 0)[: (row.known - 1) // SIZE]:
+        for key in self.block_keys(name, 0)[: (row.known - 1) // self._size]:
             if (0, key) not in self._cached or self.fault == "no hit":
                 break
             row.table += self._cached[0, key]
-            row.computed += SIZE
+            row.computed += self._size
 
     def abort(self, name: str) -> None:
         del self._rows[name]
@@ -96,7 +102,7 @@ class Small:
         whole = row.computed == 0 or not row.seen
         row.seen = True
         before = list(row.table)
-        while len(row.table) * SIZE < row.computed + count:
+        while len(row.table) * self._taken_for < row.computed + count:
             null = self.fault == "null" and row.computed
             row.table.append(0 if null else self._next)
             self._next += 1
@@ -112,7 +118,9 @@ class Small:
         if self.fault == "unregistered":
             return Plan((step,), gone)
         for place, key in enumerate(self.block_keys(name, 0)):
-            if (place + 1) * SIZE <= row.computed + SIZE * wrong and place < len(row.table):
+            if (place + 1) * self._size <= row.computed + self._size * wrong and place < len(
+                row.table
+            ):
                 self._cached.setdefault((0, key), (row.table[place],))
         if self.fault == "told early":
             gone = (name,)
@@ -163,7 +171,9 @@ class Small:
         assert group == 0
         arrival = self._all[name]
         tokens = arrival.prompt + arrival.output
-        return [tokens[: end + SIZE] for end in range(0, len(tokens) - SIZE + 1, SIZE)]
+        return [
+            tokens[: end + self._size] for end in range(0, len(tokens) - self._size + 1, self._size)
+        ]
 
     def unit_keys(self, name: str) -> Sequence[Any]:
         return self.block_keys(name, 0)
@@ -221,6 +231,19 @@ def test_what_is_right_has_no_finding() -> None:
 )
 def test_each_clause_is_shown_a_broken_scheduler(fault: str, defect: str) -> None:
     assert defect in {str(found.signature.defect) for found in played(fault).causes}
+
+
+@pytest.mark.parametrize("fault", ["", "ranks twice", "early", "no hit"])
+def test_ranks_that_share_blocks_are_shown_a_broken_scheduler(fault: str) -> None:
+    ranks = replace(DEPLOYMENT, decode_context_parallel_size=2)
+    outcome = play(SchedulerHistory(ranks, REQUESTS), Subject(fault))
+    defects = {
+        "": set[str](),
+        "ranks twice": {"null-page-written"},
+        "early": {"key-names-other-content"},
+        "no hit": {"promised-hit-missed(by=lookup, to=resend)"},
+    }
+    assert {str(found.signature.defect) for found in outcome.causes} == defects[fault]
 
 
 def test_a_deployment_that_start_up_refuses_is_not_judged() -> None:
