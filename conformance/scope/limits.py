@@ -88,6 +88,20 @@ LIMITS: dict[str, Limit] = {
         "They do a scheduler's bookkeeping themselves, in one way; the scheduler of a release is "
         "not run.",
     ),
+    "replay-connectors": Limit(
+        "replay, lockstep",
+        "Schedulers of histories have no KV connector but that of a host pool. So nothing judges "
+        "what 0.33.0 does after a synchronous load has failed under `kv_load_failure_policy: "
+        "recompute`: its blocks stay registered until they are computed again, and where a step "
+        "computes only some of them (`long_prefill_token_threshold`), another request is served "
+        "the rest, and its output is wrong.",
+    ),
+    "replay-unaligned-loads": Limit(
+        "replay, lockstep",
+        "Where external tokens end inside a Mamba block, a history may go on past the block in one "
+        "chunk (`exactly`); the state is then registered for too long a prefix. vLLM's scheduler "
+        "ends that chunk with the block.",
+    ),
     "replay-checkpoints": Limit(
         _REPLAY,
         "Histories in which a step exports Mamba states from inside its chunk are judged where the "
