@@ -4,6 +4,7 @@ vLLM: ``vllm/v1/core/single_type_kv_cache_manager.py``.
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from hitproof.reference.configuration import CrossAttention
 from hitproof.reference.free_queue import KVCacheBlock
@@ -184,12 +185,9 @@ class GroupManager:
         """
         if not isinstance(self.group, Group) or self.group.kind is not GroupKind.FULL_ATTENTION:
             return 0
-        count = 0
-        for block in self.req_to_blocks.get(running_request_id, []):
-            if block.ref_cnt != len(self.req_to_blocks):
-                break
-            count += 1
-        return count
+        tables = [self.req_to_blocks.get(running_request_id, []), *self.req_to_blocks.values()]
+        heads = ({id(block) for block in blocks} for blocks in zip(*tables, strict=False))
+        return len(list(takewhile(lambda held: len(held) == 1, heads)))
 
     def new_step_starts(self) -> None:
         """The scheduler begins a new step."""

@@ -333,7 +333,8 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.HANDED_BLOCKS_WRONG: Meaning(
         "KV connector is handed other blocks than those of the tokens",
         "The blocks of a request's computed tokens, or of a hit that is cut at a boundary, are not "
-        "the first ones of its tables that these tokens fill.",
+        "the first ones of its tables that these tokens fill; or those that a load writes are not "
+        "all of its tables but the hit's.",
         "The connector stores or loads blocks of other tokens, or leaves some out.",
         (_BOOKS,),
         (Divergence.UNSOUND,),

@@ -35,6 +35,19 @@ def wrong_blocks(
             yield f"blocks {due} {of}", f"blocks {tuple(handed[number])}"
 
 
+def wrongly_loaded(tables: Tables, hit: Tables, asked: Tables | None) -> Iterator[tuple[str, str]]:
+    """What is due, and what is wrong, with the blocks that a load of a connector writes.
+
+    They are those of the request's ``tables`` that are not of its ``hit``, in their order.
+    """
+    if asked is None:
+        return
+    for number, (table, had, found) in enumerate(zip(tables, hit, asked, strict=True)):
+        due = [b for place, b in enumerate(table) if b and (b,) != had[place : place + 1]]
+        if list(found) != due:
+            yield f"a load writes blocks {due} of group {number}", f"blocks {list(found)}"
+
+
 def wrongly_zeroed(
     engine: EngineConfiguration, held: Tables, hit: Tables, tables: Tables, zeroed: Sequence[int]
 ) -> Iterator[tuple[str, str]]:

@@ -29,6 +29,7 @@ from hitproof.conformance.judge.damage import Damage, explained_by_holders, expl
 from hitproof.conformance.judge.handed_blocks import (
     cut,
     wrong_blocks,
+    wrongly_loaded,
     wrongly_zeroed,
     wrongly_zeroed_again,
 )
@@ -222,6 +223,11 @@ class JudgedManager:
         for unread in self._judge.unread(name, tables, settled):
             self._add(unread, call)
         if allocation.delay_cache_blocks:
+            if handing := self._named.handing:
+                asked = self._ask(call, lambda _: handing.to_load(name), name)
+                hit = touched or tuple(() for _ in tables)
+                for said in wrongly_loaded(tables, hit, asked):
+                    self._add_wrong(call, Code.HANDED_BLOCKS_WRONG, *said)
             self._loading[name] = start
             return new
         known = self._num_tokens[name]

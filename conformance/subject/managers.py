@@ -288,6 +288,12 @@ class HandingManager(Manager, Protocol):
         None where it cuts none.
         """
 
+    def to_load(self, name: str) -> Tables | None:
+        """The blocks of a request that a load writes, as long as it lasts; None without that.
+
+        vLLM: ``KVCacheBlocks.get_unhashed_block_ids_all_groups``.
+        """
+
 
 @runtime_checkable
 class GroupwiseManager(Manager, Protocol):

@@ -440,6 +440,26 @@ class HandsTooFew(Wrapped):
         del name, num_tokens
         return None
 
+    def to_load(self, name: str) -> Tables | None:
+        del name
+        return None
+
+
+class LoadsIntoTheHit(Wrapped):
+    """Has a load write all blocks of a request, those of its hit included."""
+
+    def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables | None:
+        del name, num_tokens
+        return None
+
+    def truncated(self, name: str, num_tokens: int) -> Tables | None:
+        del name, num_tokens
+        return None
+
+    def to_load(self, name: str) -> Tables | None:
+        held = self.inner.observe().tables[name]
+        return tuple(tuple(filter(None, table)) for table in held)
+
 
 class Accountable(Wrapped):
     """Keeps nothing, estimates nothing, reports nothing and offers nothing."""
@@ -560,6 +580,10 @@ class CutsTooLittle(Wrapped):
 
     def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables | None:
         del name, num_tokens
+        return None
+
+    def to_load(self, name: str) -> Tables | None:
+        del name
         return None
 
     def truncated(self, name: str, num_tokens: int) -> Tables:

@@ -109,6 +109,7 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.SharesTables, "unsound: common-prefix-not-shared"),
     (broken.Refuses, "waste: allocation-refused"),
     (broken.HandsTooFew, "unsound: handed-blocks-wrong"),
+    (broken.LoadsIntoTheHit, "unsound: handed-blocks-wrong"),
     (broken.CutsTooLittle, "unsound: handed-blocks-wrong"),
     (broken.ZeroesNothing, "unsound: zeroed-blocks-wrong"),
     (broken.ZeroesEverything, "unsound: zeroed-blocks-wrong"),

@@ -54,6 +54,7 @@ from hitproof.vllm_integration.adapter.variants import (
 )
 
 _CAP = "max_cache_hit_length"
+_UNHASHED = "get_unhashed_block_ids_all_groups"
 _REPORT_MODE = "kv_cache_report_mode"
 _STATS = (
     "requests",
@@ -367,6 +368,11 @@ class VllmManager:
         """See `conformance.subject.managers.HandingManager`; not all releases have that."""
         cut = getattr(self._manager, "truncate_computed_blocks", None)
         return None if cut is None else self._tables(cut(self._found[name][1], num_tokens))
+
+    def to_load(self, name: str) -> Tables | None:
+        """See `conformance.subject.managers.HandingManager`; not all releases have that."""
+        find = getattr(self._manager.get_blocks(name), _UNHASHED, None)
+        return None if find is None else self._numbers(find())
 
     def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
         """See `conformance.subject.managers.Manager`."""
