@@ -118,11 +118,15 @@ class Scope:
         )
 
     def reaches(self, expression: str) -> bool:
-        """Whether each name of the expression is bound, and each attribute of a parameter is."""
+        """Whether names, and attributes of parameters, are bound, and what is counted can be."""
         for node in ast.walk(ast.parse(expression, mode="eval")):
             match node:
                 case ast.Name(id=name):
                     if name not in self.parameters and name not in self.names:
+                        return False
+                case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=sized)]):
+                    known = list(self._lineage(self.parameters.get(sized, "")))
+                    if known and not any("__len__" in each.methods for each in known):
                         return False
                 case ast.Attribute(value=ast.Name(id="self"), attr=name) if self.constructs:
                     if name not in self.attributes:

@@ -67,6 +67,11 @@ class Base:
         return block_hashes[i]
 
 
+class Other:
+    def join(self, one: Full, marks: list[int]):
+        marks.append(one)
+
+
 class Child(Base):
     def __init__(self, block_size, spec):
         first = block_size
@@ -169,6 +174,13 @@ def test_conditions_are_those_in_reach(module: ModuleType) -> None:
     # Classes tell subclasses apart, so only methods of a base get them.
     assert "Full" in " ".join(mutant.after for mutant in of(module, "Base.kind"))
     assert "Full" not in " ".join(mutant.after for mutant in of(module, "Child.write"))
+
+
+def test_only_what_has_a_length_is_counted(module: ModuleType) -> None:
+    given = replace(VOCABULARY, conditions=("len(one) > 2", "len(marks) > 2"))
+    made = " ".join(each.after for each in faults(module, {"Other.join": 1000}, given))
+    assert "len(marks) > 2" in made
+    assert "len(one)" not in made
 
 
 def test_what_a_vocabulary_excludes_is_not_made(module: ModuleType) -> None:
