@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.histories.corpus import corpus
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
@@ -104,7 +105,8 @@ def play_at(place: str) -> Play | None:
     for origin in Origin:
         name = place.removeprefix(f"{origin} history ")
         if name != place and origin is not Origin.WRITTEN:
-            return Play(origin, name)
+            text = corpus().get(name) if origin is Origin.CORPUS else ""
+            return None if text is None else Play(origin, name, text)
     return None
 
 

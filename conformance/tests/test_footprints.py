@@ -38,7 +38,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.generator import history
-from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.histories.plays import Origin, Play, plays
 from hitproof.conformance.judge.outcome import ReplayOutcome
 from hitproof.conformance.judge.replay import replay as play
 from hitproof.conformance.ledger.ledger import Entry, LedgerError
@@ -55,6 +55,7 @@ from hitproof.conformance.ledger.records import (
 )
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout
+from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.subject.lookups import LookupAnswer
 from hitproof.conformance.tests import broken_managers as broken
 from hitproof.conformance.tests.subjects_for_tests import (
@@ -351,10 +352,12 @@ def test_a_divergence_is_looked_for_in_a_history_that_shows_it() -> None:
 
 
 def test_what_is_played_is_found_by_the_name_of_its_place() -> None:
-    for origin in Origin:
-        played = Play(origin, "1:7")
-        assert play_at(place_of(played)) == (None if origin is Origin.WRITTEN else played)
-    assert play_at(place_of(WINDOW)) is None
+    every = list(plays(Profile.QUICK, fine=True))
+    assert {each.origin for each in every} == set(Origin) - {Origin.WRITTEN}
+    assert [play_at(place_of(each)) for each in every] == every
+    written = Play(Origin.WRITTEN, "1:7")
+    assert play_at(place_of(written)) is play_at(place_of(WINDOW)) is None
+    assert play_at("corpus history 1:7") is None
 
 
 def test_what_follows_from_a_finding_is_in_its_footprint() -> None:
