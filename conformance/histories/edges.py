@@ -1,4 +1,4 @@
-"""Edges: requests that just fit into the pool, or just do not."""
+"""Edges: requests that just fit into the pool, or just do not, and a reset of a small pool."""
 
 import math
 from collections.abc import Iterator
@@ -8,12 +8,15 @@ from itertools import islice
 from hitproof.conformance.histories.families import engines
 from hitproof.conformance.histories.generator import most_blocks
 from hitproof.conformance.histories.schema import (
+    EngineConfiguration,
     Finish,
     History,
     RequestInput,
+    Reset,
     Schedule,
     Step,
 )
+from hitproof.spec.groups import Group, GroupKind
 
 _APART = 7
 """Of the engines of families, every so many."""
@@ -48,3 +51,12 @@ def edges() -> Iterator[History]:
         steps: tuple[Step, ...] = (*chunks[:9], Finish("first"), *chunks[9:], Finish("second"))
         for room in (-2, -1, 0):
             yield History(replace(engine, num_gpu_blocks=1 + need + room), requests, steps)
+    yield reset_of_all()
+
+
+def reset_of_all() -> History:
+    """Each block of a small pool is cached when the cache is reset, and then used again."""
+    engine = EngineConfiguration((Group(GroupKind.FULL_ATTENTION, 2),), 4, 2, 8)
+    requests = {"before": RequestInput(tuple(range(6))), "after": RequestInput(tuple(range(9, 15)))}
+    used = [step for name in requests for step in (Schedule(name), Finish(name))]
+    return History(engine, requests, (*used[:2], Reset(), *used[2:]))

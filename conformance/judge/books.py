@@ -182,7 +182,7 @@ class Books:
             "token_ids": (tokens, event.token_ids[: len(tokens)]),
             "lora_name": (self._requests[request].lora_name, event.lora_name),
             "order": (sorted(set(ends)), ends),
-            "first block": (True, first[0] >= start),
+            "first block": (True, start <= first[0] < ends[0]),
         }
         if event.group is not None and not self._fine:
             due["block_size"] = self._engine.groups[event.group].block_size, event.block_size

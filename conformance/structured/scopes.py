@@ -108,7 +108,8 @@ class Scope:
         given = list(self.vocabulary.conditions)
         if any(self.parameters.get("self") in each.bases for each in self.classes.values()):
             given += self.vocabulary.class_conditions
-        never = [self.vocabulary.never.get(self.parameters.get("self", ""), _NOTHING)]
+        owner = self.parameters.get("self") or self.parameters.get("cls", "")
+        never = [self.vocabulary.never.get(owner, _NOTHING)]
         if self.constructs:
             never.append(self.vocabulary.never_at_first)
         return (
@@ -151,9 +152,7 @@ def parameters_of(node: ast.FunctionDef, path: Sequence[ast.ClassDef] = ()) -> d
     """The parameters of a function, with annotations; ``path`` has the classes around it."""
     given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     found = {a.arg: ast.unparse(a.annotation).strip("\"'") if a.annotation else "" for a in given}
-    if path and "self" in found:
-        found["self"] = path[-1].name
-    return found
+    return found | {name: path[-1].name for name in ("self", "cls") if path and name in found}
 
 
 def classes_of(tree: ast.Module) -> Iterator[tuple[str, Class]]:

@@ -8,9 +8,10 @@ import pytest
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.naming import Prefixes
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.judge.books import Books
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
-from hitproof.conformance.subject.managers import Hit, Observation
+from hitproof.conformance.subject.managers import Hit, Observation, Stored
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import HitGranularity
 
@@ -78,6 +79,20 @@ def test_what_is_wrong_with_a_pool(changes: dict[str, Any], code: Code) -> None:
     found = next(judge(FULL)[0].pool(replace(SOUND, **changes)))
     assert found.signature.code is code
     assert found.spec != found.actual
+
+
+@pytest.mark.parametrize(("start", "right"), [(0, True), (2, True), (4, False)])
+def test_the_first_block_of_an_event_starts_between_its_parent_and_its_end(
+    start: int, right: bool
+) -> None:
+    prefixes = Prefixes(REQUESTS, 2)
+    books = Books(EngineConfiguration((FULL, MAMBA), 5, 2, 32), REQUESTS, prefixes, fine=True)
+    parent = prefixes.name("a", start) if start else None
+    event = Stored(
+        1, (prefixes.name("a", 4),), parent, tuple(range(start, 4)), 4 - start, None, None
+    )
+    found = {code for _, (code, _, _) in books.wrong_report("a", Hit(0, ((), ())), [event], SOUND)}
+    assert right == (Code.EVENT_DESCRIPTION_WRONG not in found)
 
 
 @pytest.mark.parametrize(
