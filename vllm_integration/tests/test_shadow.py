@@ -469,11 +469,13 @@ UNSEEN = (
     *("local_prefix_", "group-hit-wrong", "zeroed-blocks-wrong"),
     *("uncached-block-reported", "hit-not-reported", "hit-reported-twice"),
     *("admission-not-kept", "admitted-without-space", "key-lost", "scratch-block-not-first"),
+    "common-prefix-not-shared",
 )
 """The shadow has no content model; it judges the blocks that a request still has, and does not know
-which drafts in flight will be rejected. It asks nothing itself, so it sees no local prefix, no hit
-of a group and no blocks to be zeroed that the scheduler did not ask for. It judges no events, no
-admission, and not which free blocks are taken, or lose their keys, in a call."""
+which drafts in flight will be rejected. It asks nothing itself, so it sees no local prefix, no
+common prefix, no hit of a group and no blocks to be zeroed that the scheduler did not ask for. It
+judges no events, no admission, and not which free blocks are taken, or lose their keys, in a
+call."""
 
 
 @pytest.mark.release
