@@ -428,13 +428,12 @@ class MiscountsHits(Wrapped):
         return replace(seen, stats={**seen.stats, "hits": 0})
 
 
-class HandsTooFew(Wrapped):
-    """Leaves out the block that the last tokens fill in part."""
+class Handing(Wrapped):
+    """Hands no blocks to KV connectors."""
 
-    def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables:
-        tables = self.inner.observe().tables[name]
-        sizes = [group.block_size for group in self.inner._engine.groups]
-        return tuple(table[: num_tokens // size] for table, size in zip(tables, sizes, strict=True))
+    def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables | None:
+        del name, num_tokens
+        return None
 
     def truncated(self, name: str, num_tokens: int) -> Tables | None:
         del name, num_tokens
@@ -445,16 +444,17 @@ class HandsTooFew(Wrapped):
         return None
 
 
-class LoadsIntoTheHit(Wrapped):
+class HandsTooFew(Handing):
+    """Leaves out the block that the last tokens fill in part."""
+
+    def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables:
+        tables = self.inner.observe().tables[name]
+        sizes = [group.block_size for group in self.inner._engine.groups]
+        return tuple(table[: num_tokens // size] for table, size in zip(tables, sizes, strict=True))
+
+
+class LoadsIntoTheHit(Handing):
     """Has a load write all blocks of a request, those of its hit included."""
-
-    def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables | None:
-        del name, num_tokens
-        return None
-
-    def truncated(self, name: str, num_tokens: int) -> Tables | None:
-        del name, num_tokens
-        return None
 
     def to_load(self, name: str) -> Tables | None:
         held = self.inner.observe().tables[name]
@@ -569,7 +569,7 @@ class OffersTheNullBlockAtLast(Accountable):
         ]
 
 
-class CutsTooLittle(Wrapped):
+class CutsTooLittle(Handing):
     """Cuts no hit."""
 
     _hit = Hit(0, ())
@@ -577,14 +577,6 @@ class CutsTooLittle(Wrapped):
     def get_computed_blocks(self, name: str) -> Hit:
         self._hit = self.inner.get_computed_blocks(name)
         return self._hit
-
-    def block_ids_for_computed_tokens(self, name: str, num_tokens: int) -> Tables | None:
-        del name, num_tokens
-        return None
-
-    def to_load(self, name: str) -> Tables | None:
-        del name
-        return None
 
     def truncated(self, name: str, num_tokens: int) -> Tables:
         del name, num_tokens
