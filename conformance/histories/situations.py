@@ -47,6 +47,17 @@ def situations() -> Iterator[History]:
     several = chain(islice(engines(), 0, None, _APART), opting_out())
     for number, engine in enumerate(several):
         yield _history(_changed(engine, number), number)
+    yield drafted_beside_ring()
+
+
+def drafted_beside_ring() -> History:
+    """A draft layer beside groups that opt out of prefix caching; hits are cut for a connector."""
+    ring = Group(_FULL, 2, prefix_cacheable=False)
+    groups = ring, Group(_FULL, 2, eagle=True), ring
+    engine = EngineConfiguration(groups, 40, 2, 32, use_eagle=True, num_speculative_tokens=1)
+    requests = {name: RequestInput(tuple(range(1, 14)), (50, 51)) for name in "abc"}
+    steps = [(Lookup(name), Schedule(name), Schedule(name), Finish(name)) for name in requests]
+    return History(engine, requests, tuple(chain.from_iterable(steps)))
 
 
 def fine_situations() -> Iterator[History]:

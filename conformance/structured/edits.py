@@ -1,4 +1,16 @@
-"""The kinds of structured faults, and what makes them: a statement with one fault, in every way."""
+"""The kinds of structured faults, and what makes them: a statement with one fault, in every way.
+
+What cannot matter, going by its text alone, is no fault and is not made:
+
+- doing twice what is so already after the first time (`Vocabulary.idempotent`, and what Python says
+  of sets and of ``pop`` with a default);
+- keeping a value that no two calls can differ in, and a memo whose key decides the value;
+- another order of a set, of a list that is read as one, or of turns that have nothing to do with
+  each other;
+- deleting the name of a local variable.
+
+Whatever else means the same needs an argument about the code, and so an entry of its own.
+"""
 
 import ast
 import builtins
@@ -83,7 +95,7 @@ def edits_of(statement: ast.stmt, scope: Scope) -> Iterator[Edit]:
             )
 
 
-_IDEMPOTENT = re.compile(r"\.(add|discard|clear|sort)\(|\.pop\(.*, None\)$")
+_IDEMPOTENT = re.compile(r"\.(add|discard|clear|sort)\(|\.pop\([^()]*, (None|\(\))\)+$")
 _TOKENS = re.compile(r"(_tokens|_length|boundary|_start|_end|token_idx)$")
 _BLOCKS = re.compile(r"(num_\w*blocks?|block_idx|_block|need|peek|_idx)$")
 
@@ -98,11 +110,13 @@ def _of_statement(
         ):
             for off in _offsets(ast.unparse(target), scope):
                 yield Fault.BOUNDARY, (statement, *_parsed(f"{ast.unparse(target)} {off}"))
-            if isinstance(target, ast.Name) and _varies(value):
+            if isinstance(target, ast.Name) and _read(value, scope):
                 kept = f"{place}.setdefault('_fault_{target.id}', {ast.unparse(value)})"
                 yield Fault.STATE, tuple(_parsed(f"{target.id} = {kept}"))
-        case ast.Return(value=ast.expr() as value) if _varies(value):
+        case ast.Return(value=ast.expr() as value) if read := _read(value, scope):
             for key in _incomplete_keys(scope):
+                if read == {key} and not _reads_object(value):
+                    continue  # the key decides the value: such a memo is right
                 memo = f"{place}.setdefault('_fault_memo', {{}})"
                 text = f"return {memo}.setdefault({key}, {ast.unparse(value)})"
                 yield Fault.STATE, tuple(_parsed(text))
@@ -126,7 +140,7 @@ def _of_statement(
             for part in (f"list({text})[:-1]", f"list({text})[1:]"):
                 yield Fault.DROPPED, (_loop(statement, part),)
             grouped = any(name in text for name in scope.vocabulary.groups)
-            if "block" in text and not grouped and not _only_marks(statement.body):
+            if "block" in text and not grouped and not _any_order(statement, scope):
                 yield Fault.ORDER, (_loop(statement, f"list({text})[::-1]"),)
 
 
@@ -139,17 +153,46 @@ def _is_idempotent(statement: ast.stmt, scope: Scope) -> bool:
     )
 
 
-def _only_marks(body: Sequence[ast.stmt]) -> bool:
-    """Whether entries of lists or sets are marked and nothing else: in any order the same."""
-    for each in body:
-        match each:
+_SET = re.compile(r"(set|frozenset|Set)\b")
+
+
+def _any_order(loop: ast.For, scope: Scope) -> bool:
+    """Whether any order of a loop is right: it is over a set, or each turn is about its own."""
+    source = ast.unparse(loop.iter)
+    return _SET.match(scope.parameters.get(source, "")) is not None or _are_apart(
+        loop.body, ast.unparse(loop.target), scope
+    )
+
+
+def _are_apart(body: Sequence[ast.stmt], each: str, scope: Scope) -> bool:
+    """Whether the turns of a loop have nothing to do with each other.
+
+    Entries of lists or sets are marked, ``each`` is counted or taken out of something, or a method
+    of it is called without arguments; nothing else.
+    """
+    for statement in body:
+        match statement:
             case ast.Assign(targets=[ast.Subscript()], value=ast.Constant()) | ast.Continue():
                 pass
             case ast.Assign(targets=[ast.Name()]):
                 pass  # a local variable, written again for the next entry
+            case ast.AugAssign(target=ast.Attribute(value=ast.Name(id=name))) if name == each:
+                pass
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="add"))):
                 pass
-            case ast.If() if _only_marks(each.body) and _only_marks(each.orelse):
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(attr="remove"), args=[ast.Name(id=name)])
+            ) if name == each:
+                pass
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)), args=[], keywords=[])
+            ) if name == each:
+                pass
+            case ast.If() if all(
+                _are_apart(branch, each, scope) for branch in (statement.body, statement.orelse)
+            ):
+                pass
+            case _ if scope.vocabulary.unjudged.search(mutation.head_of(statement)):
                 pass
             case _:
                 return False
@@ -174,10 +217,26 @@ def _offsets(target: str, scope: Scope) -> Iterator[str]:
         yield "+= 1"
 
 
-def _varies(value: ast.expr) -> bool:
-    """Whether the value may differ between calls: something but ``self`` and its parts is read."""
-    names = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
-    return bool(names - {"self", "cls"} - vars(builtins).keys())
+_OBJECT = frozenset(("self", "cls", "super"))
+
+
+def _read(value: ast.expr, scope: Scope) -> set[str]:
+    """The names whose values may differ between calls.
+
+    ``self``, builtins and what the module defines are none: a value that is made of them alone may
+    be kept.
+    """
+    defined = scope.names - scope.parameters.keys()
+    return _names(value) - _OBJECT - vars(builtins).keys() - defined
+
+
+def _reads_object(value: ast.expr) -> bool:
+    """Whether attributes, which may change, have to do with the value."""
+    return not _OBJECT.isdisjoint(_names(value))
+
+
+def _names(value: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
 
 
 def _kept_in(scope: Scope) -> str:

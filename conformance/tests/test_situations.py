@@ -21,6 +21,8 @@ def test_they_happen_on_every_shape_of_engine() -> None:
         GroupKind.SLIDING_WINDOW,
         GroupKind.FULL_ATTENTION,
     }
+    drafted = (engine.use_eagle for engine, out in zip(engines, opted_out, strict=True) if out)
+    assert set(drafted) == {True, False}
     assert {group.kind for engine in engines for group in engine.groups} == set(GroupKind)
     assert {engine.use_eagle for engine in engines} == {True, False}
     assert {engine.full_sequence_must_fit for engine in engines} == {True, False}

@@ -170,10 +170,13 @@ _VOCABULARY = Vocabulary(
     ),
     group=("kv_cache_group_id", "group_id", "group_idx"),
     unordered=("reachable_boundaries",),
-    # Context parallelism, cross-attention, blocks on the host, metrics and logs.
+    # Context parallelism, cross-attention, blocks on the host, metrics and logs; places of images
+    # that count from the last one, which nothing passes; what only start-up asks, which is in the
+    # family of schedulers.
     unjudged=re.compile(
         r"[dp]cp_|CrossAttention|encoder|[hH]i[sS]parse|retains_longer|retained_hit|other_pools"
         r"|metrics_collector|logger|log_stats|envs\.|watermark|zeroing|new_block_ids"
+        r"|start_mm_idx < 0|len\(mm_features\) \+ start_mm_idx|manager_classes is None"
         r"|_unexpected_blocks_type"  # raises
     ),
     certain=re.compile(r"enable_caching$"),
@@ -183,12 +186,15 @@ _VOCABULARY = Vocabulary(
         "ChunkedLocalAttentionManager": re.compile(r"eagle"),
     },
     never_at_first=re.compile(r"len\(self\.(req_to_blocks|cached_block_hash_to_block)\)"),
-    # What is registered, null, evicted, cut or taken is not so again, and a step that starts only
-    # forgets.
+    # What is registered, null, evicted, freed, cut, popped or taken is not so again; what is set up
+    # or derived from the configuration is so again; and a step that starts only forgets.
     idempotent=re.compile(
         r"(coordinator|super\(\))\.cache_blocks\(|\.new_step_starts\(\)|\.remove_skipped_blocks\("
         r"|\._maybe_evict_cached_block\(|\.reset_hash\(\)|^del \w+\[num_blocks:\]"
-        r"|\.extend\(\w+\.(take_pending_\w+|pop_blocks_for_free)\("
+        r"|(^|\(|\.extend\()[\w.]+\.(take_pending_\w+|pop_blocks_for_free)\("
+        r"|(coordinator|manager)\.free\(|\.evict_blocks\(|\._notify_reuse\(|\._insert_block_hash\("
+        r"|\._remove_blocks_in_range\(|^self\.(block_pool\.cache_partial_block|_cache_partial_tail_block)\("
+        r"|super\(\)\.__init__\(|^_validate_\w+\(|\.verify_and_split_kv_cache_groups\(\)"
     ),
 )
 
