@@ -57,8 +57,9 @@ class KVCacheCoordinator:
         if len(groups) == 1:  # neither lookups nor what is kept for them may peek past the cap
             policies = replace(policies, horizon=LookaheadHorizon.CAPPED)
         self._registration = Registration(shared, self.alignment, retention_interval, policies)
-        # Every horizon is a fixed number of tokens past the cap.
-        self._peeks = horizon(policies.horizon, 1)
+        self._hash_block_size = hash_block_size
+        # Every horizon is at least so many tokens past the cap.
+        self._peeks: int = horizon(policies.horizon, 1)
         unshared = iter(shared)
         self.single_type_managers = tuple(
             self._manager(
@@ -75,15 +76,20 @@ class KVCacheCoordinator:
     def find_longest_cache_hit(
         self, block_hashes: Sequence[bytes], max_cache_hit_length: int
     ) -> Hit:
-        """The longest valid hit of a request of ``max_cache_hit_length`` + 1 tokens."""
+        """The longest valid hit of at most so many tokens, which are not the whole request."""
         return find_hit(
             self._spec_groups,
             len(self.single_type_managers),
             block_hashes,
             max_cache_hit_length,
-            max_cache_hit_length + self._peeks,
+            self._horizon(block_hashes, max_cache_hit_length),
             self.block_pool,
         )
+
+    def _horizon(self, block_hashes: Sequence[bytes], cap: int) -> int:
+        """How far a lookup sees: no further than its cap, or to the end of what is hashed."""
+        hashed = len(block_hashes) * self._hash_block_size
+        return max(cap + self._peeks, hashed) if self._peeks else cap
 
     def find_local_prefix(
         self, block_hashes: Sequence[bytes], max_cache_hit_length: int
@@ -97,7 +103,7 @@ class KVCacheCoordinator:
             len(self.single_type_managers),
             block_hashes,
             max_cache_hit_length,
-            max_cache_hit_length + self._peeks,
+            self._horizon(block_hashes, max_cache_hit_length),
             self.block_pool,
         )
 

@@ -1,4 +1,8 @@
-"""Edges: requests that just fit into the pool, or just do not, and a reset of a small pool."""
+"""Edges: requests that just fit into the pool, or just do not, and shapes that others do not have.
+
+A small pool is reset; with several MTP modules a step after a hit computes fewer tokens than they
+look ahead; block sizes differ beside states though hits end on block edges.
+"""
 
 import math
 from collections.abc import Iterator
@@ -11,6 +15,7 @@ from hitproof.conformance.histories.schema import (
     EngineConfiguration,
     Finish,
     History,
+    Lookup,
     RequestInput,
     Reset,
     Schedule,
@@ -52,6 +57,8 @@ def edges() -> Iterator[History]:
         for room in (-2, -1, 0):
             yield History(replace(engine, num_gpu_blocks=1 + need + room), requests, steps)
     yield reset_of_all()
+    yield short_step_after_a_hit()
+    yield states_in_larger_blocks()
 
 
 def reset_of_all() -> History:
@@ -60,3 +67,33 @@ def reset_of_all() -> History:
     requests = {"before": RequestInput(tuple(range(6))), "after": RequestInput(tuple(range(9, 15)))}
     used = [step for name in requests for step in (Schedule(name), Finish(name))]
     return History(engine, requests, (*used[:2], Reset(), *used[2:]))
+
+
+def short_step_after_a_hit() -> History:
+    """A step after a hit computes one token, and three modules look ahead, under retention."""
+    full = Group(GroupKind.FULL_ATTENTION, 2, prefill_lookahead=3)
+    window = Group(GroupKind.SLIDING_WINDOW, 4, window=5, eagle=True, prefill_lookahead=3)
+    engine = EngineConfiguration(
+        (full, window), 60, 2, 40, use_eagle=True, num_speculative_tokens=3, retention_interval=4
+    )
+    return _one_after_another(engine)
+
+
+def states_in_larger_blocks() -> History:
+    """States and windows in blocks that are larger than those of a drafted full attention."""
+    window = Group(GroupKind.SLIDING_WINDOW, 8, window=10)
+    groups = window, Group(GroupKind.FULL_ATTENTION, 4, eagle=True), Group(GroupKind.MAMBA, 8)
+    engine = EngineConfiguration(groups, 60, 4, 64, use_eagle=True, num_speculative_tokens=1)
+    return _one_after_another(engine)
+
+
+def _one_after_another(engine: EngineConfiguration) -> History:
+    """Requests with one text and some output, the later ones with a first step of one token."""
+    most = engine.max_model_len
+    text = tuple(range(1, most - 5))
+    requests = {name: RequestInput(text, (900, 901, 902)) for name in ("first", "second", "third")}
+    steps: list[Step] = []
+    for name in requests:
+        steps += [Schedule(name, 1 if name != "first" else None), *([Schedule(name)] * (most // 2))]
+        steps += [Finish(name), Lookup("third")]
+    return History(engine, requests, tuple(steps))

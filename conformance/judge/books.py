@@ -196,10 +196,11 @@ class Books:
             due["tokens that its hash covers ahead"] = covered, event.ahead
         if event.extra_keys is not None:
             extra = [self._extra(key, event.block_size) for key in event.keys]
-            due["extra_keys"] = extra, [sorted(_texts(each)) for each in event.extra_keys]
             images = {image.identifier for image in self._requests[request].images}
             named = [[t for t in _texts(each) if t in images] for each in event.extra_keys]
-            due["images"] = [self._images(key, event.block_size) for key in event.keys], named
+            if named or any(extra):  # events may leave them out where there are none
+                due["extra_keys"] = extra, [sorted(_texts(each)) for each in event.extra_keys]
+                due["images"] = [self._images(key, event.block_size) for key in event.keys], named
         for field, (right, said) in due.items():
             if right != said:
                 yield (

@@ -405,10 +405,13 @@ class JudgedManager:
                 self._add(replace(violation, evidence=(held,)), call)
 
     def _judge_local_prefix(self, name: str) -> None:
-        """Judge the same lookup as a scheduler with a KV connector does it, and with a cap."""
+        """Judge the same lookup as a scheduler with a KV connector does it, and with caps."""
         answer, wrong = self._local_prefix(name, None)
         if answer is not None and answer[0].length and wrong is None:
-            self._local_prefix(name, answer[0].length - 1)
+            below = answer[0].length - 1
+            for cap in dict.fromkeys((below, below - below % self._engine.alignment)):
+                if cap:
+                    self._local_prefix(name, cap)
 
     def _local_prefix(
         self, name: str, cap: int | None

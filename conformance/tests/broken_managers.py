@@ -194,6 +194,16 @@ class ConnectorIgnoresCaps(Wrapped):
         return self.inner.get_computed_blocks_for_connector(name)
 
 
+class ConnectorPassesBoundaries(Wrapped):
+    """Reports the whole local prefix where the cap that it is given is a boundary."""
+
+    def get_computed_blocks_for_connector(
+        self, name: str, cap: int | None = None
+    ) -> tuple[Hit, bool] | None:
+        ignores = cap is not None and cap % self.inner._engine.alignment == 0
+        return self.inner.get_computed_blocks_for_connector(name, None if ignores else cap)
+
+
 class ConnectorFlagsAll(Wrapped):
     """Flags every local prefix."""
 
@@ -621,6 +631,17 @@ class NamesNoAdapter(Wrapped):
         events = (
             replace(e, extra_keys=(None,) * len(e.keys)) if isinstance(e, Stored) else e
             for e in seen.events or ()
+        )
+        return replace(seen, events=tuple(events))
+
+
+class NamesNoExtraKeys(Wrapped):
+    """Says in no event what else went into the hashes of blocks."""
+
+    def observe(self) -> Observation:
+        seen = self.inner.observe()
+        events = (
+            replace(e, extra_keys=()) if isinstance(e, Stored) else e for e in seen.events or ()
         )
         return replace(seen, events=tuple(events))
 

@@ -118,7 +118,7 @@ class VllmCache:
     def _event(self, event: Any) -> Event:
         match type(event).__name__:
             case "BlockStored":
-                extra = getattr(event, "extra_keys", None)
+                extra = tuple(event.extra_keys or ()) if hasattr(event, "extra_keys") else None
                 return Stored(
                     group=getattr(event, "group_idx", None),
                     keys=tuple(self._key(key) for key in event.block_hashes),
@@ -126,7 +126,7 @@ class VllmCache:
                     token_ids=tuple(event.token_ids),
                     block_size=event.block_size,
                     lora_name=getattr(event, "lora_name", None),
-                    extra_keys=None if extra is None else tuple(extra),
+                    extra_keys=extra,
                     kind=self._kind(event),
                     window=getattr(event, "kv_cache_spec_sliding_window", None),
                     ahead=self._ahead(event),

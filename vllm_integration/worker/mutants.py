@@ -182,10 +182,15 @@ _VOCABULARY = Vocabulary(
     certain=re.compile(r"enable_caching$"),
     never={
         "UnitaryKVCacheCoordinator": re.compile(r"len\(self\.single_type_managers\) > "),
-        # vLLM runs chunked local attention without EAGLE only.
-        "ChunkedLocalAttentionManager": re.compile(r"eagle"),
+        # vLLM runs chunked local attention without EAGLE and with blocks of one size only.
+        "ChunkedLocalAttentionManager": re.compile(
+            r"eagle|block_size != self\.scheduler_block_size"
+        ),
     },
-    never_at_first=re.compile(r"len\(self\.(req_to_blocks|cached_block_hash_to_block)\)"),
+    # And then the whole pool is free, which is larger than that where it serves a model.
+    never_at_first=re.compile(
+        r"len\(self\.(req_to_blocks|cached_block_hash_to_block)\)|get_num_free_blocks\(\) <"
+    ),
     # What is registered, null, evicted, freed, cut, popped or taken is not so again; what is set up
     # or derived from the configuration is so again; and a step that starts only forgets.
     idempotent=re.compile(
