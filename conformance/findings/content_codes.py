@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from hitproof.conformance.findings.meaning import Code, Meaning, Parameter
-from hitproof.conformance.findings.parameters import AFTER_METHOD, STATES
+from hitproof.conformance.findings.parameters import AFTER_METHOD, MODULES, STATES
 from hitproof.spec.claims import Divergence
 
 _READ = "hit_has_every_block_attention_reads"
@@ -72,7 +72,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         _LOST,
     ),
     Code.KEY_NAMES_OTHER_CONTENT: Meaning(
-        "key names a block that holds other content{layers}{states}{method}",
+        "key names a block that holds other content{layers}{states}{method}{modules}",
         "The cache finds, under a key, a block that holds something other than what the key is "
         "the hash of.",
         _WRONG + " Where only entries of draft layers are others, the model's outputs are right, "
@@ -88,6 +88,7 @@ MEANINGS: Mapping[Code, Meaning] = {
             ),
             STATES,
             AFTER_METHOD,
+            MODULES,
         ),
     ),
     Code.NULL_BLOCK_READ: Meaning(

@@ -107,6 +107,10 @@ class Admitted:
         if allocation.full_sequence_must_fit:
             self._tokens.setdefault(request, num_tokens)
 
+    def taken_by_others(self) -> None:
+        """Blocks were taken that are not a request's: what was promised may lack them."""
+        self._tokens.clear()
+
     def freed(self, request: str) -> None:
         """The request gave up its blocks."""
         self._tokens.pop(request, None)

@@ -62,16 +62,22 @@ class Books:
         self._stats["reset"] = 1
 
     def wrong(
-        self, before: Observation, seen: Observation, call: str, touched: Collection[int], name: str
+        self,
+        before: Observation,
+        seen: Observation,
+        call: str,
+        touched: Collection[int],
+        name: str,
+        copied: Collection[int] = (),
     ) -> Iterator[Wrong]:
         """What is wrong after a call, given the observation before it.
 
         ``touched`` are the blocks of the hit with which a request is admitted, ``name`` is the
-        request that the call is about.
+        request that the call is about, ``copied`` are the targets of its copies.
         """
         yield from self._wrong_events(before, seen)
         yield from self._wrong_statistics(seen)
-        found = _misplaced(before, seen, touched)
+        found = _misplaced(before, seen, touched, copied)
         if found is None and call == "free":
             found = _not_last_first(before, seen, name)
         if found is not None:
@@ -257,7 +263,7 @@ def _not_zero(stats: Mapping[str, int]) -> str:
 
 
 def _misplaced(
-    before: Observation, seen: Observation, touched: Collection[int]
+    before: Observation, seen: Observation, touched: Collection[int], copied: Collection[int]
 ) -> tuple[str, str] | None:
     """How the queue is not that of before, less what was taken from its front, and more at its end.
 
@@ -266,9 +272,9 @@ def _misplaced(
     was, now = before.free_queue, seen.free_queue
     if was == now:
         return None
-    # Blocks of a hit that leave the window stay free, and those that are copied are freed again.
-    # A block with a new key was taken and registered.
-    left = set(was).difference(now) | _gained(before, seen) | set(touched)
+    # Blocks of a hit that leave the window stay free. The target of a copy was taken, and may be
+    # free again; so was a block with a new key.
+    left = set(was).difference(now) | _gained(before, seen) | {*copied, *touched}
     stays = [block for block in was if block not in left]
     staying = set(stays)
     # `spec.eviction.keeps_its_place` of all pairs.

@@ -55,10 +55,11 @@ class KeyedContent:
         manager that is played gives it back at once.
         """
         request, end = self._names.request(name), self._names.end(name)
-        copied = self._store.copied(group, block_id, 0)
-        if copied is not None and request is not None and end is not None:
-            return copied.target in (self._due.prefix(request, end), ANYTHING)
-        return self.hold(group, block_id, name)
+        copied, due = self._store.copied(group, block_id, 0), [ANYTHING]
+        if request is not None and end is not None:
+            due.append(self._due.prefix(request, end))
+        is_copied = copied is not None and copied.target in due
+        return is_copied or self.hold(group, block_id, name)
 
     def wrong(self, cached: Mapping[tuple[int, Name], tuple[int, ...]]) -> Iterator[Violation]:
         """The registered keys that do not name the content of their block.
@@ -77,7 +78,10 @@ class KeyedContent:
                     continue  # no manager is told of it; who reads it is wrong
                 drafts = "draft" if divergence == Divergence.WRONG_DRAFTS else None
                 states = exports_states(self._engine, self._engine.groups[group])
-                other = Defect.of(Code.KEY_NAMES_OTHER_CONTENT, layers=drafts, states=states)
+                several = "several" if self._moved_on(group, block, name) else None
+                other = Defect.of(
+                    Code.KEY_NAMES_OTHER_CONTENT, layers=drafts, states=states, modules=several
+                )
                 yield Violation(
                     self._sign(group, _NAMED, other, divergence),
                     f"group {group}: a block registered as {name} holds its content",
@@ -87,6 +91,18 @@ class KeyedContent:
                 )
         self._checked = now
         self._store.written.clear()
+
+    def _moved_on(self, index: int, block_id: int, name: Name) -> bool:
+        """Whether a state is of more tokens than its key, and several modules compute some again.
+
+        What a step registers are then fewer tokens than it computes.
+        """
+        group, ahead = self._engine.groups[index], self._engine.num_prefill_lookahead
+        if group.kind is not GroupKind.MAMBA or ahead < 2:
+            return False
+        found, end = self._store.read(index, block_id, 0), self._names.end(name) or 0
+        held = None if isinstance(found, str) else self._names.end(found.target)
+        return held is not None and held > end
 
     def _difference(self, index: int, block_id: int, name: Name) -> tuple[str, Divergence] | None:
         """What a block holds instead of what its key describes; None when it holds that.

@@ -3,7 +3,7 @@
 It is longer than other modules, as it has each method of a manager.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -192,11 +192,12 @@ class JudgedManager:
         """See `conformance.subject.managers.Manager`."""
         call = "allocate_slots"
         new = self._ask(call, lambda manager: manager.allocate_slots(name, allocation), name)
-        for source, target in self._ask(call, lambda _: self._named.take_block_copies(), name):
+        copies = self._ask(call, lambda _: self._named.take_block_copies(), name)
+        for source, target in copies:
             self._content.copy(source, target)
         touched = () if allocation.hit is None or new is None else allocation.hit.tables
         before = self._named.seen
-        seen = self._observe(call, name, touched)
+        seen = self._observe(call, name, touched, {target for _, target in copies})
         if new is None:
             self._judge_refusal(name, allocation, before, seen)
             return None
@@ -499,6 +500,7 @@ class JudgedManager:
             spec = f"blocks {list(due)} are handed out, the first of the free queue"
             self._add_wrong(call, Code.OTHER_BLOCKS_TAKEN, spec, f"blocks {list(taken)} are")
         self._must_be_forgotten(call, set(taken) & _registered(seen))
+        self._admitted.taken_by_others()
         return taken
 
     def hold_blocks(self, block_ids: Sequence[int]) -> None:
@@ -506,6 +508,7 @@ class JudgedManager:
         manager = sharing(self._named.manager)
         self._ask("touch", lambda _: manager.hold_blocks(block_ids))
         self._observe("touch", touched=(tuple(block_ids),))
+        self._admitted.taken_by_others()
 
     def release_blocks(self, block_ids: Sequence[int]) -> None:
         """See `conformance.subject.managers.SharingManager`."""
@@ -545,7 +548,9 @@ class JudgedManager:
             self._outcome.add(wrong, self.step, call, cause)
             self._outcome.ended = f"{crash.actual}; that leaves the pool wrong: {wrong.actual}"
 
-    def _observe(self, call: str, name: str = "", touched: Tables = ()) -> Observation:
+    def _observe(
+        self, call: str, name: str = "", touched: Tables = (), copied: Collection[int] = ()
+    ) -> Observation:
         before, seen, wrong = self._named.seen, self._named.observe(), list[Part]()
         for violation in self._judge.pool(seen):
             self._add(violation, call)
@@ -553,7 +558,7 @@ class JudgedManager:
         held = {block for table in touched for block in table}
         # What is reported of a wrong pool, or under a key for two contents, is wrong, too.
         known = frozenset([*wrong, *map(Key, self._named.names.ambiguous)])
-        for code, due, actual in self._books.wrong(before, seen, call, held, name):
+        for code, due, actual in self._books.wrong(before, seen, call, held, name, copied):
             violation = self._judge.pool_claim("block_pool", Defect(code), due, actual)
             self._add(replace(violation, evidence=(known,)), call)
         if call not in _FORGETTING and not self._rewrites_keys:

@@ -255,7 +255,14 @@ class _Player:
             if name not in self._ended and name not in waits
         }
         after = tuple(self._scheduler.running())
-        return Situation(before, after, known, free_before, free_after)
+        return Situation(
+            before, after, known, free_before, free_after, may_have_evicted=self._may_have_evicted
+        )
+
+    @property
+    def _may_have_evicted(self) -> bool:
+        """Whether blocks were taken that others had been freed from."""
+        return self._allocated >= self._engine.num_gpu_blocks - 1
 
     @property
     def _is_copying(self) -> bool:
@@ -289,7 +296,7 @@ class _Player:
         self, plan: Plan, before: Mapping[tuple[int, Any], tuple[int, ...]]
     ) -> None:
         """Promised hits are found, where nothing can have been evicted."""
-        if self._allocated >= self._engine.num_gpu_blocks - 1:
+        if self._may_have_evicted:
             return
         if self._tiers is not None and not self._tiers.keeps_all:
             return

@@ -21,6 +21,7 @@ from hitproof.conformance.judge.promises import JudgedPolicies, Promises
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon, horizon
 from hitproof.spec.retention import replay_boundary
+from hitproof.spec.sharing import final_tokens
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class PromisedHits:
         prompt, tokens = donor.num_prompt_tokens, len(arrival.prompt)
         if shared >= prompt:
             who = "resend" if tokens == prompt else "extension"
-            return Due(self._replayed(donor.name, prompt, tokens, shared), who, donor)
+            return Due(self._replayed(donor, prompt, tokens, shared), who, donor)
         sibling = max(self._sibling(shared, tokens, donor), self._junction(shared, tokens, donor))
         return Due(sibling, "sibling", donor)
 
@@ -107,15 +108,16 @@ class PromisedHits:
         reach = donor.junction + self._promises.reach_tokens
         return donor.junction if donor.junction and reach <= shared < tokens else 0
 
-    def _replayed(self, donor: str, prompt: int, tokens: int, shared: int) -> int:
+    def _replayed(self, donor: Donor, prompt: int, tokens: int, shared: int) -> int:
         ahead = self._engine.num_hash_lookahead_tokens
         if self._fine:
-            kept = self._promises.tail(donor)
+            kept = self._promises.tail(donor.name)
         else:
             lookahead = self._promises.lookahead_tokens
             resend = tokens == prompt
             cap = prompt - 1 if resend else prompt
             reach = horizon(self._policies.horizon, prompt) if resend else prompt
+            reach = min(int(reach), self._final(donor))
             kept = int(replay_boundary(cap, reach, lookahead, self._unit))
         # A hash that looks ahead is that of tokens which both have.
         most = (min(shared, prompt) - ahead) // self._unit * self._unit
@@ -126,7 +128,7 @@ class PromisedHits:
         if self._is_sparse or self._fine or (lookahead and not self._may_peek):
             return 0
         reach = min(
-            shared - self._promises.reach_tokens,
+            min(shared, self._final(donor)) - self._promises.reach_tokens,
             horizon(self._policies.horizon, tokens) - lookahead,
             tokens - 1,
         )
@@ -134,6 +136,10 @@ class PromisedHits:
         if not self._has_states:
             return max(most, 0)
         return max((end for end in donor.ends if end <= most and end % self._unit == 0), default=0)
+
+    def _final(self, donor: Donor) -> int:
+        """How many tokens of an ended request no draft layer computes again."""
+        return int(final_tokens(len(donor.tokens), max(1, self._engine.num_prefill_lookahead)))
 
 
 def common(one: tuple[int, ...], other: tuple[int, ...]) -> int:

@@ -40,6 +40,7 @@ class Situation:
         free_after: free blocks after it.
         is_copying: whether copies to the host's pool are under way, which give blocks up when they
             are done. Who needs blocks may wait for that.
+        may_have_evicted: whether blocks that lookup finds may have been evicted before it.
     """
 
     before: Sequence[str]
@@ -48,6 +49,7 @@ class Situation:
     free_before: int
     free_after: int
     is_copying: bool = False
+    may_have_evicted: bool = False
 
 
 class StepRules:
@@ -244,7 +246,7 @@ class StepRules:
         due = min(due, self._most_of_one(now) or due)
         if got >= due or (due - got < self._lookahead and known - start > 1):
             return
-        if self._blocks and not decodes and self._is_of_use(name, start, got, due, known):
+        if self._blocks and not decodes and self._is_of_use(name, start, got, due, now):
             return
         if got == 0 and not self._deployment.enable_chunked_prefill and name not in now.before:
             return
@@ -254,9 +256,9 @@ class StepRules:
             f"it gets {got}",
         )
 
-    def _is_of_use(self, name: str, start: int, got: int, due: int, known: int) -> bool:
+    def _is_of_use(self, name: str, start: int, got: int, due: int, now: Situation) -> bool:
         """Whether a chunk beside recurrent states may end so early."""
-        end, size = start + got, max(self._blocks)
+        known, end, size = now.known[name], start + got, max(self._blocks)
         aligned = math.lcm(*self._blocks)
         if not got:
             return due < aligned or start % size != 0
@@ -269,7 +271,11 @@ class StepRules:
         mine = self._arrivals[name].prompt + self._arrivals[name].output
         others = (each for other, each in self._arrivals.items() if other != name)
         shared = (common(mine, each.prompt + each.output) for each in others)
-        return any(each and abs(each - end) <= near for each in shared)
+        # What is left of a shared prefix may end on any block of it.
+        in_part = now.may_have_evicted and end % min(self._blocks) == 0
+        return any(
+            each and end - near <= each and (in_part or each <= end + near) for each in shared
+        )
 
     def _waiting(self, plan: Plan, now: Situation) -> Iterator[Violation]:
         """Whether somebody waits for whom there is room."""

@@ -88,3 +88,20 @@ def test_a_promise_ends_when_another_request_takes_blocks() -> None:
     admitted.allocated("c", Allocation(4, full_sequence_must_fit=True), 9, 2)
     admitted.freed("c")
     assert not admitted.is_promised("c", 1)
+
+
+@pytest.mark.parametrize(
+    "others", ['{"do": "take"}', '{"do": "hold", "request": "a", "group": 0, "blocks": [0]}']
+)
+def test_a_promise_ends_when_others_take_blocks(others: str) -> None:
+    taken = read(
+        """{"engine": {"groups": [{"kind": "full_attention", "block_size": 1}],
+                       "num_gpu_blocks": 7, "hash_block_size": 1, "max_model_len": 6,
+                       "max_num_batched_tokens": 4, "full_sequence_must_fit": true},
+            "requests": {"a": {"prompt": [1]}, "b": {"prompt": [2, 3, 4, 5, 6, 7]}},
+            "steps": [{"do": "schedule", "request": "a"}, {"do": "finish", "request": "a"},
+                      {"do": "schedule", "request": "b"}, OTHERS,
+                      {"do": "schedule", "request": "b"}]}""".replace("OTHERS", others)
+    )
+    outcome = replay(taken, REFERENCE)
+    assert (shown(outcome), outcome.steps[-1]) == ([], "preempted b")

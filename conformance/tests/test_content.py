@@ -1,6 +1,7 @@
 """The pages tell right content from every kind of wrong content."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -273,3 +274,25 @@ def test_the_target_of_a_copy_holds_it_until_the_step_ends() -> None:
         assert model.keys.hold_in_step(0, 5, state) is held
         model.new_step_starts()
         assert not model.keys.hold_in_step(0, 5, state)
+
+
+def test_the_target_of_a_copy_holds_what_the_step_writes_there() -> None:
+    model = content(MAMBA)
+    assert not [*model.compute("a", ((1,),), 0, 2, 8)]
+    model.new_step_starts()
+    model.copy(1, 5)
+    assert not [*model.compute("a", ((5,),), 2, 2, 8)]
+    assert model.keys.hold_in_step(0, 5, "a[0:2]")
+    assert model.keys.hold_in_step(0, 5, "a[0:4]")
+    assert not model.keys.hold_in_step(0, 5, "a[0:3]")
+
+
+def test_a_state_that_moved_on_is_told_apart_where_modules_compute_tokens_again() -> None:
+    for ahead, several in ((1, False), (2, True)):
+        model = content(replace(MAMBA, prefill_lookahead=ahead), drafts=ahead)
+        assert not [*model.compute("a", ((1,),), 0, 2, 8)]
+        assert not [*model.compute("a", ((1,),), 2, 1, 8)]
+        [wrong] = model.keys.wrong({(0, "a[0:2]"): (1,)})
+        assert (("modules", "several") in wrong.signature.defect.parameters) is several
+        [early] = model.keys.wrong({(0, "a[0:4]"): (1,)})
+        assert ("modules", "several") not in early.signature.defect.parameters

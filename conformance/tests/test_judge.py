@@ -158,3 +158,16 @@ def test_entries_inside_blocks() -> None:
             code,
             {"hit": "resend"},
         )
+
+
+@pytest.mark.parametrize(("copied", "wrong"), [((), True), ((4,), False)])
+def test_the_target_of_a_copy_is_taken_and_may_be_free_again(
+    copied: tuple[int, ...], wrong: bool
+) -> None:
+    """Blocks 4 and 5 are taken from the front; 4 is copied into, and given back."""
+    books = Books(EngineConfiguration((FULL,), 7, 2, 32), REQUESTS, Prefixes(REQUESTS, 2), True)
+    before = Observation({}, {}, {}, (4, 5, 6), 3, 0.0, {}, None, {})
+    seen = replace(before, free_queue=(4, 6), num_free_blocks=2)
+    found = [code for code, *_ in books.wrong(before, seen, "allocate_slots", (), "a", copied)]
+    assert (found == [Code.EVICTION_ORDER_WRONG]) is wrong
+    assert wrong or not found

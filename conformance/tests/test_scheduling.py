@@ -289,6 +289,19 @@ def test_what_two_requests_were_seen_to_share_is_promised_to_the_third() -> None
     assert promised.due("c", [replace(seen, junction=40)]) is None
 
 
+@pytest.mark.parametrize(("modules", "length"), [(1, 16), (2, 16), (3, 8)])
+def test_what_several_modules_compute_again_is_not_promised(modules: int, length: int) -> None:
+    """A resend of 25 tokens looks up the third block of 8, whose last tokens may not be final."""
+    group = Group(GroupKind.FULL_ATTENTION, 8, eagle=True, prefill_lookahead=modules)
+    engine = EngineConfiguration((group,), 40, 8, 128, 64, use_eagle=True)
+    tokens = tuple(range(25))
+    alike = {"c": Arrival(tokens, (1,)), "a": Arrival(tokens, (1,))}
+    promised = PromisedHits(engine, alike, JudgedPolicies())
+    due = promised.due("c", [Donor("a", tokens, 25, frozenset({25}))])
+    assert due is not None
+    assert due.tokens == length
+
+
 @pytest.mark.parametrize(("fault", "defects"), [("", set()), ("kept", {"cached-after-reset"})])
 def test_nothing_is_cached_after_a_reset(fault: str, defects: set[str]) -> None:
     tokens = tuple(range(10))

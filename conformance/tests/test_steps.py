@@ -21,6 +21,8 @@ ARRIVALS = {
     "c": Arrival(tuple(range(200, 203)), (1, 2, 3)),
     "x": Arrival(tuple(range(300, 304)), (1,), lora_name="x"),
     "y": Arrival(tuple(range(400, 404)), (1,), lora_name="y"),
+    "e": Arrival(tuple(range(600, 640)), (1,)),
+    "f": Arrival((*range(600, 630), *range(700, 710)), (1,)),
 }
 
 
@@ -40,6 +42,7 @@ def wrong(
     slots: int = 0,
     spares_lone: bool = False,
     skips_drafts: bool = False,
+    may_have_evicted: bool = False,
 ) -> list[str]:
     """What is wrong with the last of some steps; ``before`` and the rest are of that one."""
     engine = EngineConfiguration(deployment.groups, 400, 4, 64, deployment.max_num_batched_tokens)
@@ -50,7 +53,7 @@ def wrong(
         by_then = {name: min(number, len(ARRIVALS[name].prompt)) for name, number in known.items()}
         list(rules.judge(Plan(tuple(plan)), Situation((), ran, by_then, 300, 300)))
     names = after if after is not None else [each.request for each in steps[-1]]
-    now = Situation(before, names, known, *free)
+    now = Situation(before, names, known, *free, may_have_evicted=may_have_evicted)
     found = rules.judge(Plan(tuple(steps[-1]), skips_drafts=skips_drafts), now)
     return [str(each.signature.defect) for each in found]
 
@@ -62,6 +65,7 @@ DRAFTS = replace(DEPLOYMENT, speculative_method="ngram", num_speculative_tokens=
 PRIORITY = replace(DEPLOYMENT, policy="priority")
 RUN = [step("a", 0, 16)]
 ADAPTERS = {"deployment": replace(DEPLOYMENT, max_loras=1), "known": {"x": 4, "y": 4}}
+PARTLY = {"deployment": STATES, "known": {"e": 40}}
 
 
 @pytest.mark.parametrize(
@@ -93,6 +97,8 @@ ADAPTERS = {"deployment": replace(DEPLOYMENT, max_loras=1), "known": {"x": 4, "y
             {"before": ["a", "b"], "after": ["a"], "known": BOTH, "free": (0, 9)},
         ),
         ([[step("x", 0, 4)]], ADAPTERS),
+        # Of what two requests share, blocks are left up to there.
+        ([[step("e", 0, 4)]], PARTLY | {"may_have_evicted": True}),
         ([[step("a", 40, 1)]], {"known": {"a": 41}, "before": ["a"], "batches": 2}),
     ],
 )
@@ -170,6 +176,12 @@ def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> No
             "step-leaves-work(what=running)",
             [RUN, [step("b", 0, 16)]],
             {"before": ["a"], "after": ["a", "b"], "known": BOTH},
+        ),
+        ("step-leaves-work(states=mamba, what=running)", [[step("e", 0, 4)]], PARTLY),
+        (
+            "step-leaves-work(states=mamba, what=running)",
+            [[step("e", 0, 6)]],
+            PARTLY | {"may_have_evicted": True},
         ),
         (
             "step-leaves-work(states=mamba, what=running)",
