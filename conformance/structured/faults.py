@@ -171,11 +171,11 @@ class _Replacement:
 
 
 def _replacements(function: ast.FunctionDef, scope: Scope) -> Iterator[_Replacement]:
-    for place, statement, following, extra in _statements(function, (), scope.vocabulary):
+    for place, statement, following, extra, never in _statements(function, (), scope.vocabulary):
         here = replace(scope, parameters={**scope.parameters, **extra})
         if scope.constructs:
             here = replace(here, attributes=scope.before(function, statement))
-        conditions = list(here.conditions())
+        conditions = [each for each in here.conditions() if each not in never]
         found: list[tuple[Edit, tuple[ast.stmt, ...]]] = [
             (edit, (statement,)) for edit in edits_of(statement, here)
         ]
@@ -186,7 +186,14 @@ def _replacements(function: ast.FunctionDef, scope: Scope) -> Iterator[_Replacem
             if edit.fault is not Fault.SOMETIMES:
                 yield _Replacement(edit, place, old, None)
             for condition in conditions:
-                yield _Replacement(edit, place, old, condition)
+                # What does nothing on the condition may be left out on it.
+                if edit.fault is not Fault.OMITTED or not _denies(statement, condition):
+                    yield _Replacement(edit, place, old, condition)
+
+
+def _denies(statement: ast.AST, condition: str) -> bool:
+    """Whether an ``if`` asks for the opposite of a condition."""
+    return isinstance(statement, ast.If) and ast.unparse(statement.test) == f"not {condition}"
 
 
 _BODIES = ("body", "orelse", "finalbody")
@@ -194,12 +201,21 @@ _BODIES = ("body", "orelse", "finalbody")
 
 def _statements(
     owner: Any, place: _Place, vocabulary: Vocabulary
-) -> Iterator[tuple[_Place, ast.stmt, ast.stmt | None, dict[str, str]]]:
-    """Each statement with its place, the one after it, and the parameters of inner functions."""
+) -> Iterator[tuple[_Place, ast.stmt, ast.stmt | None, dict[str, str], set[str]]]:
+    """Each statement with its place, and the one after it.
+
+    Then the parameters of inner functions, and conditions that do not hold where it is.
+    """
     for name in _BODIES:
         body = getattr(owner, name, [])
-        if name == "orelse" and isinstance(owner, ast.If):
-            body = [] if vocabulary.certain.search(ast.unparse(owner.test)) else body
+        never: set[str] = set()
+        if isinstance(owner, ast.If):
+            test = ast.unparse(owner.test)
+            if name == "orelse":
+                body = [] if vocabulary.certain.search(test) else body
+                never = {test}
+            else:
+                never = {test.removeprefix("not ")} - {test}
         for index, statement in enumerate(body):
             if isinstance(statement, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom):
                 continue
@@ -210,7 +226,7 @@ def _statements(
             here = (*place, (name, index))
             following = body[index + 1] if index + 1 < len(body) else None
             if not isinstance(statement, ast.FunctionDef):
-                yield here, statement, following, {}
+                yield here, statement, following, {}, never
             inner = parameters_of(statement) if isinstance(statement, ast.FunctionDef) else {}
-            for each, found, after, extra in _statements(statement, here, vocabulary):
-                yield each, found, after, {**inner, **extra}
+            for each, found, after, extra, denied in _statements(statement, here, vocabulary):
+                yield each, found, after, {**inner, **extra}, never | denied

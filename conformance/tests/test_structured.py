@@ -78,6 +78,14 @@ class Base:
             block.held += 1
             block.forget()
 
+    def unless(self, group_id: int):
+        if not group_id > 0:
+            self.log.append(group_id)
+        if group_id > 0:
+            self.log.append(0)
+        else:
+            self.log.append(1)
+
     def half(self, num_tokens: int):
         blocks = max(FEWEST, num_tokens // 2)
         least = FEWEST
@@ -199,6 +207,15 @@ def test_conditions_are_those_in_reach(module: ModuleType) -> None:
     # Classes tell subclasses apart, so only methods of a base get them.
     assert "Full" in " ".join(mutant.after for mutant in of(module, "Base.kind"))
     assert "Full" not in " ".join(mutant.after for mutant in of(module, "Child.write"))
+
+
+def test_no_condition_is_the_opposite_of_the_one_that_leads_there(module: ModuleType) -> None:
+    made = {(m.before, m.after) for m in of(module, "Base.unless")}
+    condition = "if group_id > 0: pass"
+    assert ("self.log.append(0)", condition) in made
+    assert ("if not group_id > 0:", condition) not in made
+    assert ("self.log.append(group_id)", condition) not in made
+    assert ("self.log.append(1)", condition) not in made
 
 
 def test_only_what_has_a_length_is_counted(module: ModuleType) -> None:

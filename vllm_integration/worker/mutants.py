@@ -191,14 +191,16 @@ _VOCABULARY = Vocabulary(
     never_at_first=re.compile(
         r"len\(self\.(req_to_blocks|cached_block_hash_to_block)\)|get_num_free_blocks\(\) <"
     ),
-    # What is registered, null, evicted, freed, cut, popped or taken is not so again; what is set up
-    # or derived from the configuration is so again; and a step that starts only forgets.
+    # What is registered, hashed, null, evicted, freed, cut, popped, taken or cleared is not so a
+    # second time; what is set up or derived from the configuration is so again; and a step that
+    # starts only forgets.
     idempotent=re.compile(
         r"(coordinator|super\(\))\.cache_blocks\(|\.new_step_starts\(\)|\.remove_skipped_blocks\("
         r"|\._maybe_evict_cached_block\(|\.reset_hash\(\)|^del \w+\[num_blocks:\]"
         r"|(^|\(|\.extend\()[\w.]+\.(take_pending_\w+|pop_blocks_for_free)\("
         r"|(coordinator|manager)\.free\(|\.evict_blocks\(|\._notify_reuse\(|\._insert_block_hash\("
         r"|\._remove_blocks_in_range\(|^self\.(block_pool\.cache_partial_block|_cache_partial_tail_block)\("
+        r"|\._block_hasher\(self\)|\.append\(AllBlocksCleared\(\)\)"
         r"|super\(\)\.__init__\(|^_validate_\w+\(|\.verify_and_split_kv_cache_groups\(\)"
     ),
 )
