@@ -7,7 +7,7 @@ What cannot matter, going by its text alone, is no fault and is not made:
 - keeping a value that no two calls can differ in, and a memo whose key decides the value;
 - another order of a set, of a list that is read as one, or of turns that have nothing to do with
   each other;
-- deleting the name of a local variable.
+- deleting the name of a local variable, and leaving out what only asserts something.
 
 Whatever else means the same needs an argument about the code, and so an entry of its own.
 """
@@ -130,7 +130,8 @@ def _of_statement(
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
             yield Fault.OMITTED, (ast.Pass(),)
         case ast.If(orelse=[]):
-            yield Fault.OMITTED, (ast.Pass(),)
+            if not _asserts(statement):
+                yield Fault.OMITTED, (ast.Pass(),)
             yield Fault.SOMETIMES, tuple(statement.body)
         case ast.If():
             yield Fault.SOMETIMES, tuple(statement.body)
@@ -150,6 +151,16 @@ def _is_idempotent(statement: ast.stmt, scope: Scope) -> bool:
     patterns = (_IDEMPOTENT, scope.vocabulary.idempotent)
     return any(pattern.search(text) for pattern in patterns) or any(
         text.startswith(f"{name}.append(") for name in scope.vocabulary.unordered
+    )
+
+
+def _asserts(statement: ast.If) -> bool:
+    """Whether all that an ``if`` does is to say, by a RuntimeError, what cannot be."""
+    return all(
+        isinstance(each, ast.Raise)
+        and isinstance(each.exc, ast.Call)
+        and ast.unparse(each.exc.func) == "RuntimeError"
+        for each in statement.body
     )
 
 

@@ -78,6 +78,12 @@ class Base:
             block.held += 1
             block.forget()
 
+    def never(self, mark):
+        if mark is None:
+            raise RuntimeError("no mark")
+        if mark < 0:
+            raise ValueError("less than none")
+
     def unless(self, group_id: int):
         if not group_id > 0:
             self.log.append(group_id)
@@ -191,6 +197,11 @@ def test_what_would_change_nothing_is_no_fault(module: ModuleType) -> None:
     assert not any(m.before.startswith("del") for m in of(module, "Base.mark"))
     # In any order the same: a set, and turns that are each about its own entry.
     assert not any("[::-1]" in after for after in afters(module, "Base.evict", Fault.ORDER))
+
+
+def test_what_only_asserts_is_not_left_out(module: ModuleType) -> None:
+    left_out = {m.before for m in of(module, "Base.never") if m.change is Fault.OMITTED}
+    assert left_out == {"if mark < 0:"}
 
 
 def test_what_is_always_the_same_may_be_kept(module: ModuleType) -> None:
