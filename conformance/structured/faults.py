@@ -196,6 +196,17 @@ def _denies(statement: ast.AST, condition: str) -> bool:
     return isinstance(statement, ast.If) and ast.unparse(statement.test) == f"not {condition}"
 
 
+def _denied(test: ast.expr, holds: bool) -> set[str]:
+    """The conditions that do not hold where all of ``test`` holds, or where none of it does."""
+    parts = [test]
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And if holds else ast.Or):
+        parts = test.values
+    if not holds:
+        return {ast.unparse(part) for part in parts}
+    denials = (part for part in parts if isinstance(part, ast.UnaryOp))
+    return {ast.unparse(part.operand) for part in denials if isinstance(part.op, ast.Not)}
+
+
 _BODIES = ("body", "orelse", "finalbody")
 
 
@@ -210,12 +221,9 @@ def _statements(
         body = getattr(owner, name, [])
         never: set[str] = set()
         if isinstance(owner, ast.If):
-            test = ast.unparse(owner.test)
-            if name == "orelse":
-                body = [] if vocabulary.certain.search(test) else body
-                never = {test}
-            else:
-                never = {test.removeprefix("not ")} - {test}
+            never = _denied(owner.test, name == "body")
+            if name == "orelse" and vocabulary.certain.search(ast.unparse(owner.test)):
+                body = []
         for index, statement in enumerate(body):
             if isinstance(statement, ast.Raise | ast.Assert | ast.Import | ast.ImportFrom):
                 continue

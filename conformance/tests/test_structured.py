@@ -87,6 +87,8 @@ class Base:
     def unless(self, group_id: int):
         if not group_id > 0:
             self.log.append(group_id)
+        if self.spec and not group_id > 0:
+            self.log.append(2)
         if group_id > 0:
             self.log.append(0)
         else:
@@ -227,6 +229,7 @@ def test_no_condition_is_the_opposite_of_the_one_that_leads_there(module: Module
     assert ("if not group_id > 0:", condition) not in made
     assert ("self.log.append(group_id)", condition) not in made
     assert ("self.log.append(1)", condition) not in made
+    assert ("self.log.append(2)", condition) not in made
 
 
 def test_only_what_has_a_length_is_counted(module: ModuleType) -> None:
