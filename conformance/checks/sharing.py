@@ -95,9 +95,15 @@ def _prompts(length: int) -> Iterator[Prompt]:
 
 
 def _generated(length: int) -> Iterator[Prompt]:
-    """Prompts that end in tokens which were generated: one is odd, or an embedding before them."""
+    """Prompts that end in tokens which were generated.
+
+    One token is odd, or an embedding before them; or the prompt ends with two images.
+    """
     for count in range(1, length):
         rest = length - count
+        for names in product("xy", repeat=2 if rest > 1 else 0):
+            images = tuple((name, rest - 2 + at, 1) for at, name in enumerate(names))
+            yield Prompt((0,) * length, images=images, num_generated=count)
         for place in range(rest + 1):
             embeddings = _odd(rest, place, 1)
             yield Prompt((0,) * length, embeddings=embeddings, num_generated=count)

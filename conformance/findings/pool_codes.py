@@ -422,9 +422,10 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.STATISTICS_WRONG: Meaning(
         "statistics do not count the lookup",
-        "The statistics do not have each lookup once, with its tokens and its hit.",
+        "The statistics do not have each lookup once, with its tokens and its hit; those of a "
+        "scheduler do not have each admission.",
         "The metric is wrong.",
-        (_BOOKS,),
+        (_BOOKS, "scheduler"),
         (Divergence.WRONG_METRIC,),
     ),
     Code.EVICTION_ORDER_WRONG: Meaning(

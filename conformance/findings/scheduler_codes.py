@@ -140,7 +140,8 @@ MEANINGS: Mapping[Code, Meaning] = {
             Parameter(
                 "limit",
                 "which limit: the tokens, requests or adapters of a step, the tokens of a prompt "
-                "in it while others are there, the greatest length, or that prompts are not cut",
+                "in it while others are there, the greatest length, that prompts are not cut, or "
+                "the blocks that stay free",
                 {
                     "tokens": ", it has more than max_num_batched_tokens",
                     "requests": ", more than max_num_seqs run",
@@ -148,6 +149,7 @@ MEANINGS: Mapping[Code, Meaning] = {
                     "prompt": ", one prompt gets more than long_prefill_token_threshold",
                     "length": ", it computes past max_model_len",
                     "chunks": ", it cuts a prompt though chunked prefill is off",
+                    "watermark": ", it admits a request with less than the watermark free",
                 },
             ),
         ),

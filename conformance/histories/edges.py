@@ -1,13 +1,14 @@
 """Edges: requests that just fit into the pool, or just do not, and shapes that others do not have.
 
 A small pool is reset; with several MTP modules a step after a hit computes fewer tokens than they
-look ahead; block sizes differ beside states though hits end on block edges.
+look ahead; block sizes differ beside states though hits end on block edges; a load comes beside
+hits that would be evicted next; and a ring buffer's block is the last one.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 
 from hitproof.conformance.histories.families import engines
 from hitproof.conformance.histories.generator import most_blocks
@@ -15,6 +16,8 @@ from hitproof.conformance.histories.schema import (
     EngineConfiguration,
     Finish,
     History,
+    Load,
+    Loaded,
     Lookup,
     RequestInput,
     Reset,
@@ -59,6 +62,45 @@ def edges() -> Iterator[History]:
     yield reset_of_all()
     yield short_step_after_a_hit()
     yield states_in_larger_blocks()
+    yield load_beside_hits()
+    yield from full_beside_rings()
+
+
+def load_beside_hits() -> History:
+    """A load takes a block while the hit of a later group is what would be evicted next.
+
+    Before, one is refused for the sake of others, though nobody runs.
+    """
+    groups = Group(GroupKind.FULL_ATTENTION, 4), Group(GroupKind.SLIDING_WINDOW, 4, window=8)
+    text, other = tuple(range(16)), tuple(range(100, 116))
+    requests = {
+        "hit": RequestInput(text),
+        "later": RequestInput(other),
+        "loading": RequestInput((*text, *range(16, 24))),
+    }
+    used = [step for name in ("hit", "later") for step in (Schedule(name), Finish(name))]
+    loads = (Load("loading", 4), Loaded("loading"), Schedule("loading"), Finish("loading"))
+    at_once = (Schedule("loading", external=4), Finish("loading"))
+    engine = EngineConfiguration(groups, 1 + 2 * 2 * 4, 4, 32)
+    refused = Load("hit", 4, reserved_blocks=engine.num_gpu_blocks)
+    return History(engine, requests, (refused, *used, *loads, Reset(), *used, *at_once))
+
+
+def full_beside_rings() -> Iterator[History]:
+    """The last blocks are taken by groups of which one keeps one block of each request."""
+    full = Group(GroupKind.FULL_ATTENTION, 2)
+    ring = replace(full, prefix_cacheable=False)
+    requests = {"first": RequestInput(tuple(range(4))), "second": RequestInput((7, 8))}
+    steps: tuple[Step, ...] = (
+        *map(Schedule, requests),
+        Finish("first"),
+        Schedule("second"),
+        Finish("second"),
+    )
+    for groups, whole in product(((full, ring), (ring, full)), (False, True)):
+        yield History(
+            EngineConfiguration(groups, 5, 2, 8, full_sequence_must_fit=whole), requests, steps
+        )
 
 
 def reset_of_all() -> History:

@@ -26,9 +26,11 @@ from hitproof.conformance.histories.host_workloads import host_workload
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
 from hitproof.conformance.histories.limit_workloads import limit_workload
+from hitproof.conformance.histories.margin_workloads import margin_workload
 from hitproof.conformance.histories.module_families import module_histories
 from hitproof.conformance.histories.ordering import is_turned, turned, turned_workload
 from hitproof.conformance.histories.rank_workloads import rank_workload
+from hitproof.conformance.histories.resumption_workloads import resumption_workload
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.situations import fine_situations, situations
 from hitproof.conformance.histories.uncached import uncached_histories
@@ -141,7 +143,7 @@ class Origin(StrEnum):
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next seven; all others are of managers."""
+    """Of whole schedulers, as are the next nine; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -149,6 +151,8 @@ class Origin(StrEnum):
     RANKS = "ranks"
     ADAPTERS = "adapters"
     LIMITS = "limits"
+    MARGINS = "margins"
+    RESUMPTIONS = "resumptions"
 
 
 _WORKLOADS = {
@@ -160,6 +164,8 @@ _WORKLOADS = {
     Origin.RANKS: rank_workload,
     Origin.ADAPTERS: adapter_workload,
     Origin.LIMITS: limit_workload,
+    Origin.MARGINS: margin_workload,
+    Origin.RESUMPTIONS: resumption_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -323,6 +329,8 @@ _CONTENDED = {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600}
 _CHUNKS = {Profile.QUICK: 4, Profile.DEFAULT: 30, Profile.THOROUGH: 600}
 _ADAPTERS = {Profile.QUICK: 4, Profile.DEFAULT: 24, Profile.THOROUGH: 600}
 _LIMITS = {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500}
+_MARGINS = {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600}
+_RESUMPTIONS = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
 _HOST = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
 _RANKS = {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
@@ -374,6 +382,10 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
         yield Play(Origin.ADAPTERS, f"{seed}:{number}")
     for number in range(_LIMITS[profile]):
         yield Play(Origin.LIMITS, f"{seed}:{number}")
+    for number in range(_MARGINS[profile]):
+        yield Play(Origin.MARGINS, f"{seed}:{number}")
+    for number in range(_RESUMPTIONS[profile]):
+        yield Play(Origin.RESUMPTIONS, f"{seed}:{number}")
     for number in range(_HOST[profile]):
         yield Play(Origin.HOST, f"{seed}:{number}")
     for number in range(_RANKS[profile]):

@@ -93,7 +93,7 @@ def _deployment(random: Random, number: int) -> Deployment:
     longest = random.randint(2 * alignment, 6 * alignment) + drafts + 2
     budget = random.choice((size, alignment, alignment + 1, 2 * alignment - 1, 3 * alignment))
     budget = max(random.choice((budget, budget + random.randint(0, size), 4 * longest)), 4 + drafts)
-    one = sum(_needed(group, longest, budget, drafts) for group in groups)
+    one = sum(blocks_needed(group, longest, budget, drafts) for group in groups)
     # One request alone must fit; how tight the pool is, is drawn.
     pool = 1 + random.choice((one, one + random.randint(0, 3), 2 * one, 4 * one, 4 * one))
     fine = is_fine_grained(groups, unit or math.gcd(*sizes))
@@ -122,7 +122,7 @@ def _deployment(random: Random, number: int) -> Deployment:
     )
 
 
-def _needed(group: Group, longest: int, budget: int, drafts: int) -> int:
+def blocks_needed(group: Group, longest: int, budget: int, drafts: int) -> int:
     """Blocks that one request of the longest kind needs at most."""
     blocks = math.ceil((longest + drafts) / group.block_size)
     match group.kind:

@@ -15,7 +15,7 @@ arrive and what the model will sample. As JSON::
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, NonNegativeInt, PositiveInt
+from pydantic import BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from hitproof.conformance.histories.schema import (
     HistoryError,
@@ -116,6 +116,8 @@ class Deployment:
     max_num_scheduled_tokens: PositiveInt | None = None
     """The most tokens that the scheduler plans in a step, where the model runner adds some of its
     own; by default ``max_num_batched_tokens``."""
+    watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of the pool's blocks that stay free when a request is admitted beside others."""
     policy: Literal["fcfs", "priority"] = "fcfs"
     """Which request is scheduled first, and which is preempted."""
     retention_interval: NonNegativeInt | Literal["dense"] | None = None
@@ -177,6 +179,11 @@ class Deployment:
                 "a host pool backs one group of full attention, without layers and drafts; leave "
                 "host out"
             )
+
+    @property
+    def watermark_blocks(self) -> int:
+        """The blocks that stay free when a request is admitted beside others."""
+        return int(self.watermark * self.num_gpu_blocks)
 
     @property
     def has_draft_head(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.subject.managers import Tables
+from hitproof.spec.admission import blocks_between
 from hitproof.spec.groups import GroupKind
 
 
@@ -49,18 +50,25 @@ def wrongly_loaded(tables: Tables, hit: Tables, asked: Tables | None) -> Iterato
 
 
 def wrongly_zeroed(
-    engine: EngineConfiguration, held: Tables, hit: Tables, tables: Tables, zeroed: Sequence[int]
+    engine: EngineConfiguration,
+    held: Tables,
+    hit: Tables,
+    tables: Tables,
+    zeroed: Sequence[int],
+    loaded: int = 0,
 ) -> Iterator[tuple[str, str]]:
     """What is due, and what is wrong, with the blocks that a worker zeroes after an allocation.
 
     They are the new blocks of the request, whose tables were ``held`` before, and none of its
-    ``hit``. States need not be zeroed, nor what opts out of prefix caching. Of windows and chunks
-    all or none are: releases differ.
+    ``hit``, nor of the first ``loaded`` tokens, which a load writes meanwhile. States need not be
+    zeroed, nor what opts out of prefix caching. Of windows and chunks all or none are: releases
+    differ.
     """
     new = []
-    for table, *before in zip(tables, held, hit, strict=True):
+    for group, table, *before in zip(engine.groups, tables, held, hit, strict=True):
         # A block can leave the window and come back in another place.
         had = {(place, block) for each in before for place, block in enumerate(each)}
+        had |= set(enumerate(table[: blocks_between(0, loaded, group.block_size)]))
         came = {block for place, block in enumerate(table) if block and (place, block) not in had}
         new.append(came)
     yield from _others(engine, new, zeroed, "new blocks")

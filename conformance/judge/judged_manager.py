@@ -211,7 +211,10 @@ class JudgedManager:
             zeroed = self._ask(call, lambda _: manager.take_new_block_ids(), name)
             if zeroed is not None:
                 hit, held = touched or self._tables(before, ""), self._tables(before, name)
-                for said in wrongly_zeroed(self._engine, held, hit, tables, zeroed):
+                loaded = 0
+                if allocation.delay_cache_blocks and manager.skips_zeroing and allocation.hit:
+                    loaded = allocation.hit.length + allocation.num_external_computed_tokens
+                for said in wrongly_zeroed(self._engine, held, hit, tables, zeroed, loaded):
                     self._add_wrong(call, Code.ZEROED_BLOCKS_WRONG, *said)
         progress = self._progress.get(name, _NOTHING)
         start, external = progress.num_written_tokens, allocation.num_external_computed_tokens

@@ -224,6 +224,7 @@ class Player:
                 self._engine.lookahead_slots,
                 external,
                 full_sequence_must_fit=self._engine.full_sequence_must_fit,
+                has_scheduled_reqs=bool(self._running),
             ),
         )
         if tables is None:
@@ -428,6 +429,7 @@ class Player:
                 delay_cache_blocks=True,
                 full_sequence_must_fit=self._engine.full_sequence_must_fit,
                 reserved_blocks=step.reserved_blocks,
+                has_scheduled_reqs=bool(self._running),
             ),
         )
         if tables is None:

@@ -4,7 +4,7 @@ As vLLM's ``EngineCore`` does it: a step is planned as long as fewer than the su
 are in flight, and without new requests those in flight are drained.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -28,6 +28,7 @@ from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner,
 from hitproof.conformance.scheduling.steps import Situation, StepRules
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.schedulers import (
+    COUNTED,
     Plan,
     RunningScheduler,
     Scheduled,
@@ -132,6 +133,7 @@ class _Player:
         self._donors: list[Donor] = []
         self._junctions: dict[str, int] = {}
         self._allocated = 0
+        self._counted = Counter(dict.fromkeys(COUNTED, 0))
         self.outcome = SchedulerOutcome({name: Life() for name in history.requests})
         self._waiting = dict(history.requests)
         self._arrived: dict[str, int] = {}
@@ -227,6 +229,8 @@ class _Player:
         self._judge_promises(plan, before)
         for each in plan.scheduled:
             life = self.outcome.lives[each.request]
+            if each.whole:
+                self._count(each, life)
             self._allocated += sum(map(len, each.blocks))
             if life.hit is None:
                 life.hit = each.start
@@ -246,6 +250,13 @@ class _Player:
         self._judge_keys()
         self._in_flight.append((plan, done))
         return plan
+
+    def _count(self, admitted: Scheduled, life: Life) -> None:
+        """Count a lookup that has led to an admission."""
+        kind = "" if life.hit is None else "preempted_"
+        tokens = len(self._history.requests[admitted.request].prompt) + len(life.delivered)
+        for what, number in (("requests", 1), ("queries", tokens), ("hits", admitted.start)):
+            self._counted[kind + what] += number
 
     def _situation(self, before: tuple[str, ...], free_before: int, free_after: int) -> Situation:
         waits = self._scheduler.loading() if self._tiers is not None else ()
@@ -427,6 +438,15 @@ class _Player:
                 )
             if life.hit is not None and name in self._ended and name not in self._reported:
                 self._add(_told("never", f"request {name}", "it is not reported"))
+        counted = self._scheduler.counted()
+        if self._tiers is None and counted is not None and counted != self._counted:
+            self._add(
+                violation(
+                    Defect(Code.STATISTICS_WRONG),
+                    f"statistics count {dict(self._counted)}",
+                    f"they count {dict(counted)}",
+                )
+            )
         pool = self._scheduler.pool()
         if self._tiers is not None and pool.host is not None:
             for wrong in self._tiers.left(pool.host):

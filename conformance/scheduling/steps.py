@@ -1,6 +1,7 @@
 """What a step may not do, and what it may not leave undone, judged from the plans alone.
 
-- Limits: tokens and requests of a step, tokens of one prompt in it, the greatest length.
+- Limits: tokens and requests of a step, tokens of one prompt in it, the greatest length, and the
+  blocks that stay free beside the whole of what is admitted.
 - Work: in the order in which requests run, each gets as many tokens as it has, and as the limits
   and those before it leave. Beside recurrent states a chunk may end earlier, where a state can be
   of use: at the end of a block, near the end of the prompt, or where another request goes on in
@@ -24,6 +25,7 @@ from hitproof.conformance.histories.workloads import Arrival, Deployment
 from hitproof.conformance.scheduling.promises import common
 from hitproof.conformance.scheduling.runner import violation
 from hitproof.conformance.subject.schedulers import Plan, Scheduled
+from hitproof.spec.admission import blocks_between
 from hitproof.spec.groups import GroupKind
 
 
@@ -92,6 +94,7 @@ class StepRules:
         if not plan.num_tokens and not now.known:
             return
         yield from self._limits(plan, now)
+        yield from self._watermark(plan, now)
         preempted = [name for name in now.before if name not in now.after]
         if preempted:
             yield from self._preempted(plan, now, preempted)
@@ -176,6 +179,34 @@ class StepRules:
                     "in the step, which are the tokens past those that it knows",
                     f"the step says {each.num_drafts}",
                 )
+
+    def _watermark(self, plan: Plan, now: Situation) -> Iterator[Violation]:
+        """Who is admitted beside others leaves them some room, all of its prompt computed.
+
+        Only full attention holds all of it; what other groups take is not counted.
+        """
+        kept = self._deployment.watermark_blocks
+        admitted = [each for each in plan.scheduled if each.request not in now.before]
+        if not kept or not admitted or len(now.after) < 2:
+            return
+        last = admitted[-1]
+        end = last.start + last.num_tokens + (self._engine.num_lookahead_tokens or 0)
+        need = kept + sum(
+            max(
+                0,
+                blocks_between(0, now.known[last.request], group.block_size)
+                - blocks_between(0, end, group.block_size),
+            )
+            for group in self._engine.groups
+            if group.kind is GroupKind.FULL_ATTENTION and group.prefix_cacheable
+        )
+        if now.free_after < need:
+            yield _exceeds(
+                "watermark",
+                f"request {last.request} is admitted beside others if {need} blocks stay free, "
+                f"the watermark of {kept} among them",
+                f"{now.free_after} do",
+            )
 
     # --- work ----------------------------------------------------------------------------------
 
@@ -295,7 +326,8 @@ class StepRules:
             stale = not self._in_turn and name in self._ends
             if left < max(enough, whole) or stale or self._awaits_state(name, plan):
                 return
-        if now.free_after < len(now.known) * self._most_blocks():
+        kept = self._deployment.watermark_blocks
+        if now.free_after < kept + len(now.known) * self._most_blocks():
             return
         yield violation(
             Defect.of(Code.STEP_LEAVES_WORK, what="waiting", states=self._states),

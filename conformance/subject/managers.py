@@ -39,6 +39,7 @@ class Allocation:
         delay_cache_blocks: whether blocks are registered later, by ``cache_blocks``.
         full_sequence_must_fit: whether blocks for the whole request must be free.
         reserved_blocks: free blocks that must be left.
+        has_scheduled_reqs: whether other requests run.
     """
 
     num_new_tokens: int
@@ -48,6 +49,7 @@ class Allocation:
     delay_cache_blocks: bool = False
     full_sequence_must_fit: bool = False
     reserved_blocks: int = 0
+    has_scheduled_reqs: bool = True
 
 
 @dataclass(frozen=True)
@@ -309,6 +311,10 @@ class GroupwiseManager(Manager, Protocol):
 @runtime_checkable
 class ZeroingManager(Manager, Protocol):
     """A manager that says which blocks a worker zeroes before the next step."""
+
+    @property
+    def skips_zeroing(self) -> bool:
+        """Whether it can leave out those that a load writes meanwhile."""
 
     def take_new_block_ids(self) -> Sequence[int] | None:
         """Blocks to zero since the last call; None where workers zero none."""

@@ -13,6 +13,13 @@ class StartupRefused(Exception):
     """The target's own start-up validation refuses the deployment; the message is its reason."""
 
 
+COUNTED = (
+    *("requests", "queries", "hits"),
+    *("preempted_requests", "preempted_queries", "preempted_hits"),
+)
+"""What statistics count of lookups; see `RunningScheduler.counted`."""
+
+
 @dataclass(frozen=True)
 class Scheduled:
     """One request in a step.
@@ -239,6 +246,14 @@ class RunningScheduler(Protocol):
 
     def pool(self) -> PoolState:
         """What the manager holds now."""
+
+    def counted(self) -> Mapping[str, int] | None:
+        """What statistics count of lookups since the start, of each admission once.
+
+        ``requests``, ``queries`` (the tokens of these) and ``hits`` (those that were found), and
+        the same with ``preempted_`` of requests that start again. None where lookups count that
+        lead to no admission, as up to 0.29.
+        """
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         """The keys of a request's blocks in a group."""

@@ -863,6 +863,8 @@ class CountsOneStepForAdmission:
 class ZeroesNothing(Wrapped):
     """Says that no block is zeroed."""
 
+    skips_zeroing = False
+
     def take_new_block_ids(self) -> Sequence[int]:
         return ()
 
@@ -874,6 +876,7 @@ class ZeroesAgain(Wrapped):
     """Says only which blocks are zeroed again: from another token on, or each twice."""
 
     moved, times = 0, 1
+    skips_zeroing = False
 
     def take_new_block_ids(self) -> None:
         return None
@@ -909,8 +912,30 @@ class ZeroesAgainTwice(ZeroesAgain):
 class ZeroesEverything(Wrapped):
     """Says that every block that somebody holds is zeroed."""
 
+    skips_zeroing = False
+
     def take_new_block_ids(self) -> Sequence[int]:
         return [block.block_id for block in self.pool.blocks if block.ref_cnt]
+
+    def zeroed_again(self, name: str, start: int) -> None:
+        del name, start
+
+
+class ZeroesLoads(Wrapped):
+    """Says that all new blocks are zeroed, those that a load writes meanwhile, too."""
+
+    skips_zeroing = True
+    new: Sequence[int] = ()
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        known = {block.block_id for block in self.pool.blocks if block.ref_cnt}
+        known.update(*(() if allocation.hit is None else allocation.hit.tables))
+        answer = self.inner.allocate_slots(name, allocation)
+        self.new = [b.block_id for b in self.pool.blocks if b.ref_cnt and b.block_id not in known]
+        return answer
+
+    def take_new_block_ids(self) -> Sequence[int]:
+        return self.new
 
     def zeroed_again(self, name: str, start: int) -> None:
         del name, start

@@ -116,6 +116,7 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.ZeroesEverything, "unsound: zeroed-blocks-wrong"),
     (broken.ZeroesValidBlocksAgain, "unsound: zeroed-blocks-wrong"),
     (broken.ZeroesTooLittleAgain, "unsound: zeroed-blocks-wrong"),
+    (broken.ZeroesLoads, "unsound: zeroed-blocks-wrong"),
     (broken.ZeroesAgainTwice, "unsound: zeroed-blocks-wrong"),
     (broken.GroupsHitNothing, "lost hit: group-hit-wrong(hit=short)"),
     (broken.GroupsHitAll, "unsound: group-hit-wrong(hit=long)"),

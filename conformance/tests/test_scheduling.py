@@ -1,5 +1,6 @@
 """Each clause of whole schedulers, on a small scheduler that is right and on broken ones."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +15,7 @@ from hitproof.conformance.scheduling.outcome import SchedulerOutcome
 from hitproof.conformance.scheduling.player import play
 from hitproof.conformance.scheduling.promises import Donor, PromisedHits
 from hitproof.conformance.subject.schedulers import (
+    COUNTED,
     HostResult,
     Plan,
     PoolState,
@@ -38,6 +40,7 @@ class _Row:
     computed: int = 0
     known: int = 0
     seen: bool = False
+    again: bool = False
 
 
 @dataclass
@@ -65,6 +68,7 @@ class Small:
         self._rows: dict[str, _Row] = {}
         self._all: dict[str, Arrival] = {}
         self._cached: dict[tuple[int, Any], tuple[int, ...]] = {}
+        self._counted: Counter[str] = Counter()
         self._next, self._leaked, self._gone = 1, frozenset[int](), list[str]()
 
     def add_request(self, name: str, arrival: Arrival) -> None:
@@ -83,6 +87,7 @@ class Small:
         if self.fault != "kept":
             self._cached.clear()
         for row in self._rows.values():
+            row.again = row.again or row.seen
             row.table, row.computed, row.seen = [], 0, False
 
     def has_requests(self) -> bool:
@@ -100,6 +105,10 @@ class Small:
         count = min(row.known - row.computed, self.deployment.max_num_batched_tokens)
         count -= self.fault == "short" and count > 1
         whole = row.computed == 0 or not row.seen
+        if not row.seen or self.fault == "counts steps":
+            first = COUNTED.index("preempted_requests") if row.again else 0
+            for what, number in zip(COUNTED[first:], (1, row.known, row.computed), strict=False):
+                self._counted[what] += number
         row.seen = True
         before = list(row.table)
         while len(row.table) * self._taken_for < row.computed + count:
@@ -167,6 +176,9 @@ class Small:
             held = frozenset(sorted(held)[1:])
         return PoolState(self._cached, 0, held | self._leaked)
 
+    def counted(self) -> Mapping[str, int]:
+        return self._counted
+
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         assert group == 0
         arrival = self._all[name]
@@ -221,6 +233,7 @@ def test_what_is_right_has_no_finding() -> None:
         ("told early", "end-reported-wrong(how=early)"),
         ("told again", "end-reported-wrong(how=again)"),
         ("not told", "end-reported-wrong(how=never)"),
+        ("counts steps", "statistics-wrong"),
         ("short", "step-leaves-work(what=running)"),
         ("unregistered", "promised-hit-missed(by=registration, to=resend)"),
         (

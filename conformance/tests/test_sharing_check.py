@@ -79,6 +79,12 @@ def without_embeddings_before_output(prompt: Prompt, size: int, ahead: int) -> t
     return replace(prompt, embeddings=() if lost else prompt.embeddings), ahead
 
 
+def only_the_last_image(prompt: Prompt, size: int, ahead: int) -> tuple[Prompt, int]:
+    """As vLLM up to 0.30, in blocks that tokens complete which are generated."""
+    lost = prompt.num_generated and (len(prompt.tokens) - prompt.num_generated) % size
+    return replace(prompt, images=prompt.images[-1:] if lost else prompt.images), ahead
+
+
 def generated_apart(prompt: Prompt, _: int, ahead: int) -> tuple[Prompt, int]:
     return replace(prompt, salt=f"generated {prompt.num_generated}"), ahead
 
@@ -108,6 +114,7 @@ FAULTS: dict[str, tuple[Distort, Divergence, str]] = {
         Divergence.UNSOUND,
         "hash-collision(inputs=embeddings)",
     ),
+    "images": (only_the_last_image, Divergence.UNSOUND, "hash-collision(inputs=images)"),
     "generated": (generated_apart, Divergence.LOST_HIT, "hash-mismatch"),
     "too much": (of_the_whole_prompt, Divergence.LOST_HIT, "hash-mismatch"),
 }

@@ -62,8 +62,11 @@ BOTH = {"a": 40, "b": 40}
 THRESHOLD = replace(DEPLOYMENT, long_prefill_token_threshold=5)
 FAIR = replace(THRESHOLD, long_prefill_token_threshold_adaptive=True)
 DRAFTS = replace(DEPLOYMENT, speculative_method="ngram", num_speculative_tokens=2)
+MARGIN = replace(DEPLOYMENT, watermark=0.01)
 PRIORITY = replace(DEPLOYMENT, policy="priority")
 RUN = [step("a", 0, 16)]
+BESIDE = [[step("c", 0, 3)], [step("c", 3, 1), step("a", 0, 15)]]
+ADMITTED = {"deployment": MARGIN, "before": ["c"], "known": {"c": 4, "a": 40}}
 ADAPTERS = {"deployment": replace(DEPLOYMENT, max_loras=1), "known": {"x": 4, "y": 4}}
 PARTLY = {"deployment": STATES, "known": {"e": 40}}
 
@@ -99,6 +102,9 @@ PARTLY = {"deployment": STATES, "known": {"e": 40}}
         ([[step("x", 0, 4)]], ADAPTERS),
         # Of what two requests share, blocks are left up to there.
         ([[step("e", 0, 4)]], PARTLY | {"may_have_evicted": True}),
+        # The watermark of four blocks stays free, with the other six of the prompt; alone none do.
+        (BESIDE, ADMITTED | {"free": (14, 10)}),
+        ([RUN], {"deployment": MARGIN, "free": (4, 0)}),
         ([[step("a", 40, 1)]], {"known": {"a": 41}, "before": ["a"], "batches": 2}),
     ],
 )
@@ -167,6 +173,11 @@ def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> No
             "step-leaves-work(what=running)",
             [[step("a", 0, 8), step("c", 0, 3)], [step("a", 8, 6)]],
             {"before": ["a", "c"], "after": ["a"], "known": {"a": 40, "c": 4}, "free": (0, 9)},
+        ),
+        (
+            "step-exceeds-limit(limit=watermark)",
+            BESIDE,
+            ADMITTED | {"free": (13, 9)},
         ),
         ("draft-count-wrong", [[step("a", 40, 3, 1)]], {"known": {"a": 41}}),
         ("step-leaves-work(what=running)", [[step("a", 0, 15)]], {}),

@@ -56,6 +56,8 @@ from hitproof.vllm_integration.adapter.variants import (
 _CAP = "max_cache_hit_length"
 _UNHASHED = "get_unhashed_block_ids_all_groups"
 _REPORT_MODE = "kv_cache_report_mode"
+_SKIPPED = "skip_zeroing_group_ids"
+_BESIDE = "has_scheduled_reqs"
 _STATS = (
     "requests",
     "queries",
@@ -351,6 +353,11 @@ class VllmManager:
             return None
         return list(self._manager.take_new_block_ids())
 
+    @property
+    def skips_zeroing(self) -> bool:
+        """See `conformance.subject.managers.ZeroingManager`; not all releases do."""
+        return _SKIPPED in self._vllm.allocation_parameters
+
     def zeroed_again(self, name: str, start: int) -> Sequence[int] | None:
         """See `conformance.subject.managers.ZeroingManager`; not all releases have that."""
         record = getattr(self._manager, "record_blocks_for_zeroing", None)
@@ -387,6 +394,10 @@ class VllmManager:
             keywords["num_external_computed_tokens"] = allocation.num_external_computed_tokens
         if allocation.delay_cache_blocks:
             keywords["delay_cache_blocks"] = True
+            if self.skips_zeroing:  # the connector writes the blocks of all groups
+                keywords[_SKIPPED] = tuple(range(len(self._engine.groups)))
+        if _BESIDE in self._vllm.allocation_parameters:
+            keywords[_BESIDE] = allocation.has_scheduled_reqs
         if allocation.reserved_blocks:
             keywords["reserved_blocks"] = self._reserved(allocation.reserved_blocks)
         if allocation.full_sequence_must_fit and not self._fits(name, allocation, keywords):

@@ -8,6 +8,7 @@ outside. Imported in the worker process only.
 import copy
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,6 +24,7 @@ from hitproof.conformance.histories.workloads import Arrival, Deployment, Layers
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import Tables
 from hitproof.conformance.subject.schedulers import (
+    COUNTED,
     HostResult,
     Plan,
     PoolState,
@@ -61,6 +63,7 @@ _PLAIN_LAYERS: dict[str, Any] = {
 }
 _ADAPTIVE = "long_prefill_token_threshold_adaptive"
 _AT_MOST = "max_num_scheduled_tokens"
+_WATERMARK = "watermark"
 _STARTS_AGAIN = "reset_running_requests"
 _INTERVAL = "prefix_cache_retention_interval"
 
@@ -130,6 +133,13 @@ class VllmSchedulers:
         with _environment(_RUNNER, "0"):
             return call(attribute(config, "VllmConfig"), values, "VllmConfig")
 
+    @cached_property
+    def counts_admissions(self) -> bool:
+        """Whether statistics count a lookup when its request is admitted: from 0.30 on."""
+        from vllm.v1.core.kv_cache_manager import KVCacheManager
+
+        return hasattr(KVCacheManager, "record_prefix_cache_stats")
+
     @property
     def cache_defaults(self) -> Any:
         """The ``CacheConfig`` of a configuration without a model."""
@@ -153,6 +163,8 @@ class VllmSchedulers:
             changes[_ADAPTIVE] = False
         if not hasattr(self._base.scheduler_config, _AT_MOST):
             changes[_AT_MOST] = None
+        if not hasattr(self._base.scheduler_config, _WATERMARK):
+            changes[_WATERMARK] = 0.0
         if "prefill_checkpoint_alignment" not in mamba or not hasattr(cache, _UNIT):
             changes["mamba_checkpoint_alignment"] = None
         if not hasattr(cache, _JUNCTIONS):
@@ -189,7 +201,8 @@ class VllmSchedulers:
             if (ranks := getattr(deployment, name)) > 1:
                 made.parallel_config = copy.copy(made.parallel_config)
                 _set(made.parallel_config, name, ranks)
-        options = {n: value for n in (_ADAPTIVE, _AT_MOST) if (value := getattr(deployment, n))}
+        newer = (_ADAPTIVE, _AT_MOST, _WATERMARK)
+        options = {n: value for n in newer if (value := getattr(deployment, n))}
         for name in options:
             _require(self._base.scheduler_config, name)
         made.scheduler_config = call(
@@ -369,7 +382,7 @@ class VllmSchedulers:
                 "structured_output_manager": manager,
                 "block_size": size,
                 "hash_block_size": hash_size,
-                "log_stats": False,
+                "log_stats": self.counts_admissions,
             },
             "Scheduler",
             given=("self",),
@@ -473,6 +486,7 @@ class VllmScheduler:
         self._requests: dict[str, Any] = {}
         self._adapters: dict[str, int] = {}
         self._seen: set[str] = set()
+        self._counted: Counter[str] = Counter()
         self._cache = VllmCache(
             vllm.utils, self.engine, self._pool, self._requests, vllm.registers_tails
         )
@@ -612,6 +626,10 @@ class VllmScheduler:
         if self._host is not None and host is not None:
             result.kv_connector_output = self._host.report(host)
         answered = self.scheduler.update_from_output(plan.handle, result)
+        for each in answered.values():
+            stats = getattr(each.scheduler_stats, "prefix_cache_stats", None)
+            for name in COUNTED if stats is not None else ():
+                self._counted[name] += getattr(stats, name)
         if drafts:
             self.scheduler.update_draft_token_ids(
                 outputs.DraftTokenIds(list(drafts), [list(each) for each in drafts.values()])
@@ -651,6 +669,10 @@ class VllmScheduler:
             return PoolState(cached, free, held)
         cached = {(0, key): ids for (_, key), ids in cached.items()}
         return PoolState(cached, self._host.room, held, self._host.state())
+
+    def counted(self) -> Mapping[str, int] | None:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        return self._counted if self._vllm.counts_admissions else None
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         """See `conformance.subject.schedulers.RunningScheduler`."""
