@@ -81,6 +81,7 @@ class StepRules:
         self._most = deployment.max_num_scheduled_tokens or deployment.max_num_batched_tokens
         self._budget = min(engine.max_num_batched_tokens or self._most, self._most)
         self._ends: dict[str, int] = {}
+        self._furthest: dict[str, int] = {}
         self._proposed: dict[str, int] = {}
         self._restarted: set[str] = set()
         self._lookahead = deployment.num_mtp_modules
@@ -109,6 +110,7 @@ class StepRules:
             self._ends.pop(name, None)
         for each in plan.scheduled:
             end = self._ends[each.request] = each.start + each.num_tokens
+            self._furthest[each.request] = max(end, self._furthest.get(each.request, 0))
             samples = end >= now.known.get(each.request, end) and not plan.skips_drafts
             self._proposed[each.request] = drafts if samples else 0
 
@@ -301,7 +303,9 @@ class StepRules:
             return True
         mine = self._arrivals[name].prompt + self._arrivals[name].output
         others = (each for other, each in self._arrivals.items() if other != name)
-        shared = (common(mine, each.prompt + each.output) for each in others)
+        shared = [common(mine, each.prompt + each.output) for each in others]
+        if (furthest := self._furthest.get(name, 0)) > start:  # of itself, before it started again
+            shared.append(furthest)
         # What is left of a shared prefix may end on any block of it.
         in_part = now.may_have_evicted and end % min(self._blocks) == 0
         return any(

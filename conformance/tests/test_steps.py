@@ -65,6 +65,8 @@ DRAFTS = replace(DEPLOYMENT, speculative_method="ngram", num_speculative_tokens=
 MARGIN = replace(DEPLOYMENT, watermark=0.01)
 PRIORITY = replace(DEPLOYMENT, policy="priority")
 RUN = [step("a", 0, 16)]
+ANEW = [RUN, [step("a", 16, 16)], [step("a", 0, 8)]]
+AGAIN = {"deployment": STATES, "known": {"a": 40}}
 BESIDE = [[step("c", 0, 3)], [step("c", 3, 1), step("a", 0, 15)]]
 ADMITTED = {"deployment": MARGIN, "before": ["c"], "known": {"c": 4, "a": 40}}
 ADAPTERS = {"deployment": replace(DEPLOYMENT, max_loras=1), "known": {"x": 4, "y": 4}}
@@ -102,6 +104,8 @@ PARTLY = {"deployment": STATES, "known": {"e": 40}}
         ([[step("x", 0, 4)]], ADAPTERS),
         # Of what two requests share, blocks are left up to there.
         ([[step("e", 0, 4)]], PARTLY | {"may_have_evicted": True}),
+        # The same of what it had computed itself, before it started again.
+        (ANEW, AGAIN | {"may_have_evicted": True}),
         # The watermark of four blocks stays free, with the other six of the prompt; alone none do.
         (BESIDE, ADMITTED | {"free": (14, 10)}),
         ([RUN], {"deployment": MARGIN, "free": (4, 0)}),
@@ -173,6 +177,11 @@ def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> No
             "step-leaves-work(what=running)",
             [[step("a", 0, 8), step("c", 0, 3)], [step("a", 8, 6)]],
             {"before": ["a", "c"], "after": ["a"], "known": {"a": 40, "c": 4}, "free": (0, 9)},
+        ),
+        (
+            "step-leaves-work(states=mamba, what=running)",
+            ANEW,
+            AGAIN,
         ),
         (
             "step-exceeds-limit(limit=watermark)",
