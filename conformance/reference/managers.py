@@ -270,7 +270,7 @@ def _event(event: KVCacheEvent) -> Event:
                 token_ids=tuple(event.token_ids),
                 block_size=event.block_size,
                 lora_name=event.lora_name,
-                extra_keys=None if event.extra_keys is None else tuple(event.extra_keys),
+                extra_keys=tuple(event.extra_keys or ()),
             )
         case BlockRemoved():
             return Removed(event.group_idx, tuple(event.block_hashes))

@@ -159,6 +159,9 @@ class _Writer:
         for name, value in vars(cache_config).items():
             if name not in _CAPACITY and value != getattr(fresh, name, None):
                 yield f"    vllm_config.cache_config.{name} = {literal(value)}"
+        if deployment.max_loras is not None:
+            made = values.call_of(self._made["LoRAConfig"])
+            yield laid_out("vllm_config.lora_config = ", made)
         if deployment.speculative_method is not None:
             yield from self._speculative(deployment)
         if hasattr(self._vllm_config, _SETTLE):

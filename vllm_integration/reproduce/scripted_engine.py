@@ -34,6 +34,7 @@ class Arrival(NamedTuple):
     arrives: int = 0  # how many steps later
     accepted: tuple[int, ...] = ()  # how many drafts are right, at each verification
     aborted: int | None = None  # after how many steps
+    after_reset: bool = False  # whether the prefix cache is reset before
 
 
 class Engine:
@@ -87,6 +88,8 @@ class Engine:
                 since = self.ended.get(arrival.after, step + 1)
             if name not in self.arrived and step >= since + arrival.arrives:
                 self.arrived[name] = step
+                if arrival.after_reset:
+                    self.scheduler.reset_prefix_cache(reset_running_requests=True)
                 self.scheduler.add_request(arrival.request)
             age = step - self.arrived.get(name, step)
             if age and age == arrival.aborted and name not in self.ended:
@@ -165,7 +168,7 @@ class Engine:
 class PagedEngine(Engine):
     """Keeps what each step writes: slots and states, as the tokens they depend on."""
 
-    pages: dict[int, dict[tuple[int, int], list[int]]]
+    pages: dict[int, dict[tuple[int, int], list[Any]]]
 
     def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
         """Copy pages, then compute."""
@@ -193,10 +196,11 @@ class PagedEngine(Engine):
         groups = self.scheduler.kv_cache_config.kv_cache_groups
         return [group.kv_cache_spec for group in groups]
 
-    def tokens(self, name: str) -> list[int]:
-        """All tokens of a request."""
-        arrival = self.arrivals[name]
-        return [*arrival.request.prompt_token_ids, *arrival.output]
+    def tokens(self, name: str) -> list[Any]:
+        """All tokens of a request, each with the adapter that computes it."""
+        request, output = self.arrivals[name].request, self.arrivals[name].output
+        adapter = request.lora_request and request.lora_request.lora_name
+        return [(token, adapter) for token in [*request.prompt_token_ids, *output]]
 
     def at(self, name: str, group: int, place: int) -> int:
         """The block at a place of a block table; 0 if there is none."""
