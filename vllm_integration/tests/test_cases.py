@@ -223,3 +223,27 @@ def test_a_case_of_a_scheduler_fails_with_the_fault_and_passes_without_it(tmp_pa
     for version, outcome in (("0.32.0", CaseOutcome.FAILS), ("0.33.0", CaseOutcome.PASSES)):
         ran = write_and_run(tmp_path, [shown], resolve(version), sys.executable, 60)
         assert ran["scheduler"].outcome is outcome
+
+
+ADAPTERS = """{"kind": "scheduler", "version": 1,
+ "deployment": {"groups": [{"kind": "full_attention", "block_size": 4}], "num_gpu_blocks": 20,
+                "max_model_len": 20, "max_num_batched_tokens": 20, "max_loras": 1},
+ "requests": {"a": {"prompt": [[1, 9]], "output": [20], "lora_name": "x"},
+              "b": {"prompt": [[1, 9]], "output": [21], "lora_name": "y", "after": "a"},
+              "c": {"prompt": [[1, 9]], "output": [22], "after": "b", "after_reset": true}}}"""
+
+
+@pytest.mark.release
+def test_a_case_of_a_scheduler_has_adapters(broken_copy: Copy, tmp_path: Path) -> None:
+    """What was computed with one adapter is served to another."""
+    key = '[("lora", lora_request.lora_name, lora_request.lora_path)]'
+    copy = resolve(str(broken_copy("0.33.0", {key: "[]"})))
+    play = Play.written_workload(read_workload(ADAPTERS), "history")
+    memory = in_bytes(MEMORY)
+    with closing(Session(lambda: Worker(copy, os.environ[PYTHON], memory), 60)) as session:
+        found = session.play(play).signatures
+        shown = session.finding((found[0], play), "adapters").demonstration
+    assert "after_reset=True" in shown.pytest
+    for target, outcome in ((copy, CaseOutcome.FAILS), (resolve("0.33.0"), CaseOutcome.PASSES)):
+        ran = write_and_run(tmp_path, [shown], target, sys.executable, 60)
+        assert ran["adapters"].outcome is outcome
