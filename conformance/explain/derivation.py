@@ -124,8 +124,12 @@ def _placed(derived: Derived) -> Iterator[tuple[int, Group, str, Layer]]:
 def _reads(derived: Derived) -> Iterator[str]:
     for index, group, name, layer in _placed(derived):
         needs = layer.needs
-        # Keeping all that comes before serves windows and chunks, too.
-        serves = group.kind is GroupKind.FULL_ATTENTION and needs.kind is not GroupKind.MAMBA
+        # Keeping all that comes before serves windows and chunks, too, beside layers that need it.
+        serves = (
+            group.kind is GroupKind.FULL_ATTENTION
+            and needs.kind is not GroupKind.MAMBA
+            and any(each.needs.kind is GroupKind.FULL_ATTENTION for each in derived.layers.values())
+        )
         same = (group.kind, group.window, group.chunk) == (needs.kind, needs.window, needs.chunk)
         if needs.prefix_cacheable and not (same or serves):
             yield (

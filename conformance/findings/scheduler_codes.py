@@ -141,7 +141,8 @@ MEANINGS: Mapping[Code, Meaning] = {
                 "limit",
                 "which limit: the tokens, requests or adapters of a step, the tokens of a prompt "
                 "in it while others are there, the greatest length, that prompts are not cut, or "
-                "the blocks that stay free",
+                "the blocks that stay free, that the engine is paused, that all in it compute "
+                "something, or that tokens come back from the last pipeline rank",
                 {
                     "tokens": ", it has more than max_num_batched_tokens",
                     "requests": ", more than max_num_seqs run",
@@ -150,6 +151,9 @@ MEANINGS: Mapping[Code, Meaning] = {
                     "length": ", it computes past max_model_len",
                     "chunks": ", it cuts a prompt though chunked prefill is off",
                     "watermark": ", it admits a request with less than the watermark free",
+                    "pause": ", it computes what is paused",
+                    "empty": ", it has a request of which nothing is computed",
+                    "ranks": ", it goes on from a token that is still on its way through the ranks",
                 },
             ),
         ),
@@ -165,11 +169,12 @@ MEANINGS: Mapping[Code, Meaning] = {
             Parameter(
                 "what",
                 "whose work it is: that of a request that runs, or of one that waits; or drafts "
-                "that a request can use",
+                "that a request can use; or states at the ends of blocks",
                 {
                     "running": ", of a request that runs",
                     "waiting": ", of a request that waits",
                     "drafts": ", drafts that a request can use",
+                    "states": ", states at the ends of blocks",
                 },
             ),
             _STATES,

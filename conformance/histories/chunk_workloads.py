@@ -49,5 +49,19 @@ def chunk_workload(seed: int | str) -> SchedulerHistory:
             "c": Arrival(sibling, (206,), after="a", arrives=random.choice((0, 1))),
             "d": Arrival(other, (207, 208), after="c"),
             "e": Arrival(turn, (209,), after="b"),
-        },
+        }
+        | _beside(random, first, size),
     )
+
+
+def _beside(random: Random, first: tuple[int, ...], size: int) -> dict[str, Arrival]:
+    """Requests that take so much of a step that others have no room for a whole block."""
+    if random.random() < 0.6:
+        return {}
+    short = tuple(range(900, 900 + random.randint(1, size // 2)))
+    decoding = Arrival(short, tuple(range(950, 950 + 2 * size)), after="a")
+    return {
+        "f": decoding,
+        "g": Arrival((*first, 201, *range(800, 800 + size)), (210,), after="a", arrives=1),
+        "h": Arrival(short[::-1], (211, 212), after="a", arrives=1),
+    }

@@ -22,23 +22,29 @@ def _overtaken(random: Random) -> SchedulerHistory:
     length = random.randint(6, 10) * size + random.randint(0, size)
     prompt = tuple(range(1, length + 1))
     short = tuple(range(200, 200 + random.randint(1, size)))
+    beside = random.random() < 0.5
+    drafts = random.choice((0, 1, 2)) if beside else 0
     deployment = Deployment(
         (Group(GroupKind.FULL_ATTENTION, size),),
-        2 + -(-(length + 2) // size) + random.choice((0, 0, 1)),
-        length + 2,
+        2 + -(-(length + 2) // size) + random.choice((0, 0, 1)) + 2 * beside,
+        length + 2 + drafts,
         4 * size,
         max_num_seqs=4,
+        speculative_method="draft_model" if drafts else None,
+        num_speculative_tokens=drafts,
         policy="priority",
         long_prefill_token_threshold=random.choice((2, 3)) * size,
     )
-    return SchedulerHistory(
-        deployment,
-        {
-            "a": Arrival(prompt, (901, 902), priority=1),
-            "b": Arrival(short, tuple(range(300, 300 + 2 * size)), random.choice((0, 0, 1))),
-            "c": Arrival(prompt, (903,), after="b", priority=1),
-        },
-    )
+    requests = {
+        "a": Arrival(prompt, (901, 902), priority=1),
+        "b": Arrival(short, tuple(range(300, 300 + 2 * size)), random.choice((0, 0, 1))),
+        "c": Arrival(prompt, (903,), after="b", priority=1),
+    }
+    if beside:
+        # Who runs after the one that makes the others give way gets what they gave back.
+        more = tuple(range(400, 400 + random.randint(1, 2 * size)))
+        requests["d"] = Arrival(more, tuple(range(450, 450 + 2 * size)), random.choice((0, 1, 2)))
+    return SchedulerHistory(deployment, requests)
 
 
 def _crowded(random: Random, number: int) -> SchedulerHistory:

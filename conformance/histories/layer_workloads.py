@@ -40,6 +40,7 @@ class _Model:
     hybrid: bool = True
     drafts: bool = False
     unit: int | None = None
+    caching: bool = True
 
 
 _DRAFT = replace(_FULL, eagle=True)
@@ -125,6 +126,26 @@ _MODELS = (
         )
     ),
     _Model(((_LARGE, Layers(2)), (_window(33), Layers(2, 2))), unit=32),
+    _Model(
+        (
+            (_FULL, Layers(2, padding=64)),
+            (_window(33), Layers(4, padding=64)),
+            (_FULL, replace(_HIDDEN, size=80)),
+        )
+    ),
+    # One layer alone; a unit that nothing is hashed by; windows alone, of which none is kept whole.
+    _Model(((_FULL, Layers(1)),)),
+    _Model(((_FULL, Layers(2)),), unit=8, caching=False),
+    _Model(((_window(33), Layers(2)), (_window(48), Layers(4))), hybrid=False),
+    # Pages of several sizes side by side, where each layer has its own memory.
+    _Model(((_FULL, Layers(4, 4, "latents")), (_window(33), Layers(6, 2, "latents")))),
+    _Model(
+        (
+            (_FULL, Layers(4, 4, "latents")),
+            (_FULL, Layers(4, 1, "latents")),
+            (_window(33), Layers(6, 2, "latents")),
+        )
+    ),
 )
 
 NUM_MODELS = len(_MODELS)
@@ -161,6 +182,7 @@ def layer_workload(seed: int | str) -> SchedulerHistory:
         ranks=model.ranks,
         layout="blocks" if model.layout == "blocks" else "layers",
         disable_hybrid_kv_cache_manager=not model.hybrid,
+        enable_prefix_caching=model.caching,
     )
     if mixed and number % _SERVED:
         return SchedulerHistory(deployment, {})

@@ -19,6 +19,7 @@ from hitproof.conformance.histories.connections import connections
 from hitproof.conformance.histories.contended_workloads import contended_workload
 from hitproof.conformance.histories.corpus import corpus
 from hitproof.conformance.histories.edges import edges
+from hitproof.conformance.histories.engine_workloads import engine_workload
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
@@ -143,7 +144,7 @@ class Origin(StrEnum):
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next nine; all others are of managers."""
+    """Of whole schedulers, as are the next ten; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -153,6 +154,7 @@ class Origin(StrEnum):
     LIMITS = "limits"
     MARGINS = "margins"
     RESUMPTIONS = "resumptions"
+    ENGINES = "engines"
 
 
 _WORKLOADS = {
@@ -166,6 +168,7 @@ _WORKLOADS = {
     Origin.LIMITS: limit_workload,
     Origin.MARGINS: margin_workload,
     Origin.RESUMPTIONS: resumption_workload,
+    Origin.ENGINES: engine_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -325,12 +328,13 @@ _LAYERS = {
     Profile.THOROUGH: 1_000,
 }
 """Models, and then mixes of layers; the quick profile has every third."""
-_CONTENDED = {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600}
+_CONTENDED = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 600}
 _CHUNKS = {Profile.QUICK: 4, Profile.DEFAULT: 30, Profile.THOROUGH: 600}
 _ADAPTERS = {Profile.QUICK: 4, Profile.DEFAULT: 24, Profile.THOROUGH: 600}
 _LIMITS = {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500}
 _MARGINS = {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600}
 _RESUMPTIONS = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
+_ENGINES = {Profile.QUICK: 4, Profile.DEFAULT: 80, Profile.THOROUGH: 1_500}
 _HOST = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
 _RANKS = {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300}
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
@@ -386,6 +390,8 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
         yield Play(Origin.MARGINS, f"{seed}:{number}")
     for number in range(_RESUMPTIONS[profile]):
         yield Play(Origin.RESUMPTIONS, f"{seed}:{number}")
+    for number in range(_ENGINES[profile]):
+        yield Play(Origin.ENGINES, f"{seed}:{number}")
     for number in range(_HOST[profile]):
         yield Play(Origin.HOST, f"{seed}:{number}")
     for number in range(_RANKS[profile]):

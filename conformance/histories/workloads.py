@@ -133,7 +133,10 @@ class Deployment:
     """The layers of each group's sort: the target derives its groups and the pool from them. There
     is memory for ``num_gpu_blocks`` blocks of each layer. By default the groups are as they are."""
     ranks: PositiveInt = 1
-    """Pipeline ranks that the layers are spread over."""
+    """Pipeline ranks that the layers are spread over; so many steps are in flight at least.
+    vLLM: ``pipeline_parallel_size``."""
+    enable_prefix_caching: bool = True
+    """Whether requests share blocks at all."""
     layout: Literal["layers", "blocks"] = "layers"
     """Whether the pages of a layer, or those of a block, are side by side."""
     disable_hybrid_kv_cache_manager: bool = False
@@ -162,8 +165,8 @@ class Deployment:
             raise HistoryError("a group is flagged for EAGLE; set speculative_method to eagle")
         if self.layers and len(self.layers) != len(self.groups):
             raise HistoryError("layers has one entry for each group; add or remove some")
-        if not self.layers and (self.ranks > 1 or self.disable_hybrid_kv_cache_manager):
-            raise HistoryError("without layers nothing is spread or derived; add layers")
+        if not self.layers and self.disable_hybrid_kv_cache_manager:
+            raise HistoryError("without layers nothing is derived; add layers")
         if self.num_gpu_blocks < 2:
             raise HistoryError("the pool needs a block besides the null block")
         if (self.max_num_scheduled_tokens or 0) > self.max_num_batched_tokens:
@@ -242,6 +245,20 @@ class Arrival:
 
 
 @dataclass(frozen=True)
+class Pause:
+    """A time in which the engine is paused, as for an update of weights. vLLM: ``PauseState``."""
+
+    at: NonNegativeInt
+    """The step before which it begins, counted from the start."""
+    steps: PositiveInt
+    """How many steps it takes."""
+    finishes_running: bool = False
+    """Whether requests that run go on, and only those that wait are kept waiting."""
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
 class SchedulerHistory:
     """What arrives at a scheduler over time."""
 
@@ -249,6 +266,8 @@ class SchedulerHistory:
     """What the scheduler is started with."""
     requests: dict[str, Arrival]
     """The requests by name; those of one step arrive in this order."""
+    pauses: tuple[Pause, ...] = ()
+    """When the engine is paused; those that begin earlier come first."""
     about: str = field(default="", compare=False)
     """What the history shows, for readers."""
     kind: Literal["scheduler"] = "scheduler"

@@ -40,7 +40,8 @@ def refusal(history: SchedulerHistory, reason: str) -> list[Occurrence]:
     size = 1 if hidden else min(group.block_size for group in deployment.groups)
     longest = -(-deployment.max_model_len // size)
     little = deployment.num_gpu_blocks < _ENOUGH * longest + _BESIDE
-    if not deployment.layers or little or deployment.prefix_match_unit is not None:
+    unit = deployment.prefix_match_unit is not None and deployment.enable_prefix_caching
+    if not deployment.layers or little or unit:
         return []
     error = reason.partition(":")[0]
     defect = Defect.of(Code.LAYERS_REFUSED, error=error if error.isidentifier() else _TOO_FEW)

@@ -15,7 +15,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.naming import Names, Prefixes
-from hitproof.conformance.histories.workloads import SchedulerHistory
+from hitproof.conformance.histories.workloads import Pause, SchedulerHistory
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
@@ -142,6 +142,7 @@ class _Player:
         self._step = 0
         self._empty = self._fruitless = 0
         self._furthest: dict[str, int] = {}
+        self._pause: Pause | None = None
 
     def _sign(self, group: int, _claim: str, defect: Defect, divergence: Divergence) -> Signature:
         """The signature of what is read or published wrong: of a scheduler, not of a manager."""
@@ -167,13 +168,14 @@ class _Player:
 
     def _go_on(self) -> bool:
         self._let_arrive()
+        self._pause_or_go_on()
         plan = None
         if self._scheduler.has_requests():
             plan = self._plan()
             if len(self._in_flight) < self._scheduler.batches and plan.num_tokens:
                 return True
         elif not self._in_flight:
-            return bool(self._waiting) and not self.outcome.ended
+            return (bool(self._waiting) or self._pause is not None) and not self.outcome.ended
         self._take_up()
         return not self._is_stuck(plan)
 
@@ -193,6 +195,14 @@ class _Player:
             if aborted is not None and self._step == since + aborted and name not in self._ended:
                 self._scheduler.abort(name)
                 self._end(name, "aborted")
+
+    def _pause_or_go_on(self) -> None:
+        """Pause the engine, or let it go on."""
+        now = (p for p in self._history.pauses if p.at <= self._step < p.at + p.steps)
+        pause = next(now, None)
+        if pause != self._pause:
+            self._scheduler.pause(pause)
+            self._pause = pause
 
     def _reset(self) -> None:
         """Reset the prefix cache; what was computed before is of no use any more."""
@@ -267,7 +277,13 @@ class _Player:
         }
         after = tuple(self._scheduler.running())
         return Situation(
-            before, after, known, free_before, free_after, may_have_evicted=self._may_have_evicted
+            before,
+            after,
+            known,
+            free_before,
+            free_after,
+            may_have_evicted=self._may_have_evicted,
+            pause=self._pause,
         )
 
     @property
@@ -307,7 +323,7 @@ class _Player:
         self, plan: Plan, before: Mapping[tuple[int, Any], tuple[int, ...]]
     ) -> None:
         """Promised hits are found, where nothing can have been evicted."""
-        if self._may_have_evicted:
+        if self._may_have_evicted or not self._engine.enable_prefix_caching:
             return
         if self._tiers is not None and not self._tiers.keeps_all:
             return
@@ -389,14 +405,14 @@ class _Player:
         if plan is None:
             return False
         idle = not plan.num_tokens and not any(each.num_tokens for each, _ in self._in_flight)
-        idle = idle and not self._is_copying
+        idle = idle and not self._is_copying and self._pause is None
         self._empty = self._empty + 1 if idle else 0
         new = False
         for each in plan.scheduled:
             end = each.start + each.num_tokens
             if end > self._furthest.get(each.request, 0):
                 self._furthest[each.request], new = end, True
-        self._fruitless = 0 if new else self._fruitless + 1
+        self._fruitless = 0 if new or self._pause is not None else self._fruitless + 1
         # A request that arrives later may free the way no more than time does.
         stuck, cycle = (
             self._empty >= _EMPTY,

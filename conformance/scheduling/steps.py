@@ -21,7 +21,7 @@ from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.histories.workloads import Arrival, Deployment
+from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause
 from hitproof.conformance.scheduling.promises import common
 from hitproof.conformance.scheduling.runner import violation
 from hitproof.conformance.subject.schedulers import Plan, Scheduled
@@ -40,6 +40,7 @@ class Situation:
             what its user got; in the order of arrival.
         free_before: free blocks before it.
         free_after: free blocks after it.
+        pause: in what way the engine is paused, if it is.
         is_copying: whether copies to the host's pool are under way, which give blocks up when they
             are done. Who needs blocks may wait for that.
         may_have_evicted: whether blocks that lookup finds may have been evicted before it.
@@ -52,6 +53,7 @@ class Situation:
     free_after: int
     is_copying: bool = False
     may_have_evicted: bool = False
+    pause: Pause | None = None
 
 
 class StepRules:
@@ -82,6 +84,8 @@ class StepRules:
         self._budget = min(engine.max_num_batched_tokens or self._most, self._most)
         self._ends: dict[str, int] = {}
         self._furthest: dict[str, int] = {}
+        self._number = 0
+        self._sampled: dict[str, int] = {}
         self._proposed: dict[str, int] = {}
         self._restarted: set[str] = set()
         self._lookahead = deployment.num_mtp_modules
@@ -92,6 +96,7 @@ class StepRules:
 
     def judge(self, plan: Plan, now: Situation) -> Iterator[Violation]:
         """What is wrong with the step. Remembers what it computes."""
+        self._number += 1
         if not plan.num_tokens and not now.known:
             return
         yield from self._limits(plan, now)
@@ -99,9 +104,10 @@ class StepRules:
         preempted = [name for name in now.before if name not in now.after]
         if preempted:
             yield from self._preempted(plan, now, preempted)
-        if not now.is_copying:
+        stopped = now.pause is not None and not now.pause.finishes_running
+        if not now.is_copying and not stopped:
             yield from self._work(plan, now, preempted)
-        if not now.is_copying and not preempted:
+        if not now.is_copying and not preempted and now.pause is None:
             yield from self._waiting(plan, now)
         yield from self._drafting(plan, now)
         yield from self._admitted(now)
@@ -111,8 +117,10 @@ class StepRules:
         for each in plan.scheduled:
             end = self._ends[each.request] = each.start + each.num_tokens
             self._furthest[each.request] = max(end, self._furthest.get(each.request, 0))
-            samples = end >= now.known.get(each.request, end) and not plan.skips_drafts
-            self._proposed[each.request] = drafts if samples else 0
+            samples = end >= now.known.get(each.request, end)
+            self._proposed[each.request] = drafts if samples and not plan.skips_drafts else 0
+            if samples:
+                self._sampled[each.request] = self._number
 
     def start_again(self, running: Iterable[str]) -> None:
         """All that runs is computed from its start again."""
@@ -149,8 +157,27 @@ class StepRules:
                 f"the requests of a step have at most {most_adapters} adapters",
                 f"they have {len(adapters)}",
             )
+        if now.pause is not None:
+            goes_on = now.before if now.pause.finishes_running else ()
+            for each in scheduled:
+                if each.request not in goes_on:
+                    yield _exceeds(
+                        "pause",
+                        f"request {each.request} is kept waiting while the engine is paused",
+                        f"{each.num_tokens} tokens of it are computed",
+                    )
         threshold = self._most_of_one(now)
         for each in scheduled:
+            known = now.known.get(each.request, 0)
+            since = self._number - self._sampled.get(each.request, 0)
+            if not each.whole and each.start >= known > 0 and since < deployment.ranks:
+                yield _exceeds(
+                    "ranks",
+                    f"request {each.request} goes on {deployment.ranks} steps after it sampled",
+                    f"it goes on after {since}",
+                )
+            if not each.num_tokens:
+                yield _exceeds("empty", f"a token of {each.request} is computed at least", "none")
             end = each.start + each.num_tokens
             if threshold and each.num_tokens > threshold and len(now.known) > 1:
                 yield _exceeds(
@@ -174,11 +201,13 @@ class StepRules:
                         f"request {each.request} is computed at once up to its last token",
                         f"the step ends at {end} of {now.known[each.request]}",
                     )
-            elif self._in_turn and each.num_drafts != max(0, end - now.known[each.request]):
+                continue
+            drafts = max(0, end - known)
+            if (self._in_turn or each.whole) and each.num_drafts != drafts:
                 yield violation(
                     Defect(Code.DRAFT_COUNT_WRONG),
-                    f"request {each.request} has {max(0, end - now.known[each.request])} drafts "
-                    "in the step, which are the tokens past those that it knows",
+                    f"request {each.request} has {drafts} drafts in the step, which are the tokens "
+                    "past those that it knows",
                     f"the step says {each.num_drafts}",
                 )
 
@@ -246,16 +275,22 @@ class StepRules:
     def _work(self, plan: Plan, now: Situation, preempted: Sequence[str]) -> Iterator[Violation]:
         """Whether those that run get their shares, and those that are admitted.
 
-        Who is preempted gives back what it got in the step, but not to whom it makes room for.
+        Who is preempted gives back what it got in the step, but only to those after the one that
+        it makes room for, which gets blocks or is preempted itself.
         """
         if preempted and not self._in_turn:
             return
         given = {each.request: each for each in plan.scheduled}
-        lost = sum(self._slots + now.known[n] - self._ends.get(n, 0) for n in preempted)
-        lost = min(lost, (self._most_of_one(now) or lost) * len(preempted))
+        most = self._most_of_one(now) or self._most
+        has = (now.known[name] - self._ends.get(name, 0) for name in preempted)
+        lost = sum(self._slots + min(number, most) for number in has)
         before: list[Scheduled] = []
-        for name in (*now.before, *(n for n in given if n not in now.before)):
+        order = (*now.before, *(n for n in given if n not in now.before))
+        fed = [n in preempted or (n in given and any(given[n].blocks)) for n in order]
+        for place, name in enumerate(order):
             each = given.get(name)
+            if not any(fed[place:]):
+                lost = 0
             # Else it has ended meanwhile, or starts again.
             if name in now.known and name not in preempted:
                 left = max(0, self._left(before) - lost)
@@ -277,6 +312,12 @@ class StepRules:
         has = known - start + (self._proposed.get(name, 0) if decodes else 0)
         due = min(has, left, self._deployment.max_model_len - start - 1)
         due = min(due, self._most_of_one(now) or due)
+        if self._passes_state(start, start + got, known):
+            yield violation(
+                Defect.of(Code.STEP_LEAVES_WORK, what="states", states=self._states),
+                f"a chunk of request {name} ends at the end of a block, where its state is kept",
+                f"it goes on to {start + got} of {known} tokens",
+            )
         if got >= due or (due - got < self._lookahead and known - start > 1):
             return
         if self._blocks and not decodes and self._is_of_use(name, start, got, due, now):
@@ -289,12 +330,26 @@ class StepRules:
             f"it gets {got}",
         )
 
+    def _passes_state(self, start: int, end: int, known: int) -> bool:
+        """Whether a chunk goes on past the end of a block, and ends where no state is of use."""
+        if not self._blocks or self._lookahead > 1 or end >= known - 1:
+            return False
+        if any(end % size == 0 for size in (*self._blocks, self._engine.hash_block_size)):
+            return False
+        # A block that is dropped for draft layers is of no use.
+        dropped = self._engine.use_eagle and not self._engine.num_hash_lookahead_tokens
+        return any(
+            min(end // size, (known - 1) // size - dropped) * size > start for size in self._blocks
+        )
+
     def _is_of_use(self, name: str, start: int, got: int, due: int, now: Situation) -> bool:
         """Whether a chunk beside recurrent states may end so early."""
         known, end, size = now.known[name], start + got, max(self._blocks)
         aligned = math.lcm(*self._blocks)
         if not got:
-            return due < aligned or start % size != 0
+            # Where no step has room for a block, waiting for one helps nobody.
+            ever = min(self._budget, self._deployment.long_prefill_token_threshold or aligned)
+            return (due < aligned and min(self._blocks) <= ever) or start % size != 0
         ends = {each * (start // each + 1) for each in self._blocks if start % each}
         ends |= {(start + due) // each * each for each in (*self._blocks, aligned)}
         near = 2 * size + self._engine.num_hash_lookahead_tokens + self._lookahead

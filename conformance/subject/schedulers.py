@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.histories.workloads import Arrival, Deployment
+from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause
 from hitproof.conformance.subject.managers import Tables
 
 
@@ -215,6 +215,9 @@ class RunningScheduler(Protocol):
 
     def reset(self) -> None:
         """The prefix cache is reset, and all that runs starts again."""
+
+    def pause(self, pause: Pause | None) -> None:
+        """The engine is paused in that way, or goes on."""
 
     def has_requests(self) -> bool:
         """Whether the scheduler has anything to schedule, or to report to the model runner."""

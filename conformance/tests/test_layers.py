@@ -71,4 +71,4 @@ def test_layers_have_a_sort_each() -> None:
     with pytest.raises(HistoryError, match="one entry for each group"):
         replace(DEPLOYMENT, layers=(Layers(), Layers()))
     with pytest.raises(HistoryError, match="add layers"):
-        replace(DEPLOYMENT, ranks=2)
+        replace(DEPLOYMENT, disable_hybrid_kv_cache_manager=True)

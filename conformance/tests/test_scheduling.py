@@ -9,7 +9,7 @@ import pytest
 
 from hitproof.conformance.explain.derivation import Derived
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
-from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
+from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause, SchedulerHistory
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.scheduling.outcome import SchedulerOutcome
 from hitproof.conformance.scheduling.player import play
@@ -69,6 +69,7 @@ class Small:
         self._all: dict[str, Arrival] = {}
         self._cached: dict[tuple[int, Any], tuple[int, ...]] = {}
         self._counted: Counter[str] = Counter()
+        self._paused = False
         self._next, self._leaked, self._gone = 1, frozenset[int](), list[str]()
 
     def add_request(self, name: str, arrival: Arrival) -> None:
@@ -90,12 +91,15 @@ class Small:
             row.again = row.again or row.seen
             row.table, row.computed, row.seen = [], 0, False
 
+    def pause(self, pause: Pause | None) -> None:
+        self._paused = pause is not None and self.fault != "never pauses"
+
     def has_requests(self) -> bool:
         return bool(self._rows or self._gone)
 
     def schedule(self) -> Plan:
         gone, self._gone = tuple(self._gone), list[str]()
-        if not self._rows:
+        if not self._rows or self._paused:
             return Plan((), gone)
         name, row = next(iter(self._rows.items()))
         if self.fault == "raises" and row.computed:
@@ -332,3 +336,13 @@ def test_what_no_deployment_serves_is_refused() -> None:
     following = replace(DEPLOYMENT, async_scheduling=True)
     with pytest.raises(HistoryError, match="leave async_scheduling out"):
         SchedulerHistory(following, {"a": Arrival((1,), (2,), after_reset=True)})
+
+
+@pytest.mark.parametrize(
+    ("fault", "defects"), [("", set()), ("never pauses", {"step-exceeds-limit(limit=pause)"})]
+)
+def test_nothing_is_computed_while_the_engine_is_paused(fault: str, defects: set[str]) -> None:
+    history = SchedulerHistory(DEPLOYMENT, REQUESTS, pauses=(Pause(1, 6),))
+    outcome = play(history, Subject(fault))
+    assert {str(found.signature.defect) for found in outcome.causes} == defects
+    assert {life.ended for life in outcome.lives.values()} == {"finished"}

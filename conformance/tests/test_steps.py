@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.histories.workloads import Arrival, Deployment
+from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause
 from hitproof.conformance.scheduling.steps import Situation, StepRules
 from hitproof.conformance.subject.schedulers import Plan, Scheduled
 from hitproof.spec.groups import Group, GroupKind
@@ -43,6 +43,7 @@ def wrong(
     spares_lone: bool = False,
     skips_drafts: bool = False,
     may_have_evicted: bool = False,
+    pause: Pause | None = None,
 ) -> list[str]:
     """What is wrong with the last of some steps; ``before`` and the rest are of that one."""
     engine = EngineConfiguration(deployment.groups, 400, 4, 64, deployment.max_num_batched_tokens)
@@ -53,7 +54,7 @@ def wrong(
         by_then = {name: min(number, len(ARRIVALS[name].prompt)) for name, number in known.items()}
         list(rules.judge(Plan(tuple(plan)), Situation((), ran, by_then, 300, 300)))
     names = after if after is not None else [each.request for each in steps[-1]]
-    now = Situation(before, names, known, *free, may_have_evicted=may_have_evicted)
+    now = Situation(before, names, known, *free, may_have_evicted=may_have_evicted, pause=pause)
     found = rules.judge(Plan(tuple(steps[-1]), skips_drafts=skips_drafts), now)
     return [str(each.signature.defect) for each in found]
 
@@ -69,6 +70,9 @@ ANEW = [RUN, [step("a", 16, 16)], [step("a", 0, 8)]]
 AGAIN = {"deployment": STATES, "known": {"a": 40}}
 BESIDE = [[step("c", 0, 3)], [step("c", 3, 1), step("a", 0, 15)]]
 ADMITTED = {"deployment": MARGIN, "before": ["c"], "known": {"c": 4, "a": 40}}
+RANKS = replace(DEPLOYMENT, ranks=2, async_scheduling=True)
+NO_OTHERS = Pause(0, 1, finishes_running=True)
+SMALL = replace(STATES, max_num_batched_tokens=3)
 ADAPTERS = {"deployment": replace(DEPLOYMENT, max_loras=1), "known": {"x": 4, "y": 4}}
 PARTLY = {"deployment": STATES, "known": {"e": 40}}
 
@@ -110,6 +114,20 @@ PARTLY = {"deployment": STATES, "known": {"e": 40}}
         (BESIDE, ADMITTED | {"free": (14, 10)}),
         ([RUN], {"deployment": MARGIN, "free": (4, 0)}),
         ([[step("a", 40, 1)]], {"known": {"a": 41}, "before": ["a"], "batches": 2}),
+        # The second pipeline rank has the token two steps later.
+        (
+            [[step("c", 0, 3)], [step("a", 0, 16)], [step("a", 16, 15), step("c", 3, 1)]],
+            {
+                "deployment": RANKS,
+                "before": ["a", "c"],
+                "known": {"a": 31, "c": 3},
+                "batches": 3,
+            },
+        ),
+        ([[]], {"before": ["a"], "after": ["a"], "pause": Pause(0, 1)}),
+        ([RUN, [step("a", 16, 16)]], {"before": ["a"], "known": BOTH, "pause": NO_OTHERS}),
+        # Where no step has room for a block, a part of it is computed.
+        ([[step("a", 0, 3)]], {"deployment": SMALL}),
     ],
 )
 def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> None:
@@ -189,6 +207,37 @@ def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> No
             ADMITTED | {"free": (13, 9)},
         ),
         ("draft-count-wrong", [[step("a", 40, 3, 1)]], {"known": {"a": 41}}),
+        ("draft-count-wrong", [[step("c", 0, 4, 0)]], {"known": {"c": 3}, "batches": 2}),
+        ("step-exceeds-limit(limit=empty)", [[step("a", 0, 0)]], {}),
+        (
+            "step-exceeds-limit(limit=ranks)",
+            [[step("c", 0, 3)], [step("c", 3, 1)]],
+            {"deployment": RANKS, "before": ["c"], "known": {"c": 3}, "batches": 3},
+        ),
+        ("step-exceeds-limit(limit=pause)", [RUN], {"before": ["a"], "pause": Pause(0, 1)}),
+        ("step-exceeds-limit(limit=pause)", [RUN], {"pause": NO_OTHERS}),
+        (
+            "step-leaves-work(states=mamba, what=states)",
+            [[step("a", 0, 14)]],
+            {"deployment": replace(STATES, max_num_batched_tokens=14)},
+        ),
+        (
+            "step-leaves-work(states=mamba, what=running)",
+            [[]],
+            {"deployment": SMALL, "before": ["a"], "after": ["a"]},
+        ),
+        (
+            # Who gave way was before the one that got its blocks, and this one comes after.
+            "step-leaves-work(what=running)",
+            [[step("a", 0, 8), step("c", 0, 3)], [step("b", 0, 8)]],
+            {
+                "deployment": PRIORITY,
+                "before": ["a", "b", "c"],
+                "after": ["b", "c"],
+                "known": {"a": 40, "b": 40, "c": 4},
+                "free": (0, 0),
+            },
+        ),
         ("step-leaves-work(what=running)", [[step("a", 0, 15)]], {}),
         ("step-leaves-work(what=running)", [RUN, []], {"before": ["a"], "after": ["a"]}),
         (

@@ -22,7 +22,7 @@ NAMES = {
 KINDS = {manager: kind for kind, (manager, _) in NAMES.items()}
 """The kind of each manager."""
 
-_OPTING_OUT = "CircularBufferSpec"
+OPTING_OUT = "CircularBufferSpec"
 """The spec of a group that opts out of prefix caching, unless it is a window that can."""
 
 _REPLAYED, _REPLAY = "SlidingWindowMLASpec", "bounded_replay"
@@ -46,15 +46,11 @@ def kv_cache_spec(
 
     It is the plainest one unless a variant has ``chosen`` another.
     """
-    name = NAMES[group.kind][1] if group.prefix_cacheable else _OPTING_OUT
+    name = NAMES[group.kind][1] if group.prefix_cacheable else OPTING_OUT
     values = base_values(group) | {"num_speculative_blocks": num_speculative_blocks}
     if not enable_prefix_caching:
         values["mamba_cache_mode"] = "none"
-    if (
-        name == _OPTING_OUT
-        and group.kind is GroupKind.SLIDING_WINDOW
-        and windows_opt_out(interface)
-    ):
+    if name == OPTING_OUT and group.kind is GroupKind.SLIDING_WINDOW and windows_opt_out(interface):
         name, values = _REPLAYED, values | {_REPLAY: True}
     spec_class = attribute(interface, name)
     if checkpoint_alignment is not None and group.kind is GroupKind.MAMBA:

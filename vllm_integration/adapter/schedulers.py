@@ -7,6 +7,7 @@ outside. Imported in the worker process only.
 
 import copy
 import logging
+import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,13 @@ from typing import Any
 from hitproof.conformance.explain.derivation import Derived
 from hitproof.conformance.explain.reuse import CacheSetup
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.histories.workloads import Arrival, Deployment, Layers, SchedulerHistory
+from hitproof.conformance.histories.workloads import (
+    Arrival,
+    Deployment,
+    Layers,
+    Pause,
+    SchedulerHistory,
+)
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import Tables
 from hitproof.conformance.subject.schedulers import (
@@ -35,7 +42,11 @@ from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.engine import group_of
-from hitproof.vllm_integration.adapter.groups import kv_cache_config, kv_cache_spec
+from hitproof.vllm_integration.adapter.groups import (
+    OPTING_OUT,
+    kv_cache_config,
+    kv_cache_spec,
+)
 from hitproof.vllm_integration.adapter.host_pool import (
     INDEXER,
     RunningHostPool,
@@ -51,6 +62,7 @@ _UNIT = "prefix_match_unit"
 _JUNCTIONS = "enable_mamba_shared_prefix_checkpoint"
 _RESOLVE = "resolve_kv_cache_block_sizes"
 _CONTEXT_PARALLEL = ("decode_context_parallel_size", "prefill_context_parallel_size")
+_PIPELINE = "pipeline_parallel_size"
 _SEVERAL = "use_multi_module_mtp"
 _PLAIN_LAYERS: dict[str, Any] = {
     "groups": (Group(GroupKind.FULL_ATTENTION, 16),),
@@ -65,6 +77,8 @@ _ADAPTIVE = "long_prefill_token_threshold_adaptive"
 _AT_MOST = "max_num_scheduled_tokens"
 _WATERMARK = "watermark"
 _STARTS_AGAIN = "reset_running_requests"
+_STAGGERED = "next_decode_eligible_step"
+_SET_PAUSE = "set_pause_state"
 _INTERVAL = "prefix_cache_retention_interval"
 
 
@@ -171,19 +185,32 @@ class VllmSchedulers:
             changes["mamba_shared_prefix_checkpoint"] = False
         if not hasattr(self._speculative_class, _SEVERAL):
             changes["num_mtp_modules"] = 1
+        groups = deployment.groups
+        if deployment.ranks > 1 and not _staggers():
+            changes["async_scheduling"] = False
+        if not hasattr(self.interface, OPTING_OUT):
+            groups = tuple(group for group in groups if group.prefix_cacheable)
         if not hasattr(self.core, _RESOLVE):
-            size = min(group.block_size for group in deployment.groups)
-            changes["groups"] = tuple(replace(g, block_size=size) for g in deployment.groups)
+            size = min(group.block_size for group in groups)
+            groups = tuple(replace(group, block_size=size) for group in groups)
+        changes["groups"] = groups
         if ALIGNMENT not in parameters_of(attribute(self.interface, "FullAttentionSpec")):
             changes["layers"] = tuple(replace(each, alignment=1) for each in deployment.layers)
         if deployment.layers and not (self._plans or _are_plain(deployment)):
             changes |= _PLAIN_LAYERS
-        return replace(history, deployment=replace(deployment, **changes))
+        pauses = history.pauses if hasattr(self._scheduler_class, _SET_PAUSE) else ()
+        return replace(history, deployment=replace(deployment, **changes), pauses=pauses)
 
     @cached_property
     def _plans(self) -> bool:
         """Whether layers of all sorts are grouped: the planner is a module of its own."""
         return find_spec("vllm.v1.core.kv_cache_planning") is not None
+
+    @property
+    def _scheduler_class(self) -> Any:
+        from vllm.v1.core.sched.scheduler import Scheduler
+
+        return Scheduler
 
     @cached_property
     def _speculative_class(self) -> Any:
@@ -197,8 +224,11 @@ class VllmSchedulers:
 
         made = copy.copy(self._base)
         made.model_config = ModelFacts(deployment.max_model_len)
-        for name in _CONTEXT_PARALLEL:
-            if (ranks := getattr(deployment, name)) > 1:
+        for name, ranks in (
+            *((name, getattr(deployment, name)) for name in _CONTEXT_PARALLEL),
+            (_PIPELINE, deployment.ranks),
+        ):
+            if ranks > 1:
                 made.parallel_config = copy.copy(made.parallel_config)
                 _set(made.parallel_config, name, ranks)
         newer = (_ADAPTIVE, _AT_MOST, _WATERMARK)
@@ -221,12 +251,12 @@ class VllmSchedulers:
             "SchedulerConfig",
         )
         cache = made.cache_config = copy.copy(self._base.cache_config)
-        cache.enable_prefix_caching = True
+        cache.enable_prefix_caching = deployment.enable_prefix_caching
         cache.num_gpu_blocks = deployment.num_gpu_blocks
         sizes = [group.block_size for group in deployment.groups if group.prefix_cacheable]
         cache.block_size = min(sizes or [group.block_size for group in deployment.groups])
         if deployment.has_mamba:
-            cache.mamba_cache_mode = "align"
+            cache.mamba_cache_mode = "align" if deployment.enable_prefix_caching else "none"
             cache.mamba_block_size = next(
                 group.block_size for group in deployment.groups if group.kind == "mamba"
             )
@@ -294,6 +324,7 @@ class VllmSchedulers:
                     group,
                     deployment.num_speculative_tokens,
                     deployment.mamba_checkpoint_alignment,
+                    enable_prefix_caching=deployment.enable_prefix_caching,
                 ),
             )
             for group in deployment.groups
@@ -333,6 +364,7 @@ class VllmSchedulers:
             engine.use_eagle,
             engine.num_hash_lookahead_tokens,
             num_blocks=engine.num_gpu_blocks,
+            caching=engine.enable_prefix_caching,
         )
         unit = deployment.prefix_match_unit
         started.derived = executor.derived(setup, unit)
@@ -372,10 +404,8 @@ class VllmSchedulers:
             raise CannotJudge("this release has one block size for all groups; name a later one")
         manager = core.StructuredOutputManager(vllm_config)
         scheduler_class = vllm_config.scheduler_config.get_scheduler_cls()
-        from vllm.v1.core.sched.scheduler import Scheduler
-
         keywords = arguments(
-            Scheduler.__init__,
+            self._scheduler_class.__init__,
             {
                 "vllm_config": vllm_config,
                 "kv_cache_config": config,
@@ -405,7 +435,6 @@ class VllmSchedulers:
             groups=groups,
             num_gpu_blocks=blocks,
             layers=(),
-            ranks=1,
             disable_hybrid_kv_cache_manager=False,
         )
         started = VllmScheduler(self, derived, vllm_config, scheduler, hash_size)
@@ -469,16 +498,18 @@ class VllmScheduler:
         self.batches = (
             int(attribute(vllm_config, "max_concurrent_batches"))
             if hasattr(vllm_config, "max_concurrent_batches")
-            else 1 + deployment.async_scheduling
+            else max(1 + deployment.async_scheduling, deployment.ranks)
         )
         speculation = vllm_config.speculative_config
         self.drafting_slots = int(getattr(speculation, "max_num_new_slots_for_drafting", 0))
         self.spares_lone_prompts = hasattr(vllm_config.scheduler_config, _ADAPTIVE)
         self.engine = _engine(deployment, vllm_config, scheduler, hash_block_size)
         attribute(vllm.utils, "init_none_hash")(sha256)
-        self._hasher = block_hasher(
-            vllm.utils, sha256, hash_block_size, self.engine.num_hash_lookahead_tokens
-        )
+        self._hasher = None
+        if deployment.enable_prefix_caching or vllm_config.kv_transfer_config is not None:
+            self._hasher = block_hasher(
+                vllm.utils, sha256, hash_block_size, self.engine.num_hash_lookahead_tokens
+            )
         # Those that take no pass of their own are never left out.
         self._may_skip_drafts = deployment.v2_model_runner and self.engine.num_lookahead_tokens
         self._manager = attribute(scheduler, "kv_cache_manager")
@@ -538,6 +569,20 @@ class VllmScheduler:
                 "later release"
             )
         reset(**{_STARTS_AGAIN: True})
+
+    def pause(self, pause: Pause | None) -> None:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        set_state = getattr(self.scheduler, _SET_PAUSE, None)
+        if set_state is None:
+            raise CannotJudge(
+                "this release does not pause; leave pauses out, or name a later release"
+            )
+        from vllm.v1.core.sched.interface import PauseState
+
+        state = PauseState.UNPAUSED
+        if pause is not None:
+            state = PauseState.PAUSED_NEW if pause.finishes_running else PauseState.PAUSED_ALL
+        set_state(state)
 
     def _adapter(self, name: str | None) -> Any:
         if name is None:
@@ -683,6 +728,13 @@ class VllmScheduler:
         return self._cache.unit_keys(name)
 
 
+def _staggers() -> bool:
+    """Whether decodes of several pipeline ranks can be scheduled ahead: each waits for its turn."""
+    from vllm.v1.request import Request
+
+    return _STAGGERED in Request.__init__.__code__.co_names
+
+
 def _are_plain(deployment: Deployment) -> bool:
     """Whether all layers keep as much, so that every release can group them."""
     same = {replace(each, count=1) for each in deployment.layers} == {Layers()}
@@ -702,6 +754,10 @@ def _engine(
         for group in deployment.groups
     )
     interval = getattr(vllm_config.cache_config, _INTERVAL, None)
+    if not deployment.enable_prefix_caching:
+        # Nothing is hashed, and nothing kept.
+        hash_block_size = math.gcd(*(group.block_size for group in groups))
+        interval = None
     return EngineConfiguration(
         groups=groups,
         num_gpu_blocks=deployment.num_gpu_blocks,
@@ -712,6 +768,7 @@ def _engine(
         num_hash_lookahead_tokens=int(getattr(scheduler, HASH_LOOKAHEAD, 0)),
         num_speculative_tokens=deployment.num_speculative_tokens,
         num_lookahead_tokens=int(scheduler.num_lookahead_tokens),
+        enable_prefix_caching=deployment.enable_prefix_caching,
         retention_interval=interval,
         mamba_checkpoint_alignment=deployment.mamba_checkpoint_alignment,
         mamba_shared_prefix_checkpoint=deployment.mamba_shared_prefix_checkpoint,

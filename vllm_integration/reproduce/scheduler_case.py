@@ -97,6 +97,8 @@ class _Writer:
             raise CannotJudge("a test has no workers of a host's pool")
         if deployment.decode_context_parallel_size * deployment.prefill_context_parallel_size > 1:
             raise CannotJudge("a test has one rank")
+        if self._history.pauses or (deployment.ranks > 1 and not deployment.layers):
+            raise CannotJudge("a test has no pauses and no pipeline")
         if code is Code.DERIVED_GROUPS_WRONG:
             raise CannotJudge("a test does not judge the groups that start-up derives")
         if code in _CONTENT:
