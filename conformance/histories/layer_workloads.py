@@ -177,7 +177,9 @@ def layer_workload(seed: int | str) -> SchedulerHistory:
         prefix_match_unit=model.unit,
         speculative_method="eagle" if model.drafts else None,
         num_speculative_tokens=random.randint(1, 3) if model.drafts else 0,
+        # Several ranks are scheduled ahead for the second model runner only.
         async_scheduling=mixed and random.random() < 0.5,
+        v2_model_runner=mixed and model.ranks > 1,
         layers=tuple(layers for _, layers in model.sorts),
         ranks=model.ranks,
         layout="blocks" if model.layout == "blocks" else "layers",
