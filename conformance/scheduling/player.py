@@ -263,6 +263,8 @@ class _Player:
 
     def _count(self, admitted: Scheduled, life: Life) -> None:
         """Count a lookup that has led to an admission."""
+        if not self._engine.enable_prefix_caching:
+            return  # nothing is looked up
         kind = "" if life.hit is None else "preempted_"
         tokens = len(self._history.requests[admitted.request].prompt) + len(life.delivered)
         for what, number in (("requests", 1), ("queries", tokens), ("hits", admitted.start)):
