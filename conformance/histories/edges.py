@@ -19,10 +19,12 @@ from hitproof.conformance.histories.schema import (
     Load,
     Loaded,
     Lookup,
+    Release,
     RequestInput,
     Reset,
     Schedule,
     Step,
+    Take,
 )
 from hitproof.spec.groups import Group, GroupKind
 
@@ -90,12 +92,22 @@ def full_beside_rings() -> Iterator[History]:
     """The last blocks are taken by groups of which one keeps one block of each request."""
     full = Group(GroupKind.FULL_ATTENTION, 2)
     ring = replace(full, prefix_cacheable=False)
-    requests = {"first": RequestInput(tuple(range(4))), "second": RequestInput((7, 8))}
+    requests = {
+        "first": RequestInput(tuple(range(4))),
+        "second": RequestInput((7, 8)),
+        "hitting": RequestInput(tuple(range(5))),
+    }
     steps: tuple[Step, ...] = (
-        *map(Schedule, requests),
+        Schedule("first"),
+        Schedule("second"),
         Finish("first"),
         Schedule("second"),
         Finish("second"),
+        Take(1),
+        Schedule("hitting"),
+        Release(),
+        Schedule("hitting"),
+        Finish("hitting"),
     )
     for groups, whole in product(((full, ring), (ring, full)), (False, True)):
         yield History(
