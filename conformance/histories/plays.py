@@ -102,7 +102,8 @@ def possible(history: History, abilities: Abilities) -> History:
     engine = history.engine
     cacheable = tuple(group for group in engine.groups if group.prefix_cacheable)
     if not abilities.windows_opt_out and cacheable != engine.groups:
-        return replace(history, engine=replace(engine, groups=cacheable), steps=())
+        engine = replace(engine, groups=cacheable, full_sequence_must_fit=False)
+        return replace(history, engine=engine, steps=())
     retains = any(group.kind in abilities.retained_kinds for group in engine.groups)
     exported = engine.mamba_checkpoint_alignment
     shared = engine.mamba_shared_prefix_checkpoint and abilities.keeps_shared_states
