@@ -4,8 +4,13 @@ from collections import Counter
 
 import pytest
 
-from hitproof.conformance.histories.edges import edges
+from hitproof.conformance.histories.edges import (
+    edges,
+    short_step_after_a_hit,
+    states_in_larger_blocks,
+)
 from hitproof.conformance.histories.json_format import read
+from hitproof.conformance.histories.schema import Schedule
 from hitproof.conformance.judge.admission import Admitted, least_needed
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.reference.managers import ReferenceManagers
@@ -40,6 +45,19 @@ def test_a_manager_that_admits_too_much_is_caught(subject: ManagerSubject, code:
     for played in EDGES:
         seen.update(shown(replay(played, subject)))
     assert seen[f"waste: {code}"]
+
+
+def test_a_step_after_a_hit_is_shorter_than_modules_look_ahead() -> None:
+    played = short_step_after_a_hit()
+    assert played.engine.num_prefill_lookahead > 2
+    served = {look.request: look.served for look in replay(played, REFERENCE).lookups}
+    assert served["second"]
+    assert Schedule("second", 1) in played.steps
+
+
+def test_blocks_of_other_sizes_beside_states_show_what_passes_a_boundary() -> None:
+    seen = shown(replay(states_in_larger_blocks(), broken.Broken(broken.ConnectorPassesBoundaries)))
+    assert "unsound: local-prefix-off-boundary" in seen
 
 
 STATES = read(
