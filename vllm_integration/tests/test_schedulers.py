@@ -18,7 +18,13 @@ from hitproof.conformance.histories.workload_json import (
     read_workload,
     write_workload,
 )
-from hitproof.conformance.histories.workloads import Arrival, Deployment, Layers, SchedulerHistory
+from hitproof.conformance.histories.workloads import (
+    Arrival,
+    Deployment,
+    Layers,
+    Pause,
+    SchedulerHistory,
+)
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
@@ -52,9 +58,13 @@ MODULES = replace(
 def played(
     release: str, deployment: Deployment, requests: dict[str, Arrival] = REQUESTS
 ) -> SchedulerReport:
+    return played_history(release, SchedulerHistory(deployment, requests))
+
+
+def played_history(release: str, history: SchedulerHistory) -> SchedulerReport:
     return run_scheduler(
         resolve(release),
-        SchedulerHistory(deployment, requests),
+        history,
         python=os.environ[PYTHON],
         timeout=60.0,
         memory=in_bytes(MEMORY),
@@ -75,6 +85,21 @@ def test_what_is_right_has_no_finding(release: str) -> None:
     assert report.verdict is Verdict.CONFORMS
     assert [life["ended"] for life in report.lives.values()] == ["finished"] * 3
     assert [life["hit"] for life in report.lives.values()] == [0, 64, 64]
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("release", ["0.23.0", "0.33.0"])
+def test_ranks_pauses_and_engines_without_prefix_caching_are_served(release: str) -> None:
+    ahead = {"async_scheduling": True, "v2_model_runner": True}
+    ranks = played(release, replace(ATTENTION, ranks=2, **ahead))
+    assert not defects(ranks)
+    uncached = played(release, replace(ATTENTION, enable_prefix_caching=False))
+    assert not defects(uncached)
+    assert [life["hit"] for life in uncached.lives.values()] == [0, 0, 0]
+    history = SchedulerHistory(ATTENTION, REQUESTS, (Pause(1, 3), Pause(8, 2, True)))
+    paused = played_history(release, history)
+    assert not defects(paused)
+    assert [life["ended"] for life in paused.lives.values()] == ["finished"] * 3
 
 
 @pytest.mark.release
