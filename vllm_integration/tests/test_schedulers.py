@@ -90,9 +90,8 @@ def test_what_is_right_has_no_finding(release: str) -> None:
 @pytest.mark.release
 @pytest.mark.parametrize("release", ["0.23.0", "0.33.0"])
 def test_ranks_pauses_and_engines_without_prefix_caching_are_served(release: str) -> None:
-    ahead = {"async_scheduling": True, "v2_model_runner": True}
-    ranks = played(release, replace(ATTENTION, ranks=2, **ahead))
-    assert not defects(ranks)
+    ranks = replace(ATTENTION, ranks=2, async_scheduling=True, v2_model_runner=True)
+    assert not defects(played(release, ranks))
     uncached = played(release, replace(ATTENTION, enable_prefix_caching=False))
     assert not defects(uncached)
     assert [life["hit"] for life in uncached.lives.values()] == [0, 0, 0]
