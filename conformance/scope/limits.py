@@ -41,7 +41,10 @@ LIMITS: dict[str, Limit] = {
         "The block pool is judged with full blocks, one hash each; partial entries and pinned "
         "blocks of newer releases are not.",
     ),
-    "check-hashes": Limit(_CHECK, "Block hashes are judged without images and prompt embeddings."),
+    "check-hashes": Limit(
+        _CHECK,
+        "The check of block hashes has no images and prompt embeddings; histories have them.",
+    ),
     "check-windows": Limit(
         _CHECK, "Windows start at 2 tokens. A window of 1 token needs nothing from the cache."
     ),
@@ -85,8 +88,23 @@ LIMITS: dict[str, Limit] = {
     ),
     "replay-scheduler": Limit(
         "replay, lockstep",
-        "They do a scheduler's bookkeeping themselves, in one way; the scheduler of a release is "
-        "not run.",
+        "Histories of managers do a scheduler's bookkeeping themselves, in one way. The scheduler "
+        "of a release is run in histories of kind `scheduler` only.",
+    ),
+    "replay-requests": Limit(
+        _REPLAY,
+        "Histories of schedulers have neither images, structured outputs nor streaming sessions, "
+        "and context parallelism is not judged beside Mamba states.",
+    ),
+    "replay-start-up": Limit(
+        _REPLAY,
+        "A deployment without layers that start-up refuses is left out: that it is refused "
+        "without need is no finding.",
+    ),
+    "replay-metrics": Limit(
+        _REPLAY,
+        "Metrics of how long blocks stay in the cache, and after how long they are used again, are "
+        "not judged.",
     ),
     "replay-connectors": Limit(
         "replay, lockstep",
