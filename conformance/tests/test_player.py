@@ -218,7 +218,7 @@ def test_external_tokens() -> None:
     manager = Recorder(hit=4)
     play([Schedule("a", external=9)], manager)
     assert manager.allocation == Allocation(
-        6, Hit(4, ((),)), num_external_computed_tokens=8
+        6, Hit(4, ((),)), num_external_computed_tokens=8, has_scheduled_reqs=False
     )  # whole blocks, and a token is left to compute
 
 
