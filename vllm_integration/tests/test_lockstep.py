@@ -37,7 +37,7 @@ def test_a_slice_of_the_long_run(release: str) -> None:
 
 @pytest.mark.release
 @pytest.mark.parametrize(
-    ("release", "numbers"), [("0.20.0", {37}), ("0.21.0", set()), ("0.22.1", {8})]
+    ("release", "numbers"), [("0.20.0", set()), ("0.21.0", set()), ("0.22.1", {8})]
 )
 def test_what_differs_in_older_releases_is_a_documented_fault(
     release: str, numbers: set[int]

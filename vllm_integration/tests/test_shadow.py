@@ -492,6 +492,8 @@ def test_the_shadow_sees_what_replay_sees(version: str, tmp_path: Path) -> None:
         unseen: tuple[str, ...] = UNSEEN
         if name.startswith("freed_before_drafts"):  # what a request has given up is not judged
             unseen = (*unseen, "block-unregistered")
+        if name.startswith("block_held_twice"):  # nor what a load is given, and frees
+            unseen = (*unseen, "handed-blocks-wrong", "eviction-order-wrong")
         # A test may mean to be refused, so what the manager raises is the test's affair.
         wanted = [f for f in replayed if " crash " not in f and not any(p in f for p in unseen)]
         assert (name, seen) == (name, wanted)
