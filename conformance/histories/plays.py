@@ -329,15 +329,18 @@ _LAYERS = {
     Profile.THOROUGH: 1_000,
 }
 """Models, and then mixes of layers; the quick profile has every third."""
-_CONTENDED = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 600}
-_CHUNKS = {Profile.QUICK: 4, Profile.DEFAULT: 30, Profile.THOROUGH: 600}
-_ADAPTERS = {Profile.QUICK: 4, Profile.DEFAULT: 24, Profile.THOROUGH: 600}
-_LIMITS = {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500}
-_MARGINS = {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600}
-_RESUMPTIONS = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
-_ENGINES = {Profile.QUICK: 4, Profile.DEFAULT: 80, Profile.THOROUGH: 1_500}
-_HOST = {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000}
-_RANKS = {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300}
+_SEEDED = {
+    Origin.CONTENDED: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 600},
+    Origin.CHUNKS: {Profile.QUICK: 4, Profile.DEFAULT: 30, Profile.THOROUGH: 600},
+    Origin.ADAPTERS: {Profile.QUICK: 4, Profile.DEFAULT: 24, Profile.THOROUGH: 600},
+    Origin.LIMITS: {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
+    Origin.MARGINS: {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600},
+    Origin.RESUMPTIONS: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000},
+    Origin.ENGINES: {Profile.QUICK: 4, Profile.DEFAULT: 80, Profile.THOROUGH: 1_500},
+    Origin.HOST: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000},
+    Origin.RANKS: {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300},
+}
+"""How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
 """The quick profile replays one history of every fourth family."""
 _SITUATIONS = {Profile.QUICK: 10, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
@@ -379,24 +382,9 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
         yield Play(Origin.SCHEDULER, f"{seed}:{number}")
     for number in range(0, _LAYERS[profile], 3 if profile is Profile.QUICK else 1):
         yield Play(Origin.LAYERS, f"{seed}:{number}")
-    for number in range(_CONTENDED[profile]):
-        yield Play(Origin.CONTENDED, f"{seed}:{number}")
-    for number in range(_CHUNKS[profile]):
-        yield Play(Origin.CHUNKS, f"{seed}:{number}")
-    for number in range(_ADAPTERS[profile]):
-        yield Play(Origin.ADAPTERS, f"{seed}:{number}")
-    for number in range(_LIMITS[profile]):
-        yield Play(Origin.LIMITS, f"{seed}:{number}")
-    for number in range(_MARGINS[profile]):
-        yield Play(Origin.MARGINS, f"{seed}:{number}")
-    for number in range(_RESUMPTIONS[profile]):
-        yield Play(Origin.RESUMPTIONS, f"{seed}:{number}")
-    for number in range(_ENGINES[profile]):
-        yield Play(Origin.ENGINES, f"{seed}:{number}")
-    for number in range(_HOST[profile]):
-        yield Play(Origin.HOST, f"{seed}:{number}")
-    for number in range(_RANKS[profile]):
-        yield Play(Origin.RANKS, f"{seed}:{number}")
+    for origin, counts in _SEEDED.items():
+        for number in range(counts[profile]):
+            yield Play(origin, f"{seed}:{number}")
     if not fine:
         return
     for number in range(0, len(_fine_situations()), _SITUATIONS[profile]):
