@@ -68,9 +68,11 @@ def _cases(subject: FineLookupSubject, configurations: list[Configuration]) -> I
         if [len(keys) for keys in lookup.keys] != [count]:
             raise CannotJudge(f"fine-grained lookup has no key for each of {count} hash blocks")
         states = entered_states(count)
+        keys = {(0, key): (0, block) for block, key in enumerate(lookup.keys[0])}
+        space = Space(keys, unit, ())
         for max_length in (*range(0, (count + 1) * unit, unit), count * unit - 1):
-            found = [_judged(configuration, lookup, max_length, cached) for cached in states]
-            evidence = [_replayed(lookup, item) for item in found if item is not None]
+            found = [_judged(configuration, lookup, space, max_length, each) for each in states]
+            evidence = [_replayed(lookup, space, item) for item in found if item is not None]
             yield Case(len(states), len(states), evidence)
 
 
@@ -109,13 +111,16 @@ def _held(
 
 
 def _judged(
-    configuration: Configuration, lookup: Lookup, max_length: int, cached: frozenset[int]
+    configuration: Configuration,
+    lookup: Lookup,
+    space: Space,
+    max_length: int,
+    cached: frozenset[int],
 ) -> FineLookupEvidence | None:
     """What is wrong with the answer when exactly those entries are cached."""
     group, unit = configuration.group, configuration.hash_block_size
-    keys = {(0, key): (0, block) for block, key in enumerate(lookup.keys[0])}
     held_blocks = frozenset((0, block) for block in cached)
-    answer = replay(Space(keys, unit, ()), lookup, max_length, held_blocks)
+    answer = replay(space, lookup, max_length, held_blocks)
     in_units, held = at_hash_units(group, unit), _held(configuration, max_length, cached)
     valid = partial(is_vouched_for, configuration, max_length, cached)
     expected = longest_valid_hit([in_units], unit, max_length, max_length, held)
@@ -162,8 +167,8 @@ def _table_holds(configuration: Configuration, answer: LookupAnswer) -> bool:
     return len(answer.tables) == 1
 
 
-def _replayed(lookup: Lookup, evidence: FineLookupEvidence) -> FineLookupEvidence:
-    again = _judged(evidence.configuration, lookup, evidence.max_length, evidence.entered)
+def _replayed(lookup: Lookup, space: Space, evidence: FineLookupEvidence) -> FineLookupEvidence:
+    again = _judged(evidence.configuration, lookup, space, evidence.max_length, evidence.entered)
     if again is None or again.signature != evidence.signature:
         raise InternalError(f"a counterexample does not replay: {evidence}")
     return evidence

@@ -1,12 +1,13 @@
 """The check of sharing: two block hashes are equal just when all that they vouch for is.
 
-The hashes of many small prompts, with and without cache salt and LoRA adapter, with images and as
-embeddings, with tokens generated after them, are held against each other: for a group whose blocks
-are as long as what one hash covers, for one with longer blocks, and with hashes that look ahead
-where the subject has them.
+The hashes of many small prompts, with and without cache salt and LoRA adapter, with images, and as
+embeddings in whole or in part, with tokens generated after them, are held against each other: for a
+group whose blocks are as long as what one hash covers, for one with longer blocks, and with hashes
+that look ahead where the subject has them.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import product
 
@@ -53,6 +54,10 @@ def _cases(subject: HashSubject, configuration: Configuration) -> Iterator[Case]
             if lookahead:
                 continue  # a subject without hashes that look ahead
             raise
+        mixed = list(_mixed(length))
+        with suppress(Predates):
+            hashes(mixed[0])
+            prompts += mixed
         for prompt in prompts:
             found = hashes(prompt)
             for block, block_hash in enumerate(found):
@@ -92,6 +97,17 @@ def _prompts(length: int) -> Iterator[Prompt]:
         yield Prompt(plain, images=images[:1])
         yield Prompt(plain, images=images[: length - first])
     yield Prompt(plain, images=(("long", 0, length),))
+
+
+def _mixed(length: int) -> Iterator[Prompt]:
+    """Prompts of which one token comes as an embedding, and another is odd or none is."""
+    for place, value in product(range(length), (1, 2)):
+        embeddings = tuple(value * (at == place) for at in range(length))
+        is_token_ids = tuple(at != place for at in range(length))
+        for other in range(length + 1):
+            if other != place:
+                tokens = _odd(length, other)
+                yield Prompt(tokens, embeddings=embeddings, is_token_ids=is_token_ids)
 
 
 def _generated(length: int) -> Iterator[Prompt]:
@@ -135,7 +151,7 @@ def _evidence(
             ("salts", first.salt != second.salt),
             ("adapters", first.adapter != second.adapter),
             ("images", one.images != other.images),
-            ("embeddings", one.embeddings != other.embeddings),
+            ("embeddings", _embedded(one) != _embedded(other)),
         )
         if differs
     ]
@@ -167,6 +183,10 @@ def _evidence(
     )
 
 
+def _embedded(prompt: Prompt) -> tuple[object, ...]:
+    return prompt.embeddings, prompt.is_token_ids
+
+
 def _words(prompt: Prompt) -> str:
     adapter = " at ".join(prompt.adapter) if any(prompt.adapter) else "none"
     tokens = " ".join(map(str, prompt.tokens))
@@ -175,6 +195,9 @@ def _words(prompt: Prompt) -> str:
         words += f"; image {name} at {offset}, of {in_tokens(length)}"
     if prompt.embeddings:
         words += f"; embeddings {' '.join(map(str, prompt.embeddings))}"
+    if prompt.is_token_ids:
+        places = (str(at) for at, is_id in enumerate(prompt.is_token_ids) if not is_id)
+        words += f", which count at {' and '.join(places)} only"
     if prompt.num_generated:
         words += f"; the last {in_tokens(prompt.num_generated)} generated"
     return words

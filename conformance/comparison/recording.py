@@ -86,7 +86,7 @@ class Recorded:
     def __init__(
         self, manager: Manager, history: History, note: Callable[[Observable, Any], None]
     ) -> None:
-        self._manager = manager
+        self.unrecorded = self._manager = manager
         self._note = note
         self._engine = engine = history.engine
         self._names = Names(

@@ -5,7 +5,7 @@ The layers say what they need; how they are grouped, sized and aligned is the ta
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from hitproof.conformance.explain.reuse import CacheSetup
@@ -90,19 +90,46 @@ class Derived:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """The most groups that layers may be in, or the most bytes that tokens take in these groups.
+
+    Attributes:
+        most: how many groups, or bytes.
+        layers: the names of the layers.
+        tokens: how many tokens take the bytes; 0 where groups are counted.
+    """
+
+    most: int
+    layers: tuple[str, ...]
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
 class BrokenRule:
-    """A rule that a configuration breaks, and how."""
+    """A rule that a configuration breaks, and how.
+
+    Attributes:
+        rule: the rule.
+        sentence: how it is broken.
+        bound: what is exceeded, where that is a number.
+    """
 
     rule: Rule
     sentence: str
+    bound: Bound | None = None
+
+
+_Case = str | tuple[str, Bound]
+"""How a rule is broken, and the bound that is exceeded, where there is one."""
 
 
 def broken_rules(derived: Derived) -> Iterator[BrokenRule]:
     """The rules that a configuration breaks, each with the first case of it."""
     for rule, cases in _RULES.items():
-        sentence = next(cases(derived), None)
-        if sentence is not None:
-            yield BrokenRule(rule, sentence)
+        case = next(cases(derived), None)
+        if case is not None:
+            sentence, bound = (case, None) if isinstance(case, str) else case
+            yield BrokenRule(rule, sentence, bound)
 
 
 def _layers(derived: Derived) -> Iterator[str]:
@@ -355,7 +382,7 @@ def _padding(derived: Derived) -> Iterator[str]:
         yield f"its groups take {taken} bytes a block, and their layers {used}"
 
 
-def _long_requests(derived: Derived) -> Iterator[str]:
+def _long_requests(derived: Derived) -> Iterator[_Case]:
     block = _block(derived)
     if block is None or block.width <= max(map(max, filter(None, block.members)), default=0):
         return
@@ -366,11 +393,14 @@ def _long_requests(derived: Derived) -> Iterator[str]:
     used = sum(sum(block.members[index]) * tokens // groups[index].block_size for index in growing)
     # Two sorts with pages of one size can be grouped so that less than a third is padding.
     few = block.alike and len(_sorts(derived)) == 2
-    if taken and not (taken * 2 < used * 3 if few else taken < used * 2):
-        yield f"{tokens} tokens take {taken} bytes, and what is kept of them {used}"
+    most = (used * 3 - 1) // 2 if few else used * 2 - 1
+    if taken > max(most, 0):
+        layers = tuple(name for index in growing for name in derived.members[index])
+        sentence = f"{tokens} tokens take {taken} bytes, and what is kept of them {used}"
+        yield sentence, Bound(most, layers, tokens)
 
 
-def _filled_blocks(derived: Derived) -> Iterator[str]:
+def _filled_blocks(derived: Derived) -> Iterator[_Case]:
     block = _block(derived)
     if block is None:
         return
@@ -383,13 +413,15 @@ def _filled_blocks(derived: Derived) -> Iterator[str]:
         room = block.width // max(block.members[groups[0]])
         needed = -(-sum(len(block.members[index]) for index in groups) // max(room, 1))
         if len(groups) > needed:
+            names = tuple(name for index in groups for name in derived.members[index])
             yield (
                 f"layers of {_words(layer.needs)} are in {len(groups)} groups, and blocks of "
-                f"{block.width} bytes have room for them in {needed}"
+                f"{block.width} bytes have room for them in {needed}",
+                Bound(needed, names),
             )
 
 
-def _few_groups(derived: Derived) -> Iterator[str]:
+def _few_groups(derived: Derived) -> Iterator[_Case]:
     sorts = _sorts(derived)
     if not derived.ranks or not sorts:
         return
@@ -402,7 +434,8 @@ def _few_groups(derived: Derived) -> Iterator[str]:
     most = sum(-(-count // (block // pages[sort])) for sort, count in sorts.items())
     most += sum(layer.any_block for layer in derived.layers.values())
     if len(derived.members) > most:
-        yield f"there are {len(derived.members)}, and {most} would do"
+        sentence = f"there are {len(derived.members)}, and {most} would do"
+        yield sentence, Bound(most, tuple(derived.layers))
 
 
 def _drafts(derived: Derived) -> Iterator[str]:
@@ -416,7 +449,7 @@ def _drafts(derived: Derived) -> Iterator[str]:
             yield f"group {index} is {'' if flagged else 'not '}flagged, and {what}"
 
 
-_RULES = {
+_RULES: dict[Rule, Callable[[Derived], Iterator[_Case]]] = {
     Rule.LAYERS: _layers,
     Rule.READS: _reads,
     Rule.PAGES: _pages,

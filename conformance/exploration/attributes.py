@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from types import CodeType
 from typing import Any
 
-from hitproof.conformance.exploration.bytecode import instructions
+from hitproof.conformance.exploration.bytecode import instructions, of_code
 from hitproof.conformance.exploration.canonical import PLAIN, is_plain_class
 
 _OPAQUE_NAMES = frozenset(
@@ -41,14 +41,14 @@ class Attributes:
         self.stored: set[str] = set()
         self.read: set[str] = set()
         self.all_read = ""
-        self._codes: set[CodeType] = set()
+        self._codes: set[int] = set()
 
     def reads_of(self, code: CodeType) -> None:
         """Note what code may read that is run."""
-        if code in self._codes:
+        if id(code) in self._codes:
             return
-        self._codes.add(code)
-        names = _read_by(code)
+        self._codes.add(id(code))
+        names = _read_by(code)  # which keeps the code
         self.read |= names
         if opaque := names & _OPAQUE_NAMES:
             self.reads_all(min(opaque))
@@ -86,7 +86,7 @@ class Attributes:
         return f"{min(both)}, and reads it" if both else ""
 
 
-@functools.cache
+@of_code
 def _read_by(code: CodeType) -> frozenset[str]:
     """The names that code may read as attributes; more than that does no harm."""
     return frozenset(
@@ -96,7 +96,7 @@ def _read_by(code: CodeType) -> frozenset[str]:
     )
 
 
-@functools.cache
+@of_code
 def _matches_classes(code: CodeType) -> bool:
     return any(each.opname == "MATCH_CLASS" for each in instructions(code).values())
 

@@ -2,20 +2,47 @@
 
 import dis
 import functools
+from collections.abc import Callable
 from itertools import pairwise
 from types import CodeType
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 _LEAVES = ("RETURN_", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
 _GENERATES = 0x20 | 0x80 | 0x200  # CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR
 
 
-@functools.cache
+_More = ParamSpec("_More")
+_Value = TypeVar("_Value")
+
+
+def of_code(
+    function: Callable[Concatenate[CodeType, _More], _Value],
+) -> Callable[Concatenate[CodeType, _More], _Value]:
+    """A memo of what depends on code, which is kept: it is told by its address.
+
+    To hash code takes time in proportion to its length.
+    """
+    known: dict[Any, tuple[CodeType, _Value]] = {}
+
+    @functools.wraps(function)
+    def remembered(code: CodeType, /, *more: _More.args, **named: _More.kwargs) -> _Value:
+        assert not named
+        key = id(code), more
+        held = known.get(key)
+        if held is None:
+            held = known[key] = code, function(code, *more, **named)
+        return held[1]
+
+    return remembered
+
+
+@of_code
 def instructions(code: CodeType) -> dict[int, dis.Instruction]:
     """The instructions of ``code`` by their offsets."""
     return {each.offset: each for each in dis.get_instructions(code)}
 
 
-@functools.cache
+@of_code
 def instruction_at(code: CodeType, offset: int) -> dis.Instruction:
     """The instruction at ``offset``, or the one whose cache entries are there."""
     known = instructions(code)
@@ -39,7 +66,7 @@ def falls_through(instruction: dis.Instruction) -> bool:
     return not instruction.opname.startswith(_LEAVES)
 
 
-@functools.cache
+@of_code
 def depth_before(code: CodeType) -> dict[int, int]:
     """The depth of the stack before each reachable instruction.
 
@@ -70,7 +97,7 @@ def depth_before(code: CodeType) -> dict[int, int]:
     return depths
 
 
-@functools.cache
+@of_code
 def depth_below_call(code: CodeType, offset: int) -> int | None:
     """How many values the stack keeps while the instruction at ``offset`` calls something.
 

@@ -98,11 +98,11 @@ class Canonical:
         held = frames.stack(frame, running=running)
         if held is None:
             raise NotAlike(f"the stack of {code.co_qualname} is not known")
-        live = live_after(code, at)
+        live = live_after(code, at)  # which keeps the code
         variables = [(n, self.value(v)) for n, v in frames.variables(frame) if n in live]
         shared = [self.value(each) for each in frames.cells(frame)]
         return (
-            *(code, id(frame.f_globals), at, tuple(variables), tuple(shared)),
+            *(id(code), id(frame.f_globals), at, tuple(variables), tuple(shared)),
             tuple([None if each is frames.NULL else self.value(each) for each in held]),
         )
 

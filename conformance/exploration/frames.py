@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import CellType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
-from hitproof.conformance.exploration.bytecode import depth_below_call, instruction_at
+from hitproof.conformance.exploration.bytecode import depth_below_call, instruction_at, of_code
 
 NULL = object()
 """An empty place on a stack."""
@@ -28,7 +28,7 @@ _MOST = 1 << 20
 """More places than any frame has."""
 
 
-@functools.cache
+@of_code
 def _variables(code: CodeType) -> int:
     """How many places variables take."""
     return len(_names(code))
@@ -93,7 +93,7 @@ def cells(frame: FrameType) -> list[Any]:
     return [cell(frame, place) for place in places]
 
 
-@functools.cache
+@of_code
 def _cells(code: CodeType) -> tuple[int, ...]:
     shared = {*code.co_cellvars, *code.co_freevars}
     return tuple(place for place, name in enumerate(_names(code)) if name in shared)
@@ -124,7 +124,7 @@ def variables(frame: FrameType) -> Iterable[tuple[str, Any]]:
     return held
 
 
-@functools.cache
+@of_code
 def _named(code: CodeType) -> tuple[tuple[str, int, bool], ...]:
     shared = _cells(code)
     return tuple((name, place, place in shared) for place, name in enumerate(_names(code)))

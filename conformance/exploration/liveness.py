@@ -6,14 +6,18 @@ function's bytecode, as `dis` shows it.
 """
 
 import dis
-import functools
 import re
 from types import CodeType
 
-from hitproof.conformance.exploration.bytecode import falls_through, instruction_at, jumps_to
+from hitproof.conformance.exploration.bytecode import (
+    falls_through,
+    instruction_at,
+    jumps_to,
+    of_code,
+)
 
 
-@functools.cache
+@of_code
 def live_after(code: CodeType, offset: int) -> frozenset[str]:
     """Names of the locals of ``code`` that may be read after the instruction at ``offset``.
 
@@ -26,7 +30,7 @@ def live_after(code: CodeType, offset: int) -> frozenset[str]:
     return shared | _live_after_each(code)[instruction_at(code, offset).offset]
 
 
-@functools.cache
+@of_code
 def _live_after_each(code: CodeType) -> dict[int, frozenset[str]]:
     instructions = list(dis.get_instructions(code))
     entries = dis.Bytecode(code).exception_entries  # type: ignore[attr-defined]  # missing stub

@@ -19,7 +19,7 @@ from hitproof.conformance.exploration.symbolic import (
     Space,
     SymbolicPool,
 )
-from hitproof.conformance.exploration.watch import UNWATCHED, Watch
+from hitproof.conformance.exploration.watch import Watch, do_not_watch
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 
@@ -345,7 +345,7 @@ def answered(lookup: Lookup, pool: SymbolicPool, max_length: int) -> LookupAnswe
 
 
 ENTRY = answered.__code__
-UNWATCHED.add(ENTRY)
+do_not_watch(ENTRY)
 
 
 def frames_of(innermost: FrameType) -> Iterator[FrameType]:

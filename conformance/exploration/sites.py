@@ -1,6 +1,5 @@
 """What each instruction that may matter does to a lookup's state, looked at before it is done."""
 
-import functools
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Container
@@ -9,7 +8,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import TypeAlias
 
 from hitproof.conformance.exploration import frames
-from hitproof.conformance.exploration.bytecode import instructions
+from hitproof.conformance.exploration.bytecode import instructions, of_code
 from hitproof.conformance.exploration.calls import LOCK, call, consumed, visited
 from hitproof.conformance.exploration.canonical import is_computed_in_c, is_plain_class
 from hitproof.conformance.exploration.notes import Notes
@@ -32,7 +31,7 @@ _INNER = frozenset({"question", "index", "group_id", "is_null_block", "__class__
 """Attributes by which a block could be told from another."""
 
 
-@functools.cache
+@of_code
 def sites_of(code: CodeType) -> dict[int, Site]:
     """What to do before which instruction of ``code``."""
     sites: dict[int, Site] = {}

@@ -40,7 +40,7 @@ class Watch(Notes):
         self.active = False
         self._collects = False
         self._before = sys.gettrace()
-        self._tracers: dict[CodeType, Any] = {}
+        self._tracers: dict[int, Any] = {}
 
     def begin(self, innermost: FrameType | None = None) -> None:
         """Watch from now on, beside what will be called the frames from ``innermost`` outwards."""
@@ -50,7 +50,7 @@ class Watch(Notes):
         if innermost is None:
             self.resume()
         while innermost is not None and innermost.f_code is not self._entry:
-            if innermost.f_code not in UNWATCHED:
+            if id(innermost.f_code) not in _UNWATCHED:
                 innermost.f_trace = self._follow(innermost)
             innermost = innermost.f_back
 
@@ -72,7 +72,7 @@ class Watch(Notes):
 
     def _entered(self, frame: FrameType, event: str, argument: Any) -> Any:
         del event, argument
-        if frame.f_code.co_filename in _OURS or frame.f_code in UNWATCHED:
+        if frame.f_code.co_filename in _OURS or id(frame.f_code) in _UNWATCHED:
             return None
         if is_generator(frame.f_code):
             self.change(frame)
@@ -80,7 +80,7 @@ class Watch(Notes):
 
     def _follow(self, frame: FrameType) -> Any:
         code = frame.f_code
-        known = self._tracers.get(code)
+        known = self._tracers.get(id(code))
         if known is not None:
             frame.f_trace_lines = False
             frame.f_trace_opcodes = True
@@ -99,12 +99,17 @@ class Watch(Notes):
                 site(self, running)
             return follow
 
-        self._tracers[code] = follow
+        self._tracers[id(code)] = follow  # of code that `sites_of` keeps
         return follow
 
 
-UNWATCHED: set[CodeType] = set()
-"""Code of hitproof's own between the entry and the target."""
+_UNWATCHED: dict[int, CodeType] = {}
+
+
+def do_not_watch(*codes: CodeType) -> None:
+    """Name code of hitproof's own between the entry and the target."""
+    _UNWATCHED.update((id(code), code) for code in codes)
+
 
 _OURS = frozenset(map(str, Path(__file__).parent.glob("*.py")))
 """Files whose code is not the lookup's."""

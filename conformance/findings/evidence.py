@@ -343,7 +343,8 @@ def _only(values: Iterable[_T]) -> _T:
 
 
 def _prompt(prompt: Prompt) -> dict[str, Any]:
-    rare = {n for n in ("images", "embeddings", "num_generated") if not getattr(prompt, n)}
+    names = "images", "embeddings", "num_generated", "is_token_ids"
+    rare = {name for name in names if not getattr(prompt, name)}
     return {name: value for name, value in asdict(prompt).items() if name not in rare}
 
 
@@ -356,6 +357,7 @@ def _prompts(data: Sequence[Mapping[str, Any]]) -> tuple[Prompt, ...]:
             tuple(tuple(image) for image in p.get("images", ())),
             tuple(p.get("embeddings", ())),
             p.get("num_generated", 0),
+            tuple(p.get("is_token_ids", ())),
         )
         for p in data
     )

@@ -128,6 +128,8 @@ class Code(StrEnum):
     PAGE_WRITTEN_TWICE = "page-written-twice"
     NULL_PAGE_WRITTEN = "null-page-written"
     PAGE_FREED_IN_FLIGHT = "page-freed-in-flight"
+    TRANSFERRED_PAGE_USED = "transferred-page-used"
+    FAILED_LOAD_DELIVERED = "failed-load-delivered"
     CACHED_AFTER_RESET = "cached-after-reset"
     STEP_EXCEEDS_LIMIT = "step-exceeds-limit"
     STEP_LEAVES_WORK = "step-leaves-work"

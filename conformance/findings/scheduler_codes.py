@@ -123,6 +123,52 @@ MEANINGS: Mapping[Code, Meaning] = {
         (Divergence.UNSOUND,),
         (_ASYNC, _DRAFTS),
     ),
+    Code.TRANSFERRED_PAGE_USED: Meaning(
+        "page that a KV connector {what} is {how}",
+        "A connector writes the page, or reads it, until it reports that it is done. No step waits "
+        "for that, and it waits for no step.",
+        "What is loaded, computed or sent is overwritten: outputs are wrong.",
+        _SCHEDULER,
+        (Divergence.UNSOUND,),
+        (
+            Parameter(
+                "what",
+                "whether the connector writes or reads it",
+                {"loads": "loads", "sends": "sends"},
+            ),
+            Parameter(
+                "how",
+                "whether it is free meanwhile, or a step reads or writes it that is planned "
+                "meanwhile, or that was planned before and still runs",
+                {
+                    "free": "free",
+                    "step": "used by a step",
+                    "in-flight": "used by a step that still runs",
+                },
+            ),
+        ),
+    ),
+    Code.FAILED_LOAD_DELIVERED: Meaning(
+        "user gets a token that comes of a failed load{of}{policy}{scheduling}",
+        "With the results of a step a KV connector reports blocks whose load has failed. What is "
+        "computed from them is wrong, until they are computed again.",
+        "Outputs are wrong.",
+        _SCHEDULER,
+        (Divergence.UNSOUND,),
+        (
+            Parameter(
+                "of",
+                "whose load it is: that of the request itself, or of another",
+                {"own": " of its own", "other": " of another request"},
+            ),
+            Parameter(
+                "policy",
+                "whether requests whose load fails end, or compute what they lack",
+                {"fail": ", where it is to end", "recompute": ", where it is computed again"},
+            ),
+            _ASYNC,
+        ),
+    ),
     Code.CACHED_AFTER_RESET: Meaning(
         "blocks are cached or held after a reset",
         "A reset that starts running requests again leaves no key and no block in use.",

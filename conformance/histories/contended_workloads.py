@@ -1,7 +1,8 @@
 """Scheduler histories with less room than all of their requests take, so that some are preempted.
 
 In turn: a long prompt of low priority that is computed beside short requests which come first, with
-room for both as they arrive and for little more; and requests of any lengths.
+room for both as they arrive and for little more; and requests of any lengths, or more of them than
+run at once, each of another priority, some of which are aborted while they wait.
 """
 
 from random import Random
@@ -14,6 +15,8 @@ def contended_workload(seed: int | str) -> SchedulerHistory:
     """The scheduler history of a seed."""
     random = Random(f"hitproof contended {seed}")
     number = int(str(seed).rpartition(":")[2])
+    if number % 8 == 3:
+        return _queued(random)
     return _overtaken(random) if number % 2 == 0 else _crowded(random, number)
 
 
@@ -44,6 +47,41 @@ def _overtaken(random: Random) -> SchedulerHistory:
         # Who runs after the one that makes the others give way gets what they gave back.
         more = tuple(range(400, 400 + random.randint(1, 2 * size)))
         requests["d"] = Arrival(more, tuple(range(450, 450 + 2 * size)), random.choice((0, 1, 2)))
+    return SchedulerHistory(deployment, requests)
+
+
+def _queued(random: Random) -> SchedulerHistory:
+    size, drafts = random.choice((4, 8)), random.choice((0, 1, 2))
+    names = "abcdefg"
+    # Who runs first gives way first.
+    priorities = (len(names), *random.sample(range(len(names)), len(names) - 1))
+    requests: dict[str, Arrival] = {}
+    fresh = 1
+    for name, priority in zip(names, priorities, strict=True):
+        num_prompt, num_output = random.randint(1, size + 2), random.randint(size, 2 * size)
+        prompt = tuple(range(fresh, fresh + num_prompt))
+        output = tuple(range(fresh + num_prompt, fresh + num_prompt + num_output))
+        fresh += num_prompt + num_output
+        requests[name] = Arrival(
+            prompt,
+            output,
+            random.choice((0, 0, 1)) if requests else 0,
+            priority=priority,
+            accepted=(random.randint(0, drafts), random.randint(0, drafts)) if drafts else (),
+            aborted=random.randint(2, 4) if name > "b" and random.random() < 0.4 else None,
+        )
+    longest = max(len(each.prompt) + len(each.output) for each in requests.values()) + drafts
+    needed = -(-longest // size)
+    deployment = Deployment(
+        (Group(GroupKind.FULL_ATTENTION, size),),
+        1 + needed + random.randint(1, needed),
+        longest,
+        4 * size,
+        max_num_seqs=2,
+        speculative_method="ngram" if drafts else None,
+        num_speculative_tokens=drafts,
+        policy="priority",
+    )
     return SchedulerHistory(deployment, requests)
 
 

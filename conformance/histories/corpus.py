@@ -4,6 +4,7 @@
 one that adds most first.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -15,5 +16,9 @@ CORPUS = Path(__file__).resolve().parent / "corpus.jsonl"
 @cache
 def corpus() -> dict[str, str]:
     """The histories as JSON text, by a name that is another where a history is."""
-    lines = CORPUS.read_text(encoding="utf-8").splitlines()
+    return named(CORPUS.read_text(encoding="utf-8").splitlines())
+
+
+def named(lines: Iterable[str]) -> dict[str, str]:
+    """Histories as JSON text, by their names."""
     return {sha256(line.encode()).hexdigest()[:8]: line for line in lines}

@@ -1,7 +1,8 @@
 """Scheduler histories on engines that are set up or used in other ways than most.
 
 In turn: pipeline ranks, so that more steps are in flight; no prefix caching; pauses, while requests
-run, end and arrive; and groups that opt out of prefix caching. Apart from that they are as other
+run, end and arrive; groups that opt out of prefix caching, and blocks of sizes that do not divide
+one another. Apart from that they are as other
 histories: generated ones, and ones at the limits of steps.
 """
 
@@ -32,6 +33,8 @@ def engine_workload(seed: int | str) -> SchedulerHistory:
             return replace(made, deployment=_uncached(deployment, random))
         case 2:
             return replace(made, pauses=_pauses(random))
+        case _ if number // 8 % 2:
+            return replace(made, deployment=_uneven(deployment))
         case _:
             return replace(made, deployment=_opted_out(deployment))
 
@@ -70,6 +73,21 @@ def _opted_out(deployment: Deployment) -> Deployment:
         deployment,
         groups=(*deployment.groups, ring),
         num_gpu_blocks=_MORE_ROOM * deployment.num_gpu_blocks,
+    )
+
+
+def _uneven(deployment: Deployment) -> Deployment:
+    size, interval = deployment.groups[0].block_size, deployment.retention_interval
+    full = Group(GroupKind.FULL_ATTENTION, size * 3 // 2)
+    windows = [each for each in deployment.groups if each.kind is GroupKind.SLIDING_WINDOW]
+    return replace(
+        deployment,
+        groups=(full, *(windows or [Group(GroupKind.SLIDING_WINDOW, size, window=size + 2)])),
+        num_gpu_blocks=_MORE_ROOM * deployment.num_gpu_blocks,
+        prefix_match_unit=None,
+        retention_interval=None if isinstance(interval, int) else interval,
+        mamba_checkpoint_alignment=None,
+        mamba_shared_prefix_checkpoint=False,
     )
 
 

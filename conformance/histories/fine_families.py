@@ -105,9 +105,11 @@ def fine_histories() -> Iterator[History]:
 
 def _requests(engine: EngineConfiguration, length: int) -> dict[str, RequestInput]:
     prompt = tuple(range(1, length + 1))
-    output = tuple(range(7001, 7001 + engine.alignment + 4))
-    other = tuple(range(8001, 8001 + 2 * engine.alignment))
     most = engine.max_model_len
+    # Past another boundary of a retention interval, where requests resume (`_resumed`).
+    ends = min(engine.alignment + 4 + (engine.retention_interval or 0), most - length)
+    output = tuple(range(7001, 7001 + ends))
+    other = tuple(range(8001, 8001 + 2 * engine.alignment))
     requests = {
         "producer": RequestInput(prompt, output),
         "resend": RequestInput(prompt, tuple(range(7101, 7101 + engine.alignment))),
@@ -182,7 +184,7 @@ def _resumed(engine: EngineConfiguration, length: int, chunk: int | None) -> His
     steps: list[Step] = [Schedule("producer", chunk)] * 5
     blocks = tuple(range(engine.max_model_len))
     within = (length // engine.alignment + 1) * engine.alignment
-    for turn in range(engine.alignment + 1):
+    for turn in range(engine.alignment + 1 + (engine.retention_interval or 0)):
         steps += [NewStep(), Preempt("producer")]
         steps += [Evict("producer", group, blocks) for group in range(len(engine.groups))]
         steps += [Schedule("producer", within if turn % 2 else None), Schedule("producer")]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from hitproof.conformance.histories.schema import History, HistoryError
+from hitproof.conformance.histories.schema import STRICT, History, HistoryError
 
 _T = TypeVar("_T")
 _SCHEMA = "`hitproof replay --schema` prints the schema"
@@ -29,7 +29,16 @@ def _adapter() -> TypeAdapter[History]:
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a history."""
-    return _adapter().json_schema()
+    return described(History)
+
+
+def described(format_: type[Any]) -> dict[str, Any]:
+    """The JSON schema of a format; the docstrings of its fields describe them."""
+    STRICT["use_attribute_docstrings"] = True
+    try:
+        return TypeAdapter(format_).json_schema()
+    finally:
+        del STRICT["use_attribute_docstrings"]
 
 
 def read(text: str | bytes, where: str = "the history") -> History:

@@ -35,7 +35,8 @@ def module_engines() -> Iterator[EngineConfiguration]:
     """Engines with several modules, whose draft layers' blocks are smaller, as large, and larger.
 
     Full attention alone and beside windows and states, dense and sparse, with hashes that look
-    ahead as far as the modules do, and with hits that may end inside blocks.
+    ahead as far as the modules do, and with hits that may end inside blocks, also where states
+    are exported from inside chunks.
     """
     full, large = Group(_FULL, 2, eagle=True), Group(_FULL, 4)
     window, narrow = Group(_WINDOW, 2, window=3), Group(_WINDOW, 4, window=6)
@@ -56,6 +57,9 @@ def module_engines() -> Iterator[EngineConfiguration]:
     yield _engine((full, narrow), 3)
     yield _engine((drafted, states), 2, hash_block_size=4)
     yield _engine((drafted, states), 3, num_hash_lookahead_tokens=3)
+    exporting = {"num_hash_lookahead_tokens": 2, "mamba_checkpoint_alignment": 2}
+    yield _engine((drafted, states), 2, **exporting)
+    yield _engine((drafted, states), 3, **exporting | {"num_hash_lookahead_tokens": 3})
 
 
 def _engine(groups: tuple[Group, ...], ahead: int, **more: int) -> EngineConfiguration:

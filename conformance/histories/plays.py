@@ -5,17 +5,19 @@ First those of the ledger, which show known divergences; then the corpus
 generated ones (`conformance.histories.generator`).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from itertools import islice
+from threading import Lock
 from typing import Any
 from zlib import crc32
 
 from hitproof.conformance.histories.adapter_workloads import adapter_workload
 from hitproof.conformance.histories.chunk_workloads import chunk_workload
 from hitproof.conformance.histories.connections import connections
+from hitproof.conformance.histories.connector_workloads import connector_workload
 from hitproof.conformance.histories.contended_workloads import contended_workload
 from hitproof.conformance.histories.corpus import corpus
 from hitproof.conformance.histories.edges import edges
@@ -34,6 +36,7 @@ from hitproof.conformance.histories.rank_workloads import rank_workload
 from hitproof.conformance.histories.resumption_workloads import resumption_workload
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.situations import fine_situations, situations
+from hitproof.conformance.histories.twins import fine_twins, twins
 from hitproof.conformance.histories.uncached import uncached_histories
 from hitproof.conformance.histories.workload_generator import workload
 from hitproof.conformance.histories.workload_json import (
@@ -141,11 +144,13 @@ class Origin(StrEnum):
     FINE_SITUATION = "fine situation"
     FINE = "fine family"
     FINE_GENERATED = "fine generated"
+    TWINS = "twins"
+    FINE_TWINS = "fine twins"
     GENERATED = "generated"
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next ten; all others are of managers."""
+    """Of whole schedulers, as are the next eleven; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -156,6 +161,7 @@ class Origin(StrEnum):
     MARGINS = "margins"
     RESUMPTIONS = "resumptions"
     ENGINES = "engines"
+    CONNECTORS = "connectors"
 
 
 _WORKLOADS = {
@@ -170,6 +176,7 @@ _WORKLOADS = {
     Origin.MARGINS: margin_workload,
     Origin.RESUMPTIONS: resumption_workload,
     Origin.ENGINES: engine_workload,
+    Origin.CONNECTORS: connector_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -243,21 +250,25 @@ class Play:
                 family = _family(engine)
                 made = family[number % len(family)]
             case Origin.MODULES:
-                made = _modules()[int(self.name)]
+                made = _all(module_histories)[int(self.name)]
             case Origin.SITUATION:
-                made = _situations()[int(self.name)]
+                made = _all(situations)[int(self.name)]
             case Origin.EDGE:
-                made = _edges()[int(self.name)]
+                made = _all(edges)[int(self.name)]
             case Origin.CONNECTION:
-                made = _connections()[int(self.name)]
+                made = _all(connections)[int(self.name)]
             case Origin.UNCACHED:
-                made = _uncached()[int(self.name)]
+                made = _all(uncached_histories)[int(self.name)]
             case Origin.FINE_SITUATION:
-                made = _fine_situations()[int(self.name)]
+                made = _all(fine_situations)[int(self.name)]
             case Origin.FINE:
-                made = _fine()[int(self.name)]
+                made = _all(fine_histories)[int(self.name)]
             case Origin.FINE_GENERATED:
                 made = fine_history(self.name)
+            case Origin.TWINS:
+                made = _all(twins)[int(self.name)]
+            case Origin.FINE_TWINS:
+                made = _all(fine_twins)[int(self.name)]
         made = turned(made) if is_turned(self.describe()) else made
         made = replace(made, engine=replace(made.engine, variant=self._variant))
         return possible(made, abilities)
@@ -282,39 +293,26 @@ def _family(engine: int) -> tuple[History, ...]:
     return tuple(families(next(islice(engines(), engine, None))))
 
 
-@cache
-def _modules() -> tuple[History, ...]:
-    return tuple(module_histories())
+class _Series(Sequence[History]):
+    """The histories of a generator by number, made as far as they are asked for."""
+
+    def __init__(self, made: Iterator[History]) -> None:
+        self._rest, self._made, self._making = made, list[History](), Lock()
+
+    def __getitem__(self, number: Any) -> Any:
+        with self._making:
+            self._made += islice(self._rest, max(0, number + 1 - len(self._made)))
+        return self._made[number]
+
+    def __len__(self) -> int:
+        with self._making:
+            self._made += self._rest
+        return len(self._made)
 
 
 @cache
-def _situations() -> tuple[History, ...]:
-    return tuple(situations())
-
-
-@cache
-def _edges() -> tuple[History, ...]:
-    return tuple(edges())
-
-
-@cache
-def _connections() -> tuple[History, ...]:
-    return tuple(connections())
-
-
-@cache
-def _uncached() -> tuple[History, ...]:
-    return tuple(uncached_histories())
-
-
-@cache
-def _fine_situations() -> tuple[History, ...]:
-    return tuple(fine_situations())
-
-
-@cache
-def _fine() -> tuple[History, ...]:
-    return tuple(fine_histories())
+def _all(histories: Callable[[], Iterator[History]]) -> _Series:
+    return _Series(histories())
 
 
 _VARIANTS = 1_000
@@ -338,6 +336,7 @@ _SEEDED = {
     Origin.RESUMPTIONS: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000},
     Origin.ENGINES: {Profile.QUICK: 4, Profile.DEFAULT: 80, Profile.THOROUGH: 1_500},
     Origin.HOST: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000},
+    Origin.CONNECTORS: {Profile.QUICK: 4, Profile.DEFAULT: 100, Profile.THOROUGH: 2_000},
     Origin.RANKS: {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300},
 }
 """How many scheduler histories of these origins are played, in this order."""
@@ -349,6 +348,16 @@ _FINE = {Profile.QUICK: 28, Profile.DEFAULT: 112, Profile.THOROUGH: None}
 """Of the histories with hits inside blocks, the first are the most revealing."""
 
 
+_FINE_TWINS = {Profile.QUICK: 2, Profile.DEFAULT: 28, Profile.THOROUGH: 500}
+
+
+def distilled(histories: Iterable[tuple[str, str]], fine: bool) -> Iterator[Play]:
+    """Of distilled histories, by name, those that a target plays; ``fine`` as for `plays`."""
+    for name, text in histories:
+        if fine or not _is_fine(text):
+            yield Play(Origin.CORPUS, name, text)
+
+
 def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
     """What a profile replays besides the ledger's histories.
 
@@ -357,26 +366,26 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
     history of every family. ``fine`` is whether hits may end inside blocks. ``seed`` is what those
     that are generated are generated from.
     """
-    for name, text in islice(corpus().items(), _CORPUS[profile]):
-        if fine or not _is_fine(text):
-            yield Play(Origin.CORPUS, name, text)
+    yield from distilled(islice(corpus().items(), _CORPUS[profile]), fine)
     for number in range(_GENERATED[profile]):
         yield Play(Origin.GENERATED, f"{seed}:{number}")
     for number in range(0, sum(1 for _ in engines()), _EVERY[profile]):
         thorough = profile is Profile.THOROUGH
         for each in range(len(_family(number))) if thorough else (number,):
             yield Play(Origin.FAMILY, f"{number}.{each}")
-    for number in range(0, len(_modules()), _EVERY[profile]):
-        engine = _modules()[number].engine
+    for number in range(0, len(_all(module_histories)), _EVERY[profile]):
+        engine = _all(module_histories)[number].engine
         if fine or not is_fine_grained(engine.groups, engine.hash_block_size):
             yield Play(Origin.MODULES, str(number))
-    for number in range(0, len(_situations()), _SITUATIONS[profile]):
+    for number in range(0, len(_all(situations)), _SITUATIONS[profile]):
         yield Play(Origin.SITUATION, str(number))
-    for number in range(0, len(_edges()), _EVERY[profile]):
+    for number in range(0, len(_all(edges)), _EVERY[profile]):
         yield Play(Origin.EDGE, str(number))
-    for number in range(0, len(_connections()), _EVERY[profile]):
+    for number in range(0, len(_all(twins)), _EVERY[profile]):
+        yield Play(Origin.TWINS, str(number))
+    for number in range(0, len(_all(connections)), _EVERY[profile]):
         yield Play(Origin.CONNECTION, str(number))
-    for number in range(0, len(_uncached()), _EVERY[profile]):
+    for number in range(0, len(_all(uncached_histories)), _EVERY[profile]):
         yield Play(Origin.UNCACHED, str(number))
     for number in range(_SCHEDULERS[profile]):
         yield Play(Origin.SCHEDULER, f"{seed}:{number}")
@@ -387,9 +396,11 @@ def plays(profile: Profile, fine: bool, seed: str = "1") -> Iterator[Play]:
             yield Play(origin, f"{seed}:{number}")
     if not fine:
         return
-    for number in range(0, len(_fine_situations()), _SITUATIONS[profile]):
+    for number in range(0, len(_all(fine_situations)), _SITUATIONS[profile]):
         yield Play(Origin.FINE_SITUATION, str(number))
-    for number in range(len(_fine()))[: _FINE[profile]]:
+    for number, _ in enumerate(islice(_all(fine_histories), _FINE[profile])):
         yield Play(Origin.FINE, str(number))
     for number in range(_FINE_GENERATED[profile]):
         yield Play(Origin.FINE_GENERATED, f"{seed}:{number}")
+    for number in range(_FINE_TWINS[profile]):
+        yield Play(Origin.FINE_TWINS, str(number))

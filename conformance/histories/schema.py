@@ -40,7 +40,9 @@ from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.retention import check_interval
 
 _MAX_TOKENS = 2_000_000
-_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+STRICT = ConfigDict(extra="forbid")
+"""How all formats are read. `json_format.described` has docstrings of fields, too: to find them
+takes most of the time."""
 
 
 class HistoryError(ValueError):
@@ -152,7 +154,7 @@ class EngineConfiguration:
     the answer must not depend on it: classes and sizes of specs, priorities of requests, and so on.
     0 is the plainest."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         if not self.groups:
@@ -275,7 +277,7 @@ class Image:
     length: PositiveInt
     """How many placeholder tokens it has."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -297,7 +299,7 @@ class RequestInput:
     skip_reading_prefix_cache: bool = False
     """Whether the request takes no hits, as with prompt logprobs."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         if not self.prompt:
@@ -361,7 +363,7 @@ class Schedule:
     flight, and the oldest ones before more than ``max_concurrent_batches`` steps are in flight."""
     do: Literal["schedule"] = "schedule"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -372,7 +374,7 @@ class Lookup:
     """The request."""
     do: Literal["lookup"] = "lookup"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -391,7 +393,7 @@ class Load:
     """Free blocks that are left to requests which are admitted already."""
     do: Literal["load"] = "load"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -405,7 +407,7 @@ class Loaded:
     one of full attention it is all or none: 0."""
     do: Literal["loaded"] = "loaded"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -416,7 +418,7 @@ class Preempt:
     """The request."""
     do: Literal["preempt"] = "preempt"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -430,7 +432,7 @@ class Finish:
     done (`Sent`). vLLM: ``delay_free_blocks``."""
     do: Literal["finish"] = "finish"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -441,7 +443,7 @@ class Sent:
     """The request."""
     do: Literal["sent"] = "sent"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -461,7 +463,7 @@ class Hold:
     """Who holds them."""
     do: Literal["hold"] = "hold"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -474,7 +476,7 @@ class Take:
     """Who takes them."""
     do: Literal["take"] = "take"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -485,7 +487,7 @@ class Release:
     """Who held it."""
     do: Literal["release"] = "release"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -500,7 +502,7 @@ class Evict:
     """Blocks of the prefix, by position; all cached copies go."""
     do: Literal["evict"] = "evict"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -509,7 +511,7 @@ class Reset:
 
     do: Literal["reset"] = "reset"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -518,7 +520,7 @@ class NewStep:
 
     do: Literal["new_step"] = "new_step"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -527,7 +529,7 @@ class Results:
 
     do: Literal["results"] = "results"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -559,7 +561,7 @@ class Expect:
     """The blocks that events report as removed since the history began."""
     do: Literal["expect"] = "expect"
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 Step: TypeAlias = (
@@ -599,7 +601,7 @@ class History:
     """For frozen vectors: the hit, in tokens, that each lookup is due, in order, by the lookahead
     horizon. Other policies are those of the newest release."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         lengths: dict[str, int] = {}

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from hitproof.conformance.histories.json_format import as_plain, strictly
+from hitproof.conformance.histories.json_format import as_plain, described, strictly
 from hitproof.conformance.histories.workloads import SchedulerHistory
 
 
@@ -17,7 +17,7 @@ def _adapter() -> TypeAdapter[SchedulerHistory]:
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a scheduler history."""
-    return _adapter().json_schema()
+    return described(SchedulerHistory)
 
 
 def is_workload(text: str | bytes) -> bool:

@@ -15,17 +15,16 @@ arrive and what the model will sample. As JSON::
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 
 from hitproof.conformance.histories.schema import (
+    STRICT,
     HistoryError,
     RequestInput,
     TokenIds,
     unknown_group_fields,
 )
 from hitproof.spec.groups import Group, GroupKind
-
-_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 Method: TypeAlias = Literal["eagle", "eagle3", "mtp", "ngram", "draft_model"]
 """How drafts are proposed. vLLM: ``SpeculativeConfig.method``."""
@@ -49,7 +48,7 @@ class Layers:
     alignment: PositiveInt = 1
     """Bytes that the distance of blocks is a multiple of. vLLM: ``block_stride_alignment``."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,21 @@ class HostPool:
     loads: bool = False
     """Whether a KV connector loads prefixes, which then are on the host."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
+
+
+@dataclass(frozen=True)
+class Connector:
+    """A KV connector: it loads what others have computed, and sends what is computed here.
+
+    vLLM: ``KVConnectorBase_V1``, which consumes.
+    """
+
+    load_failure: Literal["fail", "recompute"] = "recompute"
+    """What becomes of a request whose load has failed: it ends, or computes what it lacks.
+    vLLM: ``kv_load_failure_policy``."""
+
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -148,8 +161,10 @@ class Deployment:
     host: HostPool | None = None
     """The host's pool, with one group of full attention: that of the layers which choose what is
     read. vLLM: the indexer's group."""
+    connector: Connector | None = None
+    """The KV connector; none by default."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         if not self.groups:
@@ -182,6 +197,14 @@ class Deployment:
                 "a host pool backs one group of full attention, without layers and drafts; leave "
                 "host out"
             )
+
+        if self.connector is not None and self.host is not None:
+            raise HistoryError("a host pool has a connector of its own; leave connector out")
+
+    @property
+    def loads(self) -> bool:
+        """Whether a KV connector loads prefixes."""
+        return self.connector is not None or (self.host is not None and self.host.loads)
 
     @property
     def watermark_blocks(self) -> int:
@@ -226,11 +249,22 @@ class Arrival:
     """Whether the prefix cache is reset before it arrives, as when weights change. What runs then
     starts again. vLLM: ``reset_prefix_cache(reset_running_requests=True)``."""
     loads: NonNegativeInt = 0
-    """How many tokens of its prompt a KV connector has, where the host's pool has one."""
+    """How many tokens of its prompt a KV connector has. It is asked until it has loaded once."""
     load_fails: bool = False
-    """Whether the connector reports that the load has failed, so that they are computed."""
+    """Whether the connector reports that the load of all of them has failed. vLLM:
+    ``failed_recving``."""
+    load_steps: NonNegativeInt | None = None
+    """How many steps after the one in which the load begins it is over, while the request waits; by
+    default the request's first step loads what it has not, but for the last token. Not with a host
+    pool, where ``delay`` says it."""
+    invalid_blocks: tuple[NonNegativeInt, ...] = ()
+    """The blocks, by their positions in the prompt, whose load fails. vLLM:
+    ``invalid_block_ids``."""
+    send_steps: NonNegativeInt | None = None
+    """How many steps after its end a KV connector has sent its blocks, which are held until then;
+    by default it sends none."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         if not self.prompt or not self.output:
@@ -255,7 +289,7 @@ class Pause:
     finishes_running: bool = False
     """Whether requests that run go on, and only those that wait are kept waiting."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -275,14 +309,12 @@ class SchedulerHistory:
     version: Literal[1] = 1
     """The version of this format."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
-        loads = self.deployment.host is not None and self.deployment.host.loads
         for name, request in self.requests.items():
-            if request.loads and not loads:
-                raise HistoryError(f"nothing loads what request {name} asks for; set host.loads")
+            self._check_transfers(name, request)
             if request.loads > len(request.prompt):
                 raise HistoryError(f"request {name} loads more than its prompt; lower loads")
             tokens = len(request.prompt) + len(request.output)
@@ -303,3 +335,24 @@ class SchedulerHistory:
                     f"request {name} comes after {request.after}, which is not listed before it"
                 )
             seen.add(name)
+
+    def _check_transfers(self, name: str, request: Arrival) -> None:
+        deployment = self.deployment
+        if request.loads and not deployment.loads:
+            raise HistoryError(
+                f"nothing loads what request {name} asks for; set host.loads, or connector"
+            )
+        own = request.load_steps is not None or request.invalid_blocks
+        if deployment.connector is None and (own or request.send_steps is not None):
+            raise HistoryError(
+                f"request {name} says how a KV connector loads or sends it; set connector"
+            )
+        if deployment.connector is not None and request.load_fails and request.load_steps is None:
+            raise HistoryError(
+                f"only a load that a request waits for fails as a whole; set load_steps of {name}"
+            )
+        if request.invalid_blocks and len(deployment.groups) > 1:
+            raise HistoryError(
+                f"with several groups a load fails as a whole; set load_fails of request {name} "
+                "instead of invalid_blocks"
+            )

@@ -70,6 +70,9 @@ class OfferedStates:
         step, self._step = self._step, []
         found: dict[tuple[str, int], list[int]] = {}
         for state in offered:
+            if wrong := self._wrong_group(state):
+                yield wrong
+                continue
             if not self._is_judged(self._engine.groups[state.group]):
                 continue
             found.setdefault((state.request, state.group), []).append(state.end)
@@ -96,8 +99,16 @@ class OfferedStates:
     def judge_final(self, offered: Sequence[OfferedState]) -> Iterator[_Wrong]:
         """Judge what is offered of a request that is about to give its blocks back."""
         for state in offered:
-            if self._is_judged(self._engine.groups[state.group]):
+            if wrong := self._wrong_group(state):
+                yield wrong
+            elif self._is_judged(self._engine.groups[state.group]):
                 yield from self._wrong_state(state)
+
+    def _wrong_group(self, state: OfferedState) -> _Wrong | None:
+        if self._engine.groups[state.group].kind is GroupKind.MAMBA:
+            return None
+        spec = f"a state of {state.request} is offered under a group that keeps states"
+        return Code.OFFERED_STATE_WRONG, spec, f"it is offered under group {state.group}"
 
     def _wrong_state(self, state: OfferedState) -> Iterator[_Wrong]:
         name = self._prefixes.name(state.request, state.end)

@@ -1,9 +1,9 @@
 """What a manager reports and in which order it evicts, judged at each call.
 
-Events, applied to what was cached before the call, give what is cached after it, and each describes
-the blocks that it names. Statistics count each lookup. The free queue keeps its order, blocks are
-taken from its front, and freed ones that lookup can find join it at the end, the last of a request
-first.
+Events, applied to what was cached when they were taken last, give what is cached now, and each
+describes the blocks that it names; a scheduler takes them once a step, not after each call.
+Statistics count each lookup. The free queue keeps its order, blocks are taken from its front, and
+freed ones that lookup can find join it at the end, the last of a request first.
 """
 
 from collections import Counter
@@ -12,7 +12,14 @@ from typing import Any
 
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.naming import Name, Prefixes
-from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.histories.schema import (
+    EngineConfiguration,
+    History,
+    RequestInput,
+    Reset,
+    Schedule,
+)
+from hitproof.conformance.playing.expectations import Reported
 from hitproof.conformance.subject.managers import (
     Cleared,
     Event,
@@ -26,6 +33,23 @@ from hitproof.spec.groups import GroupKind
 
 Wrong = tuple[Code, str, str]
 """What is wrong: its code, what must hold, and what is seen instead."""
+
+
+def steps_without_taking(history: History) -> Collection[int]:
+    """The steps of a history, by number, after whose calls the events stay where they are.
+
+    Those of the last chunk before a reset wait for it; in every second variant, as in a scheduler
+    that plans ahead, those of two steps are taken together.
+    """
+    steps = history.steps
+    waiting = {
+        number for number in range(len(steps) - 1) if history.engine.variant % 2 and number % 2 == 0
+    }
+    for reset in (number for number, step in enumerate(steps) if isinstance(step, Reset)):
+        chunks = [n for n, step in enumerate(steps[:reset]) if isinstance(step, Schedule)]
+        waiting.discard(reset)
+        waiting.update(range(max(chunks, default=reset), reset))
+    return waiting
 
 
 class Books:
@@ -46,6 +70,8 @@ class Books:
         self._prefixes = prefixes
         self._fine = fine
         self._stats: Counter[str] = Counter()
+        self._since: Observation | None = None
+        """What was seen when the events were taken last, if that was before the last call."""
         self.counted: Counter[str] = Counter()
 
     def looked_up(self, request: str, num_tokens: int, hit: int, preempted: bool) -> None:
@@ -56,6 +82,10 @@ class Books:
             self._stats += Counter(
                 {f"{which}requests": 1, f"{which}queries": num_tokens, f"{which}hits": hit}
             )
+
+    def crashed(self) -> None:
+        """A call has raised: the events until then are taken, and judge nothing."""
+        self._since = None
 
     def reset(self) -> None:
         """The cache was reset."""
@@ -99,10 +129,12 @@ class Books:
             )
 
     def _wrong_events(self, before: Observation, seen: Observation) -> Iterator[Wrong]:
-        if seen.events is None or (not seen.events and seen.cached == before.cached):
+        since = before if self._since is None else self._since
+        self._since = since if seen.events is None else None
+        if seen.events is None or (not seen.events and seen.cached == since.cached):
             return
         grouped = all(getattr(event, "group", 0) is not None for event in seen.events)
-        cached = _entries(before, grouped)
+        cached = _entries(since, grouped)
         for number, event in enumerate(seen.events):
             match event:
                 case Cleared():
@@ -128,13 +160,13 @@ class Books:
             yield (
                 Code.EVENTS_WRONG,
                 "the events lead from what was cached to what is cached",
-                f"events {seen.events} lead from {dict(before.cached)} to {dict(seen.cached)}",
+                f"events {seen.events} lead from {dict(since.cached)} to {dict(seen.cached)}",
             )
 
     def wrong_report(
         self, request: str, hit: Hit, reported: Sequence[Stored], seen: Observation
-    ) -> Iterator[tuple[int, Wrong]]:
-        """What is wrong with the events about the blocks of a hit, and in which group."""
+    ) -> Iterator[tuple[int, Wrong, Reported | None]]:
+        """What is wrong with the events about the blocks of a hit: the group, and what is due."""
         said = Counter((event.group or 0, key) for event in reported for key in event.keys)
         for index, (group, table) in enumerate(zip(self._engine.groups, hit.tables, strict=True)):
             named = {key for number, key in said if number == index}
@@ -146,6 +178,7 @@ class Books:
                         f"the events about the hit of {request} name blocks that are cached",
                         f"they name {min(missing)}",
                     ),
+                    self._due_report(request, index, min(missing), is_reported=False),
                 )
             ends = [
                 min((place + 1) * group.block_size, hit.length)
@@ -153,7 +186,7 @@ class Books:
                 if block
             ]
             due = [self._prefixes.name(request, end) for end in ends]
-            if not named.issuperset(due):
+            if unnamed := [name for name in due if name not in named]:
                 yield (
                     index,
                     (
@@ -161,6 +194,7 @@ class Books:
                         f"the events about the hit of {request} name {', '.join(due)}",
                         f"they name {', '.join(sorted(named)) or 'nothing'}",
                     ),
+                    self._due_report(request, index, unnamed[0], is_reported=True),
                 )
             if again := [key for key in named if said[index, key] > 1]:
                 yield (
@@ -170,9 +204,23 @@ class Books:
                         f"the events about the hit of {request} name each block once",
                         f"they name {min(again)} {said[index, min(again)]} times",
                     ),
+                    None,
                 )
         for event in reported:
-            yield from ((event.group or 0, wrong) for wrong in self._wrong_description(event))
+            yield from ((event.group or 0, each, None) for each in self._wrong_description(event))
+
+    def _due_report(
+        self, request: str, group: int, prefix: Name, is_reported: bool
+    ) -> Reported | None:
+        """What is expected of the events about a hit, if the prefix is of the request."""
+        size, unit = self._engine.groups[group].block_size, self._engine.hash_block_size
+        end = self._prefixes.end(prefix) or 0
+        of_unit = end % size > 0
+        if self._prefixes.name(request, end) != prefix or (of_unit and end % unit):
+            return None
+        return Reported(
+            request, group, end // (unit if of_unit else size) - 1, of_unit, is_reported
+        )
 
     def _wrong_description(self, event: Stored) -> Iterator[Wrong]:
         """What a stored event says of its blocks that they are not."""

@@ -165,6 +165,18 @@ class ContentModel:
             else:
                 self._write_entries(request, index, table, range(start, end))
 
+    def spoil(self, request: str, tables: Tables, start: int, end: int, what: str) -> None:
+        """The tokens from ``start`` to ``end`` have ``what`` instead of their entries."""
+        for index, (group, table) in enumerate(zip(self._engine.groups, tables, strict=True)):
+            if group.kind is GroupKind.MAMBA:
+                block_id = _at(table, (end - 1) // group.block_size)
+                self._store.write(index, block_id, 0, Entry(what), request)
+                continue
+            entry = Entry(what, what if self._due.has_drafts[index] else "")
+            for token in range(start, end):
+                block, slot = divmod(token, group.block_size)
+                self._store.write(index, _at(table, block), slot, entry, request)
+
     def planned(self, request: str, num_computed: int) -> None:
         """A step is planned as if ``num_computed`` tokens were computed, with all drafts right."""
         self._planned[request] = max(self._planned.get(request, 0), num_computed)

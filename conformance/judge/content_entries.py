@@ -37,6 +37,7 @@ class DueEntries:
             for group in engine.groups
         ]
         self.lookahead = max(engine.num_prefill_lookahead, 1)
+        self._entries: dict[tuple[str, bool, int], Entry] = {}
 
     def is_modelled(self, group: Group) -> bool:
         """Whether the group's content is modelled."""
@@ -46,9 +47,13 @@ class DueEntries:
 
     def entry(self, request: str, group: int, token: int) -> Entry:
         """The entry that the layers of a group, an index, keep for a token."""
-        seen = token + 1
-        draft = self.prefix(request, seen + self.lookahead) if self.has_drafts[group] else ""
-        return Entry(self.prefix(request, seen), draft)
+        has_drafts, seen = self.has_drafts[group], token + 1
+        entry = self._entries.get((request, has_drafts, token))
+        if entry is None:
+            draft = self.prefix(request, seen + self.lookahead) if has_drafts else ""
+            entry = Entry(self.prefix(request, seen), draft)
+            self._entries[request, has_drafts, token] = entry
+        return entry
 
     def prefix(self, request: str, end: int) -> str:
         """The name of the request's first ``end`` tokens."""

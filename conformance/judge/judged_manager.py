@@ -23,7 +23,7 @@ from hitproof.conformance.judge.admission import (
     least_needed,
     most_needed,
 )
-from hitproof.conformance.judge.books import Books, wrongly_released
+from hitproof.conformance.judge.books import Books, steps_without_taking, wrongly_released
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.damage import Damage, explained_by_holders, explained_by_keys
 from hitproof.conformance.judge.handed_blocks import (
@@ -35,10 +35,11 @@ from hitproof.conformance.judge.handed_blocks import (
 )
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.outcome import Crashed, LookupResult, ReplayOutcome
-from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.judge.promises import NOTHING_SHARED, JudgedPolicies
 from hitproof.conformance.judge.registrations import Registrations
 from hitproof.conformance.judge.survivors import lost_keys
 from hitproof.conformance.judge.worker_tables import WorkerTables
+from hitproof.conformance.playing.expectations import Allocated, Expected, ReportReturns
 from hitproof.conformance.subject.failures import REFUSALS, Refuses, crash_of
 from hitproof.conformance.subject.managers import (
     Allocation,
@@ -85,6 +86,7 @@ class JudgedManager:
         self._registrations = Registrations(
             engine, prefixes, self._judge, self._content, self._fine
         )
+        self._untaken = steps_without_taking(history)
         self._books = Books(engine, requests, prefixes, self._fine)
         self._num_tokens: dict[str, int] = {}
         self._progress: dict[str, Progress] = {}
@@ -166,9 +168,10 @@ class JudgedManager:
             self._judge_local_prefix(name)
         if (manager := self._named.groupwise) and self._judge.judges_group_hits:
             call_alone = "find_longest_cache_hit_per_group"
-            alone = self._ask(call_alone, lambda _: manager.hits_per_group(name), name)
+            cap = self._cap_of_groups(hit.length, num_tokens)
+            alone = self._ask(call_alone, lambda _: manager.hits_per_group(name, cap), name)
             if alone is not None:
-                for each in self._judge.group_hits(name, num_tokens, *alone, cached):
+                for each in self._judge.group_hits(name, num_tokens, cap, *alone, cached):
                     self._add(each, call_alone)
         due = self._judge.due_hit(name, num_tokens, cached)
         divergence = "" if wrong is None else wrong.signature.divergence
@@ -180,11 +183,23 @@ class JudgedManager:
         self._observe(call, name)
         return hit
 
+    def _cap_of_groups(self, hit: int, num_tokens: int) -> int:
+        """How much each group alone may serve of a request that hits so many tokens.
+
+        Where hits end inside blocks, a hash unit less than whole blocks of all groups: lookups that
+        drop a unit have to look that far past the cap, and find the block that ends there.
+        """
+        whole = hit // self._engine.alignment * self._engine.alignment
+        return whole - self._engine.hash_block_size if self._fine and whole else num_tokens - 1
+
     def get_computed_blocks_for_connector(
         self, name: str, cap: int | None = None
     ) -> tuple[Hit, bool] | None:
         """See `conformance.subject.managers.ConnectorManager`."""
-        answer, _ = self._local_prefix(name, cap)
+        answer, _ = self._local_prefix(name, cap, taken=True)
+        if answer is not None:
+            # It starts there, past what an earlier lookup showed to be shared.
+            self._registrations.looked_up(name, NOTHING_SHARED)
         self._observe("get_computed_blocks_for_connector", name)
         return answer
 
@@ -321,6 +336,12 @@ class JudgedManager:
             )
         if done:
             self._must_be_forgotten(call, _registered(seen))
+        elif not seen.ref_counts:
+            due, actual = "a reset is done where no block is in use", "it is refused"
+            code = Defect(Code.RESET_REFUSED)
+            self._add(
+                self._judge.pool_claim("cached_key_names_its_content", code, due, actual), call
+            )
         return done
 
     def new_step_starts(self) -> None:
@@ -354,13 +375,14 @@ class JudgedManager:
             reported = self._named.reported_hit(name)
         except Exception as error:  # nothing else comes from it: the history does not ask for them
             crash = self._judge.crash(call, crash_of(error), name)
-            self._add(replace(crash, damages=(), expected=None), call)
+            self._add(replace(crash, damages=(), expected=ReportReturns(name)), call)
             return
         if reported is not None:
-            for index, (code, due, actual) in self._books.wrong_report(
+            for index, (code, due, actual), expected in self._books.wrong_report(
                 name, hit, reported, self._named.seen
             ):
-                self._add(self._judge.report(index, Defect(code), due, actual), call)
+                wrong = self._judge.report(index, Defect(code), due, actual, expected)
+                self._add(wrong, call)
 
     def _judge_capped(self, name: str, cap: int) -> None:
         """Judge the same lookup once more, with a cap that its hit exceeds."""
@@ -418,9 +440,12 @@ class JudgedManager:
                     self._local_prefix(name, cap)
 
     def _local_prefix(
-        self, name: str, cap: int | None
+        self, name: str, cap: int | None, taken: bool = False
     ) -> tuple[tuple[Hit, bool] | None, Violation | None]:
-        """The local prefix of a request, None without one, and how it is wrong, where judged."""
+        """The local prefix of a request, None without one, and how it is wrong, where judged.
+
+        Where the request starts with it (``taken``), it leaves wrong tables.
+        """
         manager, cached = self._named.connecting, self._named.seen.cached
         if manager is None:
             return None, None
@@ -431,6 +456,8 @@ class JudgedManager:
             return answer, None
         prefix, flagged = answer
         wrong = self._judge.local_prefix(name, self._num_tokens[name], prefix, flagged, cached, cap)
+        if wrong is not None and not taken:
+            wrong = replace(wrong, damages=())
         self._add(wrong, call)
         return answer, wrong
 
@@ -449,7 +476,8 @@ class JudgedManager:
         if not allocation.num_lookahead_tokens and self._admitted.is_promised(name, end):
             due = f"request {name}, which was admitted as a whole, gets slots for {end} tokens"
             actual = f"it gets none; {len(seen.free_queue)} blocks are free"
-            self._add_wrong("allocate_slots", Code.ADMISSION_NOT_KEPT, due, actual)
+            gets = Allocated(name, gets=True)
+            self._add_wrong("allocate_slots", Code.ADMISSION_NOT_KEPT, due, actual, gets)
         need = most_needed(self._engine, before, allocation, held, computed, num_tokens, waits)
         free, reserved = len(seen.free_queue), allocation.reserved_blocks
         if not is_answered_right(False, 0, need, free, reserved):
@@ -472,9 +500,9 @@ class JudgedManager:
             need = least_needed(self._engine, before, allocation.hit.tables, num_tokens)
             if not is_answered_right(True, need, need, free):
                 due = f"request {name} is not admitted: it needs {need} blocks, and {free} are free"
-                self._add_wrong(
-                    "allocate_slots", Code.ADMITTED_WITHOUT_SPACE, due, "it is admitted"
-                )
+                refused = Allocated(name, gets=False)
+                said = due, "it is admitted", refused
+                self._add_wrong("allocate_slots", Code.ADMITTED_WITHOUT_SPACE, *said)
         self._admitted.allocated(name, allocation, num_tokens, free - len(seen.free_queue))
 
     # --- blocks held from outside --------------------------------------------------------------
@@ -543,6 +571,7 @@ class JudgedManager:
         cause = self._add(crash, call) or crash.signature
         try:
             after = self._named.observe()
+            self._books.crashed()
         except Exception as unseen:
             self._outcome.ended = f"{crash.actual}; then the pool cannot be read: {unseen!r:.200}"
             return
@@ -554,7 +583,8 @@ class JudgedManager:
     def _observe(
         self, call: str, name: str = "", touched: Tables = (), copied: Collection[int] = ()
     ) -> Observation:
-        before, seen, wrong = self._named.seen, self._named.observe(), list[Part]()
+        before, wrong = self._named.seen, list[Part]()
+        seen = self._named.observe(takes_events=self.step not in self._untaken)
         for violation in self._judge.pool(seen):
             self._add(violation, call)
             wrong += violation.damages
@@ -597,8 +627,11 @@ class JudgedManager:
         self._outcome.add(violation, self.step, call, cause)
         return cause
 
-    def _add_wrong(self, call: str, code: Code, due: str, actual: str) -> None:
-        self._add(self._judge.pool_claim("block_pool", Defect(code), due, actual), call)
+    def _add_wrong(
+        self, call: str, code: Code, due: str, actual: str, expected: Expected | None = None
+    ) -> None:
+        wrong = self._judge.pool_claim("block_pool", Defect(code), due, actual)
+        self._add(replace(wrong, expected=expected), call)
 
     def _tables(self, seen: Observation, name: str) -> Tables:
         return seen.tables.get(name, ((),) * len(self._engine.groups))

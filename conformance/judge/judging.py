@@ -29,6 +29,7 @@ from hitproof.conformance.playing.expectations import (
     Held,
     HeldOnce,
     Registered,
+    RegisteredInside,
     Returns,
 )
 from hitproof.conformance.scope.configurations import Configuration
@@ -195,6 +196,9 @@ class Judge(LocalPrefixJudge):
             ),
             f"group {group_index}: request {request} has an entry at token {need}",
             f"group {group_index}: no such entry is cached",
+            RegisteredInside(
+                request, group_index, tuple(e // self._engine.hash_block_size - 1 for e in ends)
+            ),
         )
 
     def not_promised(self, group_index: int, end: int) -> Violation:
@@ -216,10 +220,12 @@ class Judge(LocalPrefixJudge):
         worst = worst_class(defect.code)
         return Violation(Signature(claim, worst, kinds, eagle, defect), spec, actual)
 
-    def report(self, index: int, defect: Defect, spec: str, actual: str) -> Violation:
+    def report(
+        self, index: int, defect: Defect, spec: str, actual: str, expected: Expected | None
+    ) -> Violation:
         """The events about a hit say something wrong of a group."""
         signature = self.of_group(index, "block_pool", defect, worst_class(defect.code))
-        return Violation(signature, spec, actual)
+        return Violation(signature, spec, actual, expected)
 
     def policy(self, call: str, field: str, real: str, reference: str) -> Violation:
         """The two managers differ, and neither violates the spec."""

@@ -1,9 +1,10 @@
 """Judging the local prefix that a manager reports to a KV connector (`spec.connector`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.parts import Part, Table
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.judge.lookups import Cached, Cap, Entries, LookupJudge
@@ -60,7 +61,7 @@ class LocalPrefixJudge(LookupJudge):
         kinds = kinds_of(self._hit_groups)
         _, eagle = self._kinds()
 
-        def violation(signature: Signature) -> Violation:
+        def violation(signature: Signature, damages: tuple[Part, ...] = ()) -> Violation:
             has_states = valid_hit(self._groups, self._alignment, due, most, reach, entries)
             expected = LocalPrefix(request, due, lacks_state=not has_states)
             actual = f"local prefix of {in_tokens(prefix.length)}{', flagged' if flagged else ''}"
@@ -69,6 +70,7 @@ class LocalPrefixJudge(LookupJudge):
                 f"local prefix of {in_tokens(due)}" + ("" if cap is None else f", at most {cap}"),
                 f"{actual}, tables {prefix.tables}",
                 expected if cap is None else None,
+                damages=damages,
             )
 
         def unsound(defect: Defect) -> Violation:
@@ -78,9 +80,10 @@ class LocalPrefixJudge(LookupJudge):
             return unsound(Defect(Code.HIT_FOR_SKIPPING_REQUEST))
         if prefix.length % self._alignment or not 0 <= prefix.length <= most:
             return unsound(Defect(Code.LOCAL_PREFIX_OFF_BOUNDARY))
-        lacking = self._lacking(prefix.length, flagged, most, reach, entries)
-        if lacking is not None:
-            return violation(lacking)
+        if lacking := list(self._lacking(prefix.length, flagged, most, reach, entries)):
+            groups = dict.fromkeys(number for number, _ in lacking)
+            damaged = tuple(Table(request, number, prefix.length) for number in groups)
+            return violation(lacking[0][1], damaged)
         if prefix.length < due:
             alone = any(
                 valid_hit(self._asked_alone(group), self._alignment, length, most, reach, entries)
@@ -95,8 +98,8 @@ class LocalPrefixJudge(LookupJudge):
 
     def _lacking(
         self, length: int, flagged: bool, cap: int, horizon: int, entries: Entries
-    ) -> Signature | None:
-        """The first group that lacks a block of a local prefix, more than its lookahead first."""
+    ) -> Iterator[tuple[int, Signature]]:
+        """The groups that lack a block of a local prefix, those of more than lookahead first."""
         for drops in (False, True):
             for number, group in enumerate(self._groups):
                 loaded = is_fully_loaded(group.kind)
@@ -112,5 +115,4 @@ class LocalPrefixJudge(LookupJudge):
                     flagged="yes" if flagged else "no",
                 )
                 divergence = Divergence.WRONG_DRAFTS if drops else Divergence.UNSOUND
-                return self.of_group(number, _STATES_ONLY, lacks, divergence)
-        return None
+                yield number, self.of_group(number, _STATES_ONLY, lacks, divergence)

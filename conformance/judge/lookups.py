@@ -27,7 +27,7 @@ from hitproof.conformance.subject.managers import Hit
 from hitproof.conformance.words import in_tokens, kinds_of
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind, geometry
-from hitproof.spec.hits import longest_valid_hit, required_run, valid_hit
+from hitproof.spec.hits import required_run, valid_hit
 from hitproof.spec.releases.fine import (
     at_hash_units,
     longest_fine_hit,
@@ -165,29 +165,29 @@ class LookupJudge:
     def judges_group_hits(self) -> bool:
         """Whether hits of each group alone are judged.
 
-        Not those that may end inside blocks, those of sequential lookups and of several MTP
-        modules, and those by hashes that look ahead, which engines with connectors do not have.
+        Not those of sequential lookups and of several MTP modules, and those by hashes that look
+        ahead, which engines with connectors do not have.
         """
         engine = self._engine
         ahead = engine.num_hash_lookahead_tokens > 0 or engine.num_prefill_lookahead > 1
-        return not self._fine and not ahead and self._policy is not LookaheadHorizon.CANDIDATE
+        return not ahead and self._policy is not LookaheadHorizon.CANDIDATE
 
     def group_hits(
         self,
         request: str,
         num_tokens: int,
+        cap: int,
         lengths: Sequence[int],
         tables: Sequence[Sequence[int]],
         cached: Cached,
     ) -> Iterator[Violation]:
-        """Judge the longest hits that a manager reports of each group by itself, their blocks."""
-        entries, most = self._entries(request, num_tokens, cached), num_tokens - 1
-        reach = self._reach(most, num_tokens)
+        """Judge the longest hits, of at most ``cap`` tokens, of each group alone, their blocks."""
+        entries = self._entries(request, num_tokens, cached)
         for index, group in enumerate(self._groups):
             if not group.prefix_cacheable:
                 continue
             alone = self._asked_alone(group)
-            due = longest_valid_hit(alone, self._alignment, most, reach, entries)
+            due = self._longest_up_to(cap, alone, num_tokens, entries)
             end = INTEGERS.ceil_div(due, group.block_size)
             blocks = self._blocks_read(request, index, due, num_tokens, cached)
             if lengths[index] != due:
@@ -302,15 +302,20 @@ class LookupJudge:
             return 0
         groups, alignment = self._groups, self._alignment
         if cap is not None:
-            return next(
-                length
-                for length in range(cap // alignment * alignment, -1, -alignment)
-                if self._is_valid(groups, length, num_tokens, entries, cap)
-            )
+            return self._longest_up_to(cap, groups, num_tokens, entries)
         if self._fine:
             reach = horizon(self._policy, num_tokens)
             return longest_fine_hit(groups, alignment, num_tokens - 1, reach, entries)
         return longest_joint_hit(groups, alignment, num_tokens, self._policy, entries)
+
+    def _longest_up_to(
+        self, cap: int, groups: Sequence[Group], num_tokens: int, entries: Entries
+    ) -> int:
+        return next(
+            length
+            for length in range(cap // self._alignment * self._alignment, -1, -self._alignment)
+            if self._is_valid(groups, length, num_tokens, entries, cap)
+        )
 
     def junction(self, request: str, num_tokens: int, hit: int, cached: Cached) -> int:
         """The end of the prefix that a lookup with that hit shows to be shared, in tokens; or 0."""

@@ -3,7 +3,8 @@
 They are in one file, ``ledger.footprints.json`` for ``ledger.toml``, made by ``hitproof
 footprints`` and read as a diff. It has a line for each place of a signature, which says from which
 release on how many cases diverge there, and with which digest: ``0.30.0 8 f3564c003c1a; 0.33.0
-none``.
+none``. It also has the histories that start-up of each release refuses, so that nothing of them
+is judged.
 """
 
 import json
@@ -49,27 +50,32 @@ class Record:
         name: its release or `UNRELEASED`; for one that is judged now, as the user named it.
         profiles: the profiles that it was judged with.
         footprints: by the names of the signature and of the place.
+        refused: the places of scheduler histories for which its start-up refuses the deployment.
     """
 
     name: str
     profiles: frozenset[str]
     footprints: Mapping[str, Mapping[str, Footprint]]
+    refused: frozenset[str] = frozenset()
 
     @staticmethod
-    def of(name: str, profile: str, reached: Iterable[Reach]) -> "Record":
-        """The record of what one run has found."""
+    def of(
+        name: str, profile: str, reached: Iterable[Reach], refused: Iterable[str] = ()
+    ) -> "Record":
+        """The record of what one run has found, and of the places that were ``refused``."""
         footprints: dict[str, dict[str, Footprint]] = {}
         for each in reached:
             places = footprints.setdefault(name_of(each.signature), {})
             places[place_of(each.judged)] = each.footprint
-        return Record(name, frozenset({profile}), footprints)
+        return Record(name, frozenset({profile}), footprints, frozenset(refused))
 
     def and_also(self, other: "Record") -> "Record":
         """One record of both, which are of one target and of different profiles."""
         together = {name: dict(places) for name, places in self.footprints.items()}
         for name, places in other.footprints.items():
             together[name] = together.get(name, {}) | dict(places)
-        return Record(self.name, self.profiles | other.profiles, together)
+        refused = self.refused | other.refused
+        return Record(self.name, self.profiles | other.profiles, together, refused)
 
     def has(self, signature: Signature) -> bool:
         """Whether the target shows that signature anywhere."""
@@ -195,8 +201,15 @@ def read(ledger: Path) -> dict[str, Record]:
             for place, told in places.items():
                 for release, footprint in _since(told, releases):
                     found[release].setdefault(name, {})[place] = footprint
+        refused: dict[str, set[str]] = {each: set() for each in releases}
+        for place, by in data["refused"].items():
+            for release in by.split():
+                refused[release].add(place)
         return {
-            each: Record(each, frozenset(data["releases"][each]), found[each]) for each in releases
+            each: Record(
+                each, frozenset(data["releases"][each]), found[each], frozenset(refused[each])
+            )
+            for each in releases
         }
     except FileNotFoundError:
         return {}
@@ -245,6 +258,10 @@ def to_json(records: Mapping[str, Record]) -> str:
         "footprints": {
             name: {place: _told(each, releases) for place, each in sorted(places.items())}
             for name, places in sorted(together.items())
+        },
+        "refused": {
+            place: " ".join(each for each in releases if place in records[each].refused)
+            for place in sorted(set().union(*(each.refused for each in records.values())))
         },
     }
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"

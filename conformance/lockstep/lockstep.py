@@ -16,18 +16,18 @@ is the reference that violates the spec, that is a fault of hitproof.
 from collections.abc import Sequence
 
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.lockstep.outcome import FIELDS, Outcome
 from hitproof.conformance.lockstep.pair import Pair, Stop
 from hitproof.conformance.playing.player import Player
 from hitproof.conformance.subject.managers import ManagerSubject
-from hitproof.spec.releases.horizons import LookaheadHorizon
 
 
 def run(
     history: History,
     real: ManagerSubject,
     reference: ManagerSubject,
-    policy: LookaheadHorizon,
+    policies: JudgedPolicies,
     compared: Sequence[str] = FIELDS,
 ) -> Outcome:
     """Play ``history`` on both and compare the fields in ``compared`` after every call.
@@ -35,7 +35,7 @@ def run(
     Raises `CannotJudge` when the real manager lacks an entry point.
     """
     outcome = Outcome()
-    pair = Pair(history, real, reference, policy, outcome, compared)
+    pair = Pair(history, real, reference, policies, outcome, compared)
     player = Player(history, pair)
     for number, step in enumerate(history.steps):
         pair.step = number

@@ -28,7 +28,6 @@ from hitproof.conformance.subject.managers import (
 )
 from hitproof.conformance.subject.named_manager import NamedManager
 from hitproof.spec.claims import Divergence
-from hitproof.spec.releases.horizons import LookaheadHorizon
 
 _T = TypeVar("_T")
 
@@ -45,7 +44,7 @@ class Pair:
         history: History,
         real: ManagerSubject,
         reference: ManagerSubject,
-        policy: LookaheadHorizon,
+        policies: JudgedPolicies,
         outcome: Outcome,
         compared: Sequence[str],
     ) -> None:
@@ -59,7 +58,7 @@ class Pair:
         # Names of its own: what one manager confuses, the other may not.
         apart = Prefixes(history.requests, engine.hash_block_size, engine.num_hash_lookahead_tokens)
         self._reference = NamedManager(reference, history, apart)
-        self._judge = Judge(engine, history.requests, prefixes, JudgedPolicies(horizon=policy))
+        self._judge = Judge(engine, history.requests, prefixes, policies)
         self._outcome = outcome
         # The reference registers what accepted drafts filled before it frees it, vLLM 0.33 after.
         ahead = engine.num_hash_lookahead_tokens > 0

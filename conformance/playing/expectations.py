@@ -5,12 +5,19 @@ assert it.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.managers import ConnectorManager, Hit, Manager
+from hitproof.conformance.subject.managers import (
+    AccountableManager,
+    ConnectorManager,
+    FineManager,
+    Hit,
+    Manager,
+    Stored,
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,21 @@ class Registered:
 
 
 @dataclass(frozen=True)
+class RegisteredInside:
+    """One of some prefixes of a request that end inside a block is registered.
+
+    Attributes:
+        request: the request.
+        group: the group.
+        units: the places of their keys among those of its hash units.
+    """
+
+    request: str
+    group: int
+    units: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Held:
     """The block table of a request has no null block from position ``first`` on."""
 
@@ -69,11 +91,57 @@ class HeldOnce:
 
 
 @dataclass(frozen=True)
+class Reported:
+    """The events about the hit of a request name, or do not name, a prefix of it.
+
+    Attributes:
+        request: the request.
+        group: the group that the events are about.
+        key: the place of the prefix's key among the request's keys.
+        of_unit: whether these are its keys of hash units, not of the group's blocks.
+        is_reported: whether events name the prefix.
+    """
+
+    request: str
+    group: int
+    key: int
+    of_unit: bool
+    is_reported: bool
+
+
+@dataclass(frozen=True)
+class ReportReturns:
+    """The events about the hit of a request can be asked for."""
+
+    request: str
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """The first allocation of a request in the last step gets slots, or is refused."""
+
+    request: str
+    gets: bool
+
+
+@dataclass(frozen=True)
 class Returns:
     """No call of the history raises."""
 
 
-Expected: TypeAlias = Served | LocalPrefix | TableLengths | Registered | Held | HeldOnce | Returns
+Expected: TypeAlias = (
+    Served
+    | LocalPrefix
+    | TableLengths
+    | Registered
+    | RegisteredInside
+    | Held
+    | HeldOnce
+    | Reported
+    | ReportReturns
+    | Allocated
+    | Returns
+)
 
 
 def holds(expected: Expected, manager: Manager, hits: Mapping[str, Hit]) -> bool:
@@ -93,12 +161,29 @@ def holds(expected: Expected, manager: Manager, hits: Mapping[str, Hit]) -> bool
         case Registered(request, group, block, is_registered):
             key = manager.block_keys(request, group)[block]
             return bool(manager.cached_blocks(group, key)) == is_registered
+        case RegisteredInside(request, group, units):
+            if not isinstance(manager, FineManager):
+                raise CannotJudge("the manager has no keys of hash units")
+            keys = manager.unit_keys(request)
+            return any(manager.cached_blocks(group, keys[unit]) for unit in units)
         case Held(request, group, first):
             return 0 not in manager.observe().tables[request][group][first:]
         case HeldOnce(request):
             tables = manager.observe().tables[request]
             times = Counter(block for table in tables for block in table if block)
             return max(times.values(), default=0) <= 1
+        case Reported(request, group, place, of_unit, is_reported):
+            keys = manager.block_keys(request, group)
+            if of_unit and isinstance(manager, FineManager):
+                keys = manager.unit_keys(request)
+            events = report(manager, request)
+            named = {each for e in events if (e.group or 0) == group for each in e.keys}
+            return (keys[place] in named) == is_reported
+        case ReportReturns(request):
+            report(manager, request)
+            return True
+        case Allocated():
+            raise CannotJudge("what a call returned is not seen when the history is over")
         case Returns():
             return True
 
@@ -112,3 +197,13 @@ def local_prefix(manager: Manager, request: str) -> tuple[int, bool]:
         raise CannotJudge("the manager has no lookups for KV connectors")
     hit, flagged = found
     return hit.length, flagged
+
+
+def report(manager: Manager, request: str) -> Sequence[Stored]:
+    """The events about the hit of a request. Raises what the manager raises, and `CannotJudge`."""
+    found = None
+    if isinstance(manager, AccountableManager):
+        found = manager.reported_hit(request)
+    if found is None:
+        raise CannotJudge("the manager has no events about hits")
+    return found

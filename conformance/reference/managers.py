@@ -79,6 +79,7 @@ class ReferenceManager:
         self._requests: dict[str, Request] = {}
         self._found: dict[str, tuple[Hit, KVCacheBlocks]] = {}
         self._outside: list[int] = []
+        self._holds_events = False
 
     def add_request(self, name: str, request: RequestInput) -> None:
         """See `conformance.subject.managers.Manager`."""
@@ -221,6 +222,10 @@ class ReferenceManager:
         """See `conformance.subject.managers.Manager`."""
         self._manager.new_step_starts()
 
+    def hold_events(self, held: bool) -> None:
+        """See `conformance.subject.managers.QueueingManager`."""
+        self._holds_events = held
+
     def observe(self) -> Observation:
         """See `conformance.subject.managers.Manager`."""
         manager, pool = self._manager, self._manager.block_pool
@@ -244,7 +249,9 @@ class ReferenceManager:
             common_prefix={
                 name: tuple(manager.get_num_common_prefix_blocks(name)) for name in tables
             },
-            events=tuple(_event(event) for event in manager.take_events()),
+            events=None
+            if self._holds_events
+            else tuple(_event(event) for event in manager.take_events()),
             stats={name: int(value) for name, value in vars(stats).items()},
             held_outside=tuple(self._outside),
         )

@@ -15,7 +15,7 @@ class Life:
         chunks: where each step of it started, and how many tokens it computed, drafts included.
         delivered: the tokens that its user got.
         preemptions: how often it had to start again.
-        ended: how it ended: ``finished``, ``aborted``, or "" while it has not.
+        ended: how it ended: ``finished``, ``aborted``, ``failed`` with a load; "" before that.
     """
 
     hit: int | None = None

@@ -26,6 +26,7 @@ from hitproof.conformance.scheduling.outcome import Life, SchedulerOutcome
 from hitproof.conformance.scheduling.promises import Donor, Due, PromisedHits
 from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner, about, violation
 from hitproof.conformance.scheduling.steps import Situation, StepRules
+from hitproof.conformance.scheduling.transfers import CONNECTOR, ConnectorTransfers
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.schedulers import (
     COUNTED,
@@ -117,8 +118,17 @@ class _Player:
                 self._content.store,
                 SCHEDULER,
             )
+        connector = history.deployment.connector
+        self._transfers: ConnectorTransfers | None = None
+        if connector is not None:
+            self._transfers = ConnectorTransfers(engine, connector, history.requests, self._content)
         self._runner = ModelRunner(
-            engine, history.requests, self._content, about(history.deployment), self._tiers
+            engine,
+            history.requests,
+            self._content,
+            about(history.deployment),
+            self._tiers,
+            self._transfers,
         )
         self._promised = PromisedHits(engine, history.requests, policies)
         self._rules = StepRules(
@@ -167,10 +177,12 @@ class _Player:
             self._at_the_end()
 
     def _go_on(self) -> bool:
+        if self.outcome.ended:
+            return False
         self._let_arrive()
         self._pause_or_go_on()
         plan = None
-        if self._scheduler.has_requests():
+        if self._scheduler.has_requests() or self._is_transferring:
             plan = self._plan()
             if len(self._in_flight) < self._scheduler.batches and plan.num_tokens:
                 return True
@@ -271,7 +283,7 @@ class _Player:
             self._counted[kind + what] += number
 
     def _situation(self, before: tuple[str, ...], free_before: int, free_after: int) -> Situation:
-        waits = self._scheduler.loading() if self._tiers is not None else ()
+        waits = self._scheduler.loading() if self._history.deployment.loads else ()
         known = {
             name: len(self._history.requests[name].prompt) + len(self.outcome.lives[name].delivered)
             for name in self._arrived
@@ -284,6 +296,7 @@ class _Player:
             known,
             free_before,
             free_after,
+            loading=len(waits),
             may_have_evicted=self._may_have_evicted,
             pause=self._pause,
         )
@@ -291,14 +304,25 @@ class _Player:
     @property
     def _may_have_evicted(self) -> bool:
         """Whether blocks were taken that others had been freed from."""
-        return self._allocated >= self._engine.num_gpu_blocks - 1
+        return self._evicts(self._allocated)
+
+    def _evicts(self, taken: int) -> bool:
+        return taken >= self._engine.num_gpu_blocks - 1
 
     @property
     def _is_copying(self) -> bool:
         """Whether workers copy or load, as far as the scheduler knows."""
         reports = [done.host for _, done in self._in_flight if done.host is not None]
         unreported = any(each.done or each.loaded for each in reports)
-        return self._tiers is not None and (self._tiers.is_busy or unreported)
+        copies = self._tiers is not None and (self._tiers.is_busy or unreported)
+        # Where steps are in flight, what ended requests had is free only when these are over.
+        defers = self._transfers is not None and self._scheduler.batches > 1
+        return copies or self._is_transferring or defers
+
+    @property
+    def _is_transferring(self) -> bool:
+        """Whether a connector loads or sends, as far as the scheduler knows."""
+        return self._transfers is not None and self._transfers.is_busy
 
     def _judge_ends(self, plan: Plan) -> None:
         """The model runner is told of each end once, after it."""
@@ -314,22 +338,35 @@ class _Player:
         plan, done = self._in_flight.popleft()
         drafts = {} if self._scheduler.batches > 1 else done.drafts
         delivered = self._scheduler.update(plan, done.sampled, drafts, done.host)
+        for each_wrong in self._runner.taken_up(done, delivered):
+            self._add(each_wrong)
+            self.outcome.ended = "what follows comes of a failed load"
         for name, tokens in delivered.items():
             self.outcome.lives[name].delivered += tokens
         unfinished = self._scheduler.unfinished()
         for name in self._arrived.keys() - self._ended.keys() - unfinished:
-            self._end(name, "finished")
+            short = len(self.outcome.lives[name].delivered) < len(
+                self._history.requests[name].output
+            )
+            fails = self._transfers is not None and self._transfers.may_fail(name)
+            self._end(name, "failed" if short and fails else "finished")
         self._judge_keys()
 
     def _judge_promises(
         self, plan: Plan, before: Mapping[tuple[int, Any], tuple[int, ...]]
     ) -> None:
         """Promised hits are found, where nothing can have been evicted."""
-        if self._may_have_evicted or not self._engine.enable_prefix_caching:
+        if not self._engine.enable_prefix_caching:
             return
+        if self._transfers is not None:
+            return  # what is loaded, and when, decides what is found
         if self._tiers is not None and not self._tiers.keeps_all:
             return
+        taken = self._allocated
         for each in plan.scheduled:
+            if self._evicts(taken):
+                return
+            taken += sum(map(len, each.blocks))
             if self.outcome.lives[each.request].hit is not None:
                 continue
             self._see_junction(each, before)
@@ -407,7 +444,8 @@ class _Player:
         if plan is None:
             return False
         idle = not plan.num_tokens and not any(each.num_tokens for each, _ in self._in_flight)
-        idle = idle and not self._is_copying and self._pause is None
+        idle = idle and self._pause is None and not self._is_transferring
+        idle = idle and (self._tiers is None or not self._is_copying)
         self._empty = self._empty + 1 if idle else 0
         new = False
         for each in plan.scheduled:
@@ -444,7 +482,7 @@ class _Player:
         for name, arrival in self._history.requests.items():
             life = self.outcome.lives[name]
             due = list(arrival.output)
-            if life.ended == "aborted":
+            if life.ended in ("aborted", "failed"):
                 due = due[: len(life.delivered)]
             if life.delivered != due:
                 self._add(
@@ -457,12 +495,13 @@ class _Player:
             if life.hit is not None and name in self._ended and name not in self._reported:
                 self._add(_told("never", f"request {name}", "it is not reported"))
         counted = self._scheduler.counted()
-        if self._tiers is None and counted is not None and counted != self._counted:
+        loads = self._history.deployment.loads
+        if self._tiers is None and not loads and counted not in (None, self._counted):
             self._add(
                 violation(
                     Defect(Code.STATISTICS_WRONG),
                     f"statistics count {dict(self._counted)}",
-                    f"they count {dict(counted)}",
+                    f"they count {dict(counted or {})}",
                 )
             )
         pool = self._scheduler.pool()
@@ -482,10 +521,13 @@ class _Player:
     def _add(self, wrong: Violation) -> None:
         """Record a violation; what follows one that leaves contents wrong may come from it.
 
-        With a host's pool, what is wrong of the whole scheduler has a signature of its own.
+        With a host's pool, or a connector, what is wrong of the whole scheduler has a signature of
+        its own.
         """
-        if self._tiers is not None and wrong.signature.kind == SCHEDULER:
-            wrong = replace(wrong, signature=replace(wrong.signature, kind=HOST))
+        kind = HOST if self._tiers is not None else CONNECTOR
+        special = self._tiers is not None or self._transfers is not None
+        if special and wrong.signature.kind == SCHEDULER:
+            wrong = replace(wrong, signature=replace(wrong.signature, kind=kind))
         for known in self.outcome.findings:
             if known.signature == wrong.signature:
                 known.again(wrong, self._step, "step")

@@ -6,8 +6,9 @@ may be planned before drafts of the last one are known to be wrong; it starts wh
 vLLM: ``_update_states`` and ``execute_model`` of ``GPUModelRunner``.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hitproof.conformance.findings.codes import Defect, worst_class
@@ -17,8 +18,10 @@ from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Deployment
 from hitproof.conformance.judge.content import ContentModel
+from hitproof.conformance.judge.content_store import INVALID_LOAD
 from hitproof.conformance.playing.expectations import Expected
 from hitproof.conformance.scheduling.host_tiers import HostTiers
+from hitproof.conformance.scheduling.transfers import ConnectorTransfers, Touched
 from hitproof.conformance.subject.managers import Tables
 from hitproof.conformance.subject.schedulers import (
     HostResult,
@@ -73,18 +76,20 @@ class _Name(NamedTuple):
 
 @dataclass(frozen=True)
 class Done:
-    """The result of a step: the tokens and drafts of each request, and what a host's pool has."""
+    """The result of a step: tokens and drafts of each request, and what workers report."""
 
     sampled: dict[str, list[int]]
     drafts: dict[str, list[int]]
     host: HostResult | None = None
+    misread: dict[str, Violation] = field(default_factory=dict)
+    """What requests read of failed loads: wrong if their users get the tokens."""
 
 
 class ModelRunner:
     """Runs the plans of one scheduler; pure bookkeeping, with the content of each page.
 
     ``about`` has the parameters of defects that say how steps are planned (`about`), ``tiers`` are
-    the pages of a host's pool.
+    the pages of a host's pool, ``transfers`` those that a KV connector loads or sends.
     """
 
     def __init__(
@@ -94,9 +99,12 @@ class ModelRunner:
         content: ContentModel,
         about: Mapping[str, str | None],
         tiers: HostTiers | None = None,
+        transfers: ConnectorTransfers | None = None,
     ) -> None:
         self._engine = engine
         self._tiers = tiers
+        self._transfers = transfers
+        self._in_flight: deque[frozenset[int]] = deque()
         self._arrivals = arrivals
         self._content = content
         self._about = about
@@ -120,19 +128,95 @@ class ModelRunner:
             ids = pool.host.cached.values() if pool.host is not None else ()
             registered = frozenset(block for of_key in ids for block in of_key)
             wrong += self._tiers.start(plan, ranges, held, registered)
+        if self._transfers is not None:
+            touched = self._touched(plan)
+            before = frozenset[int]().union(*self._in_flight)
+            wrong += self._transfers.start(plan, touched, before, held, self._known)
+            self._in_flight.append(touched.used)
+        of_loads: dict[str, Violation] = {}
         for each in plan.scheduled:
             start, num_tokens = ranges[each.request]
             known, tables = self._known(each.request), self._requests[each.request].tables
             self._content.planned(each.request, each.start)
-            wrong += self._content.compute(each.request, tables, start, num_tokens, known)
+            for misread in self._content.compute(each.request, tables, start, num_tokens, known):
+                if self._transfers is not None and _is_of_load(misread):
+                    of_loads.setdefault(each.request, misread)
+                else:
+                    wrong.append(misread)
+            unknown = self._taken_from_load(each)
+            if unknown is not None:
+                of_loads.setdefault(each.request, unknown)
+            if each.request in of_loads:
+                end = start + num_tokens
+                self._content.spoil(each.request, tables, start, end, INVALID_LOAD)
         host = None
         if self._tiers is not None:
-            host, misread = self._tiers.finish(plan, ranges, self._load)
-            wrong += misread
-        done = Done({}, {}, host)
+            host, misreads = self._tiers.finish(plan, ranges, self._load)
+            wrong += misreads
+        elif self._transfers is not None:
+            self._transfers.spoilt.update(of_loads)
+            host = self._transfers.finish(self._known)
+        done = Done({}, {}, host, of_loads)
         for each in plan.scheduled:
             self._sample(each, done, drafts=not plan.skips_drafts)
         return done, wrong
+
+    def taken_up(self, done: Done, delivered: Mapping[str, Sequence[int]]) -> Iterator[Violation]:
+        """The oldest step's results are taken up: users get what was ``delivered``.
+
+        Who got nothing of what was sampled has to sample it again.
+        """
+        if self._transfers is None:
+            return
+        self._in_flight.popleft()
+        if done.host is not None:
+            self._transfers.taken_up(done.host)
+        for name, misread in done.misread.items():
+            if delivered.get(name):
+                yield self._delivered_of_load(name, misread)
+        for name, tokens in done.sampled.items():
+            if not delivered.get(name):
+                self._sampled[name] = max(0, self._sampled.get(name, 0) - len(tokens))
+
+    def _taken_from_load(self, scheduled: Scheduled) -> Violation | None:
+        """Whether a step computes a token that came of a failed load, and was not delivered."""
+        name = scheduled.request
+        if self._transfers is None or not self._transfers.spoils(name):
+            return None
+        known, end = self._known(name), sum(self._range(scheduled))
+        if end <= known + self._requests[name].proposed:
+            return None
+        return violation(
+            Defect.of(Code.FAILED_LOAD_DELIVERED, of="own", policy=self._transfers.policy),
+            f"request {name}: {known} tokens are known, and no more are computed",
+            f"token {known} is, which was sampled from a failed load",
+        )
+
+    def _delivered_of_load(self, name: str, misread: Violation) -> Violation:
+        assert self._transfers is not None
+        defect = Defect.of(
+            Code.FAILED_LOAD_DELIVERED,
+            of="own" if self._transfers.fails(name) else "other",
+            policy=self._transfers.policy,
+            scheduling=self._about["scheduling"],
+        )
+        return violation(defect, f"{misread.spec}, before its user gets a token", misread.actual)
+
+    def _touched(self, plan: Plan) -> Touched:
+        used = {block for pair in plan.copies for block in pair}
+        written = {target for _, target in plan.copies}
+        for each in plan.scheduled:
+            start, num_tokens = self._range(each)
+            repairs = self._transfers is not None and self._transfers.spoils(each.request)
+            for _, group, table in self._cached_tables(each):
+                first = start // group.block_size
+                for place in needed(group, start, start + num_tokens):
+                    if block := _at(table, place):
+                        used.add(block)
+                        # Who computes shared blocks again writes the same.
+                        if place >= first and not repairs:
+                            written.add(block)
+        return Touched(frozenset(used), frozenset(written))
 
     def _load(self, name: str, loading: Loading) -> None:
         """A connector wrote what a request waits for."""
@@ -146,7 +230,8 @@ class ModelRunner:
     def _take_up(self, scheduled: Scheduled) -> None:
         name = scheduled.request
         if scheduled.whole or name not in self._requests:
-            self._content.free(name)
+            if self._transfers is None or not self._transfers.waited(name):
+                self._content.free(name)
             self._requests[name] = _Request(scheduled.blocks)
             return
         request = self._requests[name]
@@ -209,7 +294,9 @@ class ModelRunner:
                             f"{name}: a page of its own is written",
                             "the null page" if place < len(table) else "its table ends before it",
                         )
-                    elif writers.setdefault(block, name) != name:
+                    elif writers.setdefault(block, name) != name and not self._is_repaired(
+                        name, writers[block]
+                    ):
                         yield violation(
                             Defect(Code.PAGE_WRITTEN_TWICE),
                             f"{name}: block {block} is written by nobody else in the step",
@@ -223,6 +310,12 @@ class ModelRunner:
                     f"{name}: block {block} has no other place while it is written",
                     f"it is block {place} of a table of group {group_index}, too",
                 )
+
+    def _is_repaired(self, one: _Name, other: _Name) -> bool:
+        """Whether both compute a block again that they share, whose load has failed."""
+        loads, same = self._transfers, (one.group, one.place) == (other.group, other.place)
+        both = loads is not None and loads.spoils(one.request) and loads.spoils(other.request)
+        return same and both
 
     def _in_use(self, plan: Plan, held: frozenset[int]) -> Iterator[Violation]:
         """What a step reads or writes is held until it ran, drafts in flight or not."""
@@ -246,6 +339,11 @@ class ModelRunner:
         for index, (group, table) in enumerate(zip(self._engine.groups, tables, strict=True)):
             if group.prefix_cacheable:
                 yield index, group, table
+
+
+def _is_of_load(misread: Violation) -> bool:
+    """Whether what is read wrong is of a load that has failed."""
+    return dict(misread.signature.defect.parameters).get("of") == "invalid-load"
 
 
 def _at(table: tuple[int, ...], place: int) -> int:

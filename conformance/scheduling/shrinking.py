@@ -86,10 +86,14 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
         yield replace(request, arrives=0)
     if request.accepted:
         yield replace(request, accepted=())
+    if request.send_steps is not None:
+        yield replace(request, send_steps=None)
     if request.load_fails:
         yield replace(request, load_fails=False)
+    if request.invalid_blocks:
+        yield replace(request, invalid_blocks=request.invalid_blocks[1:])
     if request.loads:
-        yield replace(request, loads=0, load_fails=False)
+        yield replace(request, loads=0, load_fails=False, invalid_blocks=(), load_steps=None)
     for part in ("output", "prompt"):
         tokens = getattr(request, part)
         for less in (len(tokens) // 2, 1):

@@ -43,6 +43,7 @@ class Situation:
         pause: in what way the engine is paused, if it is.
         is_copying: whether copies to the host's pool are under way, which give blocks up when they
             are done. Who needs blocks may wait for that.
+        loading: how many requests wait for a KV connector, and are not in ``known``.
         may_have_evicted: whether blocks that lookup finds may have been evicted before it.
     """
 
@@ -52,6 +53,7 @@ class Situation:
     free_before: int
     free_after: int
     is_copying: bool = False
+    loading: int = 0
     may_have_evicted: bool = False
     pause: Pause | None = None
 
@@ -166,6 +168,12 @@ class StepRules:
                         f"request {each.request} is kept waiting while the engine is paused",
                         f"{each.num_tokens} tokens of it are computed",
                     )
+        for name, number in plan.stray_drafts:
+            yield violation(
+                Defect(Code.DRAFT_COUNT_WRONG),
+                f"request {name} has no drafts in the step, as it is not computed",
+                f"the step says {number}",
+            )
         threshold = self._most_of_one(now)
         for each in scheduled:
             known = now.known.get(each.request, 0)
@@ -250,7 +258,7 @@ class StepRules:
 
     def _most_of_one(self, now: Situation) -> int:
         """The most tokens of one prompt in the step; 0 for no limit."""
-        deployment, requests = self._deployment, len(now.known)
+        deployment, requests = self._deployment, len(now.known) + now.loading
         most = deployment.long_prefill_token_threshold
         if not most or (self._spares_lone and requests == 1):
             return 0
@@ -421,8 +429,7 @@ class StepRules:
 
         Where prefixes are loaded, who holds blocks for that comes first.
         """
-        loads = self._deployment.host is not None and self._deployment.host.loads
-        if not self._in_turn or self._lookahead > 1 or loads:
+        if not self._in_turn or self._lookahead > 1 or self._deployment.loads:
             return
         turn = self._turn(now)
         admitted = [name for name in now.after if name not in now.before]

@@ -43,7 +43,8 @@ LIMITS: dict[str, Limit] = {
     ),
     "check-hashes": Limit(
         _CHECK,
-        "The check of block hashes has no images and prompt embeddings; histories have them.",
+        "Block hashes are judged for prompts of three blocks. An embedding has one number, and no "
+        "prompt has both images and embeddings; histories have images only.",
     ),
     "check-windows": Limit(
         _CHECK, "Windows start at 2 tokens. A window of 1 token needs nothing from the cache."
@@ -99,7 +100,8 @@ LIMITS: dict[str, Limit] = {
     "replay-start-up": Limit(
         _REPLAY,
         "A deployment without layers that start-up refuses is left out: that it is refused "
-        "without need is no finding.",
+        "without need is no finding. `check` is inconclusive where the release on record accepts "
+        "it.",
     ),
     "replay-metrics": Limit(
         _REPLAY,
@@ -108,11 +110,20 @@ LIMITS: dict[str, Limit] = {
     ),
     "replay-connectors": Limit(
         "replay, lockstep",
-        "Schedulers of histories have no KV connector but that of a host pool. So nothing judges "
-        "what 0.33.0 does after a synchronous load has failed under `kv_load_failure_policy: "
-        "recompute`: its blocks stay registered until they are computed again, and where a step "
-        "computes only some of them (`long_prefill_token_threshold`), another request is served "
-        "the rest, and its output is wrong.",
+        "In schedulers beside a KV connector, other than that of a host pool, promised hits, "
+        "statistics and whose turn it is are not judged. Single blocks of a load fail in one group "
+        "only, no hit ends inside a block, and a history ends where a token is delivered that "
+        "comes of a failed load.",
+    ),
+    "replay-old-events": Limit(
+        "replay, lockstep",
+        "Events of several groups are not judged up to 0.19: they do not name their group, and "
+        "start-up refuses them beside several groups.",
+    ),
+    "replay-old-states": Limit(
+        _CHECK,
+        "Schedulers with Mamba groups are not judged in 0.14, whose steps keep the state of each "
+        "block; those that are asked for are played all the same.",
     ),
     "replay-unaligned-loads": Limit(
         "replay, lockstep",

@@ -20,13 +20,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
-    ConfigDict,
     PlainSerializer,
     TypeAdapter,
 )
 
-from hitproof.conformance.histories.json_format import strictly
+from hitproof.conformance.histories.json_format import described, strictly
 from hitproof.conformance.histories.schema import (
+    STRICT,
     TOKEN_IDS_SCHEMA,
     EngineConfiguration,
     History,
@@ -34,7 +34,6 @@ from hitproof.conformance.histories.schema import (
 )
 from hitproof.conformance.simulation.tokens import TokenRanges, joined, num_tokens
 
-_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 _SCHEMA = "`hitproof simulate --schema` prints the schema"
 MOST_TOKENS = 1 << 62
 """Token ids are smaller: hashes cover 64 bits of each."""
@@ -86,7 +85,7 @@ class WorkloadRequest:
     lookup_only: bool = False
     """Whether it is only looked up, once all before it have ended, and computes nothing."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         if not self.prompt:
@@ -123,7 +122,7 @@ class Workload:
     version: Literal[1] = 1
     """The version of this format."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         if not self.requests:
@@ -152,7 +151,7 @@ def engine_adapter() -> TypeAdapter[EngineConfiguration]:
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a workload."""
-    return _adapter().json_schema()
+    return described(Workload)
 
 
 def read_workload(text: str | bytes, where: str = "the workload") -> Workload:

@@ -16,6 +16,8 @@ class Prompt:
         embeddings: what each token's embedding is made of, where the prompt comes as embeddings; ()
             where it comes as token ids.
         num_generated: how many of the last tokens were generated.
+        is_token_ids: where some of a prompt comes as token ids and some as embeddings, for each
+            token of it which it is. vLLM: ``Request.prompt_is_token_ids``.
     """
 
     tokens: tuple[int, ...]
@@ -24,6 +26,7 @@ class Prompt:
     images: tuple[tuple[str, int, int], ...] = ()
     embeddings: tuple[int, ...] = ()
     num_generated: int = 0
+    is_token_ids: tuple[bool, ...] = ()
 
     @property
     def given(self) -> tuple[int, ...]:
@@ -40,12 +43,15 @@ class Prompt:
 
         Whether a token was generated or given makes no difference.
         """
+        is_token_ids = self.is_token_ids[:num_tokens]
+        embeddings = () if is_token_ids and all(is_token_ids) else self.embeddings[:num_tokens]
         return replace(
             self,
             tokens=self.tokens[:num_tokens],
             images=tuple(image for image in self.images if image[1] < num_tokens),
-            embeddings=self.embeddings[:num_tokens],
+            embeddings=embeddings,
             num_generated=0,
+            is_token_ids=is_token_ids if embeddings and any(is_token_ids) else (),
         )
 
 

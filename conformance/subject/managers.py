@@ -146,7 +146,7 @@ class Observation:
         usage: from 0 to 1.
         common_prefix: for each request that holds blocks, the blocks of each group that all
             requests share.
-        events: events since the last observation.
+        events: events since they were taken last, None also where they are not taken.
         stats: prefix-cache statistics since the last observation, by vLLM's names.
         held_outside: the blocks that something outside has taken or holds, once for each time.
     """
@@ -301,8 +301,8 @@ class HandingManager(Manager, Protocol):
 class GroupwiseManager(Manager, Protocol):
     """A manager that looks up each group by itself, as KV connectors ask for it."""
 
-    def hits_per_group(self, name: str) -> tuple[tuple[int, ...], Tables] | None:
-        """The longest hit of each group alone, in tokens, and its blocks.
+    def hits_per_group(self, name: str, cap: int) -> tuple[tuple[int, ...], Tables] | None:
+        """The longest hit of each group alone, of at most ``cap`` tokens, and its blocks.
 
         None where there are no such lookups. vLLM: ``find_longest_cache_hit_per_group``.
         """
@@ -324,6 +324,14 @@ class ZeroingManager(Manager, Protocol):
 
         That is a boundary of all groups' blocks. None where workers zero none, or none again.
         """
+
+
+@runtime_checkable
+class QueueingManager(Manager, Protocol):
+    """A manager whose events wait until they are taken, as a scheduler takes them once a step."""
+
+    def hold_events(self, held: bool) -> None:
+        """Whether `observe` leaves the events where they are from now on, and shows None."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from hitproof.conformance.subject.managers import (
     Manager,
     ManagerSubject,
     Observation,
+    QueueingManager,
     Stored,
     ZeroingManager,
 )
@@ -36,6 +37,8 @@ class NamedManager:
         self, subject: ManagerSubject, history: History, prefixes: Prefixes, fine: bool = False
     ) -> None:
         self.manager = _started(subject, history)
+        # One that records its answers has only those that are recorded.
+        self._own = getattr(self.manager, "unrecorded", self.manager)
         self.names = Names(prefixes)
         self._groups = history.engine.groups
         self._unit = history.engine.hash_block_size
@@ -54,7 +57,7 @@ class NamedManager:
     @cached_property
     def accountable(self) -> AccountableManager | None:
         """The manager, if it gives account of what it keeps and estimates."""
-        return self.manager if isinstance(self.manager, AccountableManager) else None
+        return self._own if isinstance(self._own, AccountableManager) else None
 
     @cached_property
     def capped(self) -> CappedManager | None:
@@ -69,17 +72,22 @@ class NamedManager:
     @cached_property
     def handing(self) -> HandingManager | None:
         """The manager, if it hands blocks to KV connectors."""
-        return self.manager if isinstance(self.manager, HandingManager) else None
+        return self._own if isinstance(self._own, HandingManager) else None
 
     @cached_property
     def groupwise(self) -> GroupwiseManager | None:
         """The manager, if it looks up each group by itself."""
-        return self.manager if isinstance(self.manager, GroupwiseManager) else None
+        return self._own if isinstance(self._own, GroupwiseManager) else None
+
+    @cached_property
+    def queueing(self) -> QueueingManager | None:
+        """The manager, if its events wait until they are taken."""
+        return self._own if isinstance(self._own, QueueingManager) else None
 
     @cached_property
     def zeroing(self) -> ZeroingManager | None:
         """The manager, if it says which blocks are zeroed."""
-        return self.manager if isinstance(self.manager, ZeroingManager) else None
+        return self._own if isinstance(self._own, ZeroingManager) else None
 
     def learn(self, request: str) -> tuple[Divergence, Name, Name] | None:
         """Learn the request's new keys; see `Names.learn`."""
@@ -103,8 +111,13 @@ class NamedManager:
         """Copies that come before the next step; none where hits end on block edges."""
         return () if self._fine is None else self._fine.take_block_copies()
 
-    def observe(self) -> Observation:
-        """What is observable about the manager now, with names instead of keys."""
+    def observe(self, takes_events: bool = True) -> Observation:
+        """What is observable about the manager now, with names instead of keys.
+
+        ``takes_events`` is whether the events are taken, where they wait for it.
+        """
+        if self.queueing is not None:
+            self.queueing.hold_events(not takes_events)
         seen, name = self.manager.observe(), self.names.name
         cached: dict[tuple[int, Name], tuple[int, ...]] = {}
         for (group, key), ids in seen.cached.items():

@@ -75,13 +75,26 @@ class Loading:
 
     Attributes:
         tables: those of the engine's groups.
-        host: that of the host's pool.
+        host: that of the host's pool, if there is one.
     """
 
     start: int
     end: int
     tables: Tables
-    host: tuple[int, ...]
+    host: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """What a KV connector is asked to transfer from now on, by request.
+
+    Attributes:
+        loads: what it loads.
+        sends: the tables of what it sends.
+    """
+
+    loads: Mapping[str, Loading]
+    sends: Mapping[str, Tables]
 
 
 @dataclass(frozen=True)
@@ -112,19 +125,23 @@ class HostStep:
 
 @dataclass(frozen=True)
 class HostResult:
-    """What workers report of a host's pool with the results of a step.
+    """What workers report of a host's pool, or of a KV connector, with the results of a step.
 
     Attributes:
         done: transfers.
         copied: targets of the copies in the pool.
         loaded: requests whose load is over.
         failed: those of them whose load has failed.
+        invalid: blocks whose load has failed.
+        sent: requests that have been sent.
     """
 
     done: tuple[int, ...] = ()
     copied: tuple[int, ...] = ()
     loaded: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    invalid: tuple[int, ...] = ()
+    sent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -155,6 +172,10 @@ class Plan:
         host: what workers of a host's pool are told; None without one.
         skips_drafts: whether no drafts are proposed after the step; None where the scheduler leaves
             that to the model runner.
+        transfers: what a KV connector is asked for; None without one, and where it is that of a
+            host's pool.
+        stray_drafts: drafts that the model runner is given of requests that are not computed, and
+            how many.
     """
 
     scheduled: tuple[Scheduled, ...]
@@ -164,6 +185,8 @@ class Plan:
     handle: Any = field(default=None, compare=False, repr=False)
     host: HostStep | None = None
     skips_drafts: bool | None = None
+    transfers: Transfers | None = None
+    stray_drafts: tuple[tuple[str, int], ...] = ()
 
     @property
     def num_tokens(self) -> int:
@@ -235,7 +258,7 @@ class RunningScheduler(Protocol):
         """Take up what a step sampled and drafted; returns the tokens that users get.
 
         Both are of the step's requests: those that sample nothing have no tokens. ``host`` is what
-        the workers of a host's pool report.
+        the workers of a host's pool, or of a KV connector, report.
         """
 
     def unfinished(self) -> frozenset[str]:

@@ -18,6 +18,7 @@ from hitproof.conformance.subject.managers import (
     Tables,
 )
 from hitproof.reference.coordinator import KVCacheCoordinator
+from hitproof.reference.events import AllBlocksCleared, BlockRemoved, KVCacheEvent
 from hitproof.reference.manager import KVCacheManager
 from hitproof.reference.policies import Policies
 from hitproof.reference.request import Request
@@ -430,6 +431,33 @@ class StoresTheRestFirst(Wrapped):
         return [after, part(first, slice(0, size), event.parent)]
 
 
+class _Queues(Wrapped):
+    """Its events wait until they are taken."""
+
+    def hold_events(self, held: bool) -> None:
+        self.inner.hold_events(held)
+
+    def _moved_to_front(self, is_moved: Callable[[KVCacheEvent], bool]) -> None:
+        self.pool._events.sort(key=lambda event: not is_moved(event))
+
+
+class TellsOfResetsFirst(_Queues):
+    """Queues the event of a reset before those that wait."""
+
+    def reset_prefix_cache(self) -> bool:
+        done = self.inner.reset_prefix_cache()
+        self._moved_to_front(lambda event: isinstance(event, AllBlocksCleared))
+        return done
+
+
+class TellsOfEvictionsFirst(_Queues):
+    """Queues the events of evictions before those that wait."""
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        self.inner.evict_blocks(block_ids)
+        self._moved_to_front(lambda event: isinstance(event, BlockRemoved))
+
+
 class MiscountsHits(Wrapped):
     """Counts every lookup as a miss."""
 
@@ -579,6 +607,42 @@ class OffersTheNullBlockAtLast(Accountable):
         ]
 
 
+class _OffersUnderOtherGroups(Accountable):
+    """Offers a state, if there are any, under each group that has none."""
+
+    def _others(self, name: str) -> list[OfferedState]:
+        groups = self.inner._engine.groups
+        keeps = [group.kind is GroupKind.MAMBA for group in groups]
+        return [
+            OfferedState(name, number, 1, groups[number].block_size)
+            for number, has_states in enumerate(keeps)
+            if any(keeps) and not has_states
+        ]
+
+
+class OffersUnderOtherGroups(_OffersUnderOtherGroups):
+    """Does so in the step of a request."""
+
+    _last = ""
+
+    def allocate_slots(self, name: str, allocation: Allocation) -> Tables | None:
+        self._last = name
+        return self.inner.allocate_slots(name, allocation)
+
+    def take_offered_states(self) -> Sequence[OfferedState] | None:
+        return [
+            *(super().take_offered_states() or ()),
+            *(self._others(self._last) if self._last else ()),
+        ]
+
+
+class OffersUnderOtherGroupsAtLast(_OffersUnderOtherGroups):
+    """Does so before a request gives its blocks back."""
+
+    def final_states(self, name: str) -> Sequence[OfferedState]:
+        return self._others(name)
+
+
 class CutsTooLittle(Handing):
     """Cuts no hit."""
 
@@ -716,6 +780,13 @@ class ResetsInUse(Wrapped):
         return True
 
 
+class NeverResets(Wrapped):
+    """Refuses to reset the cache, also when nobody holds a block."""
+
+    def reset_prefix_cache(self) -> bool:
+        return False
+
+
 class EvictsNothing(Wrapped):
     """Keeps blocks that a connector found invalid."""
 
@@ -771,6 +842,14 @@ class IgnoresAdapters(Wrapped):
 
     def add_request(self, name: str, request: RequestInput) -> None:
         self.inner.add_request(name, replace(request, lora_name=None))
+
+
+class KeepsFirstKeys(Wrapped):
+    """Takes a request for an earlier one of the same tokens."""
+
+    def add_request(self, name: str, request: RequestInput) -> None:
+        first = vars(self).setdefault("kept", {}).setdefault(request.token_ids, request)
+        self.inner.add_request(name, first)
 
 
 class RefusesLookups(Wrapped):
@@ -944,8 +1023,8 @@ class ZeroesLoads(Wrapped):
 class GroupsHitNothing(Wrapped):
     """Finds nothing for a group alone."""
 
-    def hits_per_group(self, name: str) -> tuple[tuple[int, ...], Tables]:
-        del name
+    def hits_per_group(self, name: str, cap: int) -> tuple[tuple[int, ...], Tables]:
+        del name, cap
         groups = self.inner._engine.groups
         return (0,) * len(groups), ((),) * len(groups)
 
@@ -953,15 +1032,16 @@ class GroupsHitNothing(Wrapped):
 class GroupsHitAll(Wrapped):
     """Finds all for a group alone."""
 
-    def hits_per_group(self, name: str) -> tuple[tuple[int, ...], Tables]:
+    def hits_per_group(self, name: str, cap: int) -> tuple[tuple[int, ...], Tables]:
+        del name
         groups = self.inner._engine.groups
-        return (self.inner._requests[name].num_tokens,) * len(groups), ((),) * len(groups)
+        return (cap + 1,) * len(groups), ((),) * len(groups)
 
 
 class GroupsHitNoBlocks(Wrapped):
     """Finds the hit of all groups for each alone, but no blocks."""
 
-    def hits_per_group(self, name: str) -> tuple[tuple[int, ...], Tables]:
-        groups, most = self.inner._engine.groups, self.inner._requests[name].num_tokens - 1
-        hit = self.inner.get_computed_blocks_up_to(name, most)
+    def hits_per_group(self, name: str, cap: int) -> tuple[tuple[int, ...], Tables]:
+        groups = self.inner._engine.groups
+        hit = self.inner.get_computed_blocks_up_to(name, cap)
         return (hit.length if hit else 0,) * len(groups), ((),) * len(groups)

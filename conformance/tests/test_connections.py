@@ -25,6 +25,7 @@ from hitproof.conformance.histories.schema import (
     Step,
     Take,
 )
+from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.lockstep.lockstep import run
 from hitproof.conformance.reference.managers import ReferenceManagers
@@ -198,10 +199,10 @@ def test_the_local_prefix_is_admitted_with_what_is_loaded() -> None:
 
 def test_lockstep_plays_them() -> None:
     for each in CONNECTIONS[::4]:
-        outcome = run(each, REFERENCE, ReferenceManagers(Policies()), Policies().horizon)
+        outcome = run(each, REFERENCE, ReferenceManagers(Policies()), JudgedPolicies())
         assert (outcome.findings, outcome.fault, outcome.steps) == ([], None, len(each.steps))
     for fault in (broken.TakesFromTheBack, broken.KeepsOneBack, broken.FreesNothing):
-        differs = [run(e, Broken(fault), REFERENCE, Policies().horizon) for e in CONNECTIONS[::4]]
+        differs = [run(e, Broken(fault), REFERENCE, JudgedPolicies()) for e in CONNECTIONS[::4]]
         assert any(outcome.findings for outcome in differs), fault
 
 

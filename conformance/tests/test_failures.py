@@ -10,6 +10,7 @@ from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.exploration.explorer import BudgetExceeded
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.schema import HistoryError
+from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.lockstep.lockstep import run
 from hitproof.conformance.reference.managers import ReferenceManagers
@@ -141,7 +142,7 @@ def raising(error: Exception) -> Broken:
 
 def in_lockstep(error: Exception) -> list[Any]:
     reference = ReferenceManagers(Policies())
-    return run(history("test:0"), raising(error), reference, Policies().horizon).findings
+    return run(history("test:0"), raising(error), reference, JudgedPolicies()).findings
 
 
 def replayed(error: Exception) -> list[Any]:

@@ -411,12 +411,15 @@ def test_a_target_is_held_against_its_release_or_the_newest(
 
 
 def test_records_are_read_back_and_a_release_alike_adds_no_line(ledger: Path) -> None:
-    both = some("0.33.0").and_also(Record.of("0.33.0", "default", reach(KNOWN, OTHER)))
+    first = replace(some("0.33.0"), refused=frozenset({"ranks history 1:1"}))
+    refused = {"ranks history 1:2", "layers history 1:3"}
+    both = first.and_also(Record.of("0.33.0", "default", reach(KNOWN, OTHER), refused))
+    assert both.refused == first.refused | refused
     small = Footprint(1, "a")
     records = {
         "0.9.0": Record("0.9.0", frozenset({"quick"}), {}),
         "0.31.0": some("0.31.0", small),
-        "0.32.0": some("0.32.0", small),
+        "0.32.0": replace(some("0.32.0", small), refused=first.refused),
         "0.33.0": both,
         UNRELEASED: Record(UNRELEASED, frozenset({"quick"}), {}),
     }
@@ -441,9 +444,10 @@ def test_a_ledger_without_records_is_read(ledger: Path) -> None:
         "",
         "{}",
         "[]",
-        '{"releases": {"x": []}, "footprints": {}}',
+        '{"releases": {"x": []}, "footprints": {}, "refused": {}}',
+        '{"releases": {"0.33.0": []}, "footprints": {}}',
         '{"releases": {"0.33.0": []}, "footprints": []}',
-        '{"releases": {"0.33.0": []}, "footprints": {"a": {"b": "0.33.0 1"}}}',
+        '{"releases": {"0.33.0": []}, "footprints": {"a": {"b": "0.33.0 1"}}, "refused": {}}',
     ],
 )
 def test_bad_records_are_refused_in_a_sentence(ledger: Path, text: str) -> None:

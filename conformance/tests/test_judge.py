@@ -91,7 +91,9 @@ def test_the_first_block_of_an_event_starts_between_its_parent_and_its_end(
     event = Stored(
         1, (prefixes.name("a", 4),), parent, tuple(range(start, 4)), 4 - start, None, None
     )
-    found = {code for _, (code, _, _) in books.wrong_report("a", Hit(0, ((), ())), [event], SOUND)}
+    found = {
+        code for _, (code, _, _), _ in books.wrong_report("a", Hit(0, ((), ())), [event], SOUND)
+    }
     assert right == (Code.EVENT_DESCRIPTION_WRONG not in found)
 
 

@@ -7,6 +7,16 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.histories.generator import history
+from hitproof.conformance.histories.schema import (
+    EngineConfiguration,
+    Finish,
+    History,
+    Load,
+    Loaded,
+    RequestInput,
+    Schedule,
+)
+from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.lockstep.lockstep import run
 from hitproof.conformance.lockstep.outcome import Outcome
 from hitproof.conformance.playing.shrinking import shrink
@@ -31,9 +41,11 @@ from hitproof.conformance.tests.broken_managers import (
     Wrapped,
     WrongUsage,
 )
-from hitproof.reference.policies import VLLM_0_23, FreeOrder, Policies
+from hitproof.reference.policies import VLLM_0_23, VLLM_0_26, FreeOrder, Policies, ReplayPolicy
 from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
+from hitproof.spec.releases.policies import Junctions
 
 POLICIES = Policies()
 REFERENCE = ReferenceManagers(POLICIES)
@@ -41,7 +53,7 @@ HISTORIES = 40
 
 
 def outcome(number: int, real: Any, reference: Any = REFERENCE) -> Outcome:
-    return run(history(f"test:{number}"), real, reference, POLICIES.horizon)
+    return run(history(f"test:{number}"), real, reference, JudgedPolicies(horizon=POLICIES.horizon))
 
 
 def shown(found: Outcome) -> list[str]:
@@ -131,7 +143,7 @@ def test_a_finding_shrinks_to_a_few_steps() -> None:
     broken = Broken(ShorterHit)
 
     def shows(candidate: Any) -> bool:
-        found = run(candidate, broken, REFERENCE, LookaheadHorizon.HASHED)
+        found = run(candidate, broken, REFERENCE, JudgedPolicies(horizon=LookaheadHorizon.HASHED))
         return any(f.signature.divergence == Divergence.LOST_HIT for f in found.findings)
 
     large = next(h for h in map(history, range(200)) if len(h.engine.groups) > 1 and shows(h))
@@ -141,3 +153,23 @@ def test_a_finding_shrinks_to_a_few_steps() -> None:
     assert len(small.steps) <= 4
     assert sum(len(request.token_ids) for request in small.requests.values()) <= 12
     assert small.engine.groups[0].block_size == 1
+
+
+def test_a_release_that_keeps_no_shared_prefix_may_keep_its_blocks() -> None:
+    """Nothing was hit of ``a``, whose first block is not kept, so ``b`` shares 4 tokens unseen."""
+    groups = (
+        Group(GroupKind.FULL_ATTENTION, 4),
+        Group(GroupKind.SLIDING_WINDOW, 4, window=2),
+    )
+    engine = EngineConfiguration(groups, 9, 4, 13, use_eagle=True, retention_interval=8)
+    requests = {"a": RequestInput(tuple(range(8))), "b": RequestInput(tuple(range(13)))}
+    steps = (Load("a", 8), Loaded("a"), Finish("a"), Schedule("b"))
+    keeps, keeps_none = (
+        ReferenceManagers(replace(VLLM_0_26, junctions=junctions, replays=ReplayPolicy.PROMISED))
+        for junctions in (True, False)
+    )
+    for junctions, fault in ((Junctions.DROPPED, False), (Junctions.KEPT, True)):
+        judged = JudgedPolicies(horizon=VLLM_0_26.horizon, junctions=junctions)
+        found = run(History(engine, requests, steps), keeps, keeps_none, judged)
+        assert not found.findings
+        assert bool(found.fault) is fault

@@ -154,6 +154,8 @@ def test_the_judge_finds_what_numbers_show() -> None:
 def test_wrong_drafts_are_shown_and_the_output_is_right(subject: ManagerSubject) -> None:
     shows = set()
     for played in of_modules():
+        if played.engine.mamba_checkpoint_alignment:  # of a release with other policies
+            continue
         found, numbers = shown(played, subject)
         assert all(each.errors.target <= WRONG for each in numbers.wrong)
         shows |= found

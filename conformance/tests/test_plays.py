@@ -1,11 +1,13 @@
 """What the gate replays: every history can be made and told apart, and faults are noticed."""
 
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 
 from hitproof.conformance.histories.families import engines
 from hitproof.conformance.histories.plays import Abilities, Origin, Play, plays, possible
+from hitproof.conformance.histories.twins import twins
 from hitproof.conformance.judge.replay import replay
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.tests import broken_managers as broken
@@ -25,7 +27,7 @@ def test_every_history_can_be_made_and_is_another() -> None:
     of_schedulers = {play.origin for play in MADE if play.of_scheduler}
     written = {Origin.WRITTEN, Origin.CORPUS}
     assert {play.origin for play in QUICK} == {*Origin} - written - of_schedulers
-    assert len(of_schedulers) == 11
+    assert len(of_schedulers) == 12
     assert len({play.describe() for play in EVERY}) == len(EVERY)
 
 
@@ -44,11 +46,35 @@ def test_profiles_cover_more_and_more(profile: Profile) -> None:
     if profile is not Profile.THOROUGH:  # there families go by their histories' own numbers
         assert set(EVERY) <= more
     aligned = set(plays(profile, fine=False))
-    fine = {Origin.FINE, Origin.FINE_SITUATION, Origin.FINE_GENERATED}
+    fine = {Origin.FINE, Origin.FINE_SITUATION, Origin.FINE_GENERATED, Origin.FINE_TWINS}
     assert {play.origin for play in more - aligned} == fine | {Origin.MODULES, Origin.CORPUS}
     if profile is not Profile.QUICK:
         families = {p.name.split(".")[0] for p in aligned if p.origin is Origin.FAMILY}
         assert families == {str(number) for number, _ in enumerate(engines())}
+
+
+def test_twins_have_the_same_tokens_and_other_keys() -> None:
+    made = [p.history(ALL) for p in plays(Profile.DEFAULT, fine=True) if "twins" in p.origin]
+    keys = set[tuple[str, ...]]()
+    for history in made:
+        for name, twin in history.requests.items():
+            if not name.startswith("twin of "):
+                continue
+            own = history.requests[name.removeprefix("twin of ")]
+            assert own.token_ids == twin.token_ids
+            differing = [key for key in vars(own) if getattr(own, key) != getattr(twin, key)]
+            assert len(differing) == 1
+            keys.add(tuple(differing))
+    assert keys == {("cache_salt",), ("lora_name",), ("images",)}
+
+
+def test_what_is_kept_for_equal_tokens_is_noticed_by_twins() -> None:
+    subject = broken.Broken(broken.KeepsFirstKeys)
+    for history in islice(twins(), 3):
+        own = {name: r for name, r in history.requests.items() if not name.startswith("twin")}
+        steps = tuple(step for step in history.steps if getattr(step, "request", "") in own)
+        assert not replay(replace(history, requests=own, steps=steps), subject).causes
+        assert replay(history, subject).causes
 
 
 @pytest.mark.parametrize("play", [QUICK[0], QUICK[-1], Play.written(QUICK[0].history(ALL), "x")])

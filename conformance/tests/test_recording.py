@@ -236,3 +236,26 @@ def test_what_a_step_shows_is_said_in_words() -> None:
                 values.append(recorder.values.get(parting.observable, []))
             one, other = values
             assert shown(parting.observable, one, other) != shown(parting.observable, other, one)
+
+
+@pytest.mark.parametrize(
+    "manager",
+    [
+        broken.EstimatesTooMuch,
+        broken.ReportsNoHit,
+        broken.OffersNothing,
+        broken.GroupsHitNothing,
+        broken.ZeroesAgainTwice,
+        broken.KeepsFreedRequests,
+    ],
+)
+def test_what_is_recorded_is_judged_as_it_is(manager: type[Wrapped]) -> None:
+    found = 0
+    for number in range(60):
+        played = history(f"replay:{number}")
+        alone = replay(played, Broken(manager))
+        recorder = Recorder(Broken(manager), played)
+        recorded = replay(played, recorder, None, recorder.step_ends)
+        assert [f.signature for f in recorded.findings] == [f.signature for f in alone.findings]
+        found += len(alone.findings)
+    assert found

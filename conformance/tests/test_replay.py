@@ -131,9 +131,12 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.OffersNothing, "lost hit: state-not-offered"),
     (broken.OffersOtherBlocks, "unsound: offered-state-wrong"),
     (broken.OffersTheNullBlockAtLast, "unsound: offered-state-wrong"),
+    (broken.OffersUnderOtherGroups, "unsound: offered-state-wrong"),
+    (broken.OffersUnderOtherGroupsAtLast, "unsound: offered-state-wrong"),
     (broken.DefersForEver, "waste: allocation-refused"),
     (broken.SilentEviction, "lost hit: events-wrong"),
     (broken.StoresTheRestFirst, "lost hit: events-wrong"),
+    (broken.TellsOfResetsFirst, "lost hit: events-wrong"),
     (broken.Misdescribes, "lost hit: event-description-wrong"),
     (broken.NamesImagesBackwards, "lost hit: event-description-wrong"),
     (broken.NamesNoKind, "lost hit: event-description-wrong"),
@@ -144,6 +147,7 @@ FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.FreesHeadFirst, "lost hit: eviction-order-wrong"),
     (broken.EvictsTheLatest, "lost hit: eviction-order-wrong"),
     (broken.ResetsInUse, "unsound: reset-while-in-use"),
+    (broken.NeverResets, "waste: reset-refused"),
     (broken.ResetsOnlyAnswers, "unsound: key-not-removed(method=reset_prefix_cache)"),
     (broken.EvictsNothing, "unsound: key-not-removed(method=evict_blocks)"),
     (broken.RegistersEarly, "unsound: key-names-other-content"),
@@ -166,6 +170,21 @@ def test_a_broken_manager_is_caught(manager: type[broken.Wrapped], words: str) -
         if any(text.startswith(word) for text in seen for word in words.split("|")):
             return
     raise AssertionError(seen)
+
+
+EVICTED = """{"engine": {"groups": [{"kind": "full_attention", "block_size": 2}], "variant": %d,
+                         "num_gpu_blocks": 9, "hash_block_size": 2, "max_model_len": 8},
+              "requests": {"a": {"prompt": [1, 2, 3, 4, 5]}},
+              "steps": [{"do": "schedule", "request": "a"},
+                        {"do": "evict", "group": 0, "request": "a", "blocks": [0]},
+                        {"do": "finish", "request": "a"}]}"""
+
+
+def test_events_of_several_calls_are_in_order() -> None:
+    subject = broken.Broken(broken.TellsOfEvictionsFirst)
+    assert shown(replay(read(EVICTED % 0), subject)) == []
+    assert "lost hit: events-wrong" in shown(replay(read(EVICTED % 1), subject))
+    assert shown(replay(read(EVICTED % 1), REFERENCE)) == []
 
 
 LOOKAHEAD = read(

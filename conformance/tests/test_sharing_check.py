@@ -79,6 +79,13 @@ def without_embeddings_before_output(prompt: Prompt, size: int, ahead: int) -> t
     return replace(prompt, embeddings=() if lost else prompt.embeddings), ahead
 
 
+def without_embeddings_beside_token_ids(
+    prompt: Prompt, size: int, ahead: int
+) -> tuple[Prompt, int]:
+    del size
+    return replace(prompt, embeddings=() if any(prompt.is_token_ids) else prompt.embeddings), ahead
+
+
 def only_the_last_image(prompt: Prompt, size: int, ahead: int) -> tuple[Prompt, int]:
     """As vLLM up to 0.30, in blocks that tokens complete which are generated."""
     lost = prompt.num_generated and (len(prompt.tokens) - prompt.num_generated) % size
@@ -111,6 +118,11 @@ FAULTS: dict[str, tuple[Distort, Divergence, str]] = {
     ),
     "embeddings": (
         without_embeddings_before_output,
+        Divergence.UNSOUND,
+        "hash-collision(inputs=embeddings)",
+    ),
+    "embeddings beside token ids": (
+        without_embeddings_beside_token_ids,
         Divergence.UNSOUND,
         "hash-collision(inputs=embeddings)",
     ),
@@ -155,6 +167,22 @@ def test_hashes_that_do_not_look_ahead_are_enough_to_judge() -> None:
             return super().block_hashes(prompt, hash_block_size, block_size, 0)
 
     assert check_sharing(Older(), PLAIN).statuses == {CLAIM: Status.PROVED}
+
+
+def test_prompts_of_one_kind_are_enough_to_judge() -> None:
+    class Older(ReferenceSubject):
+        asked = 0
+
+        def block_hashes(self, prompt: Prompt, *sizes: int) -> list[bytes]:
+            if prompt.is_token_ids:
+                Older.asked += 1
+                raise Predates("the target predates prompts of token ids and embeddings")
+            return super().block_hashes(prompt, *sizes)
+
+    older, newer = (check_sharing(subject, PLAIN) for subject in (Older(), ReferenceSubject()))
+    assert older.statuses == newer.statuses == {CLAIM: Status.PROVED}
+    assert Older.asked
+    assert older.paths < newer.paths
 
 
 def test_a_subject_without_hashes_is_not_judged() -> None:

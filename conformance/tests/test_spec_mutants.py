@@ -114,6 +114,8 @@ EQUIVALENT: dict[str, str] = {
     "spec.admission.blocks_at_once: "
     "min(tokens_at_once(step + again, group.window, group.chunk), num_tokens) -> "
     "min(num_tokens, tokens_at_once(step + again, group.window, group.chunk))": ORDER,
+    "spec.retention.resend_cap: arithmetic.maximum(1, hash_lookahead_tokens) -> "
+    "arithmetic.maximum(hash_lookahead_tokens, 1)": ORDER,
     "spec.retention.serves_follow_ups: arithmetic.maximum(next_boundary(group, block, arithmetic), "
     "extension + group.segment) -> arithmetic.maximum(extension + group.segment, "
     "next_boundary(group, block, arithmetic))": ORDER,

@@ -42,6 +42,7 @@ def wrong(
     slots: int = 0,
     spares_lone: bool = False,
     skips_drafts: bool = False,
+    stray_drafts: tuple[tuple[str, int], ...] = (),
     may_have_evicted: bool = False,
     pause: Pause | None = None,
 ) -> list[str]:
@@ -55,7 +56,8 @@ def wrong(
         list(rules.judge(Plan(tuple(plan)), Situation((), ran, by_then, 300, 300)))
     names = after if after is not None else [each.request for each in steps[-1]]
     now = Situation(before, names, known, *free, may_have_evicted=may_have_evicted, pause=pause)
-    found = rules.judge(Plan(tuple(steps[-1]), skips_drafts=skips_drafts), now)
+    last = Plan(tuple(steps[-1]), skips_drafts=skips_drafts, stray_drafts=stray_drafts)
+    found = rules.judge(last, now)
     return [str(each.signature.defect) for each in found]
 
 
@@ -208,6 +210,7 @@ def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> No
         ),
         ("draft-count-wrong", [[step("a", 40, 3, 1)]], {"known": {"a": 41}}),
         ("draft-count-wrong", [[step("c", 0, 4, 0)]], {"known": {"c": 3}, "batches": 2}),
+        ("draft-count-wrong", [RUN], {"stray_drafts": (("b", 2),)}),
         ("step-exceeds-limit(limit=empty)", [[step("a", 0, 0)]], {}),
         (
             "step-exceeds-limit(limit=ranks)",

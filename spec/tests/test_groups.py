@@ -90,6 +90,13 @@ def test_geometry_counts_blocks() -> None:
         assert shape.lookahead == len([b for b in needed_blocks(group, far) if b >= 20])
 
 
+def test_geometry_counts_the_blocks_that_draft_layers_look_ahead() -> None:
+    """What several modules look ahead may span several blocks, or lie in one."""
+    for modules, blocks in ((1, 1), (4, 1), (5, 2), (9, 3)):
+        group = Group(GroupKind.FULL_ATTENTION, 4, eagle=True, prefill_lookahead=modules)
+        assert geometry(group, 12).lookahead == blocks
+
+
 def test_geometry_refuses_an_alignment_off_the_block_edges() -> None:
     for group, tokens in product((Group(FULL, 1), Group(SLIDING, 3, 5)), range(-3, 10)):
         if tokens in range(group.block_size, 10, group.block_size):

@@ -18,6 +18,7 @@ from hitproof.spec.retention import (
     in_retained_mask,
     junction_boundary,
     replay_boundary,
+    resend_cap,
     serves_follow_ups,
     sibling_boundary,
 )
@@ -228,3 +229,8 @@ def test_intervals_fall_on_boundaries_or_are_refused() -> None:
     for interval, aligned in ((-4, 4), (2, 4), (6, 4), (1, 4), (-1, 1)):
         with pytest.raises(ConfigurationError, match="multiple of the alignment"):
             check_interval(interval, aligned)
+
+
+def test_a_resend_computes_anew_what_its_hashes_do_not_reach() -> None:
+    """Its last token in any case; with hashes that look ahead, as many tokens as these look."""
+    assert [resend_cap(20, ahead) for ahead in range(4)] == [19, 19, 18, 17]

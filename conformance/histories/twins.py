@@ -1,0 +1,89 @@
+"""Histories with twins: requests of the same tokens that share nothing, in the same steps.
+
+What a manager keeps of one request must not be taken for another's that has the same tokens, and
+what it does for a request with an adapter, a salt or an image must be what it does for one without.
+So every request of a history gets a twin, which does all that it does, right after it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, islice
+
+from hitproof.conformance.histories.connections import connections
+from hitproof.conformance.histories.families import engines, families
+from hitproof.conformance.histories.fine_families import fine_histories
+from hitproof.conformance.histories.schema import (
+    Evict,
+    Finish,
+    History,
+    Image,
+    Load,
+    Loaded,
+    Lookup,
+    Preempt,
+    RequestInput,
+    Schedule,
+    Sent,
+    Step,
+)
+from hitproof.conformance.histories.situations import opting_out
+
+_APART = 18
+"""Of the engines of families, every so many."""
+
+
+def twins() -> Iterator[History]:
+    """Histories whose hits end with blocks, those with a KV connector included."""
+    for number, engine in enumerate(chain(islice(engines(), 0, None, _APART), opting_out())):
+        several = list(families(engine))
+        yield with_twins(several[number % len(several)], number)
+    for number, history in enumerate(islice(connections(), 1, None, 2)):
+        yield with_twins(history, number)
+
+
+def fine_twins() -> Iterator[History]:
+    """Histories whose hits may end inside blocks."""
+    for number, history in enumerate(fine_histories()):
+        yield with_twins(history, number)
+
+
+def with_twins(history: History, number: int) -> History:
+    """The history with a twin of each request, and room for both.
+
+    ``number`` says how they are told apart: by salt, adapter or image.
+    """
+    own, other = {}, {}
+    for name, request in history.requests.items():
+        own[name], other[_twin(name)] = _told_apart(request, number)
+    engine = replace(history.engine, num_gpu_blocks=2 * history.engine.num_gpu_blocks - 1)
+    steps = tuple(chain.from_iterable(map(_both, history.steps)))
+    return replace(history, engine=engine, requests=own | other, steps=steps)
+
+
+def _twin(name: str) -> str:
+    return f"twin of {name}"
+
+
+def _told_apart(request: RequestInput, number: int) -> tuple[RequestInput, RequestInput]:
+    """Both have more than tokens in the keys of their blocks, and differ in one part of that."""
+    salted = replace(request, cache_salt="s")
+    match number % 3:
+        case 0:
+            return replace(request, lora_name="x"), replace(salted, lora_name="x")
+        case 1:
+            return salted, replace(salted, lora_name="x")
+        case _:
+            first, second = (
+                tuple(Image(each, place, 1) for place, each in enumerate((name, "map")))
+                for name in ("cat", "dog")
+            )
+            adapted = replace(salted, lora_name="x")
+            if len(request.prompt) < len(first) or request.images:
+                return salted, adapted
+            return replace(adapted, images=first), replace(adapted, images=second)
+
+
+def _both(step: Step) -> Iterator[Step]:
+    yield step
+    if isinstance(step, Schedule | Lookup | Load | Loaded | Preempt | Finish | Sent | Evict):
+        yield replace(step, request=_twin(step.request))

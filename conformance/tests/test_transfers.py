@@ -1,0 +1,201 @@
+"""What a KV connector loads and sends: plans are followed, and each fault of them is seen."""
+
+from dataclasses import replace
+
+import pytest
+
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.histories.connector_workloads import connector_workload
+from hitproof.conformance.histories.naming import Prefixes
+from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
+from hitproof.conformance.histories.workload_json import read_workload, write_workload
+from hitproof.conformance.histories.workloads import (
+    Arrival,
+    Connector,
+    Deployment,
+    SchedulerHistory,
+)
+from hitproof.conformance.judge.content import ContentModel
+from hitproof.conformance.judge.judging import Judge
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.scheduling.runner import Done, ModelRunner, about
+from hitproof.conformance.scheduling.transfers import ConnectorTransfers
+from hitproof.conformance.subject.schedulers import Loading, Plan, PoolState, Scheduled, Transfers
+from hitproof.spec.groups import Group, GroupKind
+
+SIZE = 4
+GROUP = Group(GroupKind.FULL_ATTENTION, SIZE)
+ENGINE = EngineConfiguration((GROUP,), 20, SIZE, 64)
+ARRIVALS = {
+    "a": Arrival(tuple(range(1, 10)), (90, 91), loads=8, invalid_blocks=(1,)),
+    "b": Arrival(tuple(range(1, 10)), (90, 91), loads=8, load_steps=1),
+    "c": Arrival(tuple(range(1, 10)), (90, 91)),
+    "d": Arrival(tuple(range(1, 10)), (90,), send_steps=1),
+}
+TABLE = ((1, 2, 3),)
+LOADING = Loading(0, 8, TABLE)
+NONE = Transfers({}, {})
+
+
+class Runner:
+    """A model runner that is told hand-made plans; every block is held unless said."""
+
+    def __init__(self, policy: str = "recompute") -> None:
+        deployment = Deployment((GROUP,), 20, 64, 64, connector=Connector(policy))  # type: ignore[arg-type]
+        requests = {name: each.request for name, each in ARRIVALS.items()}
+        policies = JudgedPolicies()
+        judge = Judge(ENGINE, requests, Prefixes(requests, SIZE, 0), policies)
+        content = ContentModel(
+            ENGINE, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
+        )
+        assert deployment.connector is not None
+        self.transfers = ConnectorTransfers(ENGINE, deployment.connector, ARRIVALS, content)
+        self.runner = ModelRunner(
+            ENGINE, ARRIVALS, content, about(deployment), transfers=self.transfers
+        )
+        self.held = frozenset(range(1, 20))
+
+    def step(self, told: Transfers, *scheduled: Scheduled) -> tuple[Done, list[Code]]:
+        """A step, and the codes of what is wrong with it."""
+        pool = PoolState({}, 0, self.held)
+        done, wrong = self.runner.execute(Plan(scheduled, transfers=told), pool)
+        return done, codes(wrong)
+
+    def taken_up(self, done: Done, **delivered: list[int]) -> list[Violation]:
+        """The step's results are taken up."""
+        return list(self.runner.taken_up(done, delivered))
+
+
+def codes(wrong: list[Violation]) -> list[Code]:
+    return [each.signature.defect.code for each in wrong]
+
+
+def first(name: str, start: int, count: int, *blocks: int) -> Scheduled:
+    return Scheduled(name, start, count, 0, (blocks or TABLE[0],), True, True)
+
+
+def test_a_load_that_is_left_alone_is_right() -> None:
+    runner = Runner()
+    done, wrong = runner.step(Transfers({"b": LOADING}, {}), first("c", 0, 9, 4, 5, 6))
+    assert not wrong
+    assert done.host is not None
+    assert done.host.loaded == ()
+    runner.taken_up(done, c=[90])
+    done, wrong = runner.step(NONE)
+    assert done.host is not None
+    assert done.host.loaded == ("b",)
+    assert runner.transfers.is_busy
+    runner.taken_up(done)
+    assert not runner.transfers.is_busy
+    done, wrong = runner.step(NONE, first("b", 8, 1))
+    assert not wrong
+
+
+def test_a_load_into_a_page_of_a_step_is_found() -> None:
+    runner = Runner()
+    _, wrong = runner.step(Transfers({"b": LOADING}, {}), first("c", 0, 9, 4, 5, 2))
+    assert wrong == [Code.TRANSFERRED_PAGE_USED]
+
+
+def test_a_load_into_a_page_of_a_step_that_still_runs_is_found() -> None:
+    for still_runs in (True, False):
+        runner = Runner()
+        done, wrong = runner.step(NONE, first("c", 0, 9))
+        assert not wrong
+        if not still_runs:
+            runner.taken_up(done, c=[90])
+        _, wrong = runner.step(Transfers({"b": LOADING}, {}))
+        assert wrong == [Code.TRANSFERRED_PAGE_USED] * still_runs
+
+
+def test_a_page_that_is_freed_while_it_is_loaded_is_found() -> None:
+    runner = Runner()
+    runner.held -= {2}
+    assert runner.step(Transfers({"b": LOADING}, {}))[1] == [Code.TRANSFERRED_PAGE_USED]
+
+
+def test_who_reads_what_is_on_its_way_is_wrong() -> None:
+    runner = Runner()
+    runner.step(Transfers({"b": LOADING}, {}))
+    _, wrong = runner.step(NONE, first("c", 8, 1))
+    assert Code.OTHER_CONTENT_READ in wrong
+
+
+@pytest.mark.parametrize("freed", [False, True])
+def test_pages_that_are_sent_are_held_and_not_written(freed: bool) -> None:
+    runner = Runner()
+    done, wrong = runner.step(NONE, first("d", 0, 9))
+    runner.taken_up(done, d=[90])
+    done, wrong = runner.step(Transfers({}, {"d": TABLE}))
+    assert not wrong
+    runner.taken_up(done)
+    runner.held -= {1} if freed else set()
+    done, wrong = runner.step(NONE, *([] if freed else [first("c", 0, 9)]))
+    assert wrong == [Code.TRANSFERRED_PAGE_USED]
+    assert done.host is not None
+    assert done.host.sent == ("d",)
+
+
+def test_tokens_of_a_failed_load_are_wrong_if_they_are_delivered() -> None:
+    for delivered in ([], [90]):
+        runner = Runner()
+        done, wrong = runner.step(Transfers({"a": LOADING}, {}), first("a", 8, 1))
+        assert not wrong
+        assert done.host is not None
+        assert done.host.invalid == (2,)
+        found = codes(runner.taken_up(done, a=delivered))
+        assert found == [Code.FAILED_LOAD_DELIVERED] * bool(delivered)
+
+
+def test_who_is_computed_again_samples_again() -> None:
+    runner = Runner()
+    done, _ = runner.step(Transfers({"a": LOADING}, {}), first("a", 8, 1))
+    runner.taken_up(done)
+    again = Scheduled("a", 4, 5, 0, ((),), False, False)
+    done, wrong = runner.step(NONE, again)
+    assert not wrong
+    assert done.sampled == {"a": [90]}
+    assert not runner.taken_up(done, a=[90])
+
+
+def test_who_hits_blocks_of_a_failed_load_is_wrong() -> None:
+    runner = Runner("fail")
+    done, _ = runner.step(Transfers({"a": LOADING}, {}), first("a", 8, 1))
+    runner.taken_up(done)
+    assert runner.transfers.may_fail("a")
+    assert not runner.transfers.may_fail("c")
+    done, wrong = runner.step(NONE, first("c", 8, 1))
+    assert not wrong
+    found = runner.taken_up(done, c=[90])
+    assert [dict(each.signature.defect.parameters) for each in found] == [
+        {"of": "other", "policy": "fail"}
+    ]
+
+
+def test_histories_with_a_connector_are_written_and_read() -> None:
+    played = [connector_workload(f"1:{number}") for number in range(60)]
+    assert all(read_workload(write_workload(each)) == each for each in played)
+    arrivals = [each for history in played for each in history.requests.values()]
+    assert any(each.invalid_blocks for each in arrivals)
+    assert any(each.load_fails for each in arrivals)
+    assert any(each.send_steps is not None for each in arrivals)
+    assert any(each.loads and each.load_steps is None for each in arrivals)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"connector": None}, "or connector"),
+        ({"groups": (GROUP, GROUP)}, "set load_fails"),
+    ],
+)
+def test_what_no_connector_does_is_refused(changes: dict[str, object], reason: str) -> None:
+    deployment = Deployment((GROUP,), 20, 64, 64, connector=Connector())
+    asked = {"a": ARRIVALS["a"]}
+    SchedulerHistory(deployment, asked)
+    with pytest.raises(HistoryError, match=reason):
+        SchedulerHistory(replace(deployment, **changes), asked)  # type: ignore[arg-type]
+    failing = replace(asked["a"], load_fails=True)
+    with pytest.raises(HistoryError, match="set load_steps"):
+        SchedulerHistory(deployment, {"a": failing})
