@@ -223,6 +223,7 @@ class BlockHashes:
             lora_request=self._adapter(*prompt.adapter),
             mm_features=image_features(prompt.images),
             prompt_embeds=_embeddings(prompt.embeddings),
+            prompt_is_token_ids=list(prompt.is_token_ids) or None,
             block_hasher=hasher,
         )
         if prompt.generated:

@@ -53,6 +53,7 @@ class VllmCache:
         self._tail_keys: set[tuple[int | None, bytes]] = set()
         self._num_hashes: dict[str, int] = {}
         self._keys: dict[Any, bytes] = {}
+        self._splits: dict[Any, tuple[int, bytes]] = {}
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         """The request's hashes as the target groups them into blocks."""
@@ -79,14 +80,16 @@ class VllmCache:
         hash of its last hash block. Where hits end on block edges only, these entries are
         omitted.
         """
-        utils = self._utils
         tails = self._tails()
         found = {}
         for key, held in attribute(self._pool.cached_block_hash_to_block, "_cache").items():
-            blocks = held.values() if isinstance(held, dict) else (held,)
-            split = utils.get_group_id(key), bytes(utils.get_block_hash(key))
+            split = self._splits.get(key)
+            if split is None:
+                split = self._utils.get_group_id(key), bytes(self._utils.get_block_hash(key))
+                self._splits[key] = split
             if split not in tails:
-                found[split] = tuple(block.block_id for block in blocks)
+                blocks = held.values() if isinstance(held, dict) else (held,)
+                found[split] = tuple([block.block_id for block in blocks])
         return found
 
     def _tails(self) -> set[tuple[int | None, bytes]]:

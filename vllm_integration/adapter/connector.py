@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from hitproof.conformance.exploration.watch import UNWATCHED
+from hitproof.conformance.exploration.watch import do_not_watch
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import LookupAnswer
@@ -55,4 +55,4 @@ class VllmConnectorLookup:
         raise CannotJudge(f"{FOR_CONNECTORS} returned {returned!r:.80}, which hitproof cannot read")
 
 
-UNWATCHED.add(VllmConnectorLookup.__call__.__code__)
+do_not_watch(VllmConnectorLookup.__call__.__code__)

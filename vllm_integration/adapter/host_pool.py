@@ -24,6 +24,7 @@ from hitproof.conformance.subject.schedulers import (
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.groups import kv_cache_spec
 from hitproof.vllm_integration.adapter.inspection import attribute, call
+from hitproof.vllm_integration.adapter.transfers import LOADING
 
 _SOURCE, INDEXER, _FIRST = 0, 1, 2
 """Groups by number: that of the host's pool, the indexer's, and the first of those with pages on
@@ -50,11 +51,7 @@ def connect(vllm_config: Any, host: HostPool) -> None:
 
     # Its size in bytes is not asked for where groups are given.
     own = {"kv_connector": _CONNECTOR, "kv_connector_extra_config": {"host_pool_gib": 1}}
-    loading = {
-        "kv_connector": "LoadingConnector",
-        "kv_connector_module_path": "hitproof.vllm_integration.adapter.loading",
-    }
-    several = [each | {"kv_role": "kv_both"} for each in (own, loading)]
+    several = [each | {"kv_role": "kv_both"} for each in (own, LOADING)]
     made = {"kv_connector": "MultiConnector", "kv_connector_extra_config": {"connectors": several}}
     values = (made if host.loads else own) | {
         "kv_role": "kv_both",

@@ -10,38 +10,57 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorMetadata,
     SupportsHMA,
 )
+from vllm.v1.request import RequestStatus
 
 
 class LoadingConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  # untyped vLLM
-    """The scheduler's half; what a worker would do is up to whoever steps the scheduler.
+    """The scheduler's half; whoever steps the scheduler does what a worker would do.
 
     Attributes:
         tokens: how many tokens it has of each request; each is loaded once.
-        asked: what it was asked to load since this was last emptied: the first and the last token,
-            and the tables of all groups.
+        asked: what it was asked to load since this was last emptied: the first and the
+            last token, and the tables of all groups.
+        at_once: requests whose first step loads what it has of them.
+        sends: requests whose blocks it sends when they finish.
+        ended: the tables of those that it began to send since this was last emptied.
     """
+
+    # Tests of findings have its source, too, so that it uses nothing of ours.
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
         self.tokens: dict[str, int] = {}
         self.asked: dict[str, tuple[int, int, Any]] = {}
+        self.at_once: set[str] = set()
+        self.sends: set[str] = set()
+        self.ended: dict[str, Any] = {}
         self._start: dict[str, int] = {}
 
     def get_num_new_matched_tokens(
         self, request: Any, num_computed_tokens: int
     ) -> tuple[int | None, bool]:
         """What it has beyond the local hit."""
-        self._start[request.request_id] = num_computed_tokens
-        more = self.tokens.get(request.request_id, 0) - num_computed_tokens
-        return max(more, 0), more > 0
+        name = request.request_id
+        self._start[name] = num_computed_tokens
+        at_once = name in self.at_once
+        # A step computes a token at least.
+        most = request.num_tokens - at_once
+        more = min(self.tokens.get(name, 0), most) - num_computed_tokens
+        return max(more, 0), more > 0 and not at_once
 
-    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+    def update_state_after_alloc(
+        self,
+        request: Any,
+        blocks: Any,
+        num_external_tokens: int,
+    ) -> None:
         """The load begins."""
         name = request.request_id
         if num_external_tokens:
             self.tokens.pop(name)
             start = self._start[name]
-            self.asked[name] = start, start + num_external_tokens, blocks.get_block_ids()
+            end = start + num_external_tokens
+            self.asked[name] = start, end, blocks.get_block_ids()
 
     def build_connector_meta(self, scheduler_output: Any) -> Any:
         """Nothing for workers, as there are none."""
@@ -51,9 +70,13 @@ class LoadingConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  
     def request_finished_all_groups(
         self, request: Any, block_ids: Any
     ) -> tuple[bool, dict[str, Any] | None]:
-        """Nothing is sent."""
-        del request, block_ids
-        return False, None
+        """What has all of its output is sent; blocks are held until then."""
+        name = request.request_id
+        whole = RequestStatus.FINISHED_LENGTH_CAPPED
+        sent = name in self.sends and request.status == whole
+        if sent:
+            self.ended[name] = block_ids
+        return sent, None
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         """A worker's."""

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hitproof.conformance.exploration.watch import UNWATCHED
+from hitproof.conformance.exploration.watch import do_not_watch
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.lookups import LookupAnswer
@@ -118,4 +118,4 @@ class VllmCommonLookup:
         )
 
 
-UNWATCHED.update(each.__call__.__code__ for each in (VllmLookup, VllmCommonLookup))
+do_not_watch(*(each.__call__.__code__ for each in (VllmLookup, VllmCommonLookup)))

@@ -104,6 +104,7 @@ class VllmManagers:
         self.exports_states = "prefill_checkpoint_alignment" in mamba
         constructor = parameters_of(self.manager_class)
         self.keeps_shared_states = _JUNCTIONS in constructor
+        self.names_groups = "group_idx" in parameters_of(attribute(block_pool, "BlockStored"))
         self.hashes_look_ahead = HASH_LOOKAHEAD in constructor
         self.looks_ahead = PREFILL_LOOKAHEAD in constructor
         self.windows_opt_out = windows_opt_out(kv_cache_interface)
@@ -200,9 +201,11 @@ class VllmManager:
         unit, ahead = engine.hash_block_size, engine.num_hash_lookahead_tokens
         self._hasher = block_hasher(vllm.utils, vllm.hash_function, unit, ahead)
         self._statuses = attribute(vllm.requests, "RequestStatus")
-        self._has_events: bool = varied(MANAGER_VALUES, "manager", engine.variant)[
-            "enable_kv_cache_events"
-        ]
+        # Start-up refuses events of several groups where these do not name their group.
+        several = len(engine.groups) > 1 and not vllm.names_groups
+        chosen = varied(MANAGER_VALUES, "manager", engine.variant)
+        self._has_events: bool = chosen["enable_kv_cache_events"] and not several
+        self._holds_events = False
         self._requests: dict[str, Any] = {}
         self._found: dict[str, tuple[Hit, Any]] = {}
         self._local: dict[str, tuple[Hit, Any]] = {}
@@ -336,13 +339,13 @@ class VllmManager:
         self._local[name] = hit, blocks
         return hit, diverged
 
-    def hits_per_group(self, name: str) -> tuple[tuple[int, ...], Tables] | None:
+    def hits_per_group(self, name: str, cap: int) -> tuple[tuple[int, ...], Tables] | None:
         """See `conformance.subject.managers.GroupwiseManager`; not all releases have that."""
         find = getattr(self._manager.coordinator, "find_longest_cache_hit_per_group", None)
         if find is None:
             return None
         request = self._requests[name]
-        blocks, lengths = find(request.block_hashes, request.num_tokens - 1)
+        blocks, lengths = find(request.block_hashes, cap)
         numbers = [[block.block_id for block in table] for table in blocks]
         return tuple(lengths), self._numbers(numbers)
 
@@ -477,12 +480,15 @@ class VllmManager:
         counts_apart = hasattr(self._manager, "record_prefix_cache_stats")
         if usual is None or not self._has_events or not counts_apart:
             return None
+        waiting = self._manager.take_events()
         try:
             setattr(request, _REPORT_MODE, "full")
             self._manager.get_computed_blocks(request)
         finally:
             setattr(request, _REPORT_MODE, usual)
             events = self._cache.events(self._manager.take_events())
+            if waiting:
+                attribute(self._pool, "kv_event_queue").extend(waiting)
         return [event for event in events if isinstance(event, Stored)]
 
     def take_offered_states(self) -> Sequence[OfferedState] | None:
@@ -571,6 +577,10 @@ class VllmManager:
         if starts is not None:
             starts()
 
+    def hold_events(self, held: bool) -> None:
+        """See `conformance.subject.managers.QueueingManager`."""
+        self._holds_events = held
+
     def observe(self) -> Observation:
         """See `conformance.subject.managers.Manager`."""
         held = {name: self._numbers(self._manager.get_block_ids(name)) for name in self._requests}
@@ -590,7 +600,9 @@ class VllmManager:
             num_free_blocks=self._pool.get_num_free_blocks(),
             usage=self._manager.usage,
             common_prefix=self._common_prefix(tables),
-            events=self._cache.events(self._manager.take_events()) if self._has_events else None,
+            events=self._cache.events(self._manager.take_events())
+            if self._has_events and not self._holds_events
+            else None,
             stats={}
             if stats is None
             else {"reset": int(stats.reset)}
@@ -609,7 +621,7 @@ class VllmManager:
 
     def _numbers(self, tables: Any) -> Tables:
         null = self._null.block_id
-        return tuple(tuple(0 if n == null else n for n in table) for table in tables)
+        return tuple([tuple([0 if n == null else n for n in table]) for table in tables])
 
 
 def _has(value: Any, request_id: str) -> bool:

@@ -219,6 +219,10 @@ class Parts:
         request.block_hashes = hashes
         return request
 
+    def mixes_embeddings(self) -> bool:
+        """Whether some of a prompt can come as token ids and some as embeddings."""
+        return "prompt_is_token_ids" in parameters_of(self.requests.Request)
+
     def new_request(self, **values: Any) -> Any:
         """A real ``Request``."""
         from vllm.sampling_params import SamplingParams

@@ -39,6 +39,7 @@ from hitproof.conformance.subject.schedulers import (
     StartupRefused,
 )
 from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration.adapter import transfers
 from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.engine import group_of
@@ -56,6 +57,7 @@ from hitproof.vllm_integration.adapter.host_pool import (
 )
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
 from hitproof.vllm_integration.adapter.layers import ALIGNMENT, LayeredExecutor
+from hitproof.vllm_integration.adapter.transfers import RunningConnector, reports_failed_loads
 
 _RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 _UNIT = "prefix_match_unit"
@@ -136,8 +138,8 @@ class VllmSchedulers:
         self.requests = request
         self.utils = kv_cache_utils
         self.registers_tails = hasattr(attribute(block_pool, "BlockPool"), "cache_partial_block")
-        # It warns at each start of what no engine is asked to do here.
-        logging.getLogger("vllm").setLevel(logging.ERROR)
+        # It warns of what no engine is asked to do here, and of loads that fail.
+        logging.getLogger("vllm").setLevel(logging.CRITICAL)
 
     @cached_property
     def _base(self) -> Any:
@@ -164,6 +166,9 @@ class VllmSchedulers:
         deployment = history.deployment
         if deployment.host is not None and not has_host_pools():
             return replace(history, deployment=replace(deployment, host=None), requests={})
+        if deployment.connector is not None and not reports_failed_loads():
+            whole = {name: replace(a, load_fails=False) for name, a in history.requests.items()}
+            history = replace(history, requests=whole)
         cache = self._base.cache_config
         mamba = parameters_of(attribute(self.interface, "MambaSpec"))
         changes: dict[str, Any] = {}
@@ -193,13 +198,19 @@ class VllmSchedulers:
         if not hasattr(self.core, _RESOLVE):
             size = min(group.block_size for group in groups)
             groups = tuple(replace(group, block_size=size) for group in groups)
+        if deployment.connector is not None:
+            groups = transfers.connectable(groups)
         changes["groups"] = groups
         if ALIGNMENT not in parameters_of(attribute(self.interface, "FullAttentionSpec")):
             changes["layers"] = tuple(replace(each, alignment=1) for each in deployment.layers)
         if deployment.layers and not (self._plans or _are_plain(deployment)):
             changes |= _PLAIN_LAYERS
         pauses = history.pauses if hasattr(self._scheduler_class, _SET_PAUSE) else ()
-        return replace(history, deployment=replace(deployment, **changes), pauses=pauses)
+        made = replace(deployment, **changes)
+        if made.has_mamba and "mamba_cache_mode" not in mamba:
+            # A step keeps every state, whatever its chunks: no request is judged.
+            return replace(history, deployment=made, requests={}, pauses=())
+        return replace(history, deployment=made, pauses=pauses)
 
     @cached_property
     def _plans(self) -> bool:
@@ -282,6 +293,8 @@ class VllmSchedulers:
             made.speculative_config = self._speculative(deployment)
         if deployment.host is not None:
             connect(made, deployment.host)
+        if deployment.connector is not None:
+            transfers.connect(made, deployment.connector)
         settle = getattr(made, "_set_max_num_scheduled_tokens", None)
         if settle is not None:
             with _refusals():
@@ -522,6 +535,9 @@ class VllmScheduler:
             vllm.utils, self.engine, self._pool, self._requests, vllm.registers_tails
         )
         self._host: RunningHostPool | None = None
+        self._connector: RunningConnector | None = None
+        if deployment.connector is not None:
+            self._connector = RunningConnector(scheduler)
         if deployment.host is not None:
             self._host = RunningHostPool(scheduler, deployment.host)
             self._host.bind(vllm.utils, self.engine, self._requests)
@@ -531,6 +547,8 @@ class VllmScheduler:
         self.scheduler.add_request(self.make_request(name, arrival))
         if self._host is not None:
             self._host.has(name, arrival.loads)
+        if self._connector is not None:
+            self._connector.has(name, arrival)
 
     def make_request(self, name: str, arrival: Arrival) -> Any:
         """The target's request, which is not added yet."""
@@ -640,6 +658,8 @@ class VllmScheduler:
             output,
             None if self._host is None else self._host.step(output, tables),
             getattr(output, "skip_drafts", None) if self._may_skip_drafts else None,
+            None if self._connector is None else self._connector.step(),
+            tuple((name, len(ids)) for name, ids in drafts.items() if name not in counts),
         )
 
     def _judged(self, tables: Tables) -> Tables:
@@ -670,6 +690,8 @@ class VllmScheduler:
         )
         if self._host is not None and host is not None:
             result.kv_connector_output = self._host.report(host)
+        if self._connector is not None and host is not None:
+            result.kv_connector_output = self._connector.report(host)
         answered = self.scheduler.update_from_output(plan.handle, result)
         for each in answered.values():
             stats = getattr(each.scheduler_stats, "prefix_cache_stats", None)

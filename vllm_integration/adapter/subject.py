@@ -344,6 +344,8 @@ class VllmSubject:
         """The hashes of a real ``Request``, through the view that groups look at them."""
         if hash_lookahead and not self._block_hashes.can_look_ahead():
             self._parts.lacks("hashes that look ahead")
+        if prompt.is_token_ids and not self._parts.mixes_embeddings():
+            self._parts.lacks("prompts of token ids and embeddings")
         self._parts.vary_by(crc32(repr(prompt).encode()))
         return self._block_hashes(prompt, hash_block_size, block_size, hash_lookahead)
 

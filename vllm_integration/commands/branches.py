@@ -30,7 +30,8 @@ from hitproof.vllm_integration.commands.running import (
     show,
     wanted_profile,
 )
-from hitproof.vllm_integration.gate.branches import keep, measure, reasons, shares
+from hitproof.vllm_integration.gate.branches import Measured, keep, measure, reasons, shares
+from hitproof.vllm_integration.gate.gate import opened
 from hitproof.vllm_integration.reports import branches as rendering
 from hitproof.vllm_integration.sandbox.driver import find_python
 from hitproof.vllm_integration.targets.resolving import resolve
@@ -58,7 +59,8 @@ def branches(
             "--distil",
             metavar="FILE",
             help="Write to FILE, a history a line, few histories that run and show together what "
-            "--histories of them do.",
+            "--histories of them do on the first target; on the others, what they show is in the "
+            "ledger, too.",
             show_default=False,
         ),
     ] = None,
@@ -88,7 +90,8 @@ def branches(
         )
         return
     with failures(output):
-        entries, interpreter, found = load(LEDGER), find_python(python), []
+        entries, interpreter = load(LEDGER), find_python(python)
+        found: list[Measured] = []
         for name in targets:
             target = resolve(name, announce=announce)
             if record and distil is not None:
@@ -97,11 +100,19 @@ def branches(
             if record and not target.is_release:
                 sentence = f"{name} is no release, and only releases are on record; omit --record"
                 fail(Verdict.USAGE, sentence, output)
+            applying = [entry for entry in entries if entry.applies_to(target.version)]
+            if distil is not None and found:
+                with (
+                    progress(f"what was distilled, on vLLM {target.name}") as done,
+                    opened(target, interpreter, timeout, in_bytes(memory), jobs) as sessions,
+                ):
+                    found[0] = found[0].excused_on(target.name, sessions, applying, done)
+                continue
             with progress(f"branches of vLLM {target.name}") as done:
                 measured = measure(
                     target,
                     profile,
-                    [entry for entry in entries if entry.applies_to(target.version)],
+                    applying,
                     reasons(NOT_RUN, target.version),
                     python=interpreter,
                     timeout=timeout,
@@ -111,11 +122,11 @@ def branches(
                     search=None if distil is None else (seed, histories),
                 )
             found.append(measured)
-            if distil is not None:
-                lines = "".join(f"{line}\n" for line in measured.distilled)
-                distil.write_text(lines, encoding="utf-8")
             if record:
                 keep(BRANCHES, measured.share)
+        if distil is not None:
+            lines = "".join(f"{line}\n" for line in found[0].distilled)
+            distil.write_text(lines, encoding="utf-8")
     show(
         output,
         lambda: [rendering.measured_json(each) for each in found],

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from hitproof.conformance.ledger.ledger import load
+from hitproof.vllm_integration.bundled import LEDGER
 from hitproof.vllm_integration.commands.files import wanted_files, write_files
 from hitproof.vllm_integration.commands.options import (
     JOBS,
@@ -132,6 +134,7 @@ def diff(
                 progress=done,
                 jobs=jobs,
                 policies=policies,
+                entries=load(LEDGER),
             )
         if pytest is not None:
             found.brought = tested(pytest, found.brought, head_target, interpreter, timeout)

@@ -133,7 +133,7 @@ def record_of(report: Report, *, python: str, timeout: float, memory: int, jobs:
     The report is held against them from then on. Returns what the other profiles cannot judge.
     """
     target = report.target
-    found = Record.of(name_of(target), report.profile, report.reached)
+    found = Record.of(name_of(target), report.profile, report.reached, report.refused)
     entries = [entry for entry in load(LEDGER) if entry.applies_to(target.version)]
     rest = [profile for profile in _USUAL if profile != report.profile]
     others, unsettled = recorded(

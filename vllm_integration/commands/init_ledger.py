@@ -179,7 +179,7 @@ def adopt(
         entries = _as_written(_kept(entries, report))
         if not report.judgement.new:
             break
-    record = Record.of(name_of(target), report.profile, report.reached)
+    record = Record.of(name_of(target), report.profile, report.reached, report.refused)
     if profile != Profile.QUICK:  # whose configurations are not all among those of the others
         smaller, _ = recorded(
             target,

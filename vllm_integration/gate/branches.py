@@ -21,7 +21,7 @@ from hitproof.conformance.histories.plays import Origin
 from hitproof.conformance.ledger.ledger import Entry, read_entries, speaks_of
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import Status
-from hitproof.vllm_integration.gate.distilling import Arcs, Ran, candidates, distil
+from hitproof.vllm_integration.gate.distilling import Arcs, Ran, candidates, distil, excused
 from hitproof.vllm_integration.gate.obligations import Played, Task, histories, tasks
 from hitproof.vllm_integration.gate.sessions import Outcome, Session, Sessions
 from hitproof.vllm_integration.sandbox.driver import Answers, Workers
@@ -210,7 +210,8 @@ class Measured:
         distilled: histories that ran or showed more, as lines of JSON, where they were searched
             for; the share has what all that were tried ran.
         unlisted: findings that no entry of the ledger has, by headline, with the history of each.
-            No history with one is distilled.
+            No history with one is distilled. Those of other targets, `excused_on`, begin with the
+            target's name, and one that cannot be judged there counts as well.
     """
 
     share: Share
@@ -220,6 +221,19 @@ class Measured:
     new: Mapping[str, int]
     distilled: Sequence[str] = ()
     unlisted: Mapping[str, str] = field(default_factory=dict)
+
+    def excused_on(
+        self,
+        target: str,
+        sessions: Sessions,
+        entries: Sequence[Entry],
+        progress: Callable[[int, int], None],
+    ) -> "Measured":
+        """The same without those distilled that show on ``target`` what no entry of it has."""
+        listed = {entry.signature for entry in entries}
+        lines, new = excused(sessions, self.distilled, listed, progress)
+        unlisted = {**self.unlisted, **{f"{target}: {what}": place for what, place in new.items()}}
+        return replace(self, distilled=lines, unlisted=unlisted)
 
 
 class _Measuring:

@@ -12,9 +12,10 @@ from hitproof.conformance.comparison.changes import Change, changes, unmatched
 from hitproof.conformance.comparison.effects import HARMFUL, Effect
 from hitproof.conformance.comparison.lookups import LOOKUPS
 from hitproof.conformance.findings.findings import Finding
-from hitproof.conformance.findings.footprints import Footprint, Growth, growth
+from hitproof.conformance.findings.footprints import Footprint, Growth, Judged, growth
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Play
+from hitproof.conformance.ledger.ledger import Entry
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.scope.profiles import Profile
@@ -58,10 +59,10 @@ class ReachChange:
 
     Attributes:
         signature: the fault.
-        grown: configurations and layouts in which more diverges in the head.
+        grown: configurations, layouts and histories in which more diverges in the head.
         shrunk: those in which less does.
         otherwise: those in which as much does, and the answers differ.
-        judged: the smallest of them, of those that have grown if there are any.
+        judged: the smallest of them, of those that are harm if there are any.
         base, head: how many cases diverge there.
     """
 
@@ -69,9 +70,14 @@ class ReachChange:
     grown: int
     shrunk: int
     otherwise: int
-    judged: Configuration | Layout
+    judged: Judged
     base: int
     head: int
+
+    @property
+    def harmful(self) -> bool:
+        """Whether more diverges in the head, or answers differ: `check` would call that new."""
+        return bool(self.grown or self.otherwise)
 
 
 @dataclass
@@ -86,8 +92,7 @@ class Diff:
         unjudged: faults of the base that the head does not show, though it was not judged wherever
             the base has them, with the reason.
         shared: faults of both.
-        reaches: those of them that reach further, less far or elsewhere in the head. What changes
-            of them in histories is in what is observed there.
+        reaches: those of them that reach further, less far or elsewhere in the head.
         policies: name, value in the base and value in the head of each policy that differs.
         histories: what comparing the histories has shown.
         unsettled: obligations that could not be settled on one of the two, with the reason.
@@ -129,7 +134,7 @@ class Diff:
     def verdict(self) -> Verdict:
         """Diverges if the head does harm; policies that change are reported and do not count."""
         harmful = any(group.smallest.effect in HARMFUL for group in self.groups)
-        harmful |= any(each.grown for each in self.reaches)
+        harmful |= any(each.harmful for each in self.reaches)
         if self.brought or harmful or any(change.harmful for change in self.histories.changes):
             return Verdict.DIVERGES
         if self.open_questions:
@@ -183,12 +188,16 @@ def compare(
     progress: Callable[[int, int], None],
     jobs: int = 1,
     policies: Mapping[str, str] | None = None,
+    entries: Sequence[Entry] = (),
 ) -> Diff:
     """Judge both targets, at the same time, and compare what they do.
 
-    Arguments as `gate.check`; each has half of the ``jobs``.
+    Arguments as `gate.check`; each has half of the ``jobs``. Both are judged in the cases of the
+    ``entries`` that speak of both, as `check` does.
     """
     chosen = dict(policies or {})
+    versions = base.version, head.version
+    cases = [entry for entry in entries if all(map(entry.applies_to, versions))]
     done = {"base": (0, 0), "head": (0, 0)}
 
     def judged(name: str, sessions: Sessions, target: Target) -> Report:
@@ -196,7 +205,7 @@ def compare(
             done[name] = count, total
             progress(sum(n for n, _ in done.values()), sum(n for _, n in done.values()))
 
-        return gate.judged(sessions, target, profile, (), report, chosen, True, ())
+        return gate.judged(sessions, target, profile, (), report, chosen, True, (), cases=cases)
 
     share = max(jobs // 2, 1)
     with (
@@ -307,36 +316,51 @@ def _why_unjudged(obligation: Obligation | None, raises: bool) -> str:
 
 
 def _reaches(base: Report, head: Report) -> Iterator[ReachChange]:
-    """The faults of both whose footprints differ, on configurations and layouts."""
+    """The faults of both whose footprints differ where both were asked the same."""
     before, after = _footprints(base), _footprints(head)
-    asked_of_base, asked_of_head = (
-        {o.configuration for o in side.obligations} for side in (base, head)
-    )
+    both = _asked(base).items() & _asked(head).items()
+    alike = {judged for judged, _ in both}
     for signature in sorted(before.keys() & after.keys(), key=lambda each: each.severity):
         one, other = before[signature], after[signature]
         places = {}
         for judged in (*one, *other):
             how = growth(one.get(judged), other.get(judged))
-            if how is not None and judged in asked_of_base & asked_of_head:
+            if how is not None and judged in alike:
                 places[judged] = how
         if not places:
             continue
         numbers = Counter(places.values())
         grown = [j for j, how in places.items() if how in (Growth.MORE, Growth.ELSEWHERE)]
-        smallest = min(grown or places, key=lambda judged: (isinstance(judged, Layout), judged))
+        harmful = [j for j, how in places.items() if how is not Growth.LESS]
+        smallest = min(grown or harmful or places, key=_by_size)
         sizes = (fp.size if (fp := side.get(smallest)) else 0 for side in (one, other))
         less, otherwise = numbers[Growth.LESS], numbers[Growth.OTHERWISE]
         yield ReachChange(signature, len(grown), less, otherwise, smallest, *sizes)
 
 
-def _footprints(
-    report: Report,
-) -> dict[Signature, dict[Configuration | Layout, Footprint]]:
-    found: dict[Signature, dict[Configuration | Layout, Footprint]] = {}
+def _by_size(judged: Judged) -> Any:
+    """Configurations first, then layouts, then histories; the smallest first."""
+    if isinstance(judged, Play):
+        return 2, judged.origin, len(judged.text), judged.name
+    return int(isinstance(judged, Layout)), judged
+
+
+def _footprints(report: Report) -> dict[Signature, dict[Judged, Footprint]]:
+    found: dict[Signature, dict[Judged, Footprint]] = {}
     for each in report.reached:
-        if not isinstance(each.judged, Play):
-            found.setdefault(each.signature, {})[each.judged] = each.footprint
+        found.setdefault(each.signature, {})[each.judged] = each.footprint
     return found
+
+
+def _asked(report: Report) -> dict[Judged, str]:
+    """On what the target was judged; of histories the form in which it played them."""
+    asked: dict[Judged, str] = {each.configuration: "" for each in report.obligations}
+    for each in report.played:
+        run = each.run and each.run.record
+        form = getattr(run or each.schedule, "history", None)
+        if form is not None and not each.unsettled:
+            asked[each.play] = form
+    return asked
 
 
 def _compare_obligations(diff: Diff) -> None:

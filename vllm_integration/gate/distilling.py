@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 
 from hitproof.conformance.findings.footprints import place_of
 from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.histories.corpus import named
 from hitproof.conformance.histories.json_format import as_json
-from hitproof.conformance.histories.plays import Abilities, Origin, Play, plays
+from hitproof.conformance.histories.plays import Abilities, Origin, Play, distilled, plays
 from hitproof.conformance.histories.workload_json import workload_as_json
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.releases.fine import HitGranularity
@@ -145,6 +146,29 @@ def distil(
             chosen.append(_line(rest[number].play, abilities))
             heappop(queue)
     return chosen, dict(sorted(unlisted.items()))
+
+
+def excused(
+    sessions: Sessions,
+    lines: Sequence[str],
+    listed: Collection[Signature],
+    progress: Callable[[int, int], None],
+) -> tuple[list[str], dict[str, str]]:
+    """Of distilled ``lines``, those whose findings on this target are ``listed``, if any.
+
+    The findings of the others come with them, as from `distil`; of one that cannot be judged here,
+    the reason.
+    """
+    actual, _ = sessions.policies()
+    fine = actual.get("hit_granularity", "") == HitGranularity.FINE
+    _, played = sessions.settle([], list(distilled(named(lines).items(), fine)), progress)
+    wrong, unlisted = set[str](), dict[str, str]()
+    for each in played:
+        new = [signature.headline for signature in set(each.signatures).difference(listed)]
+        for what in [*new, *([each.unsettled] if each.unsettled else [])]:
+            wrong.add(each.play.text)
+            unlisted.setdefault(what, place_of(each.play))
+    return [line for line in lines if line not in wrong], dict(sorted(unlisted.items()))
 
 
 def _mix(play: Play, abilities: Abilities) -> str:

@@ -13,7 +13,7 @@ from hitproof.conformance.ledger.records import Reach, Record, outside
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.releases.fine import HitGranularity
 from hitproof.spec.releases.policies import POLICIES
-from hitproof.vllm_integration.gate.growth import hold, reached
+from hitproof.vllm_integration.gate.growth import held_start_ups, hold, reached
 from hitproof.vllm_integration.gate.obligations import histories, of_entries, tasks
 from hitproof.vllm_integration.gate.policies import expected_value, held_against
 from hitproof.vllm_integration.gate.recall import Recall, Recalling
@@ -147,22 +147,27 @@ def judged(
     accepted_reads: Mapping[str, str] | None = None,
     shows_known: bool = True,
     wanted: Wanted = EVERYTHING,
+    cases: Sequence[Entry] = (),
 ) -> Report:
-    """Judge ``target`` in the ``sessions`` that are open for it; arguments as for `check`."""
+    """Judge ``target`` in the ``sessions`` that are open for it; arguments as for `check`.
+
+    What ``cases`` are about is judged as well, and what diverges there is not known.
+    """
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
     known = {entry.signature for entry in applicable}
     selection = wanted.selection
     report = Report(target, profile)
-    every = tasks(profile, applicable)
+    every = tasks(profile, [*applicable, *cases])
     todo = selection.tasks(every)
     actual, report.policies_detail = sessions.policies()
     if not report.policies_detail:
         report.policies = held_against(target, actual, chosen)
     granularity = {**actual, **chosen}.get("hit_granularity", "")
-    own = histories(profile, applicable, granularity, record)
+    own = histories(profile, [*applicable, *cases], granularity, record)
     replays = list(dict.fromkeys([*also, *selection.histories(own)]))
     report.besides = frozenset(also).difference(own)
-    ends = _Ends(wanted, known, record if record and profile in record.profiles else None)
+    of_profile = record if record and profile in record.profiles else None
+    ends = _Ends(wanted, known, of_profile)
     with ThreadPoolExecutor(1) as beside:
         traced = accepted_reads is not None and selection.is_all
         reads = traced and beside.submit(sessions.reads, accepted_reads or {})
@@ -177,6 +182,7 @@ def judged(
         )
         if reads:
             report.reads = reads.result()
+    report.played = held_start_ups(report.played, of_profile)
     for task, outcome in zip(todo, settled, strict=True):
         report.obligations += filter(selection.has_obligation, outcome.obligations)
         if keep_facts:
@@ -265,5 +271,5 @@ def recorded(
         settled, played = sessions.settle(todo, replays, progress)
     obligations = [each for outcome in settled for each in outcome.obligations]
     report = Report(target, profile, obligations, played=played, policies_detail=detail)
-    found = Record.of(name, profile, reached(todo, settled, played))
+    found = Record.of(name, profile, reached(todo, settled, played), report.refused)
     return found, report.open_questions

@@ -76,6 +76,22 @@ def hold(
     ]
 
 
+def held_start_ups(played: Sequence[Played], record: Record | None) -> list[Played]:
+    """What was played; what start-up refuses although that on ``record`` does not, is unsettled."""
+    if record is None:
+        return list(played)
+    return [
+        replace(each, unsettled=_newly_refused(each, record))
+        if each.refused and not each.signatures and place_of(each.play) not in record.refused
+        else each
+        for each in played
+    ]
+
+
+def _newly_refused(played: Played, record: Record) -> str:
+    return f"start-up refuses a deployment that {record.name} accepts: {played.refused}"
+
+
 def settled_places(report: Report) -> set[tuple[str, str]]:
     """The claim and the place of all that was judged; claim "" for histories."""
     by_checks = {

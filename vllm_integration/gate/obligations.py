@@ -69,6 +69,7 @@ class Played:
         footprints: how far each of these reaches.
         unsettled: why it could not be judged, "" when it could.
         left_out: whether it asks for what the release does not have, so that nothing is judged.
+        refused: why start-up refuses the deployment of a scheduler history, "" if it does not.
         run: what was observed, if that was asked for; of a history of a manager.
         schedule: the same of a scheduler history.
     """
@@ -80,6 +81,7 @@ class Played:
     footprints: tuple[Footprint, ...] = ()
     unsettled: str = ""
     left_out: bool = False
+    refused: str = ""
     run: Run | None = None
     schedule: ScheduleRun | None = None
 

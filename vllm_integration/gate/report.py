@@ -9,6 +9,7 @@ from typing import Any
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.comparison.facts import Fact
 from hitproof.conformance.findings.findings import Finding
+from hitproof.conformance.findings.footprints import place_of
 from hitproof.conformance.histories.plays import Play
 from hitproof.conformance.ledger.ledger import Judgement
 from hitproof.conformance.ledger.records import Reach, Record, Shrunk
@@ -211,6 +212,11 @@ class Report:
     def left_out(self) -> Counter[str]:
         """How many histories of each origin ask for what the release does not have."""
         return Counter(str(each.play.origin) for each in self.played if each.left_out)
+
+    @property
+    def refused(self) -> list[str]:
+        """The places of the histories whose deployments start-up refuses."""
+        return [place_of(each.play) for each in self.played if each.refused]
 
     @property
     def open_questions(self) -> list[str]:

@@ -154,6 +154,7 @@ class Session:
             signatures,
             footprints,
             left_out=answer.get("left_out", False),
+            refused=answer.get("scheduler", {}).get("refused", ""),
         )
         if record and play.of_scheduler:
             return replace(played, schedule=ScheduleRun.from_answer(answer))

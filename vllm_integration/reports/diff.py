@@ -84,6 +84,8 @@ def verdict_line(diff: Diff) -> str:
     parts += [str(effect) for effect in sorted(set(harm), key=list(Effect).index)]
     if grown := [each for each in diff.reaches if each.grown]:
         parts.append(f"{count(grown, 'fault')} of both reaching further")
+    if others := [each for each in diff.reaches if each.harmful and not each.grown]:
+        parts.append(f"{count(others, 'fault')} of both with other answers")
     return f"{verdict}the head is worse: {', '.join(parts)}"
 
 
@@ -141,7 +143,7 @@ def print_diff(diff: Diff, console: Console, verbose: bool) -> None:
                 markup=False,
             )
     for each in diff.reaches:
-        how = "bold red" if each.grown else "bold green"
+        how = "bold red" if each.harmful else "bold green"
         console.print(f"[{how}]{reach(each)}[/]: {escape(each.signature.headline)}")
         console.print(f"  {escape(_where(each))}", highlight=False)
     for name, base, head in diff.policies:
@@ -239,7 +241,7 @@ def reach(change: ReachChange) -> str:
         "less diverges": change.shrunk,
         "answers differ": change.otherwise,
     }
-    ways = (f"{way} in {count(n, 'configuration')}" for way, n in numbers.items() if n)
+    ways = (f"{way} in {count(n, 'place')}" for way, n in numbers.items() if n)
     return f"{change.signature.divergence} of both, {', '.join(ways)}"
 
 

@@ -51,7 +51,7 @@ def diff_json(diff: Diff) -> dict[str, Any]:
         "footprints": [
             {
                 "signature": each.signature.as_json(),
-                "harmful": bool(each.grown),
+                "harmful": each.harmful,
                 "grown": each.grown,
                 "shrunk": each.shrunk,
                 "otherwise": each.otherwise,

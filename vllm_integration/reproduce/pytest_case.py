@@ -13,15 +13,20 @@ from typing import Any
 
 from hitproof.conformance.histories.schema import Evict, History
 from hitproof.conformance.playing.expectations import (
+    Allocated,
     Expected,
     Held,
     HeldOnce,
     LocalPrefix,
     Registered,
+    RegisteredInside,
+    Reported,
+    ReportReturns,
     Returns,
     Served,
     TableLengths,
     holds,
+    report,
 )
 from hitproof.conformance.playing.player import Player, Playing
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
@@ -86,11 +91,13 @@ def pytest_case(
     with recorded() as made:
         manager = managers.start(history.engine)
         crash: Exception | None = None
+        before = 0
         hits: dict[str, Hit] = {}
         try:
             player = playing(history, manager)
             hits = player.hits
             for step in history.steps:
+                before = len(managers.log.statements)
                 if isinstance(step, Evict):
                     player.arrive(step.request)
                     managers.log.evicted(step)
@@ -98,10 +105,36 @@ def pytest_case(
         except Exception as error:
             crash = crash_of(error)
         statements = list(managers.log.statements)
-    writer = _Writer(managers, history, made, crash is not None)
-    body = [line for statement in statements for line in writer.statement(statement)]
+        reports = isinstance(expected, (Reported, ReportReturns))
+        if isinstance(expected, ReportReturns) and crash is None:
+            try:
+                report(manager, expected.request)
+            except CannotJudge:
+                raise
+            except Exception as error:
+                crash = crash_of(error)
+    writer = _Writer(managers, history, made, crash is not None or reports)
     why = textwrap.wrap(comment, WIDTH - 6)
-    if crash is not None or isinstance(expected, Returns):
+    if isinstance(expected, Allocated):
+        asked = _allocation_of(expected.request, managers, statements, before)
+        admitted = _allocation_of(expected.request, managers, statements, 0)
+        body = []
+        for place, statement in enumerate(statements[:asked]):
+            if place == admitted and isinstance(statement, Called):
+                body += [*writer.allocation(statement, "slots = "), "    if slots is None:"]
+                body += ["        return  # it is not admitted"]
+            else:
+                body += writer.statement(statement)
+        allocation = statements[asked]
+        assert isinstance(allocation, Called)
+        body += [*writer.allocation(allocation, "slots = "), ""]
+        body += [f"    # {line}" for line in why] + writer.assertion(expected)
+        fails = (allocation.result is not None) != expected.gets
+        return Case(writer.module(f"test_{name}", body), fails, "AssertionError")
+    body = [line for statement in statements for line in writer.statement(statement)]
+    if isinstance(expected, ReportReturns):
+        body += writer.assertion(expected)
+    if crash is not None or isinstance(expected, (Returns, ReportReturns)):
         body[-1:] = [*(f"    # {line}" for line in why), *body[-1:]]
         fails = crash is not None
         exception = "AssertionError" if crash is None else type(crash).__name__
@@ -111,6 +144,18 @@ def pytest_case(
     return Case(writer.module(f"test_{name}", body), fails, exception)
 
 
+def _allocation_of(
+    request: str, managers: RecordedManagers, statements: list[Statement], before: int
+) -> int:
+    """The place of the first allocation of a request from ``before`` on."""
+    real = managers.log.requests[request]
+    for place, statement in enumerate(statements):
+        match statement:
+            case Called("allocate_slots", (asked, *_)) if place >= before and asked is real:
+                return place
+    raise CannotJudge(f"nothing is allocated for request {request} in the last step")
+
+
 @dataclass
 class _Writer:
     """Writes statements as source, and records their imports."""
@@ -118,7 +163,7 @@ class _Writer:
     managers: RecordedManagers
     history: History
     made: dict[int, Made]
-    crashes: bool
+    observes: bool
     _variables: dict[str, str] = field(default_factory=dict)
     _arrived: set[str] = field(default_factory=set)
     _admitted: int = 0
@@ -126,7 +171,7 @@ class _Writer:
     """What the last lookup of each request returned: its blocks and the hit."""
 
     def __post_init__(self) -> None:
-        left_out = () if self.crashes else _OBSERVING
+        left_out = () if self.observes else _OBSERVING
         self._values = Values(self.made, self._arrived_as, left_out, self._hasher)
 
     def module(self, name: str, body: list[str]) -> str:
@@ -170,7 +215,7 @@ class _Writer:
             case Called("get_computed_blocks" | "get_computed_blocks_for_connector"):
                 return self._lookup(statement)
             case Called("allocate_slots"):
-                return self._allocation(statement)
+                return self.allocation(statement)
             case Called(method, arguments, keywords):
                 named = {name: self._values.of(value) for name, value in keywords.items()}
                 items = [self._values.of(value) for value in arguments]
@@ -200,6 +245,14 @@ class _Writer:
                     f"    found = manager.block_pool.get_cached_block(key, [{group}])",
                     f"    assert found is {'not None' if is_registered else 'None'}",
                 ]
+            case RegisteredInside(request, group, units):
+                hashes = f"{self._request(request)}.block_hashes"
+                keys = tuple(("", f"{hashes}[{unit}]") for unit in units)
+                return [
+                    laid_out("keys = ", Bracketed("[", keys, "]")),
+                    "    pool = manager.block_pool",
+                    f"    assert any(pool.get_cached_block(key, [{group}]) for key in keys)",
+                ]
             case Held(request, group, first):
                 return [
                     f"    table = {self._table(request, group)}",
@@ -216,8 +269,36 @@ class _Writer:
                     "    ]",
                     "    assert len(held) == len(set(held))",
                 ]
+            case Reported(request, group, place, of_unit, is_reported):
+                self._values.import_("vllm.v1.core.kv_cache_utils", "maybe_convert_block_hash")
+                key: Node = f"{self._request(request)}.block_hashes[{place}]"
+                key = key if of_unit else self._key(request, group, place)
+                return [
+                    *self._asks_for_events(request),
+                    "    reported = [",
+                    "        key",
+                    "        for event in manager.take_events()",
+                    f"        if event.group_idx == {group}",
+                    "        for key in event.block_hashes",
+                    "    ]",
+                    laid_out("key = ", call("maybe_convert_block_hash", key)),
+                    f"    assert key {'in' if is_reported else 'not in'} reported",
+                ]
+            case Allocated(gets=gets):
+                return [f"    assert slots is {'not None' if gets else 'None'}"]
+            case ReportReturns(request):
+                return self._asks_for_events(request)
             case Returns():
                 return []
+
+    def _asks_for_events(self, request: str) -> list[str]:
+        """The lines that have a request ask for events about its hit."""
+        name = self._request(request)
+        return [
+            f'    {name}.kv_cache_report_mode = "full"',
+            "    manager.take_events()",
+            f"    manager.get_computed_blocks({name})",
+        ]
 
     def _key(self, request: str, group: int, block: int | str) -> Node:
         """The hash of a full block, as the group looks it up."""
@@ -272,7 +353,8 @@ class _Writer:
             targets += ["_"] * (len(more) - 1)
         return [laid_out(f"{', '.join(targets)} = ", asked)]
 
-    def _allocation(self, allocation: Called) -> list[str]:
+    def allocation(self, allocation: Called, into: str = "") -> list[str]:
+        """The lines of a call of ``allocate_slots``."""
         request, num_new = allocation.arguments
         name = self._name_of(request)
         keywords, new = dict(allocation.keywords), str(num_new)
@@ -292,7 +374,7 @@ class _Writer:
         self._admitted += 1
         more = {key: self._values.of(value) for key, value in keywords.items()}
         called = call("manager.allocate_slots", self._request(name), new, **named, **more)
-        return [laid_out("", called)]
+        return [laid_out(into, called)]
 
     def _name_of(self, request: Any) -> str:
         return next(n for n, real in self.managers.log.requests.items() if real is request)

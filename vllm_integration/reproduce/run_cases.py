@@ -71,6 +71,7 @@ def _imported(file: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module  # vLLM imports connectors by its name
     spec.loader.exec_module(module)
     return module
 

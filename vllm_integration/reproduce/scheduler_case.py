@@ -6,19 +6,25 @@ only vLLM and torch. Imported in the worker process only.
 """
 
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
+from hitproof.conformance.explain.derivation import broken_rules
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.rules import Rule
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
 from hitproof.conformance.playing.expectations import Served
+from hitproof.conformance.scheduling.transfers import CONNECTOR
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.vllm_integration.adapter.inspection import attribute, recorded
 from hitproof.vllm_integration.adapter.layers import LayeredExecutor, Workers
 from hitproof.vllm_integration.adapter.schedulers import VllmScheduler, VllmSchedulers
+from hitproof.vllm_integration.adapter.transfers import LOADING
 from hitproof.vllm_integration.reproduce import scripted_engine
 from hitproof.vllm_integration.reproduce.pytest_case import Case
 from hitproof.vllm_integration.reproduce.source_text import (
@@ -35,11 +41,26 @@ _CONTENT = {
     Code.OTHER_CONTENT_READ: scripted_engine.ReadingEngine,
     Code.NULL_BLOCK_READ: scripted_engine.ReadingEngine,
     Code.KEY_NAMES_OTHER_CONTENT: scripted_engine.KeyedEngine,
+    Code.DRAFT_ENTRY_OF_OTHER_TOKEN: scripted_engine.DraftingEngine,
 }
 """The engine that asserts it, where what is wrong is the content of blocks."""
 
+_LOADING = {
+    scripted_engine.Engine: scripted_engine.LoadingEngine,
+    scripted_engine.ReadingEngine: scripted_engine.LoadedReadingEngine,
+    scripted_engine.KeyedEngine: scripted_engine.LoadedKeyedEngine,
+}
+"""The same with the workers of a KV connector."""
+
+_TRANSFERRING = (scripted_engine.LoadingEngine, scripted_engine.HostPoolEngine)
+"""Engines whose workers transfer pages."""
+
 _CAPACITY = ("kv_cache_size_tokens", "kv_cache_max_concurrency")
 """What start-up notes in ``CacheConfig`` for logs only."""
+
+_MODULE = "kv_connector_module_path"
+_START_UP_CODES = (Code.LAYERS_REFUSED, Code.DERIVED_GROUPS_WRONG)
+"""What is wrong before there is a scheduler."""
 
 _RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 _INTERVAL = "prefix_cache_retention_interval"
@@ -56,13 +77,16 @@ def scheduler_case(
     Raises `CannotJudge` when what is wrong, or an argument, has no source in a test.
     """
     text = _Writer(vllm, history, violation).module(f"test_{name}")
-    namespace: dict[str, Any] = {"__name__": f"test_{name}"}
-    exec(compile(text, f"test_{name}.py", "exec"), namespace)
-    test: Callable[[], None] = namespace[f"test_{name}"]
+    module = ModuleType(f"test_{name}")
+    exec(compile(text, f"test_{name}.py", "exec"), vars(module))
+    test: Callable[[], None] = getattr(module, module.__name__)
+    sys.modules[module.__name__] = module  # vLLM imports connectors by its name
     try:
         test()
     except Exception as error:
         return Case(text, True, type(error).__name__)
+    finally:
+        del sys.modules[module.__name__]
     return Case(text, False, "AssertionError")
 
 
@@ -73,14 +97,14 @@ class _Writer:
         self, vllm: VllmSchedulers, history: SchedulerHistory, violation: Violation
     ) -> None:
         self._vllm, self._history, self._violation = vllm, history, violation
-        self._refused = violation.signature.code is Code.LAYERS_REFUSED
+        self._ends_with_start_up = violation.signature.code in _START_UP_CODES
         self._engine = self._engine_class()
         self._executor: LayeredExecutor | None = None
         with recorded() as made:
             if history.deployment.layers:
                 self._vllm_config, self._executor = vllm.layered(history.deployment)
             self._requests = {}
-            if not self._refused:
+            if not self._ends_with_start_up:
                 self._running: VllmScheduler = vllm.start(history.deployment)
                 self._requests = {
                     name: self._running.make_request(name, arrival)
@@ -93,22 +117,41 @@ class _Writer:
 
     def _engine_class(self) -> type[scripted_engine.Engine]:
         code, deployment = self._violation.signature.code, self._history.deployment
-        if deployment.host is not None:
-            raise CannotJudge("a test has no workers of a host's pool")
+        if deployment.host is not None and (
+            code in _CONTENT or not (code in _WHOLE or self._violation.expected is not None)
+        ):
+            raise CannotJudge("a test does not follow the pages that a host's pool backs")
         if deployment.decode_context_parallel_size * deployment.prefill_context_parallel_size > 1:
             raise CannotJudge("a test has one rank")
         if self._history.pauses or (deployment.ranks > 1 and not deployment.layers):
             raise CannotJudge("a test has no pauses and no pipeline")
-        if code is Code.DERIVED_GROUPS_WRONG:
-            raise CannotJudge("a test does not judge the groups that start-up derives")
+        if deployment.host is not None:
+            return scripted_engine.HostPoolEngine
+        engine = self._engine_of(code, deployment)
+        return engine if deployment.connector is None else self._loading(engine, code)
+
+    def _loading(
+        self, engine: type[scripted_engine.Engine], code: Code
+    ) -> type[scripted_engine.Engine]:
+        """The engine with workers that load and send."""
+        if code is Code.FAILED_LOAD_DELIVERED:
+            return scripted_engine.FailedLoadEngine
+        arrivals = self._history.requests.values()
+        fails = any(each.load_fails or each.invalid_blocks for each in arrivals)
+        if fails and (code in _CONTENT or code is Code.DELIVERED_TOKENS_WRONG):
+            raise CannotJudge("a test does not tell what a failed load has spoilt")
+        if engine not in _LOADING:
+            raise CannotJudge("a test has no layers that draft beside a connector")
+        return _LOADING[engine]
+
+    def _engine_of(self, code: Code, deployment: Deployment) -> type[scripted_engine.Engine]:
         if code in _CONTENT:
-            drafts = deployment.num_speculative_tokens
-            if drafts and any(len(each.output) > 1 for each in self._history.requests.values()):
-                raise CannotJudge("a test does not follow what verified drafts leave in blocks")
+            if deployment.num_mtp_modules > 1 and code is Code.DRAFT_ENTRY_OF_OTHER_TOKEN:
+                raise CannotJudge("a test has one module that drafts")
             if deployment.mamba_checkpoint_alignment is not None:
                 raise CannotJudge("a test does not follow states from inside chunks")
             return _CONTENT[code]
-        if not (self._refused or code in _WHOLE or self._violation.expected is not None):
+        if not (self._ends_with_start_up or code in _WHOLE or self._violation.expected is not None):
             raise CannotJudge("what is wrong is not what the scheduler's methods return")
         return scripted_engine.Engine
 
@@ -116,6 +159,8 @@ class _Writer:
         """What the test has a variable for."""
         if value is self._vllm_config.parallel_config:
             return "vllm_config.parallel_config"
+        if value is LOADING[_MODULE]:
+            return "__name__"
         hasher = self._made.get("get_request_block_hasher")
         return "hasher" if hasher is not None and value is hasher.result else None
 
@@ -126,13 +171,17 @@ class _Writer:
         if self._executor is not None:
             classes.append(Workers)
         head, typing = ["import os"], "Any"
-        if not self._refused:
+        if not self._ends_with_start_up:
             body += ["", *self._play()]
             classes.append(scripted_engine.Arrival)
+            if self._history.deployment.loads:
+                classes.append(self._connector())
+            if issubclass(self._engine, _TRANSFERRING):
+                classes.append(scripted_engine.Transfer)
             classes += [each for each in reversed(self._engine.__mro__) if each is not object]
             head.append("from collections import deque")
             typing = "Any, NamedTuple"
-        parts = [inspect.getsource(each).rstrip().split("\n") for each in classes]
+        parts = [_source(each) for each in classes]
         interval = getattr(self._vllm_config.cache_config, _INTERVAL, None)
         variables = {_RUNNER: str(int(self._history.deployment.v2_model_runner))}
         config = self._made.get("KVCacheConfig")
@@ -166,6 +215,12 @@ class _Writer:
             yield laid_out("vllm_config.lora_config = ", made)
         if deployment.speculative_method is not None:
             yield from self._speculative(deployment)
+        if deployment.connector is not None or deployment.host is not None:
+            made = values.call_of(self._made["KVTransferConfig"])
+            yield laid_out("vllm_config.kv_transfer_config = ", made)
+        if deployment.host is not None:
+            made = values.of(self._vllm_config.attention_config.hisparse_config)
+            yield laid_out("vllm_config.attention_config.hisparse_config = ", made)
         if hasattr(self._vllm_config, _SETTLE):
             yield f"    vllm_config.{_SETTLE}()"
         if deployment.layers:
@@ -192,7 +247,7 @@ class _Writer:
         """The lines that make the scheduler; where start-up refuses, those of start-up."""
         if self._executor is not None:
             yield from self._derive(self._executor)
-        if self._refused:
+        if self._ends_with_start_up:
             return
         values, running = self._values, self._running
         if self._executor is None:
@@ -246,10 +301,51 @@ class _Writer:
         core = self._values.imported(self._vllm.core.EngineCore)
         yield f"    core = object.__new__({core})"
         yield laid_out("core.model_executor = ", call("Workers", "specs", memory, layout))
-        yield from self._comment() if self._refused else ()
-        yield f"    kv_cache_config = core.{_START_UP}(vllm_config)"
-        if self._refused:
+        if not self._ends_with_start_up:
+            yield f"    kv_cache_config = core.{_START_UP}(vllm_config)"
+        elif self._violation.signature.code is Code.LAYERS_REFUSED:
+            yield from self._comment()
+            yield f"    kv_cache_config = core.{_START_UP}(vllm_config)"
             yield f"    assert {self._fits} >= 1"
+        else:
+            yield from self._judge_groups()
+
+    def _judge_groups(self) -> Iterator[str]:
+        """The lines that have groups derived, and assert that no rule is broken."""
+        derived = self._vllm.start(self._history.deployment).derived
+        assert derived is not None
+        parameter = dict(self._violation.signature.defect.parameters)["rule"]
+        broken = next(each for each in broken_rules(derived) if each.rule.parameter == parameter)
+        if broken.rule is Rule.OWN_LAYERS:
+            yield from (f"    core.{_START_UP}(vllm_config)", "", *self._comment())
+            yield "    ranks = core.model_executor"
+            yield "    for specs, config in zip(ranks.specs, ranks.configs, strict=True):"
+            yield "        for tensor in config.kv_cache_tensors:"
+            yield "            assert specs.keys() >= set(tensor.layers)"
+            return
+        if broken.bound is None:
+            raise CannotJudge("a test does not judge this of the groups that start-up derives")
+        most, tokens = broken.bound.most, broken.bound.tokens
+        yield f"    kv_cache_config = core.{_START_UP}(vllm_config)"
+        names = tuple(("", literal(name)) for name in broken.bound.layers)
+        yield laid_out("layers = ", Bracketed("{", names, "}"))
+        yield "    groups = ["
+        yield "        group"
+        yield "        for group in kv_cache_config.kv_cache_groups"
+        yield "        if not layers.isdisjoint(group.layer_names)"
+        yield "    ]"
+        if not tokens:
+            yield from ("", *self._comment(), f"    assert len(groups) <= {most}")
+            return
+        # Where a tensor says where each layer's pages are, it is the whole pool.
+        pool = "max" if derived.ranks[0].places else "sum"
+        yield "    tensors = kv_cache_config.kv_cache_tensors"
+        yield f"    pool = {pool}(tensor.size for tensor in tensors)"
+        yield "    width = pool // kv_cache_config.num_blocks"
+        yield "    sizes = [group.kv_cache_spec.block_size for group in groups]"
+        yield ""
+        yield from self._comment()
+        yield f"    assert sum(width * {tokens} // size for size in sizes) <= {most}"
 
     @property
     def _fits(self) -> str:
@@ -286,12 +382,14 @@ class _Writer:
         )
         yield laid_out("engine = ", engine)
         comment = self._comment()
-        if self._engine is not scripted_engine.Engine:
+        if issubclass(self._engine, _TRANSFERRING):
+            yield from self._transfers()
+        if issubclass(self._engine, (scripted_engine.ReadingEngine, scripted_engine.KeyedEngine)):
             kind = self._violation.signature.kind
             groups = self._running.engine.groups
-            judged = [n for n, group in enumerate(groups) if group.kind == kind]
+            judged = [n for n, g in enumerate(groups) if kind in (g.kind, CONNECTOR)]
             yield f"    engine.judged = {tuple(judged)}"
-            if self._engine is scripted_engine.KeyedEngine:
+            if issubclass(self._engine, scripted_engine.KeyedEngine):
                 yield "    engine.unit = hash_block_size"
         asserted = self._assertion()
         if asserted:
@@ -306,7 +404,8 @@ class _Writer:
         """So many steps are more than enough: each computes a token at least."""
         arrivals = self._history.requests.values()
         tokens = sum(len(each.prompt) + len(each.output) for each in arrivals)
-        return 100 + 2 * tokens + sum(each.arrives for each in arrivals)
+        waits = sum(e.arrives + (e.load_steps or 0) + (e.send_steps or 0) for e in arrivals)
+        return 100 + 2 * tokens + waits
 
     def _arrival(self, arrival: Arrival, request: Any) -> Any:
         plain = replace(arrival, prompt=(1,), output=(1,))
@@ -319,12 +418,43 @@ class _Writer:
         output = literal(list(arrival.output))
         return call("Arrival", self._values.of(request), output, **named)
 
+    def _connector(self) -> type:
+        """The scheduler's half of the connector, with what it imports."""
+        from hitproof.vllm_integration.adapter import loading
+
+        for name, thing in vars(loading).items():
+            if getattr(thing, "__module__", "").startswith("vllm."):
+                self._values.import_(thing.__module__, name)
+        return loading.LoadingConnector
+
+    def _transfers(self) -> Iterator[str]:
+        """The lines that say what the connector has."""
+        default = scripted_engine.Transfer()
+        yield "    transfers = {"
+        for name, arrival in self._history.requests.items():
+            given = {
+                field: literal(value)
+                for field in default._fields
+                if (value := getattr(arrival, field)) != getattr(default, field)
+            }
+            if given:
+                yield laid_out(f"{literal(name)}: ", call("Transfer", **given), ",", depth=2)
+        yield "    }"
+        host = self._history.deployment.host
+        yield f"    engine.connect(transfers{'' if host is None else f', {host.delay}'})"
+
     def _assertion(self) -> str:
         """What is asserted at the end; nothing where the steps themselves fail."""
         if isinstance(self._violation.expected, Served):
             due = self._violation.expected
             return f"    assert engine.hits[{literal(due.request)}] >= {due.tokens}"
         return _WHOLE.get(self._violation.signature.code, "")
+
+
+def _source(thing: type) -> list[str]:
+    """The lines of a class, without what only a type checker reads."""
+    lines = inspect.getsource(thing).rstrip().split("\n")
+    return [line.split("  # type: ")[0] for line in lines]
 
 
 _WHOLE = {
@@ -338,5 +468,6 @@ _WHOLE = {
         "    assert not any(block.ref_cnt for block in blocks if not block.is_null)"
     ),
     Code.RAISES_EXCEPTION: "",
+    Code.FAILED_LOAD_DELIVERED: "",
 }
 """What is asserted after the steps, by the code of what is wrong."""

@@ -65,7 +65,7 @@ class Engine:
         """Step until all requests have ended, but at most so often."""
         for step in range(steps):
             self.let_arrive(step)
-            if self.scheduler.has_requests():
+            if self.is_busy():
                 output = self.scheduler.schedule()
                 chunks = self.take_tables(output)
                 self.execute(output, chunks)
@@ -77,6 +77,10 @@ class Engine:
                 return
             if self.in_flight:
                 self.update(step, *self.in_flight.popleft())
+
+    def is_busy(self) -> bool:
+        """Whether a step is to be planned."""
+        return bool(self.scheduler.has_requests())
 
     def let_arrive(self, step: int) -> None:
         """Add the requests whose time has come."""
@@ -91,8 +95,9 @@ class Engine:
                 if arrival.after_reset:
                     self.scheduler.reset_prefix_cache(reset_running_requests=True)
                 self.scheduler.add_request(arrival.request)
-            age = step - self.arrived.get(name, step)
-            if age and age == arrival.aborted and name not in self.ended:
+        for name, arrived in self.arrived.items():
+            due = step - arrived == self.arrivals[name].aborted
+            if due and name not in self.ended:
                 self.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
                 self.ended[name] = step
 
@@ -180,16 +185,26 @@ class PagedEngine(Engine):
 
     def compute(self, chunks: list[tuple[str, int, int]]) -> None:
         """Write the tokens of a step into the pages."""
-        for name, start, end in chunks:
-            tokens = self.tokens(name)
-            for group, spec in enumerate(self.specs()):
-                size = spec.block_size
-                if hasattr(spec, "mamba_type"):
-                    self.write(name, group, (end - 1) // size, 0, tokens[:end])
-                    continue
-                for token in range(start, end):
-                    place, slot = divmod(token, size)
-                    self.write(name, group, place, slot, tokens[: token + 1])
+        for chunk in chunks:
+            self.fill(*chunk)
+
+    def fill(self, name: str, start: int, end: int, right: bool = True) -> None:
+        """Write tokens into the pages of a request, or garbage."""
+        tokens = self.tokens(name)
+        for group, spec in enumerate(self.specs()):
+            size = spec.block_size
+            if hasattr(spec, "mamba_type"):
+                held = tokens[:end] if right else None
+                self.write(name, group, (end - 1) // size, 0, held)
+                continue
+            for token in range(start, end):
+                place, slot = divmod(token, size)
+                held = self.entry(tokens, token) if right else None
+                self.write(name, group, place, slot, held)
+
+    def entry(self, tokens: list[Any], token: int) -> list[Any]:
+        """What a token's entry depends on."""
+        return tokens[: token + 1]
 
     def specs(self) -> list[Any]:
         """The KV cache spec of each group."""
@@ -244,7 +259,15 @@ class ReadingEngine(PagedEngine):
         for token in range(first, end):
             place, slot = divmod(token, spec.block_size)
             page = self.pages.get(self.at(name, group, place), {})
-            assert page.get((group, slot)) == tokens[: token + 1]
+            assert page.get((group, slot)) == self.entry(tokens, token)
+
+
+class DraftingEngine(ReadingEngine):
+    """Asserts it of layers that draft."""
+
+    def entry(self, tokens: list[Any], token: int) -> list[Any]:
+        """What a token's entry depends on: the next token, too."""
+        return tokens[: token + 2]
 
 
 class KeyedEngine(PagedEngine):
@@ -286,3 +309,220 @@ class KeyedEngine(PagedEngine):
                         for token in range((end - 1) // size * size, end):
                             held = page.get((group, token % size))
                             assert held == tokens[: token + 1]
+
+
+class Transfer(NamedTuple):
+    """What a KV connector loads of a request, and sends."""
+
+    loads: int = 0  # tokens
+    load_steps: int | None = None  # how long; None: the step that uses them loads them
+    load_fails: bool = False
+    invalid_blocks: tuple[int, ...] = ()  # what the load fails for, by place
+    send_steps: int | None = None  # how long after the end
+
+
+class LoadingEngine(PagedEngine):
+    """Has workers that load and send what a connector is asked for."""
+
+    transfers: dict[str, Transfer]
+    under_way: dict[str, tuple[int, int, int]]
+    sending: dict[str, int]
+    report: Any
+    steps = 0
+
+    def connect(self, transfers: dict[str, Transfer]) -> None:
+        """Tell the scheduler's half of the connector what there is."""
+        self.transfers, self.under_way, self.sending = transfers, {}, {}
+        connector = self.scheduler.connector
+        for name, each in transfers.items():
+            if each.loads:
+                connector.tokens[name] = each.loads
+            if each.load_steps is None:
+                connector.at_once.add(name)
+            if each.send_steps is not None:
+                connector.sends.add(name)
+
+    def is_busy(self) -> bool:
+        """Whether a step is to be planned: also while anything is on its way."""
+        return super().is_busy() or bool(self.under_way or self.sending)
+
+    def compute(self, chunks: list[tuple[str, int, int]]) -> None:
+        """Load and send beside what is computed."""
+        from vllm.v1.outputs import KVConnectorOutput
+
+        self.steps += 1
+        invalid = self.begin()
+        for chunk in chunks:
+            self.forward(chunk)
+        over = [name for name, each in self.under_way.items() if each[0] <= self.steps]
+        sent = {name for name, ends in self.sending.items() if ends <= self.steps}
+        for name in over:
+            invalid |= self.load(name, *self.under_way.pop(name)[1:])
+        for name in sent:
+            del self.sending[name]
+        failed = {name for name in over if self.transfers[name].load_fails}
+        self.report = KVConnectorOutput(
+            finished_sending=sent or None,
+            finished_recving=set(over) or None,
+            invalid_block_ids=invalid,
+            **({"failed_recving": failed} if failed else {}),
+        )
+
+    def forward(self, chunk: tuple[str, int, int]) -> None:
+        """Compute the tokens of a request."""
+        super().compute([chunk])
+
+    def begin(self) -> set[int]:
+        """Begin what was asked for; which blocks could not be loaded at once."""
+        connector, invalid = self.scheduler.connector, set[int]()
+        for name, (start, end, tables) in connector.asked.items():
+            steps = self.transfers[name].load_steps
+            if steps is None:
+                invalid |= self.load(name, start, end)
+            else:
+                self.tables[name] = list(map(list, tables))
+                self.fill(name, start, end, right=False)  # not there yet
+                self.under_way[name] = self.steps + steps, start, end
+        for name in connector.ended:
+            self.sending[name] = self.steps + (self.transfers[name].send_steps or 0)
+        connector.asked, connector.ended = {}, {}
+        return invalid
+
+    def load(self, name: str, start: int, end: int) -> set[int]:
+        """Write what is loaded; which blocks could not be."""
+        transfer, size = self.transfers[name], self.specs()[0].block_size
+        self.fill(name, start, end, right=not transfer.load_fails)
+        places = range(start // size, (end - 1) // size + 1)
+        invalid = [place for place in places if place in transfer.invalid_blocks]
+        for place in invalid:
+            first, last = max(start, place * size), min(end, (place + 1) * size)
+            self.fill(name, first, last, right=False)
+        return {self.at(name, 0, place) for place in invalid}
+
+    def sample(self, chunks: list[tuple[str, int, int]]) -> tuple[Any, Any]:
+        """What the model samples, and what workers report."""
+        result, drafts = super().sample(chunks)
+        result.kv_connector_output = self.report
+        return result, drafts
+
+    def update(self, *arguments: Any) -> None:
+        """Give the scheduler the result; what is not delivered is sampled again."""
+        had = {name: len(tokens) for name, tokens in self.delivered.items()}
+        super().update(*arguments)
+        result = arguments[2]
+        for name, new in zip(result.req_ids, result.sampled_token_ids, strict=True):
+            if len(self.delivered[name]) == had[name]:
+                self.sampled[name] = max(0, self.sampled[name] - len(new))
+
+
+class LoadedReadingEngine(LoadingEngine, ReadingEngine):
+    """Asserts it where a connector loads."""
+
+
+class LoadedKeyedEngine(LoadingEngine, KeyedEngine):
+    """Asserts it where a connector loads."""
+
+
+class FailedLoadEngine(LoadedReadingEngine):
+    """Asserts that no user gets a token that comes of a failed load."""
+
+    spoilt: set[str]
+    misread: deque[set[str]]
+
+    def connect(self, transfers: dict[str, Transfer]) -> None:
+        """Tell the connector what there is; note what comes of it."""
+        super().connect(transfers)
+        self.spoilt, self.misread = set(), deque()
+
+    def compute(self, chunks: list[tuple[str, int, int]]) -> None:
+        """Compute a step, and note who reads what a load has spoilt."""
+        self.misread.append(set())
+        super().compute(chunks)
+
+    def forward(self, chunk: tuple[str, int, int]) -> None:
+        """Compute the tokens of a request, which are spoilt by what it reads."""
+        name, start, end = chunk
+        # What was not delivered is not known, and cannot be computed.
+        known = self.known(name) + self.proposed[name]
+        unknown = name in self.spoilt and end > known
+        try:
+            super().forward(chunk)
+        except AssertionError:
+            unknown = True
+        if unknown:
+            self.spoilt.add(name)
+            self.misread[-1].add(name)
+            self.fill(name, start, end, right=False)
+
+    def load(self, name: str, start: int, end: int) -> set[int]:
+        """Write what is loaded, and note whose load has failed."""
+        invalid = super().load(name, start, end)
+        if invalid or self.transfers[name].load_fails:
+            self.spoilt.add(name)
+        return invalid
+
+    def update(self, *arguments: Any) -> None:
+        """Give the scheduler the result, and look who gets a token of it."""
+        had = {name: len(tokens) for name, tokens in self.delivered.items()}
+        super().update(*arguments)
+        for name in self.misread.popleft():
+            assert len(self.delivered[name]) == had[name]
+
+
+class HostPoolEngine(Engine):
+    """Has workers that copy pages to a pool in host memory, and load onto it."""
+
+    transfers: dict[str, Transfer]
+    delay: int
+    copying: list[tuple[int, int]]
+    loading: list[tuple[int, str]]
+    report: Any
+    steps = 0
+
+    def connect(self, transfers: dict[str, Transfer], delay: int) -> None:
+        """What there is to load, and so many steps later all is reported."""
+        self.transfers, self.delay = transfers, delay
+        self.copying, self.loading = [], []
+        for name, each in transfers.items():
+            self.scheduler.connector._connectors[1].tokens[name] = each.loads
+
+    def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
+        """Do what workers are told, and report what is over."""
+        from vllm.distributed.kv_transfer.kv_connector.v1.hisparse import connector
+        from vllm.v1.outputs import KVConnectorOutput
+
+        super().execute(output, chunks)
+        self.steps += 1
+        metadata = output.kv_connector_metadata
+        several = hasattr(metadata, "metadata")
+        own = metadata.metadata[0] if several else metadata
+        pages = own.command.page_transfers if own.command is not None else ()
+        self.copying += [(self.steps, page.transfer_id) for page in pages]
+        if several:
+            loader = self.scheduler.connector._connectors[1]
+            self.loading += [(self.steps, name) for name in loader.asked]
+            loader.asked = {}
+        last = self.steps - self.delay
+        done = {number: 1 for since, number in self.copying if since <= last}
+        loaded = {name for since, name in self.loading if since <= last}
+        self.copying = [each for each in self.copying if each[0] > last]
+        self.loading = [each for each in self.loading if each[0] > last]
+        copied = tuple(each.dst_block_id for each in own.host_block_copies)
+        told = connector.HiSparseConnectorWorkerMetadata(done, dict(done), copied)
+        self.report = KVConnectorOutput(
+            finished_recving=loaded or None,
+            failed_recving={name for name in loaded if self.transfers[name].load_fails},
+            kv_connector_worker_meta=self.of_several(told) if several else told,
+        )
+
+    def of_several(self, told: Any) -> Any:
+        """The report of one of two connectors."""
+        from vllm.distributed.kv_transfer.kv_connector.v1 import multi_connector
+
+        return multi_connector.MultiKVConnectorWorkerMetadata((told, None))
+
+    def sample(self, chunks: list[tuple[str, int, int]]) -> tuple[Any, Any]:
+        """What the model samples, and what workers report."""
+        result, drafts = super().sample(chunks)
+        result.kv_connector_output = self.report
+        return result, drafts

@@ -18,6 +18,7 @@ from hitproof.vllm_integration.reproduce.source_text import (
     call,
     laid_out,
     literal,
+    one_line,
     sequence,
 )
 
@@ -59,6 +60,9 @@ class Values:
             return self.call_of(self.made[id(value)])
         if isinstance(value, (list, tuple)):
             return sequence(value, [self.of(item) for item in value])
+        if isinstance(value, dict):
+            named = ((f"{one_line(self.of(key))}: ", self.of(item)) for key, item in value.items())
+            return Bracketed("{", tuple(named), "}")
         if type(value).__name__ in _ATTRIBUTES:
             return self._plain(value)
         if inspect.isfunction(value):

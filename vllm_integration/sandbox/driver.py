@@ -33,6 +33,7 @@ _IMPORT_SECONDS = 120.0
 _COPY_SECONDS = 20.0
 _ENDING_SECONDS = 5.0
 _FIRST_WITH = {
+    "prompts of token ids and embeddings": Version("0.21.dev0"),
     "retention": Version("0.23.dev0"),
     "retention of states": Version("0.24.dev0"),
     "junctions": Version("0.26.dev0"),

@@ -8,8 +8,10 @@ noticed.
 
 import sys
 from collections.abc import Iterator, Mapping
+from ctypes import c_char, c_void_p, sizeof
 from dataclasses import dataclass
-from operator import attrgetter, call, is_not
+from itertools import chain, groupby
+from operator import attrgetter, call, itemgetter
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -70,14 +72,16 @@ class Seal:
             for name, module in self._modules.items()
             for part in _of_module(name, vars(module))
         ]
-        # In columns, since it is checked before each answer.
-        self._lookups = [part.namespace.get for part in self._parts]
-        self._keys = [part.key for part in self._parts]
-        self._values = [part.value for part in self._parts]
+        # Together, since it is checked before each answer.
+        spaces = [list(some) for _, some in groupby(self._parts, lambda part: id(part.namespace))]
+        self._namespaces = [parts[0].namespace for parts in spaces]
+        # One key twice, since an itemgetter of a single one gives no tuple.
+        self._getters = [itemgetter(*[part.key for part in (*p, p[0])]) for p in spaces]
+        self._values = tuple(part.value for p in spaces for part in (*p, p[0]))
         functions = {id(part.function): part for part in self._parts if part.function is not None}
         self._functions = [part.function for part in functions.values()]
-        self._codes = [part.code for part in functions.values()]
-        self._defaults = [part.defaults for part in functions.values()]
+        self._codes = tuple(part.code for part in functions.values())
+        self._defaults = tuple(part.defaults for part in functions.values())
 
     def broken(self) -> str:
         """The name of the first object that has changed, or nothing."""
@@ -89,12 +93,26 @@ class Seal:
         return next((part.name for part in self._parts if not part.is_as_it_was()), "")
 
     def _all_as_it_was(self) -> bool:
-        codes, defaults = map(_CODE, self._functions), map(_DEFAULTS, self._functions)
-        return not (
-            True in map(is_not, map(call, self._lookups, self._keys), self._values)
-            or True in map(is_not, codes, self._codes)
-            or True in map(is_not, defaults, self._defaults)
+        try:
+            values = tuple(chain.from_iterable(map(call, self._getters, self._namespaces)))
+        except KeyError:
+            return False
+        return (
+            _are_same(values, self._values)
+            and _are_same(tuple(map(_CODE, self._functions)), self._codes)
+            and _are_same(tuple(map(_DEFAULTS, self._functions)), self._defaults)
         )
+
+
+def _are_same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    """Whether they have the same objects, whatever these say that they equal."""
+    return _addresses(some) == _addresses(others)
+
+
+def _addresses(objects: tuple[Any, ...]) -> bytes:
+    """The addresses that CPython keeps in a tuple: `is`, for thousands of objects at once."""
+    size = len(objects) * sizeof(c_void_p)
+    return (c_char * size).from_address(id(objects) + tuple.__basicsize__).raw
 
 
 def _of_module(where: str, namespace: Mapping[Any, Any]) -> Iterator[_Part]:

@@ -275,6 +275,7 @@ class Lives:
         ids = self._judged.cache.ids(
             number, named(request, (position + 1) * size, self._judged.scope.engine.hash_block_size)
         )
+        waited = position in life.waiting[number]
         life.waiting[number].discard(position)
         if block.is_null:
             return
@@ -293,9 +294,9 @@ class Lives:
                 call,
             )
             return
-        # A step leaves one state, that of its end.
+        # A step leaves one state, that of its end. What waits was left by an earlier step.
         one_state = group.kind is GroupKind.MAMBA and self._judged.scope.states_at_ends
-        ends_here = computed == end == (position + 1) * size
+        ends_here = waited or computed == end == (position + 1) * size
         if not is_registered and one_state and not ends_here:
             return
         promised = self._judged.judge.promises.promised(name, number, position, life.shared)

@@ -62,6 +62,7 @@ def judged(
     subject: Subject = BROKEN,
     entries: tuple[Entry, ...] = (),
     record: Record | None = None,
+    cases: tuple[Entry, ...] = (),
     **wanted: Any,
 ) -> Report:
     selection = Selection(only, configurations)
@@ -79,6 +80,7 @@ def judged(
             record,
             accepted_reads={},
             wanted=Wanted(selection, **wanted),
+            cases=cases,
         )
 
 

@@ -44,6 +44,7 @@ from hitproof.vllm_integration.gate.branches import (
     reasons,
     shares,
 )
+from hitproof.vllm_integration.gate.gate import opened
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.branches import measured_json as branches_json
 from hitproof.vllm_integration.reports.branches import print_measured
@@ -217,6 +218,23 @@ def test_a_history_with_a_finding_of_no_entry_is_not_distilled(
     file = StringIO()
     print_measured([found], Console(file=file, width=300), verbose=False)
     assert "not distilled, since no entry of the ledger has it: " in file.getvalue()
+
+
+@pytest.mark.release
+def test_what_another_target_shows_new_is_not_distilled(
+    broken_copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy never frees, so that it leaks in what the release plays without a finding."""
+    root = broken_copy("0.33.0", {FREE: FREE.replace("self.", "pass  # self.", 1)})
+    monkeypatch.setattr(branches, "candidates", lambda *_: [PLAIN])
+    found = measured(release("0.33.0"), monkeypatch, search=("1", 0))
+    assert len(found.distilled) == 1
+    for target, left in ((release("0.33.0"), found.distilled), (root, [])):
+        of_it = Target("there", target, "0.33.0")
+        with opened(of_it, PYTHON, 60, in_bytes(MEMORY), 1) as sessions:
+            there = found.excused_on("there", sessions, [], lambda *_: None)
+        assert list(there.distilled) == list(left)
+        assert any(what.startswith("there: ") for what in there.unlisted) is not bool(left)
 
 
 @pytest.mark.release

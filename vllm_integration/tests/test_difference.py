@@ -12,9 +12,10 @@ from hitproof.conformance.comparison.effects import Effect
 from hitproof.conformance.comparison.facts import Fact
 from hitproof.conformance.comparison.histories import Run
 from hitproof.conformance.comparison.records import Amounts, Observable, Record
-from hitproof.conformance.findings.footprints import Footprint
+from hitproof.conformance.findings.footprints import Footprint, Judged
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.ledger.records import Reach
+from hitproof.conformance.scope.configurations import Configuration
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.gate.diff import ChangeGroup, Diff, difference
 from hitproof.vllm_integration.gate.obligations import Played, Task
@@ -24,7 +25,7 @@ from hitproof.vllm_integration.reports.ci.github import diff_annotations
 from hitproof.vllm_integration.reports.diff import markdown, print_diff, style, summary
 from hitproof.vllm_integration.reports.diff_json import diff_json
 from hitproof.vllm_integration.reports.html.pages import diff_page
-from hitproof.vllm_integration.tests import reports
+from hitproof.vllm_integration.tests import in_process, reports
 from hitproof.vllm_integration.verdict import Verdict
 
 _HIT = Observable.HITS
@@ -167,14 +168,17 @@ def test_what_only_one_of_the_two_was_asked_is_a_question() -> None:
 
 @pytest.mark.parametrize(
     ("size", "digest", "harm"),
-    [(3, "b", True), (1, "b", False), (2, "b", False), (None, "", False)],
+    [(3, "b", True), (1, "b", False), (2, "b", True), (None, "", False)],
 )
-def test_faults_of_both_that_reach_further(size: int | None, digest: str, harm: bool) -> None:
+@pytest.mark.parametrize("judged", [reports.CONFIGURATION, Play(Origin.GENERATED, "1:0")])
+def test_faults_of_both_that_reach_further(
+    size: int | None, digest: str, harm: bool, judged: Judged
+) -> None:
     base, head = (report(SAME, of=reports.diverging()) for _ in range(2))
     (finding, *_) = base.judgement.new
 
     def reaching(size: int, digest: str) -> Reach:
-        return Reach(finding.signature, reports.CONFIGURATION, Footprint(size, digest))
+        return Reach(finding.signature, judged, Footprint(size, digest))
 
     base.reached = [reaching(2, "a")]
     head.reached = base.reached if size is None else [reaching(size, digest)]
@@ -185,6 +189,30 @@ def test_faults_of_both_that_reach_further(size: int | None, digest: str, harm: 
     told = "less diverges" if size == 1 else "more diverges" if size == 3 else "answers differ"
     assert all((told in text) is (size is not None) for text in (*texts[:2], *texts[3:]))
     assert [each["harmful"] for each in diff_json(diff)["footprints"]] == [harm] * diff.changed
+
+
+def test_a_fault_reaches_further_only_where_both_played_the_same() -> None:
+    (finding, *_) = reports.diverging().judgement.new
+    play = Play(Origin.GENERATED, "1:0")
+    other = replace(SAME, record=replace(SAME.record, history="other"))
+    for run_of_head, changed in ((SAME, True), (other, False)):
+        base = report(SAME, of=reports.diverging())
+        head = report(run_of_head, of=reports.diverging())
+        base.reached = [Reach(finding.signature, reports.CONFIGURATION, Footprint(1, "a"))]
+        head.reached = [*base.reached, Reach(finding.signature, play, Footprint(1, "a"))]
+        assert bool(difference(base, head).reaches) is changed
+
+
+def test_both_are_judged_in_the_cases_of_the_ledger() -> None:
+    shown = in_process.judged(in_process.KEEPS)
+    entry = in_process.known(shown)
+    assert isinstance(entry.configuration, Configuration)
+    smaller = replace(entry.configuration, num_blocks=entry.configuration.num_blocks - 1)
+    case = replace(entry, configuration=smaller)
+    assert smaller not in {each.configuration for each in shown.obligations}
+    judged = in_process.judged(in_process.KEEPS, cases=(case,))
+    assert smaller in {each.configuration for each in judged.obligations}
+    assert entry.signature in {each.signature for each in judged.judgement.new}
 
 
 def faulty() -> Report:

@@ -118,6 +118,12 @@ FAULTS = {
         "unsound",
         "other-content-read",
     ),
+    "a group alone is looked up one token past a cap, not a hash unit": (
+        "manager.block_size,\n                    self.hash_block_size,",
+        "manager.block_size,\n                    1,",
+        "lost hit",
+        "group-hit-wrong(hit=short",
+    ),
     "a state that was exported at a block's end is thrown away": (
         "is_retained_checkpoint = retained is None or retained[0]",
         "is_retained_checkpoint = False",

@@ -17,14 +17,17 @@ from hitproof.conformance.ledger.ledger import Entry, judge
 from hitproof.conformance.ledger.records import Record, path_of
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.commands import footprints
-from hitproof.vllm_integration.gate.obligations import histories, of_entries
+from hitproof.vllm_integration.commands.options import MEMORY, PYTHON, in_bytes
+from hitproof.vllm_integration.gate.gate import opened
+from hitproof.vllm_integration.gate.growth import held_start_ups
+from hitproof.vllm_integration.gate.obligations import Played, histories, of_entries
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github, junit, sarif
 from hitproof.vllm_integration.reports.html.pages import check_page
 from hitproof.vllm_integration.reports.text import print_report
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
+from hitproof.vllm_integration.tests.conftest import Copy, hitproof, one_sentence, release
 from hitproof.vllm_integration.tests.reports import (
     CONFIGURATION,
     grown,
@@ -165,3 +168,33 @@ def test_what_stands_for_an_entry_that_could_not_be_judged_leaves_it_unsettled()
     assert own not in histories(Profile.QUICK, entries, "fine", record)
     assert judge([], entries).stale == tuple(entries)
     assert judge([], entries, {each for each, play in stands if play == other}).stale == ()
+
+
+def test_start_up_that_refuses_more_than_on_record_is_inconclusive() -> None:
+    uneven = Play(Origin.ENGINES, "1:14")
+    refused = Played(uneven, refused="AssertionError: no multiple")
+    found = Played(uneven, refused="ValueError", signatures=(shrunk().reached[0].signature,))
+    record = Record("0.33.0", frozenset({"quick"}), {})
+    (held_to_it,) = held_start_ups([refused], record)
+    assert held_to_it.unsettled == (
+        "start-up refuses a deployment that 0.33.0 accepts: AssertionError: no multiple"
+    )
+    assert held_start_ups([found, Played(uneven)], record) == [found, Played(uneven)]
+    for same in (None, replace(record, refused=frozenset({place_of(uneven)}))):
+        assert held_start_ups([refused], same) == [refused]
+
+
+@pytest.mark.release
+def test_start_up_that_no_longer_takes_the_multiple_of_block_sizes_is_seen(
+    broken_copy: Copy,
+) -> None:
+    lcm = "scheduler_block_size = math.lcm(*group_block_sizes)"
+    broken = broken_copy("0.33.0", {lcm: "scheduler_block_size = max(group_block_sizes)"})
+    for root, refuses in ((release("0.33.0"), False), (broken, True)):
+        target = Target("it", root, "0.33.0")
+        with opened(target, PYTHON, 60, in_bytes(MEMORY), 1) as sessions:
+            played = sessions.settle([], [Play(Origin.ENGINES, "1:14")], lambda *_: None)[1]
+        report = Report(target, Profile.DEFAULT, played=played)
+        assert bool(report.refused) is refuses
+        record = Record.of("0.33.0", "default", [], report.refused)
+        assert held_start_ups(played, record) == list(played)

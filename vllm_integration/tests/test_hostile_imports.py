@@ -115,6 +115,16 @@ def test_an_act_that_ends_the_import(act: str, sentence: str, judge: Judge, tmp_
             "hitproof.spec.hits.required_run",
         ),
         (
+            "import hitproof.spec.hits as h; h.required_run.__defaults__ = (0,)",
+            "hitproof.spec.hits.required_run",
+        ),
+        (
+            "import hitproof.spec.hits as h; from unittest.mock import MagicMock as M; "
+            "h.run_end = M(__eq__=lambda *_: True)",
+            "hitproof.spec.hits.run_end",
+        ),
+        ("import hitproof.spec.hits as h; del h.run_end", "hitproof.spec.hits.run_end"),
+        (
             "from hitproof.conformance.findings.evidence import Evidence as E; "
             "E.as_json = lambda _: {}",
             "hitproof.conformance.findings.evidence.Evidence.as_json",

@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 from rich.console import Console
 
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.vllm_integration.commands.options import MEMORY, PYTHON, in_bytes
 from hitproof.vllm_integration.gate.gate import opened
@@ -21,6 +22,13 @@ GENERATED = Play(Origin.GENERATED, "1:0")
 MADE = (Play(Origin.LAYERS, f"1:{number}") for number in count())
 LAYERS = next(play for play in MADE if not play.workload().requests)
 """Judged by the groups that start-up derives, without a request."""
+STATES = [
+    play
+    for play in (Play(Origin.SCHEDULER, f"1:{number}") for number in range(20))
+    if play.workload().deployment.has_mamba
+]
+SEVERAL = Play(Origin.GENERATED, "1:18")
+"""A load in two groups, of which one gives its first blocks up: its events come before theirs."""
 
 
 def test_the_report_counts_them_apart() -> None:
@@ -50,3 +58,22 @@ def test_host_pools_are_left_out_before_releases_have_them(release: str, left_ou
     assert not any(each.unsettled for each in played)
     assert [each.left_out for each in played] == [left_out] * len(HOST) + [False]
     assert [each.steps > 0 for each in played] == [not left_out] * len(HOST) + [True]
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(("release", "left_out"), [("0.14.0", True), ("0.15.0", False)])
+def test_states_are_left_out_before_chunks_end_at_them(release: str, left_out: bool) -> None:
+    with opened(resolve(release), PYTHON, 60, in_bytes(MEMORY), 1) as sessions:
+        _, played = sessions.settle([], STATES, lambda *_: None)
+    assert not any(each.unsettled for each in played)
+    assert {each.left_out for each in played} == {left_out}
+    assert any(each.steps for each in played) is not left_out
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("release", ["0.19.1", "0.20.0"])
+def test_events_of_groups_that_they_do_not_name_are_left_out(release: str) -> None:
+    with opened(resolve(release), PYTHON, 60, in_bytes(MEMORY), 1) as sessions:
+        _, (played,) = sessions.settle([], [SEVERAL], lambda *_: None)
+    assert played.steps
+    assert Code.EVENTS_WRONG not in {signature.code for signature in played.signatures}

@@ -15,7 +15,7 @@ RELEASE = "0.33.0"
 
 
 def told(target: str | Path, hashes_look_ahead: bool = True) -> Counter[tuple[str, str]]:
-    abilities = Abilities(hashes_look_ahead=hashes_look_ahead)
+    abilities = Abilities(hashes_look_ahead=hashes_look_ahead, exports_states=hashes_look_ahead)
     return shown(target, [possible(history, abilities) for history in module_histories()])
 
 

@@ -83,8 +83,8 @@ def test_0_23_0_keeps_it(checked: Check) -> None:
 
 def test_0_21_0_registers_blocks_that_no_hit_can_use(checked: Check) -> None:
     code, report = of_release(checked, "--quick", "0.21.0")
-    assert code == 1
-    assert {finding["class"] for finding in by_checks(report["findings"])} == {"waste"}
+    assert code == 0
+    assert "waste" in {known["class"] for known in by_checks(report["known_divergences"])}
 
 
 @pytest.mark.parametrize("version", ["0.14.0", pytest.param("0.19.0", marks=pytest.mark.long)])
@@ -93,7 +93,7 @@ def test_before_0_20_eagle_needs_one_block_size(version: str, checked: Check) ->
     code, report = of_release(checked, "--quick", version)
     assert (code, report["verdict"]) == (1, "diverges")
     found = by_checks(report["findings"])
-    assert {finding["class"] for finding in found} == {"crash", "lost hit", "waste"}
+    assert {finding["class"] for finding in found} - {"waste"} == {"crash", "lost hit"}
     for finding in found:
         if finding["class"] != "waste" and finding["signature"]["kind"] != "block_hash":
             assert "sliding_window" in finding["signature"]["kind"]

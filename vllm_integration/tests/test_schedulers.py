@@ -88,6 +88,19 @@ def test_what_is_right_has_no_finding(release: str) -> None:
 
 
 @pytest.mark.release
+@pytest.mark.parametrize("release", ["0.18.0", "0.33.0"])
+def test_what_goes_first_in_a_step_may_take_a_promised_hit(release: str) -> None:
+    full, window = Group(GroupKind.FULL_ATTENTION, 8), Group(GroupKind.SLIDING_WINDOW, 8, 32)
+    narrow = Deployment((full, window, window), 20, 38, 21)
+    requests = {
+        "a": Arrival(tuple(range(1, 20)), (24,)),
+        "b": Arrival(tuple(range(1, 21)), (45,), after="a"),
+        "c": Arrival(tuple(range(53, 89)), (89, 90)),
+    }
+    assert not defects(played(release, narrow, requests))
+
+
+@pytest.mark.release
 @pytest.mark.parametrize("release", ["0.23.0", "0.33.0"])
 def test_ranks_pauses_and_engines_without_prefix_caching_are_served(release: str) -> None:
     ranks = replace(ATTENTION, ranks=2, async_scheduling=True, v2_model_runner=True)
@@ -163,6 +176,23 @@ def test_a_host_pool_that_lacks_room_is_found(way: str) -> None:
     host = replace(history.deployment.host, num_blocks=60)
     larger = replace(history.deployment, num_gpu_blocks=200, host=host)
     assert not defects(played("0.33.0", larger, history.requests))
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("name", "release", "defect"),
+    [
+        ("failed_load_delivered_2", "0.33.0", "failed-load-delivered(of=other, policy=recompute)"),
+        ("load_into_page_in_flight", "0.23.0", "transferred-page-used(how=in-flight, what=loads)"),
+        ("load_into_page_in_flight", "0.24.0", None),
+        ("loaded_request_holds_blocks_1", "0.28.0", "request-never-finishes(way=room)"),
+        ("loaded_request_holds_blocks_1", "0.33.0", None),
+    ],
+)
+def test_what_a_connector_loads_is_judged(name: str, release: str, defect: str | None) -> None:
+    history = read_workload((KNOWN / f"{name}.json").read_text(encoding="utf-8"))
+    found = defects(played_history(release, history))
+    assert found[:1] == ([] if defect is None else [defect])
 
 
 @pytest.mark.release

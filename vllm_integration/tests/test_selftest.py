@@ -3,6 +3,7 @@
 import importlib
 import json
 import signal
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.ledger.ledger import LedgerError
-from hitproof.conformance.mutation import mutants
+from hitproof.conformance.mutation import Mutant, mutants
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.vllm_integration.bundled import EQUIVALENTS
 from hitproof.vllm_integration.families import Family
@@ -24,6 +26,7 @@ from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
 from hitproof.vllm_integration.verdict import Verdict
 from hitproof.vllm_integration.worker.mutants import decides, sampled
+from hitproof.vllm_integration.worker.selftest import SelfTest, _Normal, _Said
 
 
 def described(mutant: str) -> dict[str, Any]:
@@ -157,6 +160,41 @@ def work(number: int) -> Any:
         except MemoryError:
             return ["too much"]
     return {"number": number}
+
+
+def looked_up(block: int) -> int:
+    return block + 1
+
+
+class Polluted(SelfTest):
+    """Two checks. The first leaves something behind that makes the second report a broken rule."""
+
+    def __init__(self, mutant: Mutant, judged: str) -> None:
+        play = Play(Origin.GENERATED, "1")
+        self._tasks = [("first", play), ("second", play)]
+        lines = frozenset({(0, mutant.lines[0])})
+        self._normal = [_Normal(_Said(), lines, float(number)) for number in range(2)]
+        self.mutants, self._functions = [mutant], [mutant.function]
+        self._limit, self._known, self._shown = 60.0, [], frozenset()
+        self._left, self._judged = False, judged
+
+    def _ask(self, claim: str, judged: Any) -> _Said:
+        del judged
+        if claim == "first":
+            self._left = self._judged == "nothing"
+        wrong = self._judged == claim and looked_up(1) != 2
+        broken = wrong or (claim == "second" and self._left)
+        return _Said(broken=frozenset({"a rule"}) if broken else frozenset())
+
+
+@pytest.mark.parametrize("judged", ["first", "second", "nothing"])
+def test_what_an_earlier_check_leaves_behind_catches_no_mutant(judged: str) -> None:
+    here = sys.modules[__name__]
+    mutant = next(m for m in mutants(here, {"looked_up"}) if "block - 1" in m.after)
+    found = Polluted(mutant, judged)._mutant(0)
+    allow(0)
+    assert found["by"] == ("" if judged == "nothing" else judged)
+    assert looked_up(1) == 2
 
 
 @pytest.mark.parametrize("jobs", [1, 3])

@@ -12,6 +12,8 @@ from hitproof.conformance.histories.schema import Evict, History, Load, Lookup, 
 from hitproof.conformance.playing.expectations import (
     Expected,
     LocalPrefix,
+    Reported,
+    ReportReturns,
     Served,
     TableLengths,
 )
@@ -124,6 +126,8 @@ def cut(history: History, step: int, expected: Expected, playing: Playing = Play
         played = History(history.engine, history.requests, (*before,))
         before += _not_cached(played, last.request, playing)
         last = Lookup(last.request)
+    elif isinstance(expected, (Reported, ReportReturns)):
+        last = Lookup(expected.request)
     named = {name for each in (*before, last) if (name := getattr(each, "request", None))}
     requests = {name: r for name, r in history.requests.items() if name in named}
     return History(history.engine, requests, (*before, last), history.about)

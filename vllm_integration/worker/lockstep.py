@@ -8,12 +8,14 @@ from typing import Any
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.plays import possible
 from hitproof.conformance.histories.schema import History
+from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.lockstep.lockstep import run
 from hitproof.conformance.lockstep.outcome import Departure, Difference, Outcome
 from hitproof.conformance.reference.managers import ReferenceManagers
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.reference import policies
 from hitproof.reference.policies import Policies, ReplayPolicy
+from hitproof.spec.releases.policies import Junctions
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 from hitproof.vllm_integration.worker.findings import Shown, of_history
 from hitproof.vllm_integration.worker.judging import abilities_of, managers
@@ -70,7 +72,9 @@ def _run(subject: VllmSubject, message: dict[str, Any], played: History) -> Outc
     """What became of the history. Raises `CannotJudge`."""
     release = _policies(subject, message["policies"])
     reference = ReferenceManagers(release)
-    return run(played, managers(), reference, release.horizon, tuple(message["compared"]))
+    junctions = Junctions.KEPT if release.junctions else Junctions.DROPPED
+    judged = JudgedPolicies(horizon=release.horizon, junctions=junctions)
+    return run(played, managers(), reference, judged, tuple(message["compared"]))
 
 
 @cache

@@ -232,16 +232,19 @@ class SelfTest:
             return {"caught": "", "by": "", "detail": "nothing runs this line"}
         if mutant.probe is not None and not self._condition_holds(mutant, mutant.probe(), relevant):
             return {"caught": "", "by": "", "detail": f"{run}; the condition never holds"}
-        mutant.function.__code__ = mutant.code
         weak = None
         for index in relevant:
             claim, judged = self._tasks[index]
             allow(self._limit)
-            said = self._ask(claim, judged)
+            with mutant.applied():
+                said = self._ask(claim, judged)
             normal = self._normal[index]
             assert normal is not None
             where = "the policies" if judged is None else judged.describe()
             if caught := self._difference(normal.said, said):
+                # The subject remembers its policies; of all else the mutant must be the cause.
+                if judged is not None and self._difference(normal.said, self._ask(claim, judged)):
+                    continue
                 found = {"caught": caught[0], "by": claim, "detail": f"{caught[1]} ({where})"}
                 if caught[0] not in _WEAK:
                     return found
@@ -279,8 +282,9 @@ class SelfTest:
             turns[claim] += 1
             # Histories reach the most, and there are as many of them as of all else.
             turn = turns[claim] / 4 if claim == _REPLAY else turns[claim]
-            order.append((turn, seconds, index))
-        return [index for _, _, index in sorted(order)]
+            # An engine that starts has vLLM keep the environment's variables: nothing follows it.
+            order.append((claim == _DERIVATION, turn, seconds, index))
+        return [index for *_, index in sorted(order)]
 
     def _difference(self, normal: _Said, said: _Said) -> tuple[str, str] | None:
         """What the gate would report for the mutant but does not for the target."""

@@ -53,5 +53,5 @@ def _effects(diff: Diff) -> tuple[list[Problem], list[str]]:
         title = f"{change.effect}: {about_histories(change, diff)}"
         add(is_harm(change, diff), title, case(change.example) if change.example else [title])
     for each in diff.reaches:
-        add(bool(each.grown), f"{reach(each)}: {each.signature.headline}", ())
+        add(each.harmful, f"{reach(each)}: {each.signature.headline}", ())
     return harms, others
