@@ -51,6 +51,7 @@ def test_each_family_and_profile_has_a_self_test_on_record() -> None:
         ("structured", "default"),
         ("single-point", "default"),
         ("single-point", "quick"),
+        ("scheduler", "default"),
     }
 
 
