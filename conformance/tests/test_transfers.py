@@ -1,6 +1,7 @@
 """What a KV connector loads and sends: plans are followed, and each fault of them is seen."""
 
 from dataclasses import replace
+from typing import Any, Literal
 
 import pytest
 
@@ -41,8 +42,8 @@ NONE = Transfers({}, {})
 class Runner:
     """A model runner that is told hand-made plans; every block is held unless said."""
 
-    def __init__(self, policy: str = "recompute") -> None:
-        deployment = Deployment((GROUP,), 20, 64, 64, connector=Connector(policy))  # type: ignore[arg-type]
+    def __init__(self, policy: Literal["fail", "recompute"] = "recompute") -> None:
+        deployment = Deployment((GROUP,), 20, 64, 64, connector=Connector(policy))
         requests = {name: each.request for name, each in ARRIVALS.items()}
         policies = JudgedPolicies()
         judge = Judge(ENGINE, requests, Prefixes(requests, SIZE, 0), policies)
@@ -190,12 +191,12 @@ def test_histories_with_a_connector_are_written_and_read() -> None:
         ({"groups": (GROUP, GROUP)}, "set load_fails"),
     ],
 )
-def test_what_no_connector_does_is_refused(changes: dict[str, object], reason: str) -> None:
+def test_what_no_connector_does_is_refused(changes: dict[str, Any], reason: str) -> None:
     deployment = Deployment((GROUP,), 20, 64, 64, connector=Connector())
     asked = {"a": ARRIVALS["a"]}
     SchedulerHistory(deployment, asked)
     with pytest.raises(HistoryError, match=reason):
-        SchedulerHistory(replace(deployment, **changes), asked)  # type: ignore[arg-type]
+        SchedulerHistory(replace(deployment, **changes), asked)
     failing = replace(asked["a"], load_fails=True)
     with pytest.raises(HistoryError, match="set load_steps"):
         SchedulerHistory(deployment, {"a": failing})

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -176,11 +176,10 @@ PLAIN = Play(Origin.FAMILY, "0.0")
 def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
     """Runs `hitproof check` in this process on a few tasks.
 
-    They settle every claim but those on retention and EAGLE.
-    0.33.0 has no divergence there but in block hashes, which the ledger has, so a target may
-    conform. One task, the last, looks up a sliding
-    window of more than nine tokens; but for it and the policies, that lookup is left alone. The one
-    history is of full attention alone.
+    They settle every claim but those on retention and EAGLE. 0.33.0 has no divergence there but in
+    block hashes, which the ledger has (on the one configuration judged here), so a target may
+    conform. One task, the last, looks up a sliding window of more than nine tokens; but for it and
+    the policies, that lookup is left alone. The one history is of full attention alone.
     """
     by_entry = {task.entry: task for task in reversed(tasks(Profile.QUICK, ()))}
     wanted = [
@@ -197,7 +196,12 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
     monkeypatch.setattr(report, "CLAIMS", {claim: CLAIMS[claim] for claim in settled})
     monkeypatch.setattr(gate, "tasks", lambda *_: [by_entry[entry] for entry in wanted])
     monkeypatch.setattr(gate, "histories", lambda *_: [PLAIN])
-    hashes = tuple(e for e in load(bundled.LEDGER) if e.signature.code == "hash-mismatch")
+    sharing = by_entry[("check_sharing", GroupKind.FULL_ATTENTION)].configuration
+    hashes = tuple(
+        replace(entry, configuration=sharing)
+        for entry in load(bundled.LEDGER)
+        if entry.signature.code == "hash-mismatch"
+    )
     monkeypatch.setattr("hitproof.vllm_integration.commands.check.load", lambda _: hashes)
 
     def run(*arguments: object) -> tuple[int, dict[str, Any]]:
