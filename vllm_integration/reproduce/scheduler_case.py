@@ -148,8 +148,6 @@ class _Writer:
         if code in _CONTENT:
             if deployment.num_mtp_modules > 1 and code is Code.DRAFT_ENTRY_OF_OTHER_TOKEN:
                 raise CannotJudge("a test has one module that drafts")
-            if deployment.mamba_checkpoint_alignment is not None:
-                raise CannotJudge("a test does not follow states from inside chunks")
             return _CONTENT[code]
         if not (self._ends_with_start_up or code in _WHOLE or self._violation.expected is not None):
             raise CannotJudge("what is wrong is not what the scheduler's methods return")
@@ -389,7 +387,8 @@ class _Writer:
             groups = self._running.engine.groups
             judged = [n for n, g in enumerate(groups) if kind in (g.kind, CONNECTOR)]
             yield f"    engine.judged = {tuple(judged)}"
-            if issubclass(self._engine, scripted_engine.KeyedEngine):
+            exports = self._history.deployment.mamba_checkpoint_alignment is not None
+            if exports or issubclass(self._engine, scripted_engine.KeyedEngine):
                 yield "    engine.unit = hash_block_size"
         asserted = self._assertion()
         if asserted:

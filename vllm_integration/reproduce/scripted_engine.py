@@ -174,6 +174,7 @@ class PagedEngine(Engine):
     """Keeps what each step writes: slots and states, as the tokens they depend on."""
 
     pages: dict[int, dict[tuple[int, int], list[Any]]]
+    unit: int  # tokens of a hash
 
     def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
         """Copy pages, then compute."""
@@ -196,11 +197,32 @@ class PagedEngine(Engine):
             if hasattr(spec, "mamba_type"):
                 held = tokens[:end] if right else None
                 self.write(name, group, (end - 1) // size, 0, held)
+                self.export(name, group, start, end)
                 continue
             for token in range(start, end):
                 place, slot = divmod(token, size)
                 held = self.entry(tokens, token) if right else None
                 self.write(name, group, place, slot, held)
+
+    def export(self, name: str, group: int, start: int, end: int) -> None:
+        """Write the state from inside a chunk, where a backend exports one."""
+        from vllm.v1 import kv_cache_interface as interface
+
+        spec = self.specs()[group]
+        align = getattr(spec, "prefill_checkpoint_alignment", None)
+        if align is None:
+            return
+        unit, size = self.unit, spec.block_size
+        position = interface.get_mamba_prefill_checkpoint_position(
+            end,
+            unit,
+            drop_eagle_block=self.scheduler.use_eagle_block_drop,
+            num_hash_lookahead_tokens=self.scheduler.num_hash_lookahead_tokens,
+        )
+        is_valid = interface.is_mamba_prefill_checkpoint_valid
+        if is_valid(start, end, position, unit, size, align):
+            held = self.tokens(name)[:position]
+            self.write(name, group, (end - 1) // size - 1, 0, held)
 
     def entry(self, tokens: list[Any], token: int) -> list[Any]:
         """What a token's entry depends on."""
@@ -274,7 +296,6 @@ class KeyedEngine(PagedEngine):
     """Asserts that a block that a hash finds holds the tokens of the hash."""
 
     judged: tuple[int, ...]  # groups
-    unit: int  # tokens of a hash
 
     def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
         """Compute a step, and look all hashes up."""
