@@ -213,11 +213,13 @@ class PagedEngine(Engine):
         if align is None:
             return
         unit, size = self.unit, spec.block_size
+        drop = self.scheduler.use_eagle_block_drop
+        ahead = getattr(self.scheduler, "num_hash_lookahead_tokens", 0)
         position = interface.get_mamba_prefill_checkpoint_position(
             end,
             unit,
-            drop_eagle_block=self.scheduler.use_eagle_block_drop,
-            num_hash_lookahead_tokens=self.scheduler.num_hash_lookahead_tokens,
+            drop_eagle_block=drop,
+            **({"num_hash_lookahead_tokens": ahead} if ahead else {}),
         )
         is_valid = interface.is_mamba_prefill_checkpoint_valid
         if is_valid(start, end, position, unit, size, align):
