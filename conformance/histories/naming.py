@@ -1,8 +1,9 @@
 """Names for block keys that do not depend on the manager's hash function.
 
 A block is identified by its content: the tokens from the start of the request to the block's end,
-the LoRA adapter, the salt, and the images that begin before that end. Two blocks are the same
-exactly when these are equal. Where hashes look ahead, the tokens that follow count as well.
+the LoRA adapter, the salt, and the images and embeddings that begin before that end. Two blocks are
+the same exactly when these are equal. Where hashes look ahead, the tokens that follow count as
+well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +60,12 @@ class Prefixes:
             if image.offset < end and start < image.offset + image.length
         )
         salt = request.cache_salt if start == 0 else None
-        return tokens[start:end], images, request.lora_name, request.lora_path, salt
+        rows = tuple(
+            (place - start, value)
+            for place, value in request.embedded.items()
+            if start <= place < end
+        )
+        return tokens[start:end], images, rows, request.lora_name, request.lora_path, salt
 
     def name(self, request: str, end: int) -> Name:
         """The name of the request's first ``end`` tokens."""

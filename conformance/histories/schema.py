@@ -281,6 +281,18 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Embeddings:
+    """Tokens of a prompt that come as embeddings. vLLM: ``Request.prompt_embeds``."""
+
+    offset: NonNegativeInt
+    """Where they start."""
+    values: Annotated[tuple[int, ...], Field(min_length=1)]
+    """What the embedding of each token is made of: those of one number are equal."""
+
+    __pydantic_config__ = STRICT
+
+
+@dataclass(frozen=True)
 class RequestInput:
     """A request as it arrives, and what the model will answer. vLLM: ``Request``."""
 
@@ -296,6 +308,9 @@ class RequestInput:
     """Keeps the request's blocks apart from those of other salts."""
     images: tuple[Image, ...] = ()
     """Multimodal items, in the order of their offsets."""
+    embeddings: tuple[Embeddings, ...] = ()
+    """Tokens that come as embeddings, in the order of their offsets; their ids in ``prompt`` are 0.
+    """
     skip_reading_prefix_cache: bool = False
     """Whether the request takes no hits, as with prompt logprobs."""
 
@@ -315,11 +330,37 @@ class RequestInput:
             raise HistoryError(
                 f"an image ends at token {end}, past the prompt's {len(self.prompt)} tokens"
             )
+        end = 0
+        for each in self.embeddings:
+            if each.offset < end:
+                raise HistoryError(
+                    "embeddings stand in the order of their offsets, and do not overlap"
+                )
+            end = each.offset + len(each.values)
+        if end > len(self.prompt):
+            raise HistoryError(
+                f"embeddings end at token {end}, past the prompt's {len(self.prompt)} tokens"
+            )
+        for place in self.embedded:
+            if self.prompt[place]:
+                raise HistoryError(
+                    f"token {place} of a prompt comes as an embedding and has the id "
+                    f"{self.prompt[place]}; set it to 0, as vLLM does"
+                )
 
     @property
     def token_ids(self) -> tuple[int, ...]:
         """Prompt and output."""
         return self.prompt + self.output
+
+    @property
+    def embedded(self) -> dict[int, int]:
+        """What is embedded, by its place in the prompt."""
+        return {
+            each.offset + at: value
+            for each in self.embeddings
+            for at, value in enumerate(each.values)
+        }
 
 
 @dataclass(frozen=True)

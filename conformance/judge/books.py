@@ -253,7 +253,8 @@ class Books:
             images = {image.identifier for image in self._requests[request].images}
             named = [[t for t in _texts(each) if t in images] for each in event.extra_keys]
             if named or any(extra):  # events may leave them out where there are none
-                due["extra_keys"] = extra, [sorted(_texts(each)) for each in event.extra_keys]
+                said = ((t for t in _texts(each) if t != _EMBEDDED) for each in event.extra_keys)
+                due["extra_keys"] = extra, [sorted(each) for each in said]
                 due["images"] = [self._images(key, event.block_size) for key in event.keys], named
         for field, (right, said) in due.items():
             if right != said:
@@ -296,6 +297,10 @@ def _entries(seen: Observation, grouped: bool) -> Counter[tuple[int | None, Name
     for (group, name), ids in seen.cached.items():
         found[group if grouped else None, name] += len(ids)
     return found
+
+
+_EMBEDDED = "prompt_embeds"
+"""What vLLM says beside the hash of embeddings."""
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -304,12 +304,15 @@ class Numbers:
 
     def _tokens(self, request: str, end: int) -> list[Token]:
         given, tokens = self._requests[request], list[Token]()
+        embedded = given.embedded
         for position, token in enumerate(given.token_ids):
             shown = [
                 (image.identifier, position - image.offset)
                 for image in given.images
                 if image.offset <= position < image.offset + image.length
             ]
+            if position in embedded:
+                shown.append(("embedding", embedded[position]))
             tokens.append((token, given.lora_name, given.lora_path, *shown))
         past = range(len(tokens), end)
         return tokens + [("past the end", request, position) for position in past]

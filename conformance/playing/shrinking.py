@@ -203,6 +203,7 @@ def _simpler_requests(request: RequestInput) -> Iterator[_Changes]:
     yield {"lora_name": None}
     yield {"cache_salt": None}
     yield {"images": ()}
+    yield {"embeddings": ()}
     yield {"skip_reading_prefix_cache": False}
     yield {"output": ()}
     for part in ("prompt", "output"):
@@ -214,7 +215,7 @@ def _simpler_requests(request: RequestInput) -> Iterator[_Changes]:
 
 def _renamed(history: History, tries: _Tries, at_least: int = 0) -> History:
     """Token ids that count up, and branch only where requests do: easy to read, and the same."""
-    if any(request.images for request in history.requests.values()):
+    if any(request.images or request.embeddings for request in history.requests.values()):
         return history
     names: dict[tuple[int, ...], int] = {}
     branches: dict[tuple[int, ...], int] = {}

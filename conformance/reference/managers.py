@@ -94,6 +94,11 @@ class ReferenceManager:
             mm_features=[
                 MultiModalFeature(image.identifier, image.offset, image.length)
                 for image in request.images
+            ]
+            # The reference has no embeddings: each is an item of one token.
+            + [
+                MultiModalFeature(f"embedding of {value}", place, 1)
+                for place, value in request.embedded.items()
             ],
             cache_salt=request.cache_salt,
             skip_reading_prefix_cache=request.skip_reading_prefix_cache,

@@ -24,6 +24,7 @@ from hitproof.conformance.findings.evidence import (
 )
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.schema import (
+    Embeddings,
     EngineConfiguration,
     Evict,
     Finish,
@@ -370,8 +371,6 @@ def _sharing(evidence: HashEvidence) -> Iterator[Attempt]:
     first, second = sorted(evidence.prompts, key=lambda prompt: -prompt.num_generated)
     if "hashes" in dict(evidence.signature.defect.parameters):
         raise OutOfReach(refusal("demonstration-hash-lookahead"))
-    if first.embeddings or second.embeddings:
-        raise OutOfReach(refusal("demonstration-embeddings"))
     size = len(first.tokens) // 3
     group = Group(GroupKind.FULL_ATTENTION, size)
     rules = Rules(LookaheadHorizon.CAPPED, EagleGroups.FLAGGED)
@@ -396,4 +395,9 @@ def _request(prompt: Prompt, more: tuple[int, ...] = ()) -> RequestInput:
         lora_path=prompt.adapter[1] or None,
         cache_salt=prompt.salt or None,
         images=tuple(Image(*image) for image in prompt.images),
+        embeddings=tuple(
+            Embeddings(place, (value,))
+            for place, value in enumerate(prompt.embeddings)
+            if not (prompt.is_token_ids and prompt.is_token_ids[place])
+        ),
     )

@@ -44,7 +44,7 @@ LIMITS: dict[str, Limit] = {
     "check-hashes": Limit(
         _CHECK,
         "Block hashes are judged for prompts of three blocks. An embedding has one number, and no "
-        "prompt has both images and embeddings; histories have images only.",
+        "prompt has both images and embeddings. Generated histories have images only.",
     ),
     "check-windows": Limit(
         _CHECK, "Windows start at 2 tokens. A window of 1 token needs nothing from the cache."
@@ -81,11 +81,6 @@ LIMITS: dict[str, Limit] = {
         _DEMONSTRATION,
         "Nor is one of block hashes that look ahead.",
         "hitproof writes no history for a divergence of hashes that look ahead",
-    ),
-    "demonstration-embeddings": Limit(
-        _DEMONSTRATION,
-        "Nor is one of prompts that come as embeddings.",
-        "hitproof writes no history with prompts that come as embeddings",
     ),
     "replay-scheduler": Limit(
         "replay, lockstep",

@@ -184,10 +184,10 @@ def of_history(history: History) -> Workload:
     found = []
     for name in order or history.requests:
         request = history.requests[name]
-        if request.images or request.cache_salt or request.lora_name:
+        if request.images or request.embeddings or request.cache_salt or request.lora_name:
             raise WorkloadError(
-                f"request {name} has images, a salt or an adapter, which a workload cannot say; "
-                "name a history without them"
+                f"request {name} has images, embeddings, a salt or an adapter, which a workload "
+                "cannot say; name a history without them"
             )
         found.append(WorkloadRequest(_of_ids(request.prompt), _of_ids(request.output), name))
     try:

@@ -1,6 +1,7 @@
 """Histories are read strictly and written so that they can be read again."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,8 @@ from hypothesis import strategies as st
 
 from hitproof.conformance.histories.generator import history
 from hitproof.conformance.histories.json_format import read, schema, write
-from hitproof.conformance.histories.schema import HistoryError
+from hitproof.conformance.histories.naming import Prefixes
+from hitproof.conformance.histories.schema import Embeddings, HistoryError, RequestInput
 
 BY_HAND = """
 {"about": "a prompt and its resend",
@@ -29,6 +31,42 @@ BY_HAND = """
            {"do": "new_step"},
            {"do": "reset"}]}
 """
+
+
+EMBEDDED = (Embeddings(1, (7, 8)),)
+
+
+def test_embeddings_are_part_of_what_a_block_holds() -> None:
+    requests = {
+        "plain": RequestInput((5, 0, 0, 6)),
+        "embedded": RequestInput((5, 0, 0, 6), embeddings=EMBEDDED),
+        "again": RequestInput((5, 0, 0, 6), embeddings=EMBEDDED),
+        "apart": RequestInput((5, 0, 0, 6), embeddings=(Embeddings(1, (7,)), Embeddings(2, (8,)))),
+        "other": RequestInput((5, 0, 0, 6), embeddings=(Embeddings(1, (7, 9)),)),
+    }
+    prefixes = Prefixes(requests, 1)
+    names = [[prefixes.name(request, end) for request in requests] for end in (1, 2, 3, 4)]
+    alike = ["embedded", "embedded", "embedded"]
+    assert names[0] == ["plain[0:1]"] * 5
+    assert [name.split("[")[0] for name in names[1]] == ["plain", *alike, "embedded"]
+    for of_end in names[2:]:
+        assert [name.split("[")[0] for name in of_end] == ["plain", *alike, "other"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "embeddings", "said"),
+    [
+        ((1, 0, 0), (Embeddings(2, (7,)), Embeddings(1, (7,))), "in the order of their offsets"),
+        ((1, 0, 0), EMBEDDED * 2, "do not overlap"),
+        ((1, 0), EMBEDDED, "embeddings end at token 3, past the prompt's 2 tokens"),
+        ((1, 0, 2), EMBEDDED, "token 2 of a prompt comes as an embedding and has the id 2; set"),
+    ],
+)
+def test_embeddings_that_no_prompt_has(
+    prompt: tuple[int, ...], embeddings: tuple[Embeddings, ...], said: str
+) -> None:
+    with pytest.raises(HistoryError, match=re.escape(said)):
+        RequestInput(prompt, embeddings=embeddings)
 
 
 def test_a_history_written_by_hand() -> None:

@@ -81,6 +81,28 @@ def test_the_reference_passes_under_the_policies_of_an_older_release() -> None:
     assert not any("prefix-block-unregistered" in text for text in seen)
 
 
+EMBEDDED = """
+{"engine": {"groups": [{"kind": "full_attention", "block_size": 4}],
+            "num_gpu_blocks": 30, "hash_block_size": 4, "max_model_len": 60},
+ "requests": {"plain": {"prompt": [[1, 9], 0, 0, 12, 13], "output": [50]},
+              "mixed": {"prompt": [[1, 9], 0, 0, 12, 13], "output": [50],
+                        "embeddings": [{"offset": 9, "values": [7, 8]}]},
+              "again": {"prompt": [[1, 9], 0, 0, 12, 13],
+                        "embeddings": [{"offset": 9, "values": [7, 8]}]},
+              "other": {"prompt": [[1, 9], 0, 0, 12, 13],
+                        "embeddings": [{"offset": 9, "values": [7, 9]}]}},
+ "steps": [{"do": "schedule", "request": "plain"}, {"do": "new_step"},
+           {"do": "schedule", "request": "mixed"}, {"do": "new_step"},
+           {"do": "schedule", "request": "again"}, {"do": "schedule", "request": "other"}]}
+"""
+
+
+def test_prompts_with_embeddings_share_blocks_before_them() -> None:
+    outcome = replay(read(EMBEDDED), REFERENCE)
+    assert not outcome.findings
+    assert [lookup.served for lookup in outcome.lookups] == [0, 8, 12, 8]
+
+
 FAULTS: list[tuple[type[broken.Wrapped], str]] = [
     (broken.ShorterHit, "lost hit: hit-too-short(run=whole, short=one)"),
     (broken.IgnoresCaps, "unsound: hit-too-long"),

@@ -222,7 +222,7 @@ class BlockHashes:
             cache_salt=prompt.salt or None,
             lora_request=self._adapter(*prompt.adapter),
             mm_features=image_features(prompt.images),
-            prompt_embeds=_embeddings(prompt.embeddings),
+            prompt_embeds=embeddings(prompt.embeddings),
             prompt_is_token_ids=list(prompt.is_token_ids) or None,
             block_hasher=hasher,
         )
@@ -274,7 +274,7 @@ def image_features(images: Iterable[tuple[str, int, int]]) -> list[Any]:
     ]
 
 
-def _embeddings(values: Sequence[int]) -> Any:
+def embeddings(values: Sequence[int]) -> Any:
     """A row for each token; None without any."""
     import torch
 

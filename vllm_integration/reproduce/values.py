@@ -71,6 +71,8 @@ class Values:
             return f"{self.imported(type(value))}.{value.name}"
         if type(value).__module__ == "torch":
             self.imports["torch"] = set()
+            if type(value).__name__ == "Tensor":
+                return call("torch.tensor", self.of(value.tolist()))
             return repr(value)
         if is_dataclass(value) and not isinstance(value, type):
             return self._fields(value)

@@ -1,5 +1,6 @@
 """Replay where hits may end inside blocks: the newest release with one fault each."""
 
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from hitproof.conformance.histories.fine_families import fine_histories
+from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.plays import Abilities, possible
 from hitproof.conformance.histories.schema import History
 from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
-from hitproof.vllm_integration.gate.replay import run
+from hitproof.vllm_integration.gate.replay import ReplayReport, run
 from hitproof.vllm_integration.shadow.report import load_known
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.tests.conftest import Copy
@@ -35,22 +37,61 @@ def told(target: str | Path, has_checkpoints: bool = True) -> Counter[tuple[str,
     )
 
 
-def shown(target: str | Path, histories: Sequence[History]) -> Counter[tuple[str, str]]:
-    """Classes and defects that histories show of a target, and how many of them do."""
-    reports = run(
+def reports(target: str | Path, histories: Sequence[History]) -> list[ReplayReport]:
+    """Histories on a target."""
+    return run(
         resolve(str(target)),
         histories,
         python=os.environ[PYTHON],
         timeout=60.0,
         memory=in_bytes(MEMORY),
     )
+
+
+def shown(target: str | Path, histories: Sequence[History]) -> Counter[tuple[str, str]]:
+    """Classes and defects that histories show of a target, and how many of them do."""
     seen = Counter[tuple[str, str]]()
-    for report in reports:
+    for report in reports(target, histories):
         assert not report.unsettled
         seen.update(
             {(str(f.signature.divergence), str(f.signature.defect)) for f in report.findings}
         )
     return seen
+
+
+WHOLE = """
+{"engine": {"groups": [{"kind": "full_attention", "block_size": 4}],
+            "num_gpu_blocks": 30, "hash_block_size": 4, "max_model_len": 60},
+ "requests": {"a": {"prompt": [0, 0, 0, 0, 0, 0, 0, 0, 0], "output": [50],
+                    "embeddings": [{"offset": 0, "values": [1, 2, 3, 4, 5, 6, 7, 8, 9]}]},
+              "b": {"prompt": [0, 0, 0, 0, 0, 0, 0, 0, 0],
+                    "embeddings": [{"offset": 0, "values": [1, 2, 3, 4, 5, 6, 7, 9, 9]}]}},
+ "steps": [{"do": "schedule", "request": "a"}, {"do": "new_step"},
+           {"do": "schedule", "request": "b"}]}
+"""
+HASHED = "block_prompt_embeds = request.prompt_embeds[start_token_idx:end_token_idx]"
+
+
+@pytest.mark.release
+def test_prompts_that_come_as_embeddings(broken_copy: Copy) -> None:
+    """Prompts that differ in an embedding share blocks up to it; a hash without it serves more."""
+    prompts = read(WHOLE)
+    assert not shown(RELEASE, [prompts])
+    copy = broken_copy(RELEASE, {HASHED: HASHED.replace("_idx]", "_idx - 1]")})
+    told = shown(copy, [prompts])
+    assert any(divergence == "unsound" for divergence, _ in told)
+
+
+@pytest.mark.release
+def test_prompts_that_come_as_embeddings_in_part() -> None:
+    """No release up to 0.33.0 has them share blocks with plain prompts (BUGS 90)."""
+    written = json.loads(WHOLE)
+    written["requests"]["b"]["embeddings"] = [{"offset": 4, "values": [5, 6, 7, 8, 9]}]
+    written["requests"]["a"]["embeddings"] = []
+    told = shown(RELEASE, [read(json.dumps(written))])
+    assert {divergence for divergence, _ in told} == {"lost hit"}
+    (report,) = reports("0.20.2", [read(json.dumps(written))])
+    assert "no prompt of this release comes as embeddings in part" in str(report.unsettled)
 
 
 def assert_told(
