@@ -253,7 +253,10 @@ class Books:
             images = {image.identifier for image in self._requests[request].images}
             named = [[t for t in _texts(each) if t in images] for each in event.extra_keys]
             if named or any(extra):  # events may leave them out where there are none
-                said = ((t for t in _texts(each) if t != _EMBEDDED) for each in event.extra_keys)
+                said = (
+                    (t for t in _texts(each) if not t.startswith(_EMBEDDED))
+                    for each in event.extra_keys
+                )
                 due["extra_keys"] = extra, [sorted(each) for each in said]
                 due["images"] = [self._images(key, event.block_size) for key in event.keys], named
         for field, (right, said) in due.items():
@@ -300,7 +303,7 @@ def _entries(seen: Observation, grouped: bool) -> Counter[tuple[int | None, Name
 
 
 _EMBEDDED = "prompt_embeds"
-"""What vLLM says beside the hash of embeddings."""
+"""What begins a text about embeddings; vLLM adds their hash as bytes."""
 
 
 def _texts(value: Any) -> Iterator[str]:

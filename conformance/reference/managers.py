@@ -97,7 +97,7 @@ class ReferenceManager:
             ]
             # The reference has no embeddings: each is an item of one token.
             + [
-                MultiModalFeature(f"embedding of {value}", place, 1)
+                MultiModalFeature(f"prompt_embeds {value}", place, 1)
                 for place, value in request.embedded.items()
             ],
             cache_salt=request.cache_salt,
