@@ -1,7 +1,8 @@
 """Scheduler histories of what is served beside plain text: LoRA adapters, and new weights.
 
 Requests of several adapters share prompts, more adapters than a step may have. Of every second
-history some request arrives after a reset of the prefix cache, while others run.
+history some requests arrive after a reset of the prefix cache, while others run, most with steps in
+flight.
 """
 
 from random import Random
@@ -32,8 +33,11 @@ def adapter_workload(seed: int | str) -> SchedulerHistory:
             random.choice((0, 0, 1, 2)) if place < 4 else random.choice((0, 1)),
             after=None if place < 4 else "ab"[place - 4],
             lora_name=random.choice(adapters),
-            after_reset=resets and place in (3, 5),
+            after_reset=resets and place in (2, 3, 5),
         )
+    # Two resets may come before a step that was planned ahead of both is taken up.
+    ahead = random.random() < (0.7 if resets else 0.4)
+    ranks = random.choice((1, 2)) if ahead and resets else 1
     deployment = Deployment(
         tuple(groups),
         100,
@@ -41,7 +45,9 @@ def adapter_workload(seed: int | str) -> SchedulerHistory:
         random.choice((8, 3 * size, 8 * size)),
         max_num_seqs=random.choice((3, 6)),
         max_loras=most,
-        async_scheduling=not resets and random.random() < 0.4,
+        async_scheduling=ahead,
+        v2_model_runner=ahead and ranks > 1,
+        ranks=ranks,
         policy=random.choice(("fcfs", "priority")),
     )
     return SchedulerHistory(deployment, requests)

@@ -330,10 +330,10 @@ _LAYERS = {
 _SEEDED = {
     Origin.CONTENDED: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 600},
     Origin.CHUNKS: {Profile.QUICK: 4, Profile.DEFAULT: 30, Profile.THOROUGH: 600},
-    Origin.ADAPTERS: {Profile.QUICK: 4, Profile.DEFAULT: 24, Profile.THOROUGH: 600},
+    Origin.ADAPTERS: {Profile.QUICK: 4, Profile.DEFAULT: 100, Profile.THOROUGH: 600},
     Origin.LIMITS: {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
     Origin.MARGINS: {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600},
-    Origin.RESUMPTIONS: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000},
+    Origin.RESUMPTIONS: {Profile.QUICK: 4, Profile.DEFAULT: 120, Profile.THOROUGH: 1_000},
     Origin.ENGINES: {Profile.QUICK: 4, Profile.DEFAULT: 80, Profile.THOROUGH: 1_500},
     Origin.HOST: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000},
     Origin.CONNECTORS: {Profile.QUICK: 4, Profile.DEFAULT: 100, Profile.THOROUGH: 2_000},

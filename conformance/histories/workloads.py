@@ -325,11 +325,6 @@ class SchedulerHistory:
                 )
             if request.lora_name is not None and self.deployment.max_loras is None:
                 raise HistoryError(f"no adapters are served to request {name}; set max_loras")
-            if request.after_reset and self.deployment.async_scheduling:
-                raise HistoryError(
-                    f"request {name} comes after a reset, which no step may be in flight at; leave "
-                    "async_scheduling out"
-                )
             if request.after is not None and request.after not in seen:
                 raise HistoryError(
                     f"request {name} comes after {request.after}, which is not listed before it"

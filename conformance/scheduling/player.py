@@ -231,6 +231,8 @@ class _Player:
             )
         self._donors.clear()
         self._rules.start_again(running)
+        lives = self.outcome.lives
+        self._runner.start_again({name: len(lives[name].delivered) for name in running})
 
     def _end(self, name: str, how: str) -> None:
         self._ended[name] = self._step

@@ -178,6 +178,13 @@ class ModelRunner:
             if not delivered.get(name):
                 self._sampled[name] = max(0, self._sampled.get(name, 0) - len(tokens))
 
+    def start_again(self, delivered: Mapping[str, int]) -> None:
+        """All that runs starts again, from its prompt and the tokens that users have by now.
+
+        What steps in flight have sampled is sampled again.
+        """
+        self._sampled.update(delivered)
+
     def _taken_from_load(self, scheduled: Scheduled) -> Violation | None:
         """Whether a step computes a token that came of a failed load, and was not delivered."""
         name = scheduled.request

@@ -210,6 +210,14 @@ class StepRules:
                         f"the step ends at {end} of {now.known[each.request]}",
                     )
                 continue
+            if not self._in_turn and each.num_drafts and known - each.start > 1:
+                # Planned ahead, drafts are what workers hold of a step that sampled.
+                yield violation(
+                    Defect(Code.DRAFT_COUNT_WRONG),
+                    f"request {each.request} has no drafts in the step, as more than one token "
+                    "that it knows is computed",
+                    f"the step says {each.num_drafts}",
+                )
             drafts = max(0, end - known)
             if (self._in_turn or each.whole) and each.num_drafts != drafts:
                 yield violation(

@@ -333,9 +333,6 @@ def test_nothing_is_cached_after_a_reset(fault: str, defects: set[str]) -> None:
 def test_what_no_deployment_serves_is_refused() -> None:
     with pytest.raises(HistoryError, match="set max_loras"):
         SchedulerHistory(DEPLOYMENT, {"a": Arrival((1,), (2,), lora_name="x")})
-    following = replace(DEPLOYMENT, async_scheduling=True)
-    with pytest.raises(HistoryError, match="leave async_scheduling out"):
-        SchedulerHistory(following, {"a": Arrival((1,), (2,), after_reset=True)})
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,7 @@ def test_what_is_right_has_no_finding(steps: Any, options: dict[str, Any]) -> No
         ),
         ("draft-count-wrong", [[step("a", 40, 3, 1)]], {"known": {"a": 41}}),
         ("draft-count-wrong", [[step("c", 0, 4, 0)]], {"known": {"c": 3}, "batches": 2}),
+        ("draft-count-wrong", [[step("a", 30, 4, 2)]], {"known": {"a": 32}, "batches": 2}),
         ("draft-count-wrong", [RUN], {"stray_drafts": (("b", 2),)}),
         ("step-exceeds-limit(limit=empty)", [[step("a", 0, 0)]], {}),
         (
