@@ -263,6 +263,9 @@ class Arrival:
     send_steps: NonNegativeInt | None = None
     """How many steps after its end a KV connector has sent its blocks, which are held until then;
     by default it sends none."""
+    skip_reading_prefix_cache: bool = False
+    """Whether the request takes no hits and loads nothing, as with prompt logprobs. Others are
+    served what it computes."""
 
     __pydantic_config__ = STRICT
 
@@ -274,7 +277,11 @@ class Arrival:
     def request(self) -> RequestInput:
         """The request without what only a scheduler needs."""
         return RequestInput(
-            self.prompt, self.output, cache_salt=self.cache_salt, lora_name=self.lora_name
+            self.prompt,
+            self.output,
+            cache_salt=self.cache_salt,
+            lora_name=self.lora_name,
+            skip_reading_prefix_cache=self.skip_reading_prefix_cache,
         )
 
 

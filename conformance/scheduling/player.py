@@ -253,6 +253,8 @@ class _Player:
             life = self.outcome.lives[each.request]
             if each.whole:
                 self._count(each, life)
+                if self._skips(each.request) and each.start:
+                    self._add(_read_though_skipping(each))
             self._allocated += sum(map(len, each.blocks))
             if life.hit is None:
                 life.hit = each.start
@@ -277,10 +279,16 @@ class _Player:
         """Count a lookup that has led to an admission."""
         if not self._engine.enable_prefix_caching:
             return  # nothing is looked up
+        if self._skips(admitted.request):
+            return  # nor by this request
         kind = "" if life.hit is None else "preempted_"
         tokens = len(self._history.requests[admitted.request].prompt) + len(life.delivered)
         for what, number in (("requests", 1), ("queries", tokens), ("hits", admitted.start)):
             self._counted[kind + what] += number
+
+    def _skips(self, name: str) -> bool:
+        """Whether a request takes nothing from the cache."""
+        return self._history.requests[name].skip_reading_prefix_cache
 
     def _situation(self, before: tuple[str, ...], free_before: int, free_after: int) -> Situation:
         waits = self._scheduler.loading() if self._history.deployment.loads else ()
@@ -367,7 +375,7 @@ class _Player:
             if self._evicts(taken):
                 return
             taken += sum(map(len, each.blocks))
-            if self.outcome.lives[each.request].hit is not None:
+            if self.outcome.lives[each.request].hit is not None or self._skips(each.request):
                 continue
             self._see_junction(each, before)
             due = self._promised.due(each.request, self._donors)
@@ -543,6 +551,16 @@ class _Player:
                 None,
             )
         self.outcome.findings.append(Occurrence(wrong, self._step, "step", cause=cause))
+
+
+def _read_though_skipping(admitted: Scheduled) -> Violation:
+    return violation(
+        Defect(Code.HIT_FOR_SKIPPING_REQUEST),
+        f"request {admitted.request} skips reading the cache: all of its tokens are computed",
+        f"it starts after {admitted.start} of them",
+        # The test of a finding knows the first admission.
+        Served(admitted.request, 0) if admitted.first else None,
+    )
 
 
 def _told(how: str, who: str, actual: str) -> Violation:

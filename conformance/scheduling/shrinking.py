@@ -86,6 +86,8 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
         yield replace(request, arrives=0)
     if request.accepted:
         yield replace(request, accepted=())
+    if request.skip_reading_prefix_cache:
+        yield replace(request, skip_reading_prefix_cache=False)
     if request.send_steps is not None:
         yield replace(request, send_steps=None)
     if request.load_fails:

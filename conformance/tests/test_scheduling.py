@@ -75,7 +75,8 @@ class Small:
     def add_request(self, name: str, arrival: Arrival) -> None:
         self._all[name] = arrival
         row = self._rows[name] = _Row(arrival, known=len(arrival.prompt))
-        for key in self.block_keys(name, 0)[: (row.known - 1) // self._size]:
+        reads = not arrival.skip_reading_prefix_cache or self.fault == "reads"
+        for key in self.block_keys(name, 0)[: (row.known - 1) // self._size] if reads else ():
             if (0, key) not in self._cached or self.fault == "no hit":
                 break
             row.table += self._cached[0, key]
@@ -109,7 +110,8 @@ class Small:
         count = min(row.known - row.computed, self.deployment.max_num_batched_tokens)
         count -= self.fault == "short" and count > 1
         whole = row.computed == 0 or not row.seen
-        if not row.seen or self.fault == "counts steps":
+        skips = row.arrival.skip_reading_prefix_cache and self.fault != "counts skipping"
+        if not (row.seen or skips) or self.fault == "counts steps":
             first = COUNTED.index("preempted_requests") if row.again else 0
             for what, number in zip(COUNTED[first:], (1, row.known, row.computed), strict=False):
                 self._counted[what] += number
@@ -328,6 +330,27 @@ def test_nothing_is_cached_after_a_reset(fault: str, defects: set[str]) -> None:
     }
     outcome = play(SchedulerHistory(DEPLOYMENT, requests), Subject(fault))
     assert {str(found.signature.defect) for found in outcome.causes} == defects
+
+
+@pytest.mark.parametrize(
+    ("fault", "defects"),
+    [
+        ("", set()),
+        ("reads", {"hit-for-skipping-request"}),
+        ("counts skipping", {"statistics-wrong"}),
+        ("no hit", {"promised-hit-missed(by=lookup, to=resend)"}),
+    ],
+)
+def test_who_skips_reading_the_cache_hits_nothing_and_is_hit(fault: str, defects: set[str]) -> None:
+    tokens = tuple(range(10))
+    requests = {
+        "a": Arrival(tokens, (100,), skip_reading_prefix_cache=True),
+        "b": Arrival(tokens, (101,), after="a", skip_reading_prefix_cache=True),
+        "c": Arrival(tokens, (102,), after="b"),
+    }
+    outcome = play(SchedulerHistory(DEPLOYMENT, requests), Subject(fault))
+    assert {str(found.signature.defect) for found in outcome.causes} == defects
+    assert outcome.lives["c"].hit == (0 if fault == "no hit" else 8)
 
 
 def test_what_no_deployment_serves_is_refused() -> None:

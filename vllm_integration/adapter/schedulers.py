@@ -554,7 +554,11 @@ class VllmScheduler:
         """The target's request, which is not added yet."""
         from vllm.sampling_params import SamplingParams
 
-        sampling = SamplingParams(max_tokens=len(arrival.output), ignore_eos=True)
+        sampling = SamplingParams(
+            max_tokens=len(arrival.output),
+            ignore_eos=True,
+            skip_reading_prefix_cache=arrival.skip_reading_prefix_cache or None,
+        )
         request = call(
             attribute(self._vllm.requests, "Request"),
             {

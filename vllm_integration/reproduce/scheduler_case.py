@@ -446,7 +446,8 @@ class _Writer:
         """What is asserted at the end; nothing where the steps themselves fail."""
         if isinstance(self._violation.expected, Served):
             due = self._violation.expected
-            return f"    assert engine.hits[{literal(due.request)}] >= {due.tokens}"
+            relation = ">=" if due.or_more else "=="
+            return f"    assert engine.hits[{literal(due.request)}] {relation} {due.tokens}"
         return _WHOLE.get(self._violation.signature.code, "")
 
 
