@@ -5,7 +5,7 @@ are in flight, and without new requests those in flight are drained.
 """
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -237,7 +237,7 @@ class _Player:
         life, arrival = self.outcome.lives[name], self._history.requests[name]
         life.ended = how
         if how == "finished":
-            tokens = arrival.prompt + tuple(life.delivered[:-1])
+            tokens = arrival.content + tuple(life.delivered[:-1])
             ends = frozenset(start + count for start, count in life.chunks)
             junction = self._junctions.get(name, 0)
             self._donors.append(Donor(name, tokens, len(arrival.prompt), ends, junction))
@@ -477,6 +477,7 @@ class _Player:
                     way=_STUCK if stuck else "cycle",
                     drafts=about(deployment)["drafts"],
                     states="mamba" if deployment.has_mamba else None,
+                    images=self._images(unfinished),
                 ),
                 "requests that start-up allows are computed to their end",
                 f"{', '.join(sorted(unfinished))} "
@@ -485,6 +486,13 @@ class _Player:
         )
         self.outcome.ended = "nothing more happens"
         return True
+
+    def _images(self, names: Iterable[str]) -> str | None:
+        """Whether some of the requests have images, and how these are computed."""
+        encoder = self._history.deployment.encoder
+        if encoder is None or not any(self._history.requests[name].images for name in names):
+            return None
+        return "whole" if encoder.whole_images else "parts"
 
     def _at_the_end(self) -> None:
         for name, arrival in self._history.requests.items():
@@ -523,6 +531,14 @@ class _Player:
                     Defect(Code.BLOCKS_HELD_WHEN_IDLE),
                     "no block is held when all requests have ended",
                     f"blocks {sorted(held)} are",
+                )
+            )
+        if pool.encoded:
+            self._add(
+                violation(
+                    Defect(Code.IMAGES_HELD_WHEN_IDLE),
+                    "no encoded image is held when all requests have ended",
+                    f"{', '.join(sorted(pool.encoded))} are",
                 )
             )
 

@@ -40,7 +40,11 @@ from hitproof.conformance.subject.schedulers import (
 )
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter import transfers
-from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher
+from hitproof.vllm_integration.adapter.blocks import (
+    HASH_LOOKAHEAD,
+    block_hasher,
+    image_features,
+)
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.engine import group_of
 from hitproof.vllm_integration.adapter.groups import (
@@ -59,6 +63,10 @@ from hitproof.vllm_integration.adapter.inspection import arguments, attribute, c
 from hitproof.vllm_integration.adapter.layers import ALIGNMENT, LayeredExecutor
 from hitproof.vllm_integration.adapter.transfers import RunningConnector, reports_failed_loads
 
+ENCODER_BUDGET = "max_num_encoder_input_tokens"
+"""The attribute of a scheduler that is the encoder's budget, in tokens."""
+ENCODED = "encoder_cache_manager"
+"""That which keeps what is encoded."""
 _RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 _UNIT = "prefix_match_unit"
 _JUNCTIONS = "enable_mamba_shared_prefix_checkpoint"
@@ -257,6 +265,9 @@ class VllmSchedulers:
                 "policy": deployment.policy,
                 "async_scheduling": deployment.async_scheduling,
                 "is_encoder_decoder": False,
+                "disable_chunked_mm_input": bool(
+                    deployment.encoder and deployment.encoder.whole_images
+                ),
                 **options,
             },
             "SchedulerConfig",
@@ -432,6 +443,11 @@ class VllmSchedulers:
         )
         with _refusals():
             scheduler = scheduler_class(**keywords)
+        if deployment.encoder is not None:
+            # A model's processor says how large its images are, and so both numbers.
+            _set(scheduler, ENCODER_BUDGET, deployment.encoder.budget)
+            encoded = type(attribute(scheduler, ENCODED))
+            setattr(scheduler, ENCODED, encoded(cache_size=deployment.encoder.cache_size))
         groups, blocks = deployment.groups, deployment.num_gpu_blocks
         if executor is not None:
             blocks = int(config.num_blocks)
@@ -569,6 +585,9 @@ class VllmScheduler:
                 "eos_token_id": None,
                 "cache_salt": arrival.cache_salt,
                 "lora_request": self._adapter(arrival.lora_name),
+                "mm_features": image_features(
+                    (image.identifier, image.offset, image.length) for image in arrival.images
+                ),
                 "priority": arrival.priority,
                 "arrival_time": float(len(self._requests)),
                 "block_hasher": self._hasher,
@@ -664,6 +683,8 @@ class VllmScheduler:
             getattr(output, "skip_drafts", None) if self._may_skip_drafts else None,
             None if self._connector is None else self._connector.step(),
             tuple((name, len(ids)) for name, ids in drafts.items() if name not in counts),
+            {name: tuple(ids) for name, ids in output.scheduled_encoder_inputs.items()},
+            tuple(output.free_encoder_mm_hashes),
         )
 
     def _judged(self, tables: Tables) -> Tables:
@@ -737,7 +758,9 @@ class VllmScheduler:
             block.block_id for block in self._pool.blocks if block.ref_cnt and not block.is_null
         )
         if self._host is None:
-            return PoolState(cached, free, held)
+            requests = attribute(self.scheduler, ENCODED).cached
+            encoded = frozenset(name for name, users in requests.items() if users)
+            return PoolState(cached, free, held, encoded=encoded)
         cached = {(0, key): ids for (_, key), ids in cached.items()}
         return PoolState(cached, self._host.room, held, self._host.state())
 
