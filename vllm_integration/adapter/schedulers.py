@@ -585,9 +585,7 @@ class VllmScheduler:
                 "eos_token_id": None,
                 "cache_salt": arrival.cache_salt,
                 "lora_request": self._adapter(arrival.lora_name),
-                "mm_features": image_features(
-                    (image.identifier, image.offset, image.length) for image in arrival.images
-                ),
+                **_images(arrival),
                 "priority": arrival.priority,
                 "arrival_time": float(len(self._requests)),
                 "block_hasher": self._hasher,
@@ -775,6 +773,12 @@ class VllmScheduler:
     def unit_keys(self, name: str) -> Sequence[Any]:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         return self._cache.unit_keys(name)
+
+
+def _images(arrival: Arrival) -> dict[str, Any]:
+    """The argument of a request that has its images; none without any."""
+    images = [(image.identifier, image.offset, image.length) for image in arrival.images]
+    return {"mm_features": image_features(images)} if images else {}
 
 
 def _staggers() -> bool:
