@@ -206,7 +206,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A request with `skip_reading_prefix_cache` takes no hits, because it needs what only a "
         "computed token has, such as its prompt log probabilities.",
         "What the request asked for is missing for the tokens of the hit.",
-        (_READ, _EAGLE, _FINE, _LOCAL_VALID),
+        (_READ, _EAGLE, _FINE, _LOCAL_VALID, "scheduler"),
         _UNSOUND,
     ),
     Code.REQUIRED_BLOCK_UNCACHED: Meaning(

@@ -26,6 +26,12 @@ _STATES = Parameter(
     {"mamba": ", beside Mamba states"},
     optional=True,
 )
+_IMAGES = Parameter(
+    "images",
+    "whether requests with images are among them, and whether one step computes all of an image",
+    {"parts": ", beside images", "whole": ", beside images that are computed whole"},
+    optional=True,
+)
 _ASYNC = Parameter(
     "scheduling",
     "whether the step was planned before the output of the last one was known",
@@ -35,7 +41,7 @@ _ASYNC = Parameter(
 
 MEANINGS: Mapping[Code, Meaning] = {
     Code.REQUEST_NEVER_FINISHES: Meaning(
-        "accepted request never finishes{way}{drafts}{states}",
+        "accepted request never finishes{way}{drafts}{states}{images}",
         "Start-up allows the deployment, and the request fits into it, but no further step "
         "computes a new token of it.",
         "The request never ends, and others may wait behind it, until the engine is restarted.",
@@ -54,6 +60,7 @@ MEANINGS: Mapping[Code, Meaning] = {
             ),
             _DRAFTS,
             _STATES,
+            _IMAGES,
         ),
     ),
     Code.DELIVERED_TOKENS_WRONG: Meaning(
@@ -188,7 +195,8 @@ MEANINGS: Mapping[Code, Meaning] = {
                 "which limit: the tokens, requests or adapters of a step, the tokens of a prompt "
                 "in it while others are there, the greatest length, that prompts are not cut, or "
                 "the blocks that stay free, that the engine is paused, that all in it compute "
-                "something, or that tokens come back from the last pipeline rank",
+                "something, that tokens come back from the last pipeline rank, or those of the "
+                "encoder of images",
                 {
                     "tokens": ", it has more than max_num_batched_tokens",
                     "requests": ", more than max_num_seqs run",
@@ -200,6 +208,8 @@ MEANINGS: Mapping[Code, Meaning] = {
                     "pause": ", it computes what is paused",
                     "empty": ", it has a request of which nothing is computed",
                     "ranks": ", it goes on from a token that is still on its way through the ranks",
+                    "encoder": ", it encodes more of images than its budget",
+                    "encoder-cache": ", more of images is kept than the cache has room for",
                 },
             ),
         ),
@@ -257,6 +267,63 @@ MEANINGS: Mapping[Code, Meaning] = {
         "The model runner verifies other tokens than it computes: outputs are wrong.",
         _SCHEDULER,
         (Divergence.UNSOUND,),
+    ),
+    Code.ENCODER_OUTPUT_MISSING: Meaning(
+        "{of} of an image are computed without the encoder's output{how}",
+        "The step computes tokens of an image, or entries of draft layers that depend on its first "
+        "token, and the model runner does not have what the encoder makes of it.",
+        "The engine dies. Where only draft layers lack it, fewer drafts are accepted; up to 0.23 "
+        "the engine dies then, too.",
+        _SCHEDULER,
+        (Divergence.CRASH, Divergence.WRONG_DRAFTS),
+        (
+            Parameter(
+                "of",
+                "what is computed",
+                {"tokens": "tokens", "drafts": "draft entries"},
+            ),
+            Parameter(
+                "how",
+                "whether it was encoded before",
+                {"never": ", which was not made", "freed": ", which was freed"},
+                optional=True,
+            ),
+        ),
+    ),
+    Code.IMAGE_ENCODED_AGAIN: Meaning(
+        "image is encoded again while its output is kept",
+        "The model runner has the encoder's output of the image, and a step encodes it.",
+        "Outputs are right. Time and the encoder's budget are lost.",
+        _SCHEDULER,
+        (Divergence.WASTE,),
+    ),
+    Code.IMAGE_SPLIT: Meaning(
+        "image{which} is computed in parts where it is to be computed whole",
+        "One step computes the first tokens of an image, and not the last one, though images are "
+        "not to be cut, as for models whose image tokens attend to all of the image.",
+        "Those of the first step do not see the others: outputs are wrong.",
+        _SCHEDULER,
+        (Divergence.UNSOUND,),
+        (
+            Parameter(
+                "which",
+                "whether the step starts with the image, or would go on to another one right "
+                "behind it, or the encoder's output of it was kept",
+                {
+                    "first": " that a step starts with",
+                    "adjacent": " right before another one",
+                    "kept": " whose output is kept",
+                },
+                optional=True,
+            ),
+        ),
+    ),
+    Code.IMAGES_HELD_WHEN_IDLE: Meaning(
+        "encoded images are held when no request is left",
+        "All requests have ended, and some outputs of the encoder cannot be given up.",
+        "The encoder's cache becomes smaller until the engine restarts.",
+        _SCHEDULER,
+        (Divergence.WASTE,),
     ),
     Code.DERIVED_GROUPS_WRONG: Meaning(
         "groups that start-up derives from layers are wrong{rule}",

@@ -26,6 +26,7 @@ from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
 from hitproof.conformance.histories.host_workloads import host_workload
+from hitproof.conformance.histories.image_workloads import image_workload
 from hitproof.conformance.histories.json_format import read, write
 from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
 from hitproof.conformance.histories.limit_workloads import limit_workload
@@ -150,7 +151,7 @@ class Origin(StrEnum):
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next eleven; all others are of managers."""
+    """Of whole schedulers, as are the next twelve; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -162,6 +163,7 @@ class Origin(StrEnum):
     RESUMPTIONS = "resumptions"
     ENGINES = "engines"
     CONNECTORS = "connectors"
+    IMAGES = "images"
 
 
 _WORKLOADS = {
@@ -177,6 +179,7 @@ _WORKLOADS = {
     Origin.RESUMPTIONS: resumption_workload,
     Origin.ENGINES: engine_workload,
     Origin.CONNECTORS: connector_workload,
+    Origin.IMAGES: image_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -337,6 +340,7 @@ _SEEDED = {
     Origin.ENGINES: {Profile.QUICK: 4, Profile.DEFAULT: 80, Profile.THOROUGH: 1_500},
     Origin.HOST: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000},
     Origin.CONNECTORS: {Profile.QUICK: 4, Profile.DEFAULT: 100, Profile.THOROUGH: 2_000},
+    Origin.IMAGES: {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
     Origin.RANKS: {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300},
 }
 """How many scheduler histories of these origins are played, in this order."""

@@ -3,7 +3,7 @@
 Coverage: each layout of `_LAYOUTS` in rotation, with every way to draft, with and without
 asynchronous scheduling. Budgets lie around block edges, pools around what one request needs, and
 prompts around the ends of blocks. Requests share prefixes: there are resends, next turns and
-siblings, at once and later; some are aborted.
+siblings, at once and later; some are aborted, and some take nothing from the cache.
 """
 
 import math
@@ -27,7 +27,15 @@ def workload(seed: int | str) -> SchedulerHistory:
     random = Random(f"hitproof scheduler {seed}")
     number = int(str(seed).rpartition(":")[2])
     deployment = _deployment(random, number)
-    return SchedulerHistory(deployment, _requests(random, deployment))
+    return SchedulerHistory(deployment, _skipping(seed, _requests(random, deployment)))
+
+
+def _skipping(seed: int | str, requests: dict[str, Arrival]) -> dict[str, Arrival]:
+    """The requests, of which in some histories one takes nothing from the cache."""
+    random = Random(f"hitproof skipping {seed}")
+    name = random.choice(list(requests))
+    skips = random.random() < 0.1
+    return requests | {name: replace(requests[name], skip_reading_prefix_cache=skips)}
 
 
 def _full(size: int, _random: Random) -> Group:

@@ -13,13 +13,14 @@ arrive and what the model will sample. As JSON::
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 
 from hitproof.conformance.histories.schema import (
     STRICT,
     HistoryError,
+    Image,
     RequestInput,
     TokenIds,
     unknown_group_fields,
@@ -86,6 +87,23 @@ class Connector:
     load_failure: Literal["fail", "recompute"] = "recompute"
     """What becomes of a request whose load has failed: it ends, or computes what it lacks.
     vLLM: ``kv_load_failure_policy``."""
+
+    __pydantic_config__ = STRICT
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """The encoder of images. Sizes are in tokens of the prompt. vLLM: ``MultiModalBudget``.
+
+    vLLM gives both at least the tokens of the largest image.
+    """
+
+    budget: PositiveInt
+    """How much of images a step encodes at most. vLLM: ``encoder_compute_budget``."""
+    cache_size: PositiveInt
+    """How much of what it has encoded is kept at most. vLLM: ``encoder_cache_size``."""
+    whole_images: bool = False
+    """Whether one step computes all tokens of an image. vLLM: ``disable_chunked_mm_input``."""
 
     __pydantic_config__ = STRICT
 
@@ -163,6 +181,8 @@ class Deployment:
     read. vLLM: the indexer's group."""
     connector: Connector | None = None
     """The KV connector; none by default."""
+    encoder: Encoder | None = None
+    """The encoder of images; none are served by default."""
 
     __pydantic_config__ = STRICT
 
@@ -200,6 +220,10 @@ class Deployment:
 
         if self.connector is not None and self.host is not None:
             raise HistoryError("a host pool has a connector of its own; leave connector out")
+        if self.encoder is not None and self.encoder.whole_images and self.has_mamba:
+            raise HistoryError(
+                "beside recurrent states images are computed in parts; leave whole_images out"
+            )
 
     @property
     def loads(self) -> bool:
@@ -263,19 +287,40 @@ class Arrival:
     send_steps: NonNegativeInt | None = None
     """How many steps after its end a KV connector has sent its blocks, which are held until then;
     by default it sends none."""
+    skip_reading_prefix_cache: bool = False
+    """Whether the request takes no hits and loads nothing, as with prompt logprobs. Others are
+    served what it computes."""
+    images: tuple[Image, ...] = ()
+    """Images in its prompt, in the order of their offsets."""
 
     __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
         if not self.prompt or not self.output:
             raise HistoryError("a prompt and an output have at least one token each")
+        _ = self.request  # refuses what is no request
 
     @property
     def request(self) -> RequestInput:
         """The request without what only a scheduler needs."""
         return RequestInput(
-            self.prompt, self.output, cache_salt=self.cache_salt, lora_name=self.lora_name
+            self.prompt,
+            self.output,
+            cache_salt=self.cache_salt,
+            lora_name=self.lora_name,
+            images=self.images,
+            skip_reading_prefix_cache=self.skip_reading_prefix_cache,
         )
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """What each token of the prompt is: its id, and the part of an image that it stands for."""
+        content: list[Any] = list(self.prompt)
+        for image in self.images:
+            for place in range(image.length):
+                token = self.prompt[image.offset + place]
+                content[image.offset + place] = (token, image.identifier, place)
+        return tuple(content)
 
 
 @dataclass(frozen=True)
@@ -315,6 +360,7 @@ class SchedulerHistory:
         seen: set[str] = set()
         for name, request in self.requests.items():
             self._check_transfers(name, request)
+            self._check_images(name, request)
             if request.loads > len(request.prompt):
                 raise HistoryError(f"request {name} loads more than its prompt; lower loads")
             tokens = len(request.prompt) + len(request.output)
@@ -330,6 +376,28 @@ class SchedulerHistory:
                     f"request {name} comes after {request.after}, which is not listed before it"
                 )
             seen.add(name)
+
+    def _check_images(self, name: str, request: Arrival) -> None:
+        encoder = self.deployment.encoder
+        if encoder is None:
+            if request.images:
+                raise HistoryError(f"nothing encodes the images of request {name}; set encoder")
+            return
+        most = min(encoder.budget, encoder.cache_size)
+        if encoder.whole_images:
+            most = min(most, self.deployment.max_num_batched_tokens)
+        others = {e.identifier: e.length for r in self.requests.values() for e in r.images}
+        for image in request.images:
+            if image.length > most:
+                raise HistoryError(
+                    f"image {image.identifier} of request {name} has {image.length} tokens, and "
+                    f"there is never room for more than {most}; make it smaller"
+                )
+            if image.length != others[image.identifier]:
+                raise HistoryError(
+                    f"images of one identifier are equal; give {image.identifier} of request "
+                    f"{name} the same length everywhere"
+                )
 
     def _check_transfers(self, name: str, request: Arrival) -> None:
         deployment = self.deployment

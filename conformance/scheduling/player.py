@@ -5,7 +5,7 @@ are in flight, and without new requests those in flight are drained.
 """
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -239,7 +239,7 @@ class _Player:
         life, arrival = self.outcome.lives[name], self._history.requests[name]
         life.ended = how
         if how == "finished":
-            tokens = arrival.prompt + tuple(life.delivered[:-1])
+            tokens = arrival.content + tuple(life.delivered[:-1])
             ends = frozenset(start + count for start, count in life.chunks)
             junction = self._junctions.get(name, 0)
             self._donors.append(Donor(name, tokens, len(arrival.prompt), ends, junction))
@@ -255,6 +255,8 @@ class _Player:
             life = self.outcome.lives[each.request]
             if each.whole:
                 self._count(each, life)
+                if self._skips(each.request) and each.start:
+                    self._add(_read_though_skipping(each))
             self._allocated += sum(map(len, each.blocks))
             if life.hit is None:
                 life.hit = each.start
@@ -279,10 +281,16 @@ class _Player:
         """Count a lookup that has led to an admission."""
         if not self._engine.enable_prefix_caching:
             return  # nothing is looked up
+        if self._skips(admitted.request):
+            return  # nor by this request
         kind = "" if life.hit is None else "preempted_"
         tokens = len(self._history.requests[admitted.request].prompt) + len(life.delivered)
         for what, number in (("requests", 1), ("queries", tokens), ("hits", admitted.start)):
             self._counted[kind + what] += number
+
+    def _skips(self, name: str) -> bool:
+        """Whether a request takes nothing from the cache."""
+        return self._history.requests[name].skip_reading_prefix_cache
 
     def _situation(self, before: tuple[str, ...], free_before: int, free_after: int) -> Situation:
         waits = self._scheduler.loading() if self._history.deployment.loads else ()
@@ -369,7 +377,7 @@ class _Player:
             if self._evicts(taken):
                 return
             taken += sum(map(len, each.blocks))
-            if self.outcome.lives[each.request].hit is not None:
+            if self.outcome.lives[each.request].hit is not None or self._skips(each.request):
                 continue
             self._see_junction(each, before)
             due = self._promised.due(each.request, self._donors)
@@ -471,6 +479,7 @@ class _Player:
                     way=_STUCK if stuck else "cycle",
                     drafts=about(deployment)["drafts"],
                     states="mamba" if deployment.has_mamba else None,
+                    images=self._images(unfinished),
                 ),
                 "requests that start-up allows are computed to their end",
                 f"{', '.join(sorted(unfinished))} "
@@ -479,6 +488,13 @@ class _Player:
         )
         self.outcome.ended = "nothing more happens"
         return True
+
+    def _images(self, names: Iterable[str]) -> str | None:
+        """Whether some of the requests have images, and how these are computed."""
+        encoder = self._history.deployment.encoder
+        if encoder is None or not any(self._history.requests[name].images for name in names):
+            return None
+        return "whole" if encoder.whole_images else "parts"
 
     def _at_the_end(self) -> None:
         for name, arrival in self._history.requests.items():
@@ -519,6 +535,14 @@ class _Player:
                     f"blocks {sorted(held)} are",
                 )
             )
+        if pool.encoded:
+            self._add(
+                violation(
+                    Defect(Code.IMAGES_HELD_WHEN_IDLE),
+                    "no encoded image is held when all requests have ended",
+                    f"{', '.join(sorted(pool.encoded))} are",
+                )
+            )
 
     def _add(self, wrong: Violation) -> None:
         """Record a violation; what follows one that leaves contents wrong may come from it.
@@ -545,6 +569,16 @@ class _Player:
                 None,
             )
         self.outcome.findings.append(Occurrence(wrong, self._step, "step", cause=cause))
+
+
+def _read_though_skipping(admitted: Scheduled) -> Violation:
+    return violation(
+        Defect(Code.HIT_FOR_SKIPPING_REQUEST),
+        f"request {admitted.request} skips reading the cache: all of its tokens are computed",
+        f"it starts after {admitted.start} of them",
+        # The test of a finding knows the first admission.
+        Served(admitted.request, 0) if admitted.first else None,
+    )
 
 
 def _told(how: str, who: str, actual: str) -> Violation:

@@ -14,6 +14,7 @@ Only where nothing can have been evicted, and of what ended requests have comput
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival
@@ -30,14 +31,14 @@ class Donor:
 
     Attributes:
         name: its name.
-        tokens: its tokens that were computed.
+        tokens: its tokens that were computed, as `Arrival.content` has those of its prompt.
         num_prompt_tokens: how many of them were its prompt.
         ends: where its chunks ended.
         junction: the end of the prefix that it was seen to share when it was admitted, 0 for none.
     """
 
     name: str
-    tokens: tuple[int, ...]
+    tokens: tuple[Any, ...]
     num_prompt_tokens: int
     ends: frozenset[int]
     junction: int = 0
@@ -95,7 +96,7 @@ class PromisedHits:
         return (one.cache_salt, one.lora_name) == (other.cache_salt, other.lora_name)
 
     def _by(self, arrival: Arrival, donor: Donor) -> Due:
-        shared = common(arrival.prompt, donor.tokens)
+        shared = common(arrival.content, donor.tokens)
         prompt, tokens = donor.num_prompt_tokens, len(arrival.prompt)
         if shared >= prompt:
             who = "resend" if tokens == prompt else "extension"
@@ -142,7 +143,7 @@ class PromisedHits:
         return int(final_tokens(len(donor.tokens), max(1, self._engine.num_prefill_lookahead)))
 
 
-def common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+def common(one: tuple[Any, ...], other: tuple[Any, ...]) -> int:
     """How many tokens both begin with."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

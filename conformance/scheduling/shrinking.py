@@ -86,6 +86,10 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
         yield replace(request, arrives=0)
     if request.accepted:
         yield replace(request, accepted=())
+    if request.skip_reading_prefix_cache:
+        yield replace(request, skip_reading_prefix_cache=False)
+    for place in range(len(request.images)):
+        yield replace(request, images=request.images[:place] + request.images[place + 1 :])
     if request.send_steps is not None:
         yield replace(request, send_steps=None)
     if request.load_fails:
@@ -98,5 +102,7 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
         tokens = getattr(request, part)
         for less in (len(tokens) // 2, 1):
             if 0 < less < len(tokens):
-                shorter = replace(request, **{part: tokens[:-less]})
+                left = len(tokens) - less if part == "prompt" else len(request.prompt)
+                images = tuple(e for e in request.images if e.offset + e.length <= left)
+                shorter = replace(request, **{part: tokens[:-less]}, images=images)
                 yield replace(shorter, loads=min(request.loads, len(shorter.prompt)))

@@ -22,6 +22,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause
+from hitproof.conformance.scheduling.images import EncoderOutputs
 from hitproof.conformance.scheduling.promises import common
 from hitproof.conformance.scheduling.runner import violation
 from hitproof.conformance.subject.schedulers import Plan, Scheduled
@@ -84,6 +85,7 @@ class StepRules:
         self._spares_lone = spares_lone
         self._most = deployment.max_num_scheduled_tokens or deployment.max_num_batched_tokens
         self._budget = min(engine.max_num_batched_tokens or self._most, self._most)
+        self._images = EncoderOutputs(deployment, engine, arrivals, batches)
         self._ends: dict[str, int] = {}
         self._furthest: dict[str, int] = {}
         self._number = 0
@@ -99,6 +101,7 @@ class StepRules:
     def judge(self, plan: Plan, now: Situation) -> Iterator[Violation]:
         """What is wrong with the step. Remembers what it computes."""
         self._number += 1
+        yield from self._images.judge(plan)
         if not plan.num_tokens and not now.known:
             return
         yield from self._limits(plan, now)
@@ -112,10 +115,12 @@ class StepRules:
         if not now.is_copying and not preempted and now.pause is None:
             yield from self._waiting(plan, now)
         yield from self._drafting(plan, now)
-        yield from self._admitted(now)
+        yield from self._admitted(plan, now)
         drafts = self._deployment.num_speculative_tokens if self._in_turn else 0
         for name in preempted:
             self._ends.pop(name, None)
+        self._images.forget(preempted)
+        self._images.computed(plan)
         for each in plan.scheduled:
             end = self._ends[each.request] = each.start + each.num_tokens
             self._furthest[each.request] = max(end, self._furthest.get(each.request, 0))
@@ -127,6 +132,7 @@ class StepRules:
     def start_again(self, running: Iterable[str]) -> None:
         """All that runs is computed from its start again."""
         self._ends.clear()
+        self._images.forget(running)
         self._restarted.update(running)
 
     def _may_join(self, name: str, running: Sequence[str]) -> bool:
@@ -310,14 +316,20 @@ class StepRules:
             # Else it has ended meanwhile, or starts again.
             if name in now.known and name not in preempted:
                 left = max(0, self._left(before) - lost)
-                yield from self._share(name, each, left, now)
+                yield from self._share(name, each, left, now, plan, before)
             if each is not None:
                 before.append(each)
 
     def _share(
-        self, name: str, each: Scheduled | None, left: int, now: Situation
+        self,
+        name: str,
+        each: Scheduled | None,
+        left: int,
+        now: Situation,
+        plan: Plan,
+        before: Sequence[Scheduled],
     ) -> Iterator[Violation]:
-        """Whether a request gets as much as is left for it."""
+        """Whether a request gets as much as those ``before`` it leave."""
         known = now.known[name]
         ran = self._ends.get(name, 0)
         if each is None and ran >= len(self._arrivals[name].prompt) and not self._in_turn:
@@ -328,7 +340,10 @@ class StepRules:
         has = known - start + (self._proposed.get(name, 0) if decodes else 0)
         due = min(has, left, self._deployment.max_model_len - start - 1)
         due = min(due, self._most_of_one(now) or due)
-        if self._passes_state(start, start + got, known):
+        encoded = self._images.due(before, plan, name, start, due)
+        ends_before_image = encoded <= got < due
+        due = min(due, encoded)
+        if not ends_before_image and self._passes_state(start, start + got, known):
             yield violation(
                 Defect.of(Code.STEP_LEAVES_WORK, what="states", states=self._states),
                 f"a chunk of request {name} ends at the end of a block, where its state is kept",
@@ -372,9 +387,9 @@ class StepRules:
         lengths = (len(self._arrivals[name].prompt), known)
         if end in ends or any(length - near <= end <= length for length in lengths):
             return True
-        mine = self._arrivals[name].prompt + self._arrivals[name].output
+        mine = self._arrivals[name].content + self._arrivals[name].output
         others = (each for other, each in self._arrivals.items() if other != name)
-        shared = [common(mine, each.prompt + each.output) for each in others]
+        shared = [common(mine, each.content + each.output) for each in others]
         if (furthest := self._furthest.get(name, 0)) > start:  # of itself, before it started again
             shared.append(furthest)
         # What is left of a shared prefix may end on any block of it.
@@ -401,6 +416,8 @@ class StepRules:
             stale = not self._in_turn and name in self._ends
             if left < max(enough, whole) or stale or self._awaits_state(name, plan):
                 return
+            if self._images.may_wait(name, plan, left):
+                return
         kept = self._deployment.watermark_blocks
         if now.free_after < kept + len(now.known) * self._most_blocks():
             return
@@ -412,8 +429,8 @@ class StepRules:
 
     def _awaits_state(self, name: str, plan: Plan) -> bool:
         """Whether a recurrent state that it can start from may be computed in this step."""
-        scheduled = (self._arrivals[each.request].prompt for each in plan.scheduled)
-        mine = self._arrivals[name].prompt
+        scheduled = (self._arrivals[each.request].content for each in plan.scheduled)
+        mine = self._arrivals[name].content
         return bool(self._blocks) and any(common(mine, each) for each in scheduled)
 
     def _most_blocks(self) -> int:
@@ -432,8 +449,8 @@ class StepRules:
             for number, name in enumerate(now.known)
         }
 
-    def _admitted(self, now: Situation) -> Iterator[Violation]:
-        """Nobody is admitted before one that comes first.
+    def _admitted(self, plan: Plan, now: Situation) -> Iterator[Violation]:
+        """Nobody is admitted before one that comes first, unless that one lacks an image.
 
         Where prefixes are loaded, who holds blocks for that comes first.
         """
@@ -447,7 +464,12 @@ class StepRules:
             return
         for place, late in enumerate(admitted):
             there = [name for name in now.after if name not in admitted[place:]]
-            could = [name for name in waiting if self._may_join(name, there)]
+            could = [
+                name
+                for name in waiting
+                if self._may_join(name, there)
+                and not self._images.may_wait(name, plan, self._left(plan.scheduled))
+            ]
             first = min(could, key=turn.__getitem__, default=late)
             if turn[first] < turn[late]:
                 yield violation(

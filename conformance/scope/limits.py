@@ -89,8 +89,10 @@ LIMITS: dict[str, Limit] = {
     ),
     "replay-requests": Limit(
         _REPLAY,
-        "Histories of schedulers have neither images, structured outputs nor streaming sessions, "
-        "and context parallelism is not judged beside Mamba states.",
+        "Histories of schedulers have neither embeddings, structured outputs nor streaming "
+        "sessions, and context parallelism is not judged beside Mamba states. Images have no "
+        "encoder elsewhere (EC connectors), and what several MTP modules read of them is not "
+        "judged.",
     ),
     "replay-start-up": Limit(
         _REPLAY,

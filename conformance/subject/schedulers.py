@@ -176,6 +176,8 @@ class Plan:
             host's pool.
         stray_drafts: drafts that the model runner is given of requests that are not computed, and
             how many.
+        encoded: the images that are encoded before the step computes, by request and place.
+        freed: identifiers of images whose encoded outputs are forgotten before that.
     """
 
     scheduled: tuple[Scheduled, ...]
@@ -187,6 +189,8 @@ class Plan:
     skips_drafts: bool | None = None
     transfers: Transfers | None = None
     stray_drafts: tuple[tuple[str, int], ...] = ()
+    encoded: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    freed: tuple[str, ...] = ()
 
     @property
     def num_tokens(self) -> int:
@@ -203,12 +207,14 @@ class PoolState:
         free: how many blocks are free, the null block not counted.
         held: the blocks with references.
         host: what the host's pool holds; None without one.
+        encoded: identifiers of images whose encoded outputs requests hold.
     """
 
     cached: Mapping[tuple[int, Any], tuple[int, ...]]
     free: int
     held: frozenset[int]
     host: HostState | None = None
+    encoded: frozenset[str] = frozenset()
 
 
 class RunningScheduler(Protocol):

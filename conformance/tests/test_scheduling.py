@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.explain.derivation import Derived
-from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
-from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause, SchedulerHistory
+from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError, Image
+from hitproof.conformance.histories.workloads import (
+    Arrival,
+    Deployment,
+    Encoder,
+    Pause,
+    SchedulerHistory,
+)
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.scheduling.outcome import SchedulerOutcome
 from hitproof.conformance.scheduling.player import play
@@ -71,11 +77,13 @@ class Small:
         self._counted: Counter[str] = Counter()
         self._paused = False
         self._next, self._leaked, self._gone = 1, frozenset[int](), list[str]()
+        self._encoded: set[str] = set()
 
     def add_request(self, name: str, arrival: Arrival) -> None:
         self._all[name] = arrival
         row = self._rows[name] = _Row(arrival, known=len(arrival.prompt))
-        for key in self.block_keys(name, 0)[: (row.known - 1) // self._size]:
+        reads = not arrival.skip_reading_prefix_cache or self.fault == "reads"
+        for key in self.block_keys(name, 0)[: (row.known - 1) // self._size] if reads else ():
             if (0, key) not in self._cached or self.fault == "no hit":
                 break
             row.table += self._cached[0, key]
@@ -109,7 +117,8 @@ class Small:
         count = min(row.known - row.computed, self.deployment.max_num_batched_tokens)
         count -= self.fault == "short" and count > 1
         whole = row.computed == 0 or not row.seen
-        if not row.seen or self.fault == "counts steps":
+        skips = row.arrival.skip_reading_prefix_cache and self.fault != "counts skipping"
+        if not (row.seen or skips) or self.fault == "counts steps":
             first = COUNTED.index("preempted_requests") if row.again else 0
             for what, number in zip(COUNTED[first:], (1, row.known, row.computed), strict=False):
                 self._counted[what] += number
@@ -128,6 +137,7 @@ class Small:
         step = Scheduled(name, row.computed, count, 0, (tuple(new),), whole, whole)
         row.computed = 0 if self.fault == "cycle" else row.computed + count
         wrong = self.fault == "early"
+        encoded = self._encode(name, row) if row.arrival.images else {}
         if self.fault == "unregistered":
             return Plan((step,), gone)
         for place, key in enumerate(self.block_keys(name, 0)):
@@ -139,7 +149,17 @@ class Small:
             gone = (name,)
         if self.fault == "told again" and gone:
             self._gone = list(gone)
-        return Plan((step,), gone)
+        return Plan((step,), gone, encoded=encoded)
+
+    def _encode(self, name: str, row: _Row) -> dict[str, tuple[int, ...]]:
+        """Encode the images of which a step has computed tokens."""
+        places = tuple(
+            place
+            for place, image in enumerate(row.arrival.images)
+            if image.offset < row.computed and image.identifier not in self._encoded
+        )
+        self._encoded.update(row.arrival.images[place].identifier for place in places)
+        return {} if self.fault == "never encodes" else {name: places}
 
     def update(
         self,
@@ -178,7 +198,8 @@ class Small:
         held = frozenset(b for row in self._rows.values() for b in row.table if b)
         if self.fault == "freed":
             held = frozenset(sorted(held)[1:])
-        return PoolState(self._cached, 0, held | self._leaked)
+        seen = frozenset(self._encoded) if self.fault == "holds images" else frozenset[str]()
+        return PoolState(self._cached, 0, held | self._leaked, encoded=seen)
 
     def counted(self) -> Mapping[str, int]:
         return self._counted
@@ -186,7 +207,8 @@ class Small:
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         assert group == 0
         arrival = self._all[name]
-        tokens = arrival.prompt + arrival.output
+        blind = self.fault == "blind"
+        tokens = (arrival.prompt if blind else arrival.content) + arrival.output
         return [
             tokens[: end + self._size] for end in range(0, len(tokens) - self._size + 1, self._size)
         ]
@@ -319,6 +341,61 @@ def test_what_several_modules_compute_again_is_not_promised(modules: int, length
     assert due.tokens == length
 
 
+@pytest.mark.parametrize(
+    ("fault", "defects"),
+    [
+        ("", set()),
+        ("holds images", {"images-held-when-idle"}),
+        ("never encodes", {"encoder-output-missing(how=never, of=tokens)"}),
+        ("blind", {"other-content-read"}),
+        ("no hit", {"promised-hit-missed(by=lookup, to=resend)"}),
+    ],
+)
+def test_requests_share_what_has_the_same_images(fault: str, defects: set[str]) -> None:
+    tokens = tuple(range(10))
+    cat, dog = (Image(name, 2, 3) for name in ("cat", "dog"))
+    requests = {
+        "a": Arrival(tokens, (100,), images=(cat,)),
+        "b": Arrival(tokens, (101,), after="a", images=(dog,)),
+        "c": Arrival(tokens, (102,), after="b", images=(cat,)),
+    }
+    deployment = replace(DEPLOYMENT, encoder=Encoder(6, 6))
+    outcome = play(SchedulerHistory(deployment, requests), Subject(fault))
+    assert {str(found.signature.defect) for found in outcome.causes} == defects
+    hits = [life.hit for life in outcome.lives.values()]
+    assert hits == {"no hit": [0, 0, 0], "blind": [0, 8, 8]}.get(fault, [0, 0, 8])
+
+
+@pytest.mark.parametrize(
+    ("encoder", "image", "reason"),
+    [
+        (None, Image("cat", 0, 3), "set encoder"),
+        (Encoder(3, 2), Image("cat", 0, 3), "make it smaller"),
+        (Encoder(9, 9, True), Image("cat", 0, 9), "make it smaller"),
+        (Encoder(9, 9), Image("dog", 0, 4), "the same length everywhere"),
+        (Encoder(9, 9), Image("cat", 8, 3), "past the prompt's 10 tokens"),
+    ],
+)
+def test_images_that_no_deployment_serves_are_refused(
+    encoder: Encoder | None, image: Image, reason: str
+) -> None:
+    deployment = replace(DEPLOYMENT, encoder=encoder)
+    with pytest.raises(HistoryError, match=reason):
+        SchedulerHistory(
+            deployment,
+            {
+                "a": Arrival(tuple(range(10)), (1,), images=(image,)),
+                "b": Arrival((1, 2, 3), (1,), images=(Image("dog", 0, 3),)),
+            },
+        )
+
+
+def test_beside_recurrent_states_images_are_computed_in_parts() -> None:
+    states = Group(GroupKind.MAMBA, SIZE)
+    with pytest.raises(HistoryError, match="leave whole_images out"):
+        replace(DEPLOYMENT, groups=(states,), encoder=Encoder(9, 9, True))
+
+
 @pytest.mark.parametrize(("fault", "defects"), [("", set()), ("kept", {"cached-after-reset"})])
 def test_nothing_is_cached_after_a_reset(fault: str, defects: set[str]) -> None:
     tokens = tuple(range(10))
@@ -328,6 +405,27 @@ def test_nothing_is_cached_after_a_reset(fault: str, defects: set[str]) -> None:
     }
     outcome = play(SchedulerHistory(DEPLOYMENT, requests), Subject(fault))
     assert {str(found.signature.defect) for found in outcome.causes} == defects
+
+
+@pytest.mark.parametrize(
+    ("fault", "defects"),
+    [
+        ("", set()),
+        ("reads", {"hit-for-skipping-request"}),
+        ("counts skipping", {"statistics-wrong"}),
+        ("no hit", {"promised-hit-missed(by=lookup, to=resend)"}),
+    ],
+)
+def test_who_skips_reading_the_cache_hits_nothing_and_is_hit(fault: str, defects: set[str]) -> None:
+    tokens = tuple(range(10))
+    requests = {
+        "a": Arrival(tokens, (100,), skip_reading_prefix_cache=True),
+        "b": Arrival(tokens, (101,), after="a", skip_reading_prefix_cache=True),
+        "c": Arrival(tokens, (102,), after="b"),
+    }
+    outcome = play(SchedulerHistory(DEPLOYMENT, requests), Subject(fault))
+    assert {str(found.signature.defect) for found in outcome.causes} == defects
+    assert outcome.lives["c"].hit == (0 if fault == "no hit" else 8)
 
 
 def test_what_no_deployment_serves_is_refused() -> None:

@@ -40,7 +40,11 @@ from hitproof.conformance.subject.schedulers import (
 )
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter import transfers
-from hitproof.vllm_integration.adapter.blocks import HASH_LOOKAHEAD, block_hasher
+from hitproof.vllm_integration.adapter.blocks import (
+    HASH_LOOKAHEAD,
+    block_hasher,
+    image_features,
+)
 from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.engine import group_of
 from hitproof.vllm_integration.adapter.groups import (
@@ -59,6 +63,10 @@ from hitproof.vllm_integration.adapter.inspection import arguments, attribute, c
 from hitproof.vllm_integration.adapter.layers import ALIGNMENT, LayeredExecutor
 from hitproof.vllm_integration.adapter.transfers import RunningConnector, reports_failed_loads
 
+ENCODER_BUDGET = "max_num_encoder_input_tokens"
+"""The attribute of a scheduler that is the encoder's budget, in tokens."""
+ENCODED = "encoder_cache_manager"
+"""That which keeps what is encoded."""
 _RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 _UNIT = "prefix_match_unit"
 _JUNCTIONS = "enable_mamba_shared_prefix_checkpoint"
@@ -257,6 +265,9 @@ class VllmSchedulers:
                 "policy": deployment.policy,
                 "async_scheduling": deployment.async_scheduling,
                 "is_encoder_decoder": False,
+                "disable_chunked_mm_input": bool(
+                    deployment.encoder and deployment.encoder.whole_images
+                ),
                 **options,
             },
             "SchedulerConfig",
@@ -432,6 +443,11 @@ class VllmSchedulers:
         )
         with _refusals():
             scheduler = scheduler_class(**keywords)
+        if deployment.encoder is not None:
+            # A model's processor says how large its images are, and so both numbers.
+            _set(scheduler, ENCODER_BUDGET, deployment.encoder.budget)
+            encoded = type(attribute(scheduler, ENCODED))
+            setattr(scheduler, ENCODED, encoded(cache_size=deployment.encoder.cache_size))
         groups, blocks = deployment.groups, deployment.num_gpu_blocks
         if executor is not None:
             blocks = int(config.num_blocks)
@@ -554,7 +570,11 @@ class VllmScheduler:
         """The target's request, which is not added yet."""
         from vllm.sampling_params import SamplingParams
 
-        sampling = SamplingParams(max_tokens=len(arrival.output), ignore_eos=True)
+        sampling = SamplingParams(
+            max_tokens=len(arrival.output),
+            ignore_eos=True,
+            skip_reading_prefix_cache=arrival.skip_reading_prefix_cache or None,
+        )
         request = call(
             attribute(self._vllm.requests, "Request"),
             {
@@ -565,6 +585,7 @@ class VllmScheduler:
                 "eos_token_id": None,
                 "cache_salt": arrival.cache_salt,
                 "lora_request": self._adapter(arrival.lora_name),
+                **_images(arrival),
                 "priority": arrival.priority,
                 "arrival_time": float(len(self._requests)),
                 "block_hasher": self._hasher,
@@ -660,6 +681,8 @@ class VllmScheduler:
             getattr(output, "skip_drafts", None) if self._may_skip_drafts else None,
             None if self._connector is None else self._connector.step(),
             tuple((name, len(ids)) for name, ids in drafts.items() if name not in counts),
+            {name: tuple(ids) for name, ids in output.scheduled_encoder_inputs.items()},
+            tuple(output.free_encoder_mm_hashes),
         )
 
     def _judged(self, tables: Tables) -> Tables:
@@ -733,7 +756,9 @@ class VllmScheduler:
             block.block_id for block in self._pool.blocks if block.ref_cnt and not block.is_null
         )
         if self._host is None:
-            return PoolState(cached, free, held)
+            requests = attribute(self.scheduler, ENCODED).cached
+            encoded = frozenset(name for name, users in requests.items() if users)
+            return PoolState(cached, free, held, encoded=encoded)
         cached = {(0, key): ids for (_, key), ids in cached.items()}
         return PoolState(cached, self._host.room, held, self._host.state())
 
@@ -748,6 +773,12 @@ class VllmScheduler:
     def unit_keys(self, name: str) -> Sequence[Any]:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         return self._cache.unit_keys(name)
+
+
+def _images(arrival: Arrival) -> dict[str, Any]:
+    """The argument of a request that has its images; none without any."""
+    images = [(image.identifier, image.offset, image.length) for image in arrival.images]
+    return {"mm_features": image_features(images)} if images else {}
 
 
 def _staggers() -> bool:

@@ -23,7 +23,12 @@ from hitproof.conformance.scheduling.transfers import CONNECTOR
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.vllm_integration.adapter.inspection import attribute, recorded
 from hitproof.vllm_integration.adapter.layers import LayeredExecutor, Workers
-from hitproof.vllm_integration.adapter.schedulers import VllmScheduler, VllmSchedulers
+from hitproof.vllm_integration.adapter.schedulers import (
+    ENCODED,
+    ENCODER_BUDGET,
+    VllmScheduler,
+    VllmSchedulers,
+)
 from hitproof.vllm_integration.adapter.transfers import LOADING
 from hitproof.vllm_integration.reproduce import scripted_engine
 from hitproof.vllm_integration.reproduce.pytest_case import Case
@@ -44,6 +49,12 @@ _CONTENT = {
     Code.DRAFT_ENTRY_OF_OTHER_TOKEN: scripted_engine.DraftingEngine,
 }
 """The engine that asserts it, where what is wrong is the content of blocks."""
+
+_IMAGES = {
+    Code.ENCODER_OUTPUT_MISSING: scripted_engine.SeeingEngine,
+    Code.IMAGE_SPLIT: scripted_engine.WholeEngine,
+}
+"""The same of images."""
 
 _LOADING = {
     scripted_engine.Engine: scripted_engine.LoadingEngine,
@@ -149,6 +160,8 @@ class _Writer:
             if deployment.num_mtp_modules > 1 and code is Code.DRAFT_ENTRY_OF_OTHER_TOKEN:
                 raise CannotJudge("a test has one module that drafts")
             return _CONTENT[code]
+        if code in _IMAGES:
+            return _IMAGES[code]
         if not (self._ends_with_start_up or code in _WHOLE or self._violation.expected is not None):
             raise CannotJudge("what is wrong is not what the scheduler's methods return")
         return scripted_engine.Engine
@@ -271,6 +284,13 @@ class _Writer:
         scheduler = type(running.scheduler)
         given = {name: named[name] for name in running.keywords}
         yield laid_out("scheduler = ", call(values.imported(scheduler), **given))
+        encoder = self._history.deployment.encoder
+        if encoder is not None:
+            # A model's processor says how large its images are, and so both numbers.
+            manager = values.imported(type(getattr(running.scheduler, ENCODED)))
+            yield f"    scheduler.{ENCODER_BUDGET} = {encoder.budget}"
+            kept = call(manager, cache_size=str(encoder.cache_size))
+            yield laid_out(f"scheduler.{ENCODED} = ", kept)
         yield ""
         values.import_(_UTILS, "init_none_hash")
         values.import_("vllm.utils.hashing", "sha256")
@@ -380,6 +400,8 @@ class _Writer:
         )
         yield laid_out("engine = ", engine)
         comment = self._comment()
+        if ("of", "drafts") in self._violation.signature.defect.parameters:
+            yield "    engine.ahead = 1"
         if issubclass(self._engine, _TRANSFERRING):
             yield from self._transfers()
         if issubclass(self._engine, (scripted_engine.ReadingEngine, scripted_engine.KeyedEngine)):
@@ -446,7 +468,8 @@ class _Writer:
         """What is asserted at the end; nothing where the steps themselves fail."""
         if isinstance(self._violation.expected, Served):
             due = self._violation.expected
-            return f"    assert engine.hits[{literal(due.request)}] >= {due.tokens}"
+            relation = ">=" if due.or_more else "=="
+            return f"    assert engine.hits[{literal(due.request)}] {relation} {due.tokens}"
         return _WHOLE.get(self._violation.signature.code, "")
 
 
@@ -466,6 +489,7 @@ _WHOLE = {
         "    blocks = scheduler.kv_cache_manager.block_pool.blocks\n"
         "    assert not any(block.ref_cnt for block in blocks if not block.is_null)"
     ),
+    Code.IMAGES_HELD_WHEN_IDLE: (f"    assert not any(scheduler.{ENCODED}.cached.values())"),
     Code.RAISES_EXCEPTION: "",
     Code.FAILED_LOAD_DELIVERED: "",
 }

@@ -170,6 +170,36 @@ class Engine:
                 self.ended.setdefault(name, step)
 
 
+class SeeingEngine(Engine):
+    """Asserts that the encoder's output of each image is there when a step reads it."""
+
+    ahead = 0  # tokens that draft layers look ahead
+
+    def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
+        """Free and encode as a model runner does, then read."""
+        kept: set[str] = vars(self).setdefault("kept", set())
+        kept.difference_update(output.free_encoder_mm_hashes)
+        for name, places in output.scheduled_encoder_inputs.items():
+            images = self.arrivals[name].request.mm_features
+            kept.update(images[place].identifier for place in places)
+        for name, start, end in chunks:
+            for image in self.arrivals[name].request.mm_features:
+                first = image.mm_position.offset
+                if first < end + self.ahead and start < first + image.mm_position.length:
+                    assert image.identifier in kept
+
+
+class WholeEngine(Engine):
+    """Asserts that a step that starts an image computes all of it."""
+
+    def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
+        """Look where chunks end."""
+        for name, start, end in chunks:
+            for image in self.arrivals[name].request.mm_features:
+                first = image.mm_position.offset
+                assert not start <= first < end < first + image.mm_position.length
+
+
 class PagedEngine(Engine):
     """Keeps what each step writes: slots and states, as the tokens they depend on."""
 
@@ -236,10 +266,15 @@ class PagedEngine(Engine):
         return [group.kv_cache_spec for group in groups]
 
     def tokens(self, name: str) -> list[Any]:
-        """All tokens of a request, each with the adapter that computes it."""
+        """All tokens of a request, each with its adapter, and the image that it is of."""
         request, output = self.arrivals[name].request, self.arrivals[name].output
         adapter = request.lora_request and request.lora_request.lora_name
-        return [(token, adapter) for token in [*request.prompt_token_ids, *output]]
+        tokens = [(token, adapter) for token in [*request.prompt_token_ids, *output]]
+        for image in request.mm_features:
+            first = image.mm_position.offset
+            for token in range(first, first + image.mm_position.length):
+                tokens[token] = (*tokens[token], image.identifier, token - first)
+        return tokens
 
     def at(self, name: str, group: int, place: int) -> int:
         """The block at a place of a block table; 0 if there is none."""

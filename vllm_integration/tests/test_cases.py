@@ -219,17 +219,28 @@ def test_a_case_fails_with_the_fault_and_passes_without_it(
 
 
 @pytest.mark.release
-def test_a_case_of_a_scheduler_fails_with_the_fault_and_passes_without_it(tmp_path: Path) -> None:
-    """A divergence of 0.32 that 0.33 does not have."""
-    path = LEDGER.parent / "known/scheduler_promised_hit_missed_chunks_mamba_extension.json"
+@pytest.mark.parametrize(
+    ("name", "with_fault", "without"),
+    [
+        ("scheduler_promised_hit_missed_chunks_mamba_extension", "0.32.0", "0.33.0"),
+        ("skipping_request_loads", "0.30.0", "0.31.0"),
+        ("encoder_output_missing_drafts", "0.27.0", "0.28.0"),
+        ("image_split_kept", "0.31.0", "0.32.0"),
+    ],
+)
+def test_a_case_of_a_scheduler_fails_with_the_fault_and_passes_without_it(
+    name: str, with_fault: str, without: str, tmp_path: Path
+) -> None:
+    """Divergences that the next release does not have."""
+    path = LEDGER.parent / f"known/{name}.json"
     play = Play.written_workload(read_workload(path.read_text()), "history")
-    release, memory = resolve("0.32.0"), in_bytes(MEMORY)
+    release, memory = resolve(with_fault), in_bytes(MEMORY)
     with closing(Session(lambda: Worker(release, os.environ[PYTHON], memory), 60)) as session:
         found = session.play(play).signatures
         shown = session.finding((found[0], play), "scheduler").demonstration
     assert shown.reproduced
     assert shown.whole == "scheduler"
-    for version, outcome in (("0.32.0", CaseOutcome.FAILS), ("0.33.0", CaseOutcome.PASSES)):
+    for version, outcome in ((with_fault, CaseOutcome.FAILS), (without, CaseOutcome.PASSES)):
         ran = write_and_run(tmp_path, [shown], resolve(version), sys.executable, 60)
         assert ran["scheduler"].outcome is outcome
 

@@ -1,0 +1,200 @@
+"""The encoder's outputs that a model runner keeps, and what steps need of them, by plans alone.
+
+- A step that computes tokens of an image reads the encoder's output of it; so do draft layers one
+  token earlier, as their entry of a token depends on the next one. The step encodes the image, or
+  an earlier step has, and it has not been freed since: a step frees first, then encodes.
+- A step encodes at most its budget, what is kept is at most the size of the cache, and what is
+  kept is not encoded again.
+- Where images are computed whole, the step that computes the first token computes the last one.
+- A chunk may end before an image that is not there, and that neither budget nor cache has room for,
+  or which does not fit into the step as a whole. Draft layers may have it end a token earlier.
+
+vLLM: ``EncoderCacheManager``, and ``encoder_cache`` of ``GPUModelRunner``.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.histories.schema import EngineConfiguration, Image
+from hitproof.conformance.histories.workloads import Arrival, Deployment
+from hitproof.conformance.scheduling.runner import SCHEDULER, violation
+from hitproof.conformance.subject.schedulers import Plan, Scheduled
+from hitproof.spec.claims import Divergence
+
+
+class EncoderOutputs:
+    """Follows the plans of one scheduler; ``batches`` steps are in flight at most."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        engine: EngineConfiguration,
+        arrivals: Mapping[str, Arrival],
+        batches: int,
+    ) -> None:
+        self._encoder = deployment.encoder
+        self._arrivals = arrivals
+        self._in_turn = batches == 1
+        # Several modules compute the last tokens of a chunk again.
+        self._ahead = 1 if engine.num_prefill_lookahead == 1 else 0
+        self._slack = max(engine.num_prefill_lookahead, 0)
+        self._kept: dict[str, int] = {}
+        self._freed: set[str] = set()
+        self._passed: dict[str, int] = {}
+        self._sizes = {
+            image.identifier: image.length for each in arrivals.values() for image in each.images
+        }
+
+    def judge(self, plan: Plan) -> Iterator[Violation]:
+        """What is wrong with a step. Remembers what it frees and encodes."""
+        if self._encoder is None:
+            return
+        self.forget(plan.finished)
+        for identifier in plan.freed:
+            if self._kept.pop(identifier, None):
+                self._freed.add(identifier)
+        kept_before, cost = frozenset(self._kept), 0
+        for identifier in self._encoded(plan.encoded):
+            size = self._sizes[identifier]
+            if identifier in self._kept:
+                yield violation(
+                    Defect(Code.IMAGE_ENCODED_AGAIN),
+                    f"image {identifier} is not encoded, as its output is kept",
+                    "it is encoded again",
+                )
+            cost += size
+            self._kept[identifier] = size
+        if cost > self._encoder.budget:
+            yield _exceeds(
+                "encoder",
+                f"a step encodes at most {self._encoder.budget} tokens",
+                f"it encodes {cost}",
+            )
+        if (kept := sum(self._kept.values())) > self._encoder.cache_size:
+            yield _exceeds(
+                "encoder-cache",
+                f"outputs of {self._encoder.cache_size} tokens are kept at most",
+                f"those of {kept} are",
+            )
+        for each in plan.scheduled:
+            yield from self._read(each, kept_before)
+
+    def due(self, before: Sequence[Scheduled], plan: Plan, name: str, start: int, due: int) -> int:
+        """How many of the tokens that are due to a request images leave, in any case.
+
+        ``before`` are the requests that come before it in the step. A chunk may end before an image
+        that is not there, or earlier by what draft layers look ahead.
+        """
+        if self._encoder is None:
+            return due
+        for image in self._arrivals[name].images:
+            first, last = image.offset - self._slack, image.offset + image.length
+            if last <= start or first > start + due:
+                continue
+            cut = self._encoder.whole_images and start <= image.offset and start + due < last
+            if cut or self._lacks_room(image, before, plan, name):
+                return min(due, max(0, first - start))
+        return due
+
+    def may_wait(self, name: str, plan: Plan, left: int) -> bool:
+        """Whether a request may wait for want of an image, with so many tokens left in the step."""
+        if self._encoder is None:
+            return False
+        images = self._arrivals[name].images
+        cut = self._encoder.whole_images and any(
+            left < self._slack + each.length for each in images
+        )
+        return cut or any(self._lacks_room(each, plan.scheduled, plan, name) for each in images)
+
+    def computed(self, plan: Plan) -> None:
+        """Note how far requests are."""
+        for each in plan.scheduled:
+            self._passed[each.request] = each.start + each.num_tokens
+
+    def forget(self, names: Iterable[str]) -> None:
+        """The requests hold no images any more: they have ended, or start again."""
+        for name in names:
+            self._passed.pop(name, None)
+
+    # --- its parts -------------------------------------------------------------------------------
+
+    def _encoded(self, encoded: Mapping[str, Sequence[int]]) -> Iterator[str]:
+        for name, places in encoded.items():
+            images = self._arrivals[name].images
+            yield from (images[place].identifier for place in places)
+
+    def _read(self, scheduled: Scheduled, kept_before: frozenset[str]) -> Iterator[Violation]:
+        """What a request reads of images in a step."""
+        assert self._encoder is not None
+        name, start = scheduled.request, scheduled.start
+        end = start + scheduled.num_tokens
+        for image in self._arrivals[name].images:
+            last = image.offset + image.length
+            if not (image.offset < end + self._ahead and start < last):
+                continue
+            drafts = image.offset >= end
+            if image.identifier not in self._kept:
+                defect = Defect.of(
+                    Code.ENCODER_OUTPUT_MISSING,
+                    of="drafts" if drafts else "tokens",
+                    how=None if drafts else self._how(image),
+                )
+                divergence = Divergence.WRONG_DRAFTS if drafts else Divergence.CRASH
+                yield Violation(
+                    Signature(SCHEDULER, divergence, SCHEDULER, False, defect),
+                    f"the encoder's output of image {image.identifier}, tokens {image.offset} to "
+                    f"{last - 1} of request {name}, is there when tokens {start} to {end - 1} are "
+                    "computed",
+                    "it is not",
+                )
+            if self._encoder.whole_images and start <= image.offset < end < last:
+                yield violation(
+                    Defect.of(Code.IMAGE_SPLIT, which=self._which(image, scheduled, kept_before)),
+                    f"image {image.identifier} of request {name}, tokens {image.offset} to "
+                    f"{last - 1}, is computed in one step",
+                    f"a step ends at {end}",
+                )
+
+    def _how(self, image: Image) -> str:
+        return "freed" if image.identifier in self._freed else "never"
+
+    def _which(self, image: Image, scheduled: Scheduled, kept_before: frozenset[str]) -> str | None:
+        """What tells an image that a step cuts from others."""
+        end = scheduled.start + scheduled.num_tokens
+        if scheduled.start == image.offset:
+            return "first"
+        images = self._arrivals[scheduled.request].images
+        if any(end < other.offset <= end + self._slack for other in images):
+            return "adjacent"
+        return "kept" if image.identifier in kept_before else None
+
+    def _lacks_room(
+        self, image: Image, scheduled: Sequence[Scheduled], plan: Plan, name: str
+    ) -> bool:
+        """Whether budget or cache have no room for an image that is not there."""
+        assert self._encoder is not None
+        if image.identifier in self._kept:
+            return False
+        earlier = {each.request: plan.encoded.get(each.request, ()) for each in scheduled}
+        earlier[name] = plan.encoded.get(name, ())
+        used = sum(self._sizes[each] for each in self._encoded(earlier))
+        if used + image.length > self._encoder.budget:
+            return True
+        pinned = set(self._encoded(plan.encoded))
+        starts = self._passed | {each.request: each.start for each in plan.scheduled}
+        for other, passed in starts.items():
+            pinned.update(
+                each.identifier
+                for each in self._arrivals[other].images
+                # Where steps are in flight, what they have passed may still be held.
+                if not self._in_turn or passed < each.offset + each.length + self._slack
+            )
+        held = sum(self._sizes[each] for each in pinned & self._kept.keys())
+        return held + image.length > self._encoder.cache_size
+
+
+def _exceeds(limit: str, spec: str, actual: str) -> Violation:
+    return violation(Defect.of(Code.STEP_EXCEEDS_LIMIT, limit=limit), spec, actual)
