@@ -36,6 +36,7 @@ from hitproof.conformance.histories.rank_workloads import rank_workload
 from hitproof.conformance.histories.resumption_workloads import resumption_workload
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.situations import fine_situations, situations
+from hitproof.conformance.histories.stop_workloads import stop_workload
 from hitproof.conformance.histories.twins import fine_twins, twins
 from hitproof.conformance.histories.uncached import uncached_histories
 from hitproof.conformance.histories.workload_generator import workload
@@ -150,7 +151,7 @@ class Origin(StrEnum):
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next eleven; all others are of managers."""
+    """Of whole schedulers, as are the next twelve; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -162,6 +163,7 @@ class Origin(StrEnum):
     RESUMPTIONS = "resumptions"
     ENGINES = "engines"
     CONNECTORS = "connectors"
+    STOPS = "stops"
 
 
 _WORKLOADS = {
@@ -177,6 +179,7 @@ _WORKLOADS = {
     Origin.RESUMPTIONS: resumption_workload,
     Origin.ENGINES: engine_workload,
     Origin.CONNECTORS: connector_workload,
+    Origin.STOPS: stop_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -338,6 +341,7 @@ _SEEDED = {
     Origin.HOST: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000},
     Origin.CONNECTORS: {Profile.QUICK: 4, Profile.DEFAULT: 100, Profile.THOROUGH: 2_000},
     Origin.RANKS: {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300},
+    Origin.STOPS: {Profile.QUICK: 5, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
 }
 """How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}

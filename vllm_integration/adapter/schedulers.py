@@ -554,7 +554,11 @@ class VllmScheduler:
         """The target's request, which is not added yet."""
         from vllm.sampling_params import SamplingParams
 
-        sampling = SamplingParams(max_tokens=len(arrival.output), ignore_eos=True)
+        sampling = SamplingParams(
+            max_tokens=arrival.max_tokens,
+            ignore_eos=True,
+            stop_token_ids=[arrival.output[-1]] if arrival.stop else None,
+        )
         request = call(
             attribute(self._vllm.requests, "Request"),
             {

@@ -402,12 +402,12 @@ class _Writer:
     def _steps(self) -> int:
         """So many steps are more than enough: each computes a token at least."""
         arrivals = self._history.requests.values()
-        tokens = sum(len(each.prompt) + len(each.output) for each in arrivals)
+        tokens = sum(len(each.prompt) + len(each.sampled) for each in arrivals)
         waits = sum(e.arrives + (e.load_steps or 0) + (e.send_steps or 0) for e in arrivals)
         return 100 + 2 * tokens + waits
 
     def _arrival(self, arrival: Arrival, request: Any) -> Any:
-        plain = replace(arrival, prompt=(1,), output=(1,))
+        plain = replace(arrival, prompt=(1,), output=(1,), stop=False)
         default = Arrival((1,), (1,))
         named = {
             name: literal(getattr(plain, name))
