@@ -37,6 +37,7 @@ from hitproof.conformance.histories.rank_workloads import rank_workload
 from hitproof.conformance.histories.resumption_workloads import resumption_workload
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.situations import fine_situations, situations
+from hitproof.conformance.histories.stop_workloads import stop_workload
 from hitproof.conformance.histories.twins import fine_twins, twins
 from hitproof.conformance.histories.uncached import uncached_histories
 from hitproof.conformance.histories.workload_generator import workload
@@ -164,6 +165,7 @@ class Origin(StrEnum):
     ENGINES = "engines"
     CONNECTORS = "connectors"
     IMAGES = "images"
+    STOPS = "stops"
 
 
 _WORKLOADS = {
@@ -180,6 +182,7 @@ _WORKLOADS = {
     Origin.ENGINES: engine_workload,
     Origin.CONNECTORS: connector_workload,
     Origin.IMAGES: image_workload,
+    Origin.STOPS: stop_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -342,6 +345,7 @@ _SEEDED = {
     Origin.CONNECTORS: {Profile.QUICK: 4, Profile.DEFAULT: 100, Profile.THOROUGH: 2_000},
     Origin.IMAGES: {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
     Origin.RANKS: {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300},
+    Origin.STOPS: {Profile.QUICK: 5, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
 }
 """How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}

@@ -3,7 +3,8 @@
 Coverage: each layout of `_LAYOUTS` in rotation, with every way to draft, with and without
 asynchronous scheduling. Budgets lie around block edges, pools around what one request needs, and
 prompts around the ends of blocks. Requests share prefixes: there are resends, next turns and
-siblings, at once and later; some are aborted, and some take nothing from the cache.
+siblings, at once and later; some are aborted, some take nothing from the cache, and some end before
+all that would be sampled.
 """
 
 import math
@@ -27,7 +28,10 @@ def workload(seed: int | str) -> SchedulerHistory:
     random = Random(f"hitproof scheduler {seed}")
     number = int(str(seed).rpartition(":")[2])
     deployment = _deployment(random, number)
-    return SchedulerHistory(deployment, _skipping(seed, _requests(random, deployment)))
+    requests = _skipping(seed, _requests(random, deployment))
+    if number % 4 == 2:
+        requests = with_ends(Random(f"hitproof ends {seed}"), requests)
+    return SchedulerHistory(deployment, requests)
 
 
 def _skipping(seed: int | str, requests: dict[str, Arrival]) -> dict[str, Arrival]:
@@ -36,6 +40,23 @@ def _skipping(seed: int | str, requests: dict[str, Arrival]) -> dict[str, Arriva
     name = random.choice(list(requests))
     skips = random.random() < 0.1
     return requests | {name: replace(requests[name], skip_reading_prefix_cache=skips)}
+
+
+def with_ends(random: Random, requests: dict[str, Arrival]) -> dict[str, Arrival]:
+    """The requests, of which some end before all that the model would sample, most by a stop token.
+
+    What comes after still follows what the user got, so that later requests may go on with it.
+    """
+    made = dict(requests)
+    for name, each in requests.items():
+        if len(each.output) > 1 and random.random() < 0.7:
+            kept = random.randint(1, len(each.output) - 1)
+            kept = random.choice((kept, max(kept, len(each.output) - 3)))
+            stop = random.random() < 0.8
+            made[name] = replace(
+                each, output=each.output[:kept], past_end=each.output[kept:], stop=stop
+            )
+    return made
 
 
 def _full(size: int, _random: Random) -> Group:

@@ -292,6 +292,13 @@ class Arrival:
     served what it computes."""
     images: tuple[Image, ...] = ()
     """Images in its prompt, in the order of their offsets."""
+    past_end: TokenIds = ()
+    """What the model would sample if it went on. Drafts of it may be right, and steps in flight may
+    compute some of it; the user gets none of it."""
+    stop: bool = False
+    """Whether the last token of ``output`` is a stop token, so that nobody knows before it is
+    sampled that the request ends; else it ends as it has all tokens that it may have. vLLM:
+    ``SamplingParams.stop_token_ids``, and ``max_tokens``."""
 
     __pydantic_config__ = STRICT
 
@@ -299,13 +306,27 @@ class Arrival:
         if not self.prompt or not self.output:
             raise HistoryError("a prompt and an output have at least one token each")
         _ = self.request  # refuses what is no request
+        if self.stop and not self.past_end:
+            raise HistoryError("who stops could go on; set past_end, or leave stop out")
+        if self.stop and self.output[-1] in self.output[:-1]:
+            raise HistoryError("a request stops at its first stop token; change the others")
+
+    @property
+    def sampled(self) -> TokenIds:
+        """What the model samples, also past the request's end."""
+        return self.output + self.past_end
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that the user asks for. vLLM: ``SamplingParams.max_tokens``."""
+        return len(self.sampled if self.stop else self.output)
 
     @property
     def request(self) -> RequestInput:
-        """The request without what only a scheduler needs."""
+        """The request without what only a scheduler needs; all that may be computed of it."""
         return RequestInput(
             self.prompt,
-            self.output,
+            self.sampled,
             cache_salt=self.cache_salt,
             lora_name=self.lora_name,
             images=self.images,
@@ -363,7 +384,7 @@ class SchedulerHistory:
             self._check_images(name, request)
             if request.loads > len(request.prompt):
                 raise HistoryError(f"request {name} loads more than its prompt; lower loads")
-            tokens = len(request.prompt) + len(request.output)
+            tokens = len(request.prompt) + len(request.sampled)
             if tokens > self.deployment.max_model_len:
                 raise HistoryError(
                     f"request {name} has {tokens} tokens, more than max_model_len "

@@ -262,7 +262,7 @@ class ModelRunner:
         if end < known:
             self._content.settle(name, end)
             return
-        output = arrival.output[known - len(arrival.prompt) :]
+        output = arrival.sampled[known - len(arrival.prompt) :]
         verified, accepted = min(end - known, request.proposed), 0
         if verified:
             turn = self._verifying.get(name, 0)

@@ -70,7 +70,7 @@ def _simplifications(history: SchedulerHistory) -> Iterator[Callable[[], Schedul
         for simpler in _simpler(request):
             changed = requests | {name: simpler}
             yield partial(replace, history, requests=changed)
-    longest = max((len(r.prompt) + len(r.output) for r in requests.values()), default=1)
+    longest = max((len(r.prompt) + len(r.sampled) for r in requests.values()), default=1)
     if longest < deployment.max_model_len:
         yield partial(_with, history, max_model_len=longest)
 
@@ -90,6 +90,12 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
         yield replace(request, skip_reading_prefix_cache=False)
     for place in range(len(request.images)):
         yield replace(request, images=request.images[:place] + request.images[place + 1 :])
+    if request.past_end:
+        yield replace(request, past_end=(), stop=False)
+        if len(request.past_end) > 1:
+            yield replace(request, past_end=request.past_end[:-1])
+    if request.stop:
+        yield replace(request, stop=False)
     if request.send_steps is not None:
         yield replace(request, send_steps=None)
     if request.load_fails:

@@ -286,7 +286,7 @@ class StepRules:
             if known is None or each.start + each.num_tokens < known:
                 continue  # it samples nothing
             sampled = known - len(arrival.prompt) + self._batches
-            if sampled < len(arrival.output):
+            if sampled < arrival.max_tokens:
                 yield violation(
                     Defect.of(Code.STEP_LEAVES_WORK, what="drafts", states=self._states),
                     f"drafts are proposed after the step, as request {each.request} goes on",

@@ -9,6 +9,8 @@ import pytest
 
 from hitproof.conformance.explain.derivation import Derived
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError, Image
+from hitproof.conformance.histories.stop_workloads import stop_workload
+from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import (
     Arrival,
     Deployment,
@@ -177,7 +179,10 @@ class Small:
                 continue
             row.known += len(tokens)
             got[name] = [0 if self.fault == "tokens" else token for token in tokens]
-            if row.known == len(row.arrival.prompt) + len(row.arrival.output):
+            output = row.arrival.output
+            if self.fault == "never stops":
+                output = row.arrival.sampled[: row.arrival.max_tokens]
+            if row.known == len(row.arrival.prompt) + len(output):
                 del self._rows[name]
                 if self.fault != "not told":
                     self._gone.append(name)
@@ -208,7 +213,7 @@ class Small:
         assert group == 0
         arrival = self._all[name]
         blind = self.fault == "blind"
-        tokens = (arrival.prompt if blind else arrival.content) + arrival.output
+        tokens = (arrival.prompt if blind else arrival.content) + arrival.sampled
         return [
             tokens[: end + self._size] for end in range(0, len(tokens) - self._size + 1, self._size)
         ]
@@ -313,6 +318,39 @@ def test_a_history_names_what_comes_first() -> None:
         SchedulerHistory(DEPLOYMENT, {"a": Arrival(tuple(range(80)), (2,))})
     with pytest.raises(HistoryError, match="at least one token each"):
         Arrival((1,), ())
+
+
+@pytest.mark.parametrize("fault", ["", "never stops"])
+def test_a_request_stops_at_its_stop_token(fault: str) -> None:
+    requests = {
+        "a": Arrival(tuple(range(10)), (100, 101), past_end=(102, 103), stop=True),
+        "b": Arrival(tuple(range(20, 26)), (104,), past_end=(105,)),
+        "c": Arrival((*range(10), 100, 101, 102, 103, 30), (106,), after="a"),
+    }
+    outcome = play(SchedulerHistory(DEPLOYMENT, requests), Subject(fault))
+    wrong = {str(found.signature.defect) for found in outcome.causes}
+    assert wrong == ({"delivered-tokens-wrong"} if fault else set())
+    assert outcome.lives["c"].hit == 8 + 4 * bool(fault)
+
+
+def test_who_stops_could_go_on() -> None:
+    with pytest.raises(HistoryError, match="set past_end"):
+        Arrival((1,), (2,), stop=True)
+    with pytest.raises(HistoryError, match="first stop token"):
+        Arrival((1,), (2, 2), past_end=(3,), stop=True)
+    long = Arrival(tuple(range(60)), (2,), past_end=tuple(range(70, 74)))
+    with pytest.raises(HistoryError, match="max_model_len"):
+        SchedulerHistory(DEPLOYMENT, {"a": long})
+    assert Arrival((1,), (2,), past_end=(3,)).max_tokens == 1
+    assert Arrival((1,), (2,), past_end=(3,), stop=True).max_tokens == 2
+
+
+def test_histories_of_ends_are_written_and_read() -> None:
+    made = [stop_workload(f"1:{number}") for number in range(60)]
+    assert all(read_workload(write_workload(each)) == each for each in made)
+    ends = [each for history in made for each in history.requests.values() if each.past_end]
+    assert {each.stop for each in ends} == {True, False}
+    assert len({history.deployment.speculative_method for history in made}) == 5
 
 
 def test_what_two_requests_were_seen_to_share_is_promised_to_the_third() -> None:

@@ -571,8 +571,9 @@ class VllmScheduler:
         from vllm.sampling_params import SamplingParams
 
         sampling = SamplingParams(
-            max_tokens=len(arrival.output),
+            max_tokens=arrival.max_tokens,
             ignore_eos=True,
+            stop_token_ids=[arrival.output[-1]] if arrival.stop else None,
             skip_reading_prefix_cache=arrival.skip_reading_prefix_cache or None,
         )
         request = call(

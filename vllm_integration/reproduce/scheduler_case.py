@@ -287,9 +287,9 @@ class _Writer:
         encoder = self._history.deployment.encoder
         if encoder is not None:
             # A model's processor says how large its images are, and so both numbers.
-            manager = values.imported(type(getattr(running.scheduler, ENCODED)))
+            encoders = values.imported(type(getattr(running.scheduler, ENCODED)))
             yield f"    scheduler.{ENCODER_BUDGET} = {encoder.budget}"
-            kept = call(manager, cache_size=str(encoder.cache_size))
+            kept = call(encoders, cache_size=str(encoder.cache_size))
             yield laid_out(f"scheduler.{ENCODED} = ", kept)
         yield ""
         values.import_(_UTILS, "init_none_hash")
@@ -424,12 +424,12 @@ class _Writer:
     def _steps(self) -> int:
         """So many steps are more than enough: each computes a token at least."""
         arrivals = self._history.requests.values()
-        tokens = sum(len(each.prompt) + len(each.output) for each in arrivals)
+        tokens = sum(len(each.prompt) + len(each.sampled) for each in arrivals)
         waits = sum(e.arrives + (e.load_steps or 0) + (e.send_steps or 0) for e in arrivals)
         return 100 + 2 * tokens + waits
 
     def _arrival(self, arrival: Arrival, request: Any) -> Any:
-        plain = replace(arrival, prompt=(1,), output=(1,))
+        plain = replace(arrival, prompt=(1,), output=(1,), stop=False)
         default = Arrival((1,), (1,))
         named = {
             name: literal(getattr(plain, name))

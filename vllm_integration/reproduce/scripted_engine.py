@@ -35,6 +35,7 @@ class Arrival(NamedTuple):
     accepted: tuple[int, ...] = ()  # how many drafts are right, at each verification
     aborted: int | None = None  # after how many steps
     after_reset: bool = False  # whether the prefix cache is reset before
+    past_end: tuple[int, ...] = ()  # what the model would sample if it went on
 
 
 class Engine:
@@ -137,7 +138,7 @@ class Engine:
         for name, _, end in chunks:
             arrival, known, new = self.arrivals[name], self.known(name), []
             if end >= known:
-                rest = arrival.output[self.sampled[name] :]
+                rest = [*arrival.output, *arrival.past_end][self.sampled[name] :]
                 tried = min(end - known, self.proposed[name])
                 right = 0
                 if tried and arrival.accepted:
@@ -194,6 +195,7 @@ class WholeEngine(Engine):
 
     def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
         """Look where chunks end."""
+        del output
         for name, start, end in chunks:
             for image in self.arrivals[name].request.mm_features:
                 first = image.mm_position.offset
@@ -267,14 +269,15 @@ class PagedEngine(Engine):
 
     def tokens(self, name: str) -> list[Any]:
         """All tokens of a request, each with its adapter, and the image that it is of."""
-        request, output = self.arrivals[name].request, self.arrivals[name].output
+        request, output, *_ = arrival = self.arrivals[name]
         adapter = request.lora_request and request.lora_request.lora_name
-        tokens = [(token, adapter) for token in [*request.prompt_token_ids, *output]]
+        tokens = [*request.prompt_token_ids, *output, *arrival.past_end]
+        content: list[Any] = [(token, adapter) for token in tokens]
         for image in request.mm_features:
             first = image.mm_position.offset
             for token in range(first, first + image.mm_position.length):
-                tokens[token] = (*tokens[token], image.identifier, token - first)
-        return tokens
+                content[token] = (*content[token], image.identifier, token - first)
+        return content
 
     def at(self, name: str, group: int, place: int) -> int:
         """The block at a place of a block table; 0 if there is none."""

@@ -23,7 +23,7 @@ from hitproof.vllm_integration.reproduce.source_text import (
 )
 
 _ATTRIBUTES = {
-    "SamplingParams": ("max_tokens", "ignore_eos", "skip_reading_prefix_cache"),
+    "SamplingParams": ("max_tokens", "ignore_eos", "stop_token_ids", "skip_reading_prefix_cache"),
     "LoRARequest": ("lora_name", "lora_int_id", "lora_path"),
     "PlaceholderRange": ("offset", "length"),
     "KVCacheMetricsCollector": ("sample_rate",),
@@ -131,7 +131,7 @@ class Values:
         given = {
             name: literal(found)
             for name in _ATTRIBUTES[type(value).__name__]
-            if (found := getattr(value, name, None)) not in (None, False)
+            if (found := getattr(value, name, None)) not in (None, False, [])
         }
         return call(self.imported(type(value)), **given)
 

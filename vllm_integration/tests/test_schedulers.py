@@ -115,6 +115,23 @@ def test_ranks_pauses_and_engines_without_prefix_caching_are_served(release: str
 
 
 @pytest.mark.release
+@pytest.mark.parametrize("release", ["0.16.0", "0.33.0"])
+@pytest.mark.parametrize("following", [False, True])
+def test_who_stops_among_drafts_gets_no_more(release: str, following: bool) -> None:
+    drafting = replace(
+        ATTENTION,
+        speculative_method="ngram",
+        num_speculative_tokens=3,
+        async_scheduling=following,
+    )
+    stops = replace(REQUESTS["a"], past_end=(150, 151, 152), stop=True, accepted=(3,))
+    report = played(release, drafting, {**REQUESTS, "a": stops})
+    assert not defects(report)
+    assert report.lives["a"]["delivered"] == [101, 102, 103]
+    assert [life["hit"] for life in report.lives.values()] == [0, 64, 64]
+
+
+@pytest.mark.release
 def test_what_is_never_scheduled_is_found() -> None:
     stuck = "request-never-finishes(drafts=several-modules, states=mamba, way=stuck)"
     small = replace(MODULES, max_num_batched_tokens=16)
@@ -196,9 +213,10 @@ def test_what_a_connector_loads_is_judged(name: str, release: str, defect: str |
 
 
 @pytest.mark.release
-def test_each_fault_of_a_host_pool_is_found() -> None:
+@pytest.mark.parametrize("broken", ["host_pools", "ends"])
+def test_each_fault_of_a_part_is_found(broken: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "hitproof.vllm_integration.tests.broken_host_pools"],
+        [sys.executable, "-m", f"hitproof.vllm_integration.tests.broken_{broken}"],
         capture_output=True,
         text=True,
         check=False,
