@@ -118,6 +118,7 @@ class Code(StrEnum):
     HIT_NOT_REPORTED = "hit-not-reported"
     HIT_REPORTED_TWICE = "hit-reported-twice"
     STATISTICS_WRONG = "statistics-wrong"
+    REQUESTS_COUNTED_WRONG = "requests-counted-wrong"
     EVICTION_ORDER_WRONG = "eviction-order-wrong"
     SCRATCH_BLOCK_NOT_FIRST = "scratch-block-not-first"
 

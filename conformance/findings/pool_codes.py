@@ -428,6 +428,14 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_BOOKS, "scheduler"),
         (Divergence.WRONG_METRIC,),
     ),
+    Code.REQUESTS_COUNTED_WRONG: Meaning(
+        "statistics count other requests than run and wait",
+        "After a step the statistics of a scheduler have another number of requests that run, or "
+        "that wait, than it has.",
+        "The metric is wrong, and what scales or routes by it.",
+        ("scheduler",),
+        (Divergence.WRONG_METRIC,),
+    ),
     Code.EVICTION_ORDER_WRONG: Meaning(
         "blocks are evicted in another order than least recently used first",
         "The free queue does not keep its order, blocks are not taken from its front, or cached "

@@ -5,7 +5,7 @@ are in flight, and without new requests those in flight are drained.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -354,6 +354,8 @@ class _Player:
         for name, tokens in delivered.items():
             self.outcome.lives[name].delivered += tokens
         unfinished = self._scheduler.unfinished()
+        for each_wrong in self._counted_wrong(len(unfinished)):
+            self._add(each_wrong)
         for name in self._arrived.keys() - self._ended.keys() - unfinished:
             short = len(self.outcome.lives[name].delivered) < len(
                 self._history.requests[name].output
@@ -361,6 +363,20 @@ class _Player:
             fails = self._transfers is not None and self._transfers.may_fail(name)
             self._end(name, "failed" if short and fails else "finished")
         self._judge_keys()
+
+    def _counted_wrong(self, unfinished: int) -> Iterator[Violation]:
+        """Statistics count each request once: it runs, waits, or is passed over while it waits."""
+        said = self._scheduler.reported()
+        if said is None:
+            return
+        running, waiting, passed_over = said
+        runs = len(self._scheduler.running())
+        if (running, waiting + passed_over) != (runs, unfinished - runs) or min(said) < 0:
+            yield violation(
+                Defect(Code.REQUESTS_COUNTED_WRONG),
+                f"{runs} requests run, and {unfinished - runs} wait or are passed over",
+                f"statistics say that {running} run, {waiting} wait, {passed_over} are passed over",
+            )
 
     def _judge_promises(
         self, plan: Plan, before: Mapping[tuple[int, Any], tuple[int, ...]]

@@ -287,6 +287,12 @@ class RunningScheduler(Protocol):
         lead to no admission, as up to 0.29.
         """
 
+    def reported(self) -> tuple[int, int, int] | None:
+        """How many requests run, wait, and are passed over, as statistics say after the last step.
+
+        None where they say nothing.
+        """
+
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         """The keys of a request's blocks in a group."""
 

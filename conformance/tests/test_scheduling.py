@@ -206,6 +206,11 @@ class Small:
         seen = frozenset(self._encoded) if self.fault == "holds images" else frozenset[str]()
         return PoolState(self._cached, 0, held | self._leaked, encoded=seen)
 
+    def reported(self) -> tuple[int, int, int]:
+        running, passed_over = len(self.running()), self.fault == "passes over who runs"
+        waiting = len(self._rows) - running * (self.fault != "counts all as waiting")
+        return running, waiting - passed_over, int(passed_over)
+
     def counted(self) -> Mapping[str, int]:
         return self._counted
 
@@ -265,6 +270,8 @@ def test_what_is_right_has_no_finding() -> None:
         ("told again", "end-reported-wrong(how=again)"),
         ("not told", "end-reported-wrong(how=never)"),
         ("counts steps", "statistics-wrong"),
+        ("counts all as waiting", "requests-counted-wrong"),
+        ("passes over who runs", "requests-counted-wrong"),
         ("short", "step-leaves-work(what=running)"),
         ("unregistered", "promised-hit-missed(by=registration, to=resend)"),
         (

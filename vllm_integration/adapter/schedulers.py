@@ -547,6 +547,7 @@ class VllmScheduler:
         self._adapters: dict[str, int] = {}
         self._seen: set[str] = set()
         self._counted: Counter[str] = Counter()
+        self._reported: tuple[int, int, int] | None = None
         self._cache = VllmCache(
             vllm.utils, self.engine, self._pool, self._requests, vllm.registers_tails
         )
@@ -716,11 +717,13 @@ class VllmScheduler:
             result.kv_connector_output = self._host.report(host)
         if self._connector is not None and host is not None:
             result.kv_connector_output = self._connector.report(host)
+        self._reported = None
         answered = self.scheduler.update_from_output(plan.handle, result)
         for each in answered.values():
             stats = getattr(each.scheduler_stats, "prefix_cache_stats", None)
             for name in COUNTED if stats is not None else ():
                 self._counted[name] += getattr(stats, name)
+            self._reported = _reported(each.scheduler_stats) or self._reported
         if drafts:
             self.scheduler.update_draft_token_ids(
                 outputs.DraftTokenIds(list(drafts), [list(each) for each in drafts.values()])
@@ -763,6 +766,10 @@ class VllmScheduler:
         cached = {(0, key): ids for (_, key), ids in cached.items()}
         return PoolState(cached, self._host.room, held, self._host.state())
 
+    def reported(self) -> tuple[int, int, int] | None:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        return self._reported
+
     def counted(self) -> Mapping[str, int] | None:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         return self._counted if self._vllm.counts_admissions else None
@@ -780,6 +787,14 @@ def _images(arrival: Arrival) -> dict[str, Any]:
     """The argument of a request that has its images; none without any."""
     images = [(image.identifier, image.offset, image.length) for image in arrival.images]
     return {"mm_features": image_features(images)} if images else {}
+
+
+def _reported(stats: Any) -> tuple[int, int, int] | None:
+    """How many requests run, wait, and are passed over; see `RunningScheduler.reported`."""
+    if stats is None or not hasattr(stats, "num_waiting_reqs"):
+        return None
+    skipped = getattr(stats, "num_skipped_waiting_reqs", 0)
+    return int(stats.num_running_reqs), int(stats.num_waiting_reqs), int(skipped)
 
 
 def _staggers() -> bool:
