@@ -86,6 +86,10 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
         yield replace(request, arrives=0)
     if request.accepted:
         yield replace(request, accepted=())
+    if request.open_steps:
+        yield replace(request, open_steps=0)
+    if request.session is not None:
+        yield replace(request, session=None, open_steps=0)
     if request.past_end:
         yield replace(request, past_end=(), stop=False)
         if len(request.past_end) > 1:

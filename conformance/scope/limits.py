@@ -89,8 +89,10 @@ LIMITS: dict[str, Limit] = {
     ),
     "replay-requests": Limit(
         _REPLAY,
-        "Histories of schedulers have neither images, structured outputs nor streaming sessions, "
-        "and context parallelism is not judged beside Mamba states.",
+        "Histories of schedulers have neither images nor structured outputs, and context "
+        "parallelism is not judged beside Mamba states. Streaming sessions are judged where a "
+        "history has some, and `check` plays none; not beside loads and resets, and without their "
+        "statistics.",
     ),
     "replay-start-up": Limit(
         _REPLAY,
