@@ -314,9 +314,9 @@ class _Player:
         # A page of what was loaded is copied to the device.
         copies = copies or (plan.host is not None and any(t.restore for t in plan.host.transfers))
         now = replace(self._situation(running, pool.free, seen.free), is_copying=copies)
+        self._judge_inputs(plan)
         for each_wrong in self._rules.judge(plan, now):
             self._add(each_wrong)
-        self._judge_inputs(plan)
         self._judge_ends(plan)
         done, wrong = self._runner.execute(plan, seen)
         for each_wrong in wrong:
