@@ -124,6 +124,7 @@ class Code(StrEnum):
 
     REQUEST_NEVER_FINISHES = "request-never-finishes"
     DELIVERED_TOKENS_WRONG = "delivered-tokens-wrong"
+    SESSION_TOKENS_WRONG = "session-tokens-wrong"
     BLOCKS_HELD_WHEN_IDLE = "blocks-held-when-idle"
     PROMISED_HIT_MISSED = "promised-hit-missed"
     PAGE_WRITTEN_TWICE = "page-written-twice"

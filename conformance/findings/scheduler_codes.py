@@ -70,6 +70,14 @@ MEANINGS: Mapping[Code, Meaning] = {
         _SCHEDULER,
         (Divergence.UNSOUND,),
     ),
+    Code.SESSION_TOKENS_WRONG: Meaning(
+        "session does not go on with its tokens",
+        "An input of a streaming session goes on with what came before it and the output so far, "
+        "but for the last token. The model runner is told other tokens.",
+        "Outputs are wrong.",
+        _SCHEDULER,
+        (Divergence.UNSOUND,),
+    ),
     Code.BLOCKS_HELD_WHEN_IDLE: Meaning(
         "blocks are held when no request is left",
         "All requests have ended, and some blocks still have references.",

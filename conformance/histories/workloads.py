@@ -1,5 +1,7 @@
 """Scheduler histories: what arrives at a whole scheduler over time, as data that can be replayed.
 
+The module is long as each field of the format says what it means.
+
 A history of a manager (`conformance.histories.schema`) says which calls a scheduler makes. Here the
 target's own scheduler decides that: a scheduler history has the deployment (the KV cache groups and
 the arguments of vLLM that a scheduler depends on), and the requests with the step at which they
@@ -12,7 +14,9 @@ arrive and what the model will sample. As JSON::
                   "b": {"prompt": [[1, 40]], "output": [50], "after": "a"}}}
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
@@ -299,6 +303,13 @@ class Arrival:
     """Whether the last token of ``output`` is a stop token, so that nobody knows before it is
     sampled that the request ends; else it ends as it has all tokens that it may have. vLLM:
     ``SamplingParams.stop_token_ids``, and ``max_tokens``."""
+    session: str | None = None
+    """The streaming session of which it is an input; those of a session come in turn. The next one
+    goes on with all tokens of this one but the last, which is discarded. vLLM:
+    ``Request.resumable``."""
+    open_steps: NonNegativeInt = 0
+    """How many steps after its end the user of its session says that there is no more input, and
+    ends it; by default together with this input. Of the last input only."""
 
     __pydantic_config__ = STRICT
 
@@ -306,6 +317,8 @@ class Arrival:
         if not self.prompt or not self.output:
             raise HistoryError("a prompt and an output have at least one token each")
         _ = self.request  # refuses what is no request
+        if self.open_steps and self.session is None:
+            raise HistoryError("only a session stays open; set session, or leave open_steps out")
         if self.stop and not self.past_end:
             raise HistoryError("who stops could go on; set past_end, or leave stop out")
         if self.stop and self.output[-1] in self.output[:-1]:
@@ -315,6 +328,11 @@ class Arrival:
     def sampled(self) -> TokenIds:
         """What the model samples, also past the request's end."""
         return self.output + self.past_end
+
+    @property
+    def kept(self) -> TokenIds:
+        """The tokens with which its session goes on."""
+        return self.prompt + self.output[:-1]
 
     @property
     def max_tokens(self) -> int:
@@ -397,6 +415,41 @@ class SchedulerHistory:
                     f"request {name} comes after {request.after}, which is not listed before it"
                 )
             seen.add(name)
+        for session, inputs in self.sessions.items():
+            self._check_session(session, inputs)
+
+    @property
+    def sessions(self) -> dict[str, list[str]]:
+        """The inputs of each streaming session, in turn."""
+        found: dict[str, list[str]] = {}
+        for name, request in self.requests.items():
+            if request.session is not None:
+                found.setdefault(request.session, []).append(name)
+        return found
+
+    def _check_session(self, session: str, inputs: Sequence[str]) -> None:
+        if session in self.requests:
+            raise HistoryError(f"session {session} has the name of a request; change it")
+        if self.deployment.loads or any(each.after_reset for each in self.requests.values()):
+            raise HistoryError("sessions are not judged beside loads and resets; leave these out")
+        if any(self.requests[name].images for name in inputs):
+            raise HistoryError("the inputs of a session have no images; leave these out")
+        for one, other in pairwise(inputs):
+            before, now = self.requests[one], self.requests[other]
+            kept = before.kept
+            if now.prompt[: len(kept)] != kept or len(now.prompt) == len(kept):
+                raise HistoryError(
+                    f"request {other} goes on with all tokens of {one} but the last; begin its "
+                    "prompt with these"
+                )
+            same = ("cache_salt", "lora_name", "priority")
+            if now.after not in (None, one) or before.open_steps:
+                raise HistoryError(
+                    f"request {other} comes after {one}, and only the last input of a session "
+                    "has open_steps"
+                )
+            if any(getattr(before, name) != getattr(now, name) for name in same):
+                raise HistoryError(f"the inputs of session {session} have the same {same}")
 
     def _check_images(self, name: str, request: Arrival) -> None:
         encoder = self.deployment.encoder

@@ -149,6 +149,19 @@ class ContentModel:
         for group in range(len(self._engine.groups)):
             self._running.pop((request, group), None)
 
+    def go_on(self, before: str, request: str, tables: Tables, start: int) -> None:
+        """The session of ``before`` goes on as ``request`` with ``start`` tokens computed.
+
+        Its state is that as of these, wherever one of its blocks has it, else the running one.
+        """
+        for index, table in enumerate(tables):
+            running = self._running.get((before, index))
+            due = Entry(self._due.prefix(request, start)) if start else None
+            held = (block for block in table if self._store.read(index, block, 0) == due)
+            if running is not None and running in table:
+                self._running[request, index] = next(held, running)
+        self.free(before)
+
     def load(self, request: str, tables: Tables, start: int, end: int, known: int) -> None:
         """A connector wrote the tokens from ``start`` to ``end``; the request has ``known`` tokens.
 

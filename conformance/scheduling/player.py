@@ -37,6 +37,7 @@ from hitproof.conformance.subject.schedulers import (
     StartupRefused,
 )
 from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import GroupKind
 
 _STUCK = "stuck"
 _ROOM = 8
@@ -153,6 +154,8 @@ class _Player:
         self._empty = self._fruitless = 0
         self._furthest: dict[str, int] = {}
         self._pause: Pause | None = None
+        self._sessions = history.sessions
+        self._closing: dict[str, int] = {}
 
     def _sign(self, group: int, _claim: str, defect: Defect, divergence: Divergence) -> Signature:
         """The signature of what is read or published wrong: of a scheduler, not of a manager."""
@@ -187,7 +190,10 @@ class _Player:
             if len(self._in_flight) < self._scheduler.batches and plan.num_tokens:
                 return True
         elif not self._in_flight:
-            return (bool(self._waiting) or self._pause is not None) and not self.outcome.ended
+            if self._sessions and self._scheduler.unfinished() and not self.outcome.ended:
+                return not self._is_stuck(Plan(()))  # to the engine, there is nothing to do
+            more = bool(self._waiting) or self._pause is not None or self._awaits_input
+            return more and not self.outcome.ended
         self._take_up()
         return not self._is_stuck(plan)
 
@@ -196,17 +202,58 @@ class _Player:
             since = 0 if arrival.after is None else self._ended.get(arrival.after)
             # vLLM refuses a reset while pages are transferred; users try again.
             waits = arrival.after_reset and (self._is_copying or self._scheduler.loading())
+            waits = waits or not self._follows(name)
             if since is not None and self._step >= since + arrival.arrives and not waits:
                 del self._waiting[name]
                 if arrival.after_reset:
                     self._reset()
                 self._arrived[name] = self._step
                 self._scheduler.add_request(name, arrival)
-        for name, since in self._arrived.items():
+                last = arrival.session is not None and name == self._sessions[arrival.session][-1]
+                if last and not arrival.open_steps:
+                    self._scheduler.close(str(arrival.session))
+        for name, since in list(self._arrived.items()):
             aborted = self._history.requests[name].aborted
             if aborted is not None and self._step == since + aborted and name not in self._ended:
                 self._scheduler.abort(name)
-                self._end(name, "aborted")
+                for each in self._inputs(name):
+                    if each not in self._ended:
+                        self._waiting.pop(each, None)
+                        self._end(each, "aborted")
+        for session, step in list(self._closing.items()):
+            if self._step >= step:
+                del self._closing[session]
+                self._scheduler.close(session)
+
+    def _inputs(self, name: str) -> list[str]:
+        """The inputs of a request's session; itself if it is in none."""
+        session = self._history.requests[name].session
+        return [name] if session is None else self._sessions[session]
+
+    def _follows(self, name: str) -> bool:
+        """Whether all inputs of its session that come before a request have arrived."""
+        inputs = self._inputs(name)
+        return all(each in self._arrived for each in inputs[: inputs.index(name)])
+
+    def _is_its_turn(self, name: str) -> bool:
+        """Whether all inputs of its session that come before a request have ended."""
+        inputs = self._inputs(name)
+        return all(each in self._ended for each in inputs[: inputs.index(name)])
+
+    @property
+    def _idle(self) -> int:
+        """How many sessions wait for their next input."""
+        return sum(
+            inputs[0] in self._arrived
+            and all(each in self._ended for each in inputs if each in self._arrived)
+            and (session in self._closing or any(each in self._waiting for each in inputs))
+            for session, inputs in self._sessions.items()
+        )
+
+    @property
+    def _awaits_input(self) -> bool:
+        """Whether time alone brings a session on."""
+        return self._idle > 0
 
     def _pause_or_go_on(self) -> None:
         """Pause the engine, or let it go on."""
@@ -238,7 +285,11 @@ class _Player:
         self._ended[name] = self._step
         life, arrival = self.outcome.lives[name], self._history.requests[name]
         life.ended = how
-        if how == "finished":
+        if how == "finished" and arrival.open_steps:
+            self._closing[str(arrival.session)] = self._step + arrival.open_steps
+        # What an input before has given up, nobody can keep for the end of this one.
+        all_held = all(each.kind is GroupKind.FULL_ATTENTION for each in self._engine.groups)
+        if how == "finished" and (all_held or name == self._inputs(name)[0]):
             tokens = arrival.content + tuple(life.delivered[:-1])
             ends = frozenset(start + count for start, count in life.chunks)
             junction = self._junctions.get(name, 0)
@@ -267,6 +318,7 @@ class _Player:
         # A page of what was loaded is copied to the device.
         copies = copies or (plan.host is not None and any(t.restore for t in plan.host.transfers))
         now = replace(self._situation(running, pool.free, seen.free), is_copying=copies)
+        self._judge_inputs(plan)
         for each_wrong in self._rules.judge(plan, now):
             self._add(each_wrong)
         self._judge_ends(plan)
@@ -276,6 +328,20 @@ class _Player:
         self._judge_keys()
         self._in_flight.append((plan, done))
         return plan
+
+    def _judge_inputs(self, plan: Plan) -> None:
+        """The model runner is told all tokens of a session that count, and no others."""
+        for each in plan.scheduled:
+            due = self._history.requests[each.request].prompt
+            if each.prompt is not None and each.prompt != due:
+                self._add(
+                    violation(
+                        Defect(Code.SESSION_TOKENS_WRONG),
+                        f"request {each.request} goes on with the tokens {list(due)}",
+                        f"the model runner is told {list(each.prompt)}",
+                    )
+                )
+                self.outcome.ended = "what follows comes of other tokens"
 
     def _count(self, admitted: Scheduled, life: Life) -> None:
         """Count a lookup that has led to an admission."""
@@ -297,7 +363,7 @@ class _Player:
         known = {
             name: len(self._history.requests[name].prompt) + len(self.outcome.lives[name].delivered)
             for name in self._arrived
-            if name not in self._ended and name not in waits
+            if name not in self._ended and name not in waits and self._is_its_turn(name)
         }
         after = tuple(self._scheduler.running())
         return Situation(
@@ -309,6 +375,7 @@ class _Player:
             loading=len(waits),
             may_have_evicted=self._may_have_evicted,
             pause=self._pause,
+            idle=self._idle,
         )
 
     @property
@@ -338,9 +405,10 @@ class _Player:
         """The model runner is told of each end once, after it."""
         for name in plan.finished:
             how = "again" if name in self._reported else "early"
-            if name in self._reported or name not in self._ended:
+            inputs = self._inputs(name)
+            if name in self._reported or any(each not in self._ended for each in inputs):
                 self._add(_told(how, f"request {name}", f"it is reported {how}"))
-        self._reported.update(plan.finished)
+            self._reported.update(inputs)
 
     def _take_up(self) -> None:
         if not self._in_flight:
@@ -367,7 +435,7 @@ class _Player:
     def _counted_wrong(self, unfinished: int) -> Iterator[Violation]:
         """Statistics count each request once: it runs, waits, or is passed over while it waits."""
         said = self._scheduler.reported()
-        if said is None:
+        if said is None or self._history.sessions:
             return
         running, waiting, passed_over = said
         runs = len(self._scheduler.running())
@@ -395,6 +463,8 @@ class _Player:
             taken += sum(map(len, each.blocks))
             if self.outcome.lives[each.request].hit is not None or self._skips(each.request):
                 continue
+            if each.request != self._inputs(each.request)[0]:
+                continue  # it goes on with what its session holds
             self._see_junction(each, before)
             due = self._promised.due(each.request, self._donors)
             if due is None or each.start >= due.tokens:
@@ -471,6 +541,7 @@ class _Player:
             return False
         idle = not plan.num_tokens and not any(each.num_tokens for each, _ in self._in_flight)
         idle = idle and self._pause is None and not self._is_transferring
+        idle = idle and not self._awaits_input
         idle = idle and (self._tiers is None or not self._is_copying)
         self._empty = self._empty + 1 if idle else 0
         new = False
@@ -530,7 +601,8 @@ class _Player:
                 self._add(_told("never", f"request {name}", "it is not reported"))
         counted = self._scheduler.counted()
         loads = self._history.deployment.loads
-        if self._tiers is None and not loads and counted not in (None, self._counted):
+        uncounted = loads or self._sessions
+        if self._tiers is None and not uncounted and counted not in (None, self._counted):
             self._add(
                 violation(
                     Defect(Code.STATISTICS_WRONG),

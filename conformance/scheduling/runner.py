@@ -111,6 +111,14 @@ class ModelRunner:
         self._requests: dict[str, _Request] = {}
         self._sampled: dict[str, int] = {}
         self._verifying: dict[str, int] = {}
+        self._before: dict[str, str] = {}
+        """Of each input of a session the one before."""
+        last: dict[str, str] = {}
+        for name, each in arrivals.items():
+            if each.session is not None:
+                if each.session in last:
+                    self._before[name] = last[each.session]
+                last[each.session] = name
 
     def execute(self, plan: Plan, pool: PoolState) -> tuple[Done, list[Violation]]:
         """Run one step; ``pool`` is what was held when it was planned."""
@@ -239,6 +247,10 @@ class ModelRunner:
         if scheduled.whole or name not in self._requests:
             if self._transfers is None or not self._transfers.waited(name):
                 self._content.free(name)
+            before = self._before.get(name)
+            if before is not None and before in self._requests:
+                del self._requests[before]
+                self._content.go_on(before, name, scheduled.blocks, scheduled.start)
             self._requests[name] = _Request(scheduled.blocks)
             return
         request = self._requests[name]

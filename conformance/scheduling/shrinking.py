@@ -90,6 +90,10 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
         yield replace(request, skip_reading_prefix_cache=False)
     for place in range(len(request.images)):
         yield replace(request, images=request.images[:place] + request.images[place + 1 :])
+    if request.open_steps:
+        yield replace(request, open_steps=0)
+    if request.session is not None:
+        yield replace(request, session=None, open_steps=0)
     if request.past_end:
         yield replace(request, past_end=(), stop=False)
         if len(request.past_end) > 1:

@@ -45,6 +45,7 @@ class Situation:
         is_copying: whether copies to the host's pool are under way, which give blocks up when they
             are done. Who needs blocks may wait for that.
         loading: how many requests wait for a KV connector, and are not in ``known``.
+        idle: how many sessions wait for their next input. Each takes the place of a request.
         may_have_evicted: whether blocks that lookup finds may have been evicted before it.
     """
 
@@ -57,6 +58,7 @@ class Situation:
     loading: int = 0
     may_have_evicted: bool = False
     pause: Pause | None = None
+    idle: int = 0
 
 
 class StepRules:
@@ -92,6 +94,12 @@ class StepRules:
         self._sampled: dict[str, int] = {}
         self._proposed: dict[str, int] = {}
         self._restarted: set[str] = set()
+        sessions = [each.session for each in arrivals.values()]
+        self._going_on = {
+            name
+            for place, (name, each) in enumerate(arrivals.items())
+            if each.session is not None and each.session in sessions[:place]
+        }
         self._lookahead = deployment.num_mtp_modules
         states = [g.block_size for g in engine.groups if g.kind is GroupKind.MAMBA]
         sizes = [g.block_size for g in engine.groups if g.prefix_cacheable]
@@ -153,7 +161,7 @@ class StepRules:
         if tokens > deployment.max_num_batched_tokens or plan.num_tokens > self._most:
             most = min(deployment.max_num_batched_tokens, self._most)
             yield _exceeds("tokens", f"a step has at most {most} tokens", f"it has {tokens}")
-        running = max(len(scheduled), len(now.after))
+        running = max(len(scheduled), len(now.after)) + now.idle
         if running > deployment.max_num_seqs:
             most = deployment.max_num_seqs
             yield _exceeds("requests", f"at most {most} requests run", f"{running} run")
@@ -403,7 +411,7 @@ class StepRules:
         # Whose adapter there is no room for waits for that.
         names = (name for name in now.known if name not in now.after)
         waiting = [name for name in names if self._may_join(name, now.after)]
-        if not waiting or len(now.after) >= self._deployment.max_num_seqs:
+        if not waiting or len(now.after) + now.idle >= self._deployment.max_num_seqs:
             return
         left = self._left(plan.scheduled)
         enough = 2 * math.lcm(*self._blocks) if self._blocks else 1
@@ -452,13 +460,14 @@ class StepRules:
     def _admitted(self, plan: Plan, now: Situation) -> Iterator[Violation]:
         """Nobody is admitted before one that comes first, unless that one lacks an image.
 
-        Where prefixes are loaded, who holds blocks for that comes first.
+        Where prefixes are loaded, who holds blocks for that comes first. So does a session that
+        goes on.
         """
         if not self._in_turn or self._lookahead > 1 or self._deployment.loads:
             return
         turn = self._turn(now)
-        admitted = [name for name in now.after if name not in now.before]
-        waiting = [name for name in now.known if name not in now.after]
+        admitted = [n for n in now.after if n not in now.before and n not in self._going_on]
+        waiting = [n for n in now.known if n not in now.after and n not in self._going_on]
         if self._restarted:  # among them and those that have waited for long there is no order
             self._restarted &= {*waiting}
             return

@@ -89,10 +89,10 @@ LIMITS: dict[str, Limit] = {
     ),
     "replay-requests": Limit(
         _REPLAY,
-        "Histories of schedulers have neither embeddings, structured outputs nor streaming "
-        "sessions, and context parallelism is not judged beside Mamba states. Images have no "
-        "encoder elsewhere (EC connectors), and what several MTP modules read of them is not "
-        "judged.",
+        "Histories of schedulers have neither embeddings nor structured outputs, and context "
+        "parallelism is not judged beside Mamba states. Images have no encoder elsewhere (EC "
+        "connectors), and what several MTP modules read of them is not judged. Streaming sessions "
+        "are not judged beside images, loads and resets, and without their statistics.",
     ),
     "replay-start-up": Limit(
         _REPLAY,

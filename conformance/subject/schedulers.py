@@ -32,6 +32,8 @@ class Scheduled:
         blocks: for each group the blocks that are new in its table, or the whole table.
         whole: whether ``blocks`` is the whole table, as when a request is admitted or resumed.
         first: whether the request is scheduled for the first time.
+        prompt: the prompt that the model runner is told when an input of a session begins; None
+            else.
     """
 
     request: str
@@ -41,6 +43,7 @@ class Scheduled:
     blocks: Tables
     whole: bool
     first: bool
+    prompt: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -237,10 +240,20 @@ class RunningScheduler(Protocol):
     derived: Any
 
     def add_request(self, name: str, arrival: Arrival) -> None:
-        """A request arrives."""
+        """A request arrives.
+
+        An input of a session may do so before the one before it has ended, and then waits for that.
+        In plans and answers it stands for its session from then on.
+        """
+
+    def close(self, session: str) -> None:
+        """The user of a streaming session says that there is no more input.
+
+        vLLM: an input that is not resumable.
+        """
 
     def abort(self, name: str) -> None:
-        """A request's user gives up."""
+        """A request's user gives up; of a session, all of it."""
 
     def reset(self) -> None:
         """The prefix cache is reset, and all that runs starts again."""

@@ -9,6 +9,7 @@ import pytest
 
 from hitproof.conformance.explain.derivation import Derived
 from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError, Image
+from hitproof.conformance.histories.session_workloads import session_workload
 from hitproof.conformance.histories.stop_workloads import stop_workload
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import (
@@ -80,16 +81,46 @@ class Small:
         self._paused = False
         self._next, self._leaked, self._gone = 1, frozenset[int](), list[str]()
         self._encoded: set[str] = set()
+        # Of sessions: the input that ended last, those that wait for it, those that are closed.
+        self._idle: dict[str, tuple[str, _Row]] = {}
+        self._queued: dict[str, dict[str, _Row]] = {}
+        self._closed: set[str] = set()
 
     def add_request(self, name: str, arrival: Arrival) -> None:
         self._all[name] = arrival
-        row = self._rows[name] = _Row(arrival, known=len(arrival.prompt))
+        row = _Row(arrival, known=len(arrival.prompt))
+        if arrival.session is not None:
+            if arrival.session in self._queued:
+                self._queued[arrival.session][name] = row
+                self._go_on(arrival.session)
+                return
+            self._queued[arrival.session] = {}
+        self._rows[name] = row
         reads = not arrival.skip_reading_prefix_cache or self.fault == "reads"
         for key in self.block_keys(name, 0)[: (row.known - 1) // self._size] if reads else ():
             if (0, key) not in self._cached or self.fault == "no hit":
                 break
             row.table += self._cached[0, key]
             row.computed += self._size
+
+    def close(self, session: str) -> None:
+        self._closed.add(session)
+        self._go_on(session)
+
+    def _go_on(self, session: str) -> None:
+        if session not in self._idle or self.fault == "forgets input":
+            return
+        last, before = self._idle[session]
+        if self._queued[session]:
+            name = next(iter(self._queued[session]))
+            row = self._rows[name] = self._queued[session].pop(name)
+            row.table, row.computed = before.table, len(before.arrival.kept)
+            row.computed += self.fault == "counts the last"
+        elif session in self._closed:
+            self._gone.append(last)
+        else:
+            return
+        del self._idle[session]
 
     def abort(self, name: str) -> None:
         del self._rows[name]
@@ -136,7 +167,10 @@ class Small:
             row.table[0] = self._next
             self._next += 1
         new = row.table if whole else row.table[len(before) :]
-        step = Scheduled(name, row.computed, count, 0, (tuple(new),), whole, whole)
+        told = row.arrival.prompt if row.arrival.session else None
+        if told is not None and self.fault == "told others":
+            told = (*told[:-1], 0)
+        step = Scheduled(name, row.computed, count, 0, (tuple(new),), whole, whole, told)
         row.computed = 0 if self.fault == "cycle" else row.computed + count
         wrong = self.fault == "early"
         encoded = self._encode(name, row) if row.arrival.images else {}
@@ -184,14 +218,17 @@ class Small:
                 output = row.arrival.sampled[: row.arrival.max_tokens]
             if row.known == len(row.arrival.prompt) + len(output):
                 del self._rows[name]
-                if self.fault != "not told":
+                if row.arrival.session is not None:
+                    self._idle[row.arrival.session] = name, row
+                    self._go_on(row.arrival.session)
+                elif self.fault != "not told":
                     self._gone.append(name)
                 if self.fault == "leak":
                     self._leaked = frozenset(row.table[-1:])
         return got
 
     def unfinished(self) -> frozenset[str]:
-        return frozenset(self._rows)
+        return frozenset(self._rows).union(*self._queued.values())
 
     def loading(self) -> frozenset[str]:
         return frozenset()
@@ -200,7 +237,8 @@ class Small:
         return [name for name, row in self._rows.items() if row.seen]
 
     def pool(self) -> PoolState:
-        held = frozenset(b for row in self._rows.values() for b in row.table if b)
+        rows = [*self._rows.values(), *(row for _, row in self._idle.values())]
+        held = frozenset(b for row in rows for b in row.table if b)
         if self.fault == "freed":
             held = frozenset(sorted(held)[1:])
         seen = frozenset(self._encoded) if self.fault == "holds images" else frozenset[str]()
@@ -340,6 +378,61 @@ def test_a_request_stops_at_its_stop_token(fault: str) -> None:
     assert outcome.lives["c"].hit == 8 + 4 * bool(fault)
 
 
+INPUTS = {
+    "a": Arrival(tuple(range(10)), (100, 101, 102), past_end=(90,), stop=True, session="s"),
+    "b": Arrival((*range(10), 100, 101, *range(30, 35)), (103, 104), arrives=1, session="s"),
+    "c": Arrival(
+        (*range(10), 100, 101, *range(30, 35), 103, 40), (105,), 2, "b", session="s", open_steps=3
+    ),
+    "d": Arrival((*range(10), 100, 101, 102, 50), (106,), after="a"),
+}
+
+
+@pytest.mark.parametrize(
+    ("fault", "defects"),
+    [
+        ("", set()),
+        ("told others", {"session-tokens-wrong"}),
+        ("counts the last", {"other-content-read"}),
+        ("forgets input", {"request-never-finishes(way=stuck)"}),
+        ("leak", {"blocks-held-when-idle"}),
+    ],
+)
+def test_a_session_goes_on_with_what_counts(fault: str, defects: set[str]) -> None:
+    roomy = replace(DEPLOYMENT, max_num_seqs=2)
+    outcome = play(SchedulerHistory(roomy, INPUTS), Subject(fault))
+    found = {str(found.signature.defect) for found in outcome.causes}
+    assert found >= defects
+    assert bool(found) == bool(defects), found
+    if not fault:
+        assert [life.hit for life in outcome.lives.values()] == [0, 12, 18, 12]
+
+
+def test_a_session_that_waits_for_input_takes_a_place() -> None:
+    outcome = play(SchedulerHistory(DEPLOYMENT, INPUTS), Subject())
+    assert {str(found.signature.defect) for found in outcome.causes} == {
+        "step-exceeds-limit(limit=requests)"
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"b": replace(INPUTS["b"], prompt=(1, 2))}, "all tokens of a but the last"),
+        ({"b": replace(INPUTS["b"], prompt=INPUTS["a"].kept)}, "all tokens of a but the last"),
+        ({"b": replace(INPUTS["b"], open_steps=2)}, "only the last input"),
+        ({"b": replace(INPUTS["b"], priority=2)}, "have the same"),
+        ({"s": Arrival((1,), (2,))}, "name of a request"),
+        ({"d": replace(INPUTS["d"], after_reset=True)}, "loads and resets"),
+    ],
+)
+def test_what_no_session_can_have_is_refused(changes: dict[str, Arrival], reason: str) -> None:
+    with pytest.raises(HistoryError, match=reason):
+        SchedulerHistory(DEPLOYMENT, INPUTS | changes)
+    with pytest.raises(HistoryError, match="only a session stays open"):
+        Arrival((1,), (2,), open_steps=1)
+
+
 def test_who_stops_could_go_on() -> None:
     with pytest.raises(HistoryError, match="set past_end"):
         Arrival((1,), (2,), stop=True)
@@ -354,6 +447,9 @@ def test_who_stops_could_go_on() -> None:
 
 def test_histories_of_ends_are_written_and_read() -> None:
     made = [stop_workload(f"1:{number}") for number in range(60)]
+    sessions = [session_workload(f"1:{number}") for number in range(60)]
+    assert all(each.sessions for each in sessions)
+    assert all(read_workload(write_workload(each)) == each for each in sessions)
     assert all(read_workload(write_workload(each)) == each for each in made)
     ends = [each for history in made for each in history.requests.values() if each.past_end]
     assert {each.stop for each in ends} == {True, False}

@@ -9,7 +9,7 @@ import copy
 import logging
 import math
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -213,6 +213,8 @@ class VllmSchedulers:
             changes["layers"] = tuple(replace(each, alignment=1) for each in deployment.layers)
         if deployment.layers and not (self._plans or _are_plain(deployment)):
             changes |= _PLAIN_LAYERS
+        if "resumable" not in parameters_of(self.requests.Request.__init__):
+            history = replace(history, requests=dict(_without_sessions(history)))
         pauses = history.pauses if hasattr(self._scheduler_class, _SET_PAUSE) else ()
         made = replace(deployment, **changes)
         if made.has_mamba and "mamba_cache_mode" not in mamba:
@@ -545,6 +547,11 @@ class VllmScheduler:
         self._pool = attribute(self._manager, "block_pool")
         self._requests: dict[str, Any] = {}
         self._adapters: dict[str, int] = {}
+        # Of sessions: the ids by input, the inputs that have not ended, the last that has.
+        self._ids: dict[str, str] = {}
+        self._inputs: dict[str, deque[str]] = {}
+        self._ended: dict[str, str] = {}
+        self._last_input: dict[str, Arrival] = {}
         self._seen: set[str] = set()
         self._counted: Counter[str] = Counter()
         self._reported: tuple[int, int, int] | None = None
@@ -562,6 +569,12 @@ class VllmScheduler:
     def add_request(self, name: str, arrival: Arrival) -> None:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         self.scheduler.add_request(self.make_request(name, arrival))
+        if arrival.session is not None:
+            self._inputs.setdefault(arrival.session, deque()).append(name)
+            # The session's own hashes are of what it has at a time. Keys are called by what they
+            # are of.
+            tokens = arrival.prompt + arrival.sampled
+            self.make_request(name, replace(arrival, prompt=tokens, session=None, open_steps=0))
         if self._host is not None:
             self._host.has(name, arrival.loads)
         if self._connector is not None:
@@ -571,6 +584,12 @@ class VllmScheduler:
         """The target's request, which is not added yet."""
         from vllm.sampling_params import SamplingParams
 
+        prompt, session = arrival.prompt, arrival.session
+        if session is not None:
+            before = self._last_input.get(session)
+            prompt = prompt if before is None else prompt[len(before.kept) :]
+            self._last_input[session] = arrival
+            self._ids[name] = session
         sampling = SamplingParams(
             max_tokens=arrival.max_tokens,
             ignore_eos=True,
@@ -580,8 +599,8 @@ class VllmScheduler:
         request = call(
             attribute(self._vllm.requests, "Request"),
             {
-                "request_id": name,
-                "prompt_token_ids": list(arrival.prompt),
+                "request_id": session or name,
+                "prompt_token_ids": list(prompt),
                 "sampling_params": sampling,
                 "pooling_params": None,
                 "eos_token_id": None,
@@ -591,15 +610,54 @@ class VllmScheduler:
                 "priority": arrival.priority,
                 "arrival_time": float(len(self._requests)),
                 "block_hasher": self._hasher,
+                **({} if session is None else {"resumable": True}),
             },
             "Request",
         )
         self._requests[name] = request
         return request
 
+    def close(self, session: str) -> None:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        self.scheduler.add_request(self.make_end(session))
+
+    def make_end(self, session: str) -> Any:
+        """What says that a session has no more input. vLLM: ``AsyncLLM`` makes the same."""
+        from vllm.sampling_params import SamplingParams
+
+        return call(
+            attribute(self._vllm.requests, "Request"),
+            {
+                "request_id": session,
+                "prompt_token_ids": [0],
+                "sampling_params": SamplingParams(max_tokens=1),
+                "pooling_params": None,
+                "eos_token_id": None,
+            },
+            "Request",
+        )
+
     def abort(self, name: str) -> None:
         """See `conformance.subject.schedulers.RunningScheduler`."""
-        self.scheduler.finish_requests(name, self._vllm.requests.RequestStatus.FINISHED_ABORTED)
+        request_id = self._ids.get(name, name)
+        self.scheduler.finish_requests(
+            request_id, self._vllm.requests.RequestStatus.FINISHED_ABORTED
+        )
+        if inputs := self._inputs.get(request_id):
+            self._ended[request_id] = inputs[0]
+            inputs.clear()
+
+    def _name(self, request_id: str) -> str:
+        """The input that a session is at, the last one at its end; else the request itself."""
+        inputs = self._inputs.get(request_id)
+        if inputs is None:
+            return request_id
+        return inputs[0] if inputs else self._ended[request_id]
+
+    def _turns(self, request_id: str) -> None:
+        """An input of a session has ended."""
+        if inputs := self._inputs.get(request_id):
+            self._ended[request_id] = inputs.popleft()
 
     def reset(self) -> None:
         """See `conformance.subject.schedulers.RunningScheduler`."""
@@ -646,16 +704,19 @@ class VllmScheduler:
         for new in output.scheduled_new_reqs:
             name = new.req_id
             tables[name] = _tables(new.block_ids)
+            at = self._name(name)
+            told = tuple(new.prompt_token_ids or ()) if name in self._inputs else None
             scheduled[name] = Scheduled(
-                name,
+                at,
                 new.num_computed_tokens,
                 counts[name],
                 len(drafts.get(name, ())),
                 self._judged(tables[name]),
                 whole=True,
-                first=name not in self._seen,
+                first=at not in self._seen,
+                prompt=told,
             )
-            self._seen.add(name)
+            self._seen.add(at)
         known = output.scheduled_cached_reqs
         none = ((),) * len(self.scheduler.kv_cache_config.kv_cache_groups)
         for name, blocks, start in zip(
@@ -663,7 +724,7 @@ class VllmScheduler:
         ):
             tables[name] = none if blocks is None else _tables(blocks)
             scheduled[name] = Scheduled(
-                name,
+                self._name(name),
                 start,
                 counts[name],
                 len(drafts.get(name, ())),
@@ -675,15 +736,15 @@ class VllmScheduler:
         return Plan(
             # In the order in which they were planned: what one reads an earlier one may write.
             tuple(scheduled[name] for name in counts),
-            tuple(sorted(output.finished_req_ids)),
-            tuple(sorted(getattr(output, "preempted_req_ids", None) or ())),
+            tuple(sorted(map(self._name, output.finished_req_ids))),
+            tuple(sorted(map(self._name, getattr(output, "preempted_req_ids", None) or ()))),
             tuple((each.src_block_id, each.dst_block_id) for each in copies),
             output,
             None if self._host is None else self._host.step(output, tables),
             getattr(output, "skip_drafts", None) if self._may_skip_drafts else None,
             None if self._connector is None else self._connector.step(),
-            tuple((name, len(ids)) for name, ids in drafts.items() if name not in counts),
-            {name: tuple(ids) for name, ids in output.scheduled_encoder_inputs.items()},
+            tuple((self._name(n), len(ids)) for n, ids in drafts.items() if n not in counts),
+            {self._name(n): tuple(ids) for n, ids in output.scheduled_encoder_inputs.items()},
             tuple(output.free_encoder_mm_hashes),
         )
 
@@ -701,11 +762,12 @@ class VllmScheduler:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         outputs = self._vllm.outputs
         names = [each.request for each in plan.scheduled]
+        ids = [self._ids.get(name, name) for name in names]
         result = call(
             attribute(outputs, "ModelRunnerOutput"),
             {
-                "req_ids": names,
-                "req_id_to_index": {name: place for place, name in enumerate(names)},
+                "req_ids": ids,
+                "req_id_to_index": {name: place for place, name in enumerate(ids)},
                 "sampled_token_ids": [list(sampled.get(name, ())) for name in names],
                 "logprobs": None,
                 "prompt_logprobs_dict": {},
@@ -725,20 +787,24 @@ class VllmScheduler:
                 self._counted[name] += getattr(stats, name)
             self._reported = _reported(each.scheduler_stats) or self._reported
         if drafts:
+            ids = [self._ids.get(name, name) for name in drafts]
             self.scheduler.update_draft_token_ids(
-                outputs.DraftTokenIds(list(drafts), [list(each) for each in drafts.values()])
+                outputs.DraftTokenIds(ids, [list(each) for each in drafts.values()])
             )
-        return {
-            each.request_id: list(each.new_token_ids)
-            for of_client in answered.values()
-            for each in of_client.outputs
-        }
+        delivered = {}
+        for each in (each for of_client in answered.values() for each in of_client.outputs):
+            delivered[self._name(each.request_id)] = list(each.new_token_ids)
+            if each.finish_reason is not None:
+                self._turns(each.request_id)
+        return delivered
 
     def unfinished(self) -> frozenset[str]:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         return frozenset(
-            name for name, request in self._requests.items() if not request.is_finished()
-        )
+            name
+            for name, request in self._requests.items()
+            if not request.is_finished() and name not in self._ids
+        ).union(*self._inputs.values())
 
     def loading(self) -> frozenset[str]:
         """See `conformance.subject.schedulers.RunningScheduler`."""
@@ -751,7 +817,7 @@ class VllmScheduler:
 
     def running(self) -> list[str]:
         """See `conformance.subject.schedulers.RunningScheduler`."""
-        return [request.request_id for request in attribute(self.scheduler, "running")]
+        return [self._name(request.request_id) for request in attribute(self.scheduler, "running")]
 
     def pool(self) -> PoolState:
         """See `conformance.subject.schedulers.RunningScheduler`."""
@@ -795,6 +861,18 @@ def _reported(stats: Any) -> tuple[int, int, int] | None:
         return None
     skipped = getattr(stats, "num_skipped_waiting_reqs", 0)
     return int(stats.num_running_reqs), int(stats.num_waiting_reqs), int(skipped)
+
+
+def _without_sessions(history: SchedulerHistory) -> Iterator[tuple[str, Arrival]]:
+    """The requests, each input of a session as a request after the one before."""
+    last: dict[str, str] = {}
+    for name, each in history.requests.items():
+        plain = each
+        if each.session is not None:
+            after = last.get(each.session, each.after)
+            plain = replace(each, session=None, open_steps=0, after=after)
+            last[each.session] = name
+        yield name, plain
 
 
 def _staggers() -> bool:

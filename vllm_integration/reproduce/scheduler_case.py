@@ -134,6 +134,8 @@ class _Writer:
             raise CannotJudge("a test does not follow the pages that a host's pool backs")
         if deployment.decode_context_parallel_size * deployment.prefill_context_parallel_size > 1:
             raise CannotJudge("a test has one rank")
+        if self._history.sessions:
+            raise CannotJudge("a test has no streaming sessions")
         if self._history.pauses or (deployment.ranks > 1 and not deployment.layers):
             raise CannotJudge("a test has no pauses and no pipeline")
         if deployment.host is not None:

@@ -132,6 +132,44 @@ def test_who_stops_among_drafts_gets_no_more(release: str, following: bool) -> N
 
 
 @pytest.mark.release
+@pytest.mark.parametrize(
+    ("deployment", "found"),
+    [
+        (ATTENTION, []),
+        (STATES, []),
+        (replace(ATTENTION, async_scheduling=True), []),
+        # The step in flight moves the state past what the session goes on with.
+        (replace(STATES, async_scheduling=True), ["other-content-read"]),
+    ],
+)
+def test_a_session_goes_on_with_what_counts(deployment: Deployment, found: list[str]) -> None:
+    first = replace(REQUESTS["a"], past_end=(150, 151), stop=True, session="s")
+    requests = {
+        "a": first,
+        "b": Arrival((*first.kept, *range(200, 220)), (105, 106), after="a", session="s"),
+        "c": Arrival((*first.kept, *range(200, 220)), (107,), after="b"),
+    }
+    report = played("0.33.0", deployment, requests)
+    assert defects(report) == found
+    assert [life["ended"] for life in report.lives.values()] == ["finished"] * 3
+    assert report.lives["b"]["hit"] == len(first.kept)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("release", "found"), [("0.32.0", ["session-tokens-wrong"]), ("0.33.0", [])]
+)
+def test_what_is_accepted_past_a_stop_is_no_input(release: str, found: list[str]) -> None:
+    drafting = replace(ATTENTION, speculative_method="ngram", num_speculative_tokens=3)
+    first = replace(REQUESTS["a"], past_end=(150, 151, 152), stop=True, accepted=(3,), session="s")
+    requests = {
+        "a": first,
+        "b": Arrival((*first.kept, *range(200, 220)), (105,), after="a", session="s"),
+    }
+    assert defects(played(release, drafting, requests))[:1] == found
+
+
+@pytest.mark.release
 def test_what_is_never_scheduled_is_found() -> None:
     stuck = "request-never-finishes(drafts=several-modules, states=mamba, way=stuck)"
     small = replace(MODULES, max_num_batched_tokens=16)
