@@ -192,7 +192,7 @@ class SeeingEngine(Engine):
 class WholeEngine(Engine):
     """Asserts that a step that starts an image computes all of it."""
 
-    def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
+    def execute(self, _: Any, chunks: list[tuple[str, int, int]]) -> None:
         """Look where chunks end."""
         for name, start, end in chunks:
             for image in self.arrivals[name].request.mm_features:
@@ -269,7 +269,7 @@ class PagedEngine(Engine):
         """All tokens of a request, each with its adapter, and the image that it is of."""
         request, output = self.arrivals[name].request, self.arrivals[name].output
         adapter = request.lora_request and request.lora_request.lora_name
-        tokens = [(token, adapter) for token in [*request.prompt_token_ids, *output]]
+        tokens: list[Any] = [(token, adapter) for token in [*request.prompt_token_ids, *output]]
         for image in request.mm_features:
             first = image.mm_position.offset
             for token in range(first, first + image.mm_position.length):
