@@ -169,8 +169,8 @@ class EncoderOutputs:
         images = self._arrivals[scheduled.request].images
         if any(end < other.offset <= end + self._slack for other in images):
             return "adjacent"
-        name = scheduled.request
-        encodes = image.identifier in self._encoded({name: plan.encoded.get(name, ())})
+        encoded = plan.encoded.get(scheduled.request, ())
+        encodes = image in (images[place] for place in encoded)
         return None if encodes else "kept"
 
     def _lacks_room(
