@@ -316,7 +316,7 @@ MEANINGS: Mapping[Code, Meaning] = {
             Parameter(
                 "which",
                 "whether the step starts with the image, or would go on to another one right "
-                "behind it, or the encoder's output of it was kept",
+                "behind it, or the encoder's output of it was there already",
                 {
                     "first": " that a step starts with",
                     "adjacent": " right before another one",

@@ -4,16 +4,18 @@ Coverage: each layout of `_LAYOUTS` in rotation, with every way to draft, with a
 asynchronous scheduling. Budgets lie around block edges, pools around what one request needs, and
 prompts around the ends of blocks. Requests share prefixes: there are resends, next turns and
 siblings, at once and later; some are aborted, some take nothing from the cache, and some end before
-all that would be sampled.
+all that would be sampled. Some have images.
 """
 
 import math
 from dataclasses import replace
 from random import Random
 
+from hitproof.conformance.histories.schema import Image
 from hitproof.conformance.histories.workloads import (
     Arrival,
     Deployment,
+    Encoder,
     Method,
     SchedulerHistory,
 )
@@ -31,7 +33,7 @@ def workload(seed: int | str) -> SchedulerHistory:
     requests = _skipping(seed, _requests(random, deployment))
     if number % 4 == 2:
         requests = with_ends(Random(f"hitproof ends {seed}"), requests)
-    return SchedulerHistory(deployment, requests)
+    return _with_images(seed, SchedulerHistory(deployment, requests))
 
 
 def _skipping(seed: int | str, requests: dict[str, Arrival]) -> dict[str, Arrival]:
@@ -57,6 +59,33 @@ def with_ends(random: Random, requests: dict[str, Arrival]) -> dict[str, Arrival
                 each, output=each.output[:kept], past_end=each.output[kept:], stop=stop
             )
     return made
+
+
+def _with_images(seed: int | str, history: SchedulerHistory) -> SchedulerHistory:
+    """The history; some have images, one or another in each of two places of the prompts."""
+    random = Random(f"hitproof images of schedulers {seed}")
+    if random.random() > 0.12:
+        return history
+    deployment = history.deployment
+    lengths = random.randint(1, 12), random.randint(1, 12)
+    first = random.randint(0, deployment.max_model_len // 3)
+    offsets = first, first + lengths[0] + random.choice((0, 1, random.randint(0, 20)))
+    requests = {}
+    for name, request in history.requests.items():
+        images = tuple(
+            Image(f"{random.choice(('cat', 'dog'))} {place}", offset, length)
+            for place, (offset, length) in enumerate(zip(offsets, lengths, strict=True))
+            if offset + length <= len(request.prompt) and random.random() < 0.8
+        )
+        requests[name] = replace(request, images=images)
+    longest = max(lengths)
+    parts = deployment.has_mamba or longest > deployment.max_num_batched_tokens
+    encoder = Encoder(
+        longest + random.choice((0, 0, 3, sum(lengths))),
+        longest + random.choice((0, 0, 3, 2 * sum(lengths))),
+        whole_images=not parts and random.random() < 0.2,
+    )
+    return replace(history, deployment=replace(deployment, encoder=encoder), requests=requests)
 
 
 def _full(size: int, _random: Random) -> Group:

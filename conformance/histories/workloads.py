@@ -12,6 +12,8 @@ arrive and what the model will sample. As JSON::
                     "num_gpu_blocks": 40, "max_model_len": 128, "max_num_batched_tokens": 64},
      "requests": {"a": {"prompt": [[1, 40]], "output": [50, 51]},
                   "b": {"prompt": [[1, 40]], "output": [50], "after": "a"}}}
+
+In one module, though long: it is the published schema of these files, read from top to bottom.
 """
 
 from collections.abc import Sequence

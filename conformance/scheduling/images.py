@@ -56,7 +56,7 @@ class EncoderOutputs:
         for identifier in plan.freed:
             if self._kept.pop(identifier, None):
                 self._freed.add(identifier)
-        kept_before, cost = frozenset(self._kept), 0
+        cost = 0
         for identifier in self._encoded(plan.encoded):
             size = self._sizes[identifier]
             if identifier in self._kept:
@@ -80,7 +80,7 @@ class EncoderOutputs:
                 f"those of {kept} are",
             )
         for each in plan.scheduled:
-            yield from self._read(each, kept_before)
+            yield from self._read(each, plan)
 
     def due(self, before: Sequence[Scheduled], plan: Plan, name: str, start: int, due: int) -> int:
         """How many of the tokens that are due to a request images leave, in any case.
@@ -126,7 +126,7 @@ class EncoderOutputs:
             images = self._arrivals[name].images
             yield from (images[place].identifier for place in places)
 
-    def _read(self, scheduled: Scheduled, kept_before: frozenset[str]) -> Iterator[Violation]:
+    def _read(self, scheduled: Scheduled, plan: Plan) -> Iterator[Violation]:
         """What a request reads of images in a step."""
         assert self._encoder is not None
         name, start = scheduled.request, scheduled.start
@@ -152,7 +152,7 @@ class EncoderOutputs:
                 )
             if self._encoder.whole_images and start <= image.offset < end < last:
                 yield violation(
-                    Defect.of(Code.IMAGE_SPLIT, which=self._which(image, scheduled, kept_before)),
+                    Defect.of(Code.IMAGE_SPLIT, which=self._which(image, scheduled, plan)),
                     f"image {image.identifier} of request {name}, tokens {image.offset} to "
                     f"{last - 1}, is computed in one step",
                     f"a step ends at {end}",
@@ -161,7 +161,7 @@ class EncoderOutputs:
     def _how(self, image: Image) -> str:
         return "freed" if image.identifier in self._freed else "never"
 
-    def _which(self, image: Image, scheduled: Scheduled, kept_before: frozenset[str]) -> str | None:
+    def _which(self, image: Image, scheduled: Scheduled, plan: Plan) -> str | None:
         """What tells an image that a step cuts from others."""
         end = scheduled.start + scheduled.num_tokens
         if scheduled.start == image.offset:
@@ -169,7 +169,9 @@ class EncoderOutputs:
         images = self._arrivals[scheduled.request].images
         if any(end < other.offset <= end + self._slack for other in images):
             return "adjacent"
-        return "kept" if image.identifier in kept_before else None
+        encoded = plan.encoded.get(scheduled.request, ())
+        encodes = image in (images[place] for place in encoded)
+        return None if encodes else "kept"
 
     def _lacks_room(
         self, image: Image, scheduled: Sequence[Scheduled], plan: Plan, name: str

@@ -558,15 +558,17 @@ class _Player:
         unfinished = self._scheduler.unfinished()
         if not unfinished or not (stuck or cycle):
             return False
-        deployment = self._history.deployment
+        deployment, images = self._history.deployment, self._images(unfinished)
+        # Only draft layers look ahead at images.
+        tells = images is None or deployment.has_draft_head
         self._add(
             violation(
                 Defect.of(
                     Code.REQUEST_NEVER_FINISHES,
                     way=_STUCK if stuck else "cycle",
-                    drafts=about(deployment)["drafts"],
+                    drafts=about(deployment)["drafts"] if tells else None,
                     states="mamba" if deployment.has_mamba else None,
-                    images=self._images(unfinished),
+                    images=images,
                 ),
                 "requests that start-up allows are computed to their end",
                 f"{', '.join(sorted(unfinished))} "

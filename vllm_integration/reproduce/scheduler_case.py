@@ -289,9 +289,9 @@ class _Writer:
         encoder = self._history.deployment.encoder
         if encoder is not None:
             # A model's processor says how large its images are, and so both numbers.
-            encoders = values.imported(type(getattr(running.scheduler, ENCODED)))
+            outputs = values.imported(type(getattr(running.scheduler, ENCODED)))
             yield f"    scheduler.{ENCODER_BUDGET} = {encoder.budget}"
-            kept = call(encoders, cache_size=str(encoder.cache_size))
+            kept = call(outputs, cache_size=str(encoder.cache_size))
             yield laid_out(f"scheduler.{ENCODED} = ", kept)
         yield ""
         values.import_(_UTILS, "init_none_hash")
@@ -431,7 +431,7 @@ class _Writer:
         return 100 + 2 * tokens + waits
 
     def _arrival(self, arrival: Arrival, request: Any) -> Any:
-        plain = replace(arrival, prompt=(1,), output=(1,), stop=False)
+        plain = replace(arrival, prompt=(1,), output=(1,), stop=False, images=())
         default = Arrival((1,), (1,))
         named = {
             name: literal(getattr(plain, name))

@@ -193,9 +193,8 @@ class SeeingEngine(Engine):
 class WholeEngine(Engine):
     """Asserts that a step that starts an image computes all of it."""
 
-    def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
+    def execute(self, _: Any, chunks: list[tuple[str, int, int]]) -> None:
         """Look where chunks end."""
-        del output
         for name, start, end in chunks:
             for image in self.arrivals[name].request.mm_features:
                 first = image.mm_position.offset
