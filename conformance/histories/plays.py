@@ -36,6 +36,7 @@ from hitproof.conformance.histories.ordering import is_turned, turned, turned_wo
 from hitproof.conformance.histories.rank_workloads import rank_workload
 from hitproof.conformance.histories.resumption_workloads import resumption_workload
 from hitproof.conformance.histories.schema import History, Load
+from hitproof.conformance.histories.session_workloads import session_workload
 from hitproof.conformance.histories.situations import fine_situations, situations
 from hitproof.conformance.histories.stop_workloads import stop_workload
 from hitproof.conformance.histories.twins import fine_twins, twins
@@ -166,6 +167,7 @@ class Origin(StrEnum):
     CONNECTORS = "connectors"
     IMAGES = "images"
     STOPS = "stops"
+    SESSIONS = "sessions"
 
 
 _WORKLOADS = {
@@ -183,6 +185,7 @@ _WORKLOADS = {
     Origin.CONNECTORS: connector_workload,
     Origin.IMAGES: image_workload,
     Origin.STOPS: stop_workload,
+    Origin.SESSIONS: session_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -346,6 +349,7 @@ _SEEDED = {
     Origin.IMAGES: {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
     Origin.RANKS: {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300},
     Origin.STOPS: {Profile.QUICK: 5, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
+    Origin.SESSIONS: {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
 }
 """How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}
