@@ -39,6 +39,7 @@ from hitproof.conformance.subject.schedulers import (
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 
+SESSION = "session"
 _STUCK = "stuck"
 _ROOM = 8
 """How much larger a pool is where room is not scarce."""
@@ -634,16 +635,22 @@ class _Player:
                 )
             )
 
+    @property
+    def _kind(self) -> str:
+        if self._tiers is not None:
+            return HOST
+        if self._transfers is not None:
+            return CONNECTOR
+        return SESSION if self._history.sessions else SCHEDULER
+
     def _add(self, wrong: Violation) -> None:
         """Record a violation; what follows one that leaves contents wrong may come from it.
 
-        With a host's pool, or a connector, what is wrong of the whole scheduler has a signature of
-        its own.
+        With a host's pool, a connector, or a session, what is wrong of the whole scheduler has a
+        signature of its own.
         """
-        kind = HOST if self._tiers is not None else CONNECTOR
-        special = self._tiers is not None or self._transfers is not None
-        if special and wrong.signature.kind == SCHEDULER:
-            wrong = replace(wrong, signature=replace(wrong.signature, kind=kind))
+        if wrong.signature.kind == SCHEDULER:
+            wrong = replace(wrong, signature=replace(wrong.signature, kind=self._kind))
         for known in self.outcome.findings:
             if known.signature == wrong.signature:
                 known.again(wrong, self._step, "step")

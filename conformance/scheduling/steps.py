@@ -147,7 +147,10 @@ class StepRules:
         """Whether the adapters of the requests that run leave room for that of one more."""
         most, adapter = self._deployment.max_loras, self._arrivals[name].lora_name
         loaded = self._adapters(running)
-        return most is None or adapter is None or adapter in loaded or len(loaded) < most
+        if most is None or adapter is None or len(loaded) < most:
+            return True
+        # With steps in flight more of them run than a step may have: each then waits for its turn.
+        return adapter in loaded and len(loaded) == most
 
     def _adapters(self, names: Iterable[str]) -> set[str]:
         adapters = (self._arrivals[name].lora_name for name in names)
