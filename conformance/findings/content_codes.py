@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from hitproof.conformance.findings.meaning import Code, Meaning, Parameter
-from hitproof.conformance.findings.parameters import AFTER_METHOD, MODULES, STATES
+from hitproof.conformance.findings.parameters import AFTER_METHOD, MODULES, SESSIONS, STATES
 from hitproof.spec.claims import Divergence
 
 _READ = "hit_has_every_block_attention_reads"
@@ -72,7 +72,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         _LOST,
     ),
     Code.KEY_NAMES_OTHER_CONTENT: Meaning(
-        "key names a block that holds other content{layers}{states}{method}{modules}",
+        "key names a block that holds other content{layers}{states}{method}{modules}{requests}",
         "The cache finds, under a key, a block that holds something other than what the key is "
         "the hash of.",
         _WRONG + " Where only entries of draft layers are others, the model's outputs are right, "
@@ -89,10 +89,11 @@ MEANINGS: Mapping[Code, Meaning] = {
             STATES,
             AFTER_METHOD,
             MODULES,
+            SESSIONS,
         ),
     ),
     Code.NULL_BLOCK_READ: Meaning(
-        "null or missing block is read{after}",
+        "null or missing block is read{after}{requests}",
         "Where a step reads, the request's block table has a null block, or ends before.",
         _WRONG,
         (_READ,),
@@ -105,10 +106,11 @@ MEANINGS: Mapping[Code, Meaning] = {
                 {"load": " after a load", "rejection": " after drafts in flight are rejected"},
                 optional=True,
             ),
+            SESSIONS,
         ),
     ),
     Code.OTHER_CONTENT_READ: Meaning(
-        "block with other content is read{of}",
+        "block with other content is read{of}{requests}",
         "A step reads a block that holds something other than the request's own prefix, such as "
         "what a KV connector has failed to load.",
         _WRONG,
@@ -121,10 +123,11 @@ MEANINGS: Mapping[Code, Meaning] = {
                 {"invalid-load": ", one of an invalid load"},
                 optional=True,
             ),
+            SESSIONS,
         ),
     ),
     Code.DRAFT_ENTRY_OF_OTHER_TOKEN: Meaning(
-        "draft layer's entry depends on {of}another request's token",
+        "draft layer's entry depends on {of}another request's token{requests}",
         "The entry that a draft layer keeps of a token depends on the token after it, with several "
         "MTP modules on more. The hash of a block does not cover the tokens after its last one.",
         "Outputs are right. Drafts are computed on another request's token, so fewer are accepted.",
@@ -137,15 +140,16 @@ MEANINGS: Mapping[Code, Meaning] = {
                 {"drafts": "drafts, not "},
                 optional=True,
             ),
+            SESSIONS,
         ),
     ),
     Code.STATE_READ_TOO_EARLY: Meaning(
-        "Mamba state is read in the step that computes it{states}",
+        "Mamba state is read in the step that computes it{states}{requests}",
         "A request resumes at a state that another request computes in the same step, so that it "
         "is not there yet.",
         _WRONG,
         (_READ,),
         _UNSOUND,
-        (STATES,),
+        (STATES, SESSIONS),
     ),
 }

@@ -72,6 +72,12 @@ STATES = Parameter(
     {"inside-chunks": ", states exported inside chunks"},
     optional=True,
 )
+SESSIONS = Parameter(
+    "requests",
+    "whether streaming sessions are among the requests",
+    {"sessions": ", with streaming sessions"},
+    optional=True,
+)
 FREED = Parameter(
     "freed",
     "whether the request gave the block up before its hash was known",

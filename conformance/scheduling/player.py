@@ -160,6 +160,9 @@ class _Player:
 
     def _sign(self, group: int, _claim: str, defect: Defect, divergence: Divergence) -> Signature:
         """The signature of what is read or published wrong: of a scheduler, not of a manager."""
+        if self._history.sessions:
+            given = dict(defect.parameters) | {"requests": "sessions"}
+            defect = Defect.read(defect.code, given)
         return replace(self._judge.of_group(group, SCHEDULER, defect), divergence=divergence)
 
     def run(self) -> None:
@@ -647,9 +650,10 @@ class _Player:
         """Record a violation; what follows one that leaves contents wrong may come from it.
 
         With a host's pool, a connector, or a session, what is wrong of the whole scheduler has a
-        signature of its own.
+        signature of its own. No hits are promised to sessions.
         """
-        if wrong.signature.kind == SCHEDULER:
+        plain = self._kind == SESSION and wrong.signature.code is Code.PROMISED_HIT_MISSED
+        if wrong.signature.kind == SCHEDULER and not plain:
             wrong = replace(wrong, signature=replace(wrong.signature, kind=self._kind))
         for known in self.outcome.findings:
             if known.signature == wrong.signature:

@@ -393,7 +393,7 @@ INPUTS = {
     [
         ("", set()),
         ("told others", {"session-tokens-wrong"}),
-        ("counts the last", {"other-content-read"}),
+        ("counts the last", {"other-content-read(requests=sessions)"}),
         ("forgets input", {"request-never-finishes(way=stuck)"}),
         ("leak", {"blocks-held-when-idle"}),
     ],
