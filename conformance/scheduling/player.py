@@ -146,6 +146,7 @@ class _Player:
         self._junctions: dict[str, int] = {}
         self._allocated = 0
         self._counted = Counter(dict.fromkeys(COUNTED, 0))
+        self._looked_up: set[str] = set()
         self.outcome = SchedulerOutcome({name: Life() for name in history.requests})
         self._waiting = dict(history.requests)
         self._arrived: dict[str, int] = {}
@@ -306,12 +307,11 @@ class _Player:
         planned = [(each.request, each.start, each.num_tokens) for each in plan.scheduled]
         self.outcome.plans.append(planned)
         self._judge_promises(plan, before)
+        self._count_lookups(plan)
         for each in plan.scheduled:
             life = self.outcome.lives[each.request]
-            if each.whole:
-                self._count(each, life)
-                if self._skips(each.request) and each.start:
-                    self._add(_read_though_skipping(each))
+            if each.whole and self._skips(each.request) and each.start:
+                self._add(_read_though_skipping(each))
             self._allocated += sum(map(len, each.blocks))
             if life.hit is None:
                 life.hit = each.start
@@ -347,16 +347,24 @@ class _Player:
                 )
                 self.outcome.ended = "what follows comes of other tokens"
 
-    def _count(self, admitted: Scheduled, life: Life) -> None:
-        """Count a lookup that has led to an admission."""
+    def _count_lookups(self, plan: Plan) -> None:
+        """Count the lookups that have led to an admission, or to a load that is waited for."""
         if not self._engine.enable_prefix_caching:
             return  # nothing is looked up
-        if self._skips(admitted.request):
-            return  # nor by this request
-        kind = "" if life.hit is None else "preempted_"
-        tokens = len(self._history.requests[admitted.request].prompt) + len(life.delivered)
-        for what, number in (("requests", 1), ("queries", tokens), ("hits", admitted.start)):
-            self._counted[kind + what] += number
+        loads = plan.transfers.loads if plan.transfers is not None else {}
+        found = {each.request: each.start for each in plan.scheduled if each.whole}
+        for name in self._looked_up & found.keys():
+            del found[name]  # by then it was looked up
+            self._looked_up.discard(name)
+        self._looked_up |= loads.keys() - found.keys()
+        found |= {name: loading.start for name, loading in loads.items()}
+        for name, hit in found.items():
+            life, tokens = self.outcome.lives[name], len(self._history.requests[name].prompt)
+            if self._skips(name):
+                continue
+            kind, tokens = "" if life.hit is None else "preempted_", tokens + len(life.delivered)
+            for what, number in (("requests", 1), ("queries", tokens), ("hits", hit)):
+                self._counted[kind + what] += number
 
     def _skips(self, name: str) -> bool:
         """Whether a request takes nothing from the cache."""
@@ -606,8 +614,11 @@ class _Player:
             if life.hit is not None and name in self._ended and name not in self._reported:
                 self._add(_told("never", f"request {name}", "it is not reported"))
         counted = self._scheduler.counted()
-        loads = self._history.deployment.loads
-        uncounted = loads or self._sessions
+        # A load that fails, or that nobody waits for any more, may be looked up again.
+        uncounted = self._sessions or any(
+            each.load_fails or each.invalid_blocks or (each.loads and each.aborted)
+            for each in self._history.requests.values()
+        )
         if self._tiers is None and not uncounted and counted not in (None, self._counted):
             self._add(
                 violation(
