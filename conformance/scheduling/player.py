@@ -161,7 +161,7 @@ class _Player:
 
     def _sign(self, group: int, _claim: str, defect: Defect, divergence: Divergence) -> Signature:
         """The signature of what is read or published wrong: of a scheduler, not of a manager."""
-        if self._history.sessions:
+        if self._has_open_sessions:
             given = dict(defect.parameters) | {"requests": "sessions"}
             defect = Defect.read(defect.code, given)
         return replace(self._judge.of_group(group, SCHEDULER, defect), divergence=divergence)
@@ -655,7 +655,12 @@ class _Player:
             return HOST
         if self._transfers is not None:
             return CONNECTOR
-        return SESSION if self._history.sessions else SCHEDULER
+        return SESSION if self._has_open_sessions else SCHEDULER
+
+    @property
+    def _has_open_sessions(self) -> bool:
+        """Whether an input of some session has ended; before, it is like any request."""
+        return any(inputs[0] in self._ended for inputs in self._sessions.values())
 
     def _add(self, wrong: Violation) -> None:
         """Record a violation; what follows one that leaves contents wrong may come from it.
