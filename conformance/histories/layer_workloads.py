@@ -156,6 +156,11 @@ _SIZES_OF_LATENTS = (1, 2, 4, 8)
 _COUNTS = (1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 15)
 _FOR_HIDDEN_STATES = 320
 """Their blocks may have one token each."""
+_LENGTH = 160
+"""The longest request, in tokens."""
+_TIGHT = 12
+"""Of so many mixes, one is of full attention alone, with memory for one request of that length:
+with the null block it fits, or just not."""
 _SERVED = 4
 """Of so many mixes of layers, one is served requests; of the others only groups are derived."""
 
@@ -165,13 +170,17 @@ def layer_workload(seed: int | str) -> SchedulerHistory:
     number = int(str(seed).rpartition(":")[2])
     random = Random(f"hitproof layers {seed}")
     mixed = number >= NUM_MODELS
+    tight = mixed and number % _TIGHT == 0
     model = _mix(random) if mixed else _MODELS[number]
     blocks = random.randint(30, 60) if mixed else 40
+    if tight:
+        model = _Model(((_FULL, Layers(random.choice(_COUNTS))),))
+        blocks = _LENGTH // _FULL.block_size + random.choice((0, 0, 1))
     hidden = any(layers.keeps == "hidden states" for _, layers in model.sorts)
     deployment = Deployment(
         tuple(group for group, _ in model.sorts),
         blocks + _FOR_HIDDEN_STATES if hidden else blocks,
-        160,
+        _LENGTH,
         random.choice((48, 64, 100)) if mixed else 64,
         max_num_seqs=4,
         prefix_match_unit=model.unit,
@@ -188,14 +197,16 @@ def layer_workload(seed: int | str) -> SchedulerHistory:
     )
     if mixed and number % _SERVED:
         return SchedulerHistory(deployment, {})
-    length = random.randint(65, 110)
+    length = _LENGTH - 3 if tight else random.randint(65, 110)
     prompt = tuple(range(1, length + 1))
     return SchedulerHistory(
         deployment,
         {
             "a": Arrival(prompt, (201, 202, 203)),
             "b": Arrival(prompt, (204,), after="a"),
-            "c": Arrival((*prompt, 201, 202, *range(300, 320)), (205, 206), after="b"),
+            "c": Arrival(
+                prompt if tight else (*prompt, 201, 202, *range(300, 320)), (205, 206), after="b"
+            ),
         },
     )
 
