@@ -197,7 +197,7 @@ def layer_workload(seed: int | str) -> SchedulerHistory:
     )
     if mixed and number % _SERVED:
         return SchedulerHistory(deployment, {})
-    length = _LENGTH - 3 if tight else random.randint(65, 110)
+    length = random.randint(150, _LENGTH - 3) if tight else random.randint(65, 110)
     prompt = tuple(range(1, length + 1))
     return SchedulerHistory(
         deployment,
