@@ -30,7 +30,7 @@ from hitproof.vllm_integration.adapter.schedulers import (
     VllmSchedulers,
 )
 from hitproof.vllm_integration.adapter.transfers import LOADING
-from hitproof.vllm_integration.reproduce import scripted_engine
+from hitproof.vllm_integration.reproduce import scripted_engine, scripted_sessions
 from hitproof.vllm_integration.reproduce.pytest_case import Case
 from hitproof.vllm_integration.reproduce.source_text import (
     WIDTH,
@@ -52,6 +52,7 @@ _CONTENT = {
 
 _IMAGES = {
     Code.ENCODER_OUTPUT_MISSING: scripted_engine.SeeingEngine,
+    Code.IMAGE_ENCODED_AGAIN: scripted_engine.SparingEngine,
     Code.IMAGE_SPLIT: scripted_engine.WholeEngine,
 }
 """The same of images."""
@@ -62,6 +63,13 @@ _LOADING = {
     scripted_engine.KeyedEngine: scripted_engine.LoadedKeyedEngine,
 }
 """The same with the workers of a KV connector."""
+
+_CONVERSING = {
+    scripted_engine.Engine: scripted_sessions.SessionEngine,
+    scripted_engine.ReadingEngine: scripted_sessions.SessionReadingEngine,
+    scripted_engine.DraftingEngine: scripted_sessions.SessionDraftingEngine,
+}
+"""The same with streaming sessions."""
 
 _TRANSFERRING = (scripted_engine.LoadingEngine, scripted_engine.HostPoolEngine)
 """Engines whose workers transfer pages."""
@@ -121,6 +129,7 @@ class _Writer:
                     name: self._running.make_request(name, arrival)
                     for name, arrival in history.requests.items()
                 }
+                self._ends = {name: self._running.make_end(name) for name in history.sessions}
         if self._executor is None:
             self._vllm_config = self._running.vllm_config
         self._made = {each.function.__name__: each for each in made.values()}
@@ -134,14 +143,27 @@ class _Writer:
             raise CannotJudge("a test does not follow the pages that a host's pool backs")
         if deployment.decode_context_parallel_size * deployment.prefill_context_parallel_size > 1:
             raise CannotJudge("a test has one rank")
-        if self._history.sessions:
-            raise CannotJudge("a test has no streaming sessions")
         if self._history.pauses or (deployment.ranks > 1 and not deployment.layers):
             raise CannotJudge("a test has no pauses and no pipeline")
         if deployment.host is not None:
             return scripted_engine.HostPoolEngine
         engine = self._engine_of(code, deployment)
+        if self._history.sessions:
+            return self._conversing(engine, code)
         return engine if deployment.connector is None else self._loading(engine, code)
+
+    def _conversing(
+        self, engine: type[scripted_engine.Engine], code: Code
+    ) -> type[scripted_engine.Engine]:
+        """The engine with streaming sessions."""
+        inputs = [each for each in self._history.requests.values() if each.session is not None]
+        if any(each.aborted is not None for each in inputs):
+            raise CannotJudge("a test gives up no streaming session")
+        if code is Code.SESSION_TOKENS_WRONG:
+            return scripted_sessions.ToldEngine
+        if engine not in _CONVERSING:
+            raise CannotJudge("a test has no hashes or images beside streaming sessions")
+        return _CONVERSING[engine]
 
     def _loading(
         self, engine: type[scripted_engine.Engine], code: Code
@@ -406,6 +428,8 @@ class _Writer:
             yield "    engine.ahead = 1"
         if issubclass(self._engine, _TRANSFERRING):
             yield from self._transfers()
+        if issubclass(self._engine, scripted_sessions.SessionEngine):
+            yield from self._sessions()
         if issubclass(self._engine, (scripted_engine.ReadingEngine, scripted_engine.KeyedEngine)):
             kind = self._violation.signature.kind
             groups = self._running.engine.groups
@@ -427,7 +451,9 @@ class _Writer:
         """So many steps are more than enough: each computes a token at least."""
         arrivals = self._history.requests.values()
         tokens = sum(len(each.prompt) + len(each.sampled) for each in arrivals)
-        waits = sum(e.arrives + (e.load_steps or 0) + (e.send_steps or 0) for e in arrivals)
+        waits = sum(
+            e.arrives + (e.load_steps or 0) + (e.send_steps or 0) + e.open_steps for e in arrivals
+        )
         return 100 + 2 * tokens + waits
 
     def _arrival(self, arrival: Arrival, request: Any) -> Any:
@@ -466,6 +492,16 @@ class _Writer:
         host = self._history.deployment.host
         yield f"    engine.connect(transfers{'' if host is None else f', {host.delay}'})"
 
+    def _sessions(self) -> Iterator[str]:
+        """The lines that say what ends sessions, and when."""
+        yield "    ends = {"
+        for session, inputs in self._history.sessions.items():
+            steps = literal(self._history.requests[inputs[-1]].open_steps)
+            end = Bracketed("(", (("", self._values.of(self._ends[session])), ("", steps)), ")")
+            yield laid_out(f"{literal(inputs[-1])}: ", end, ",", depth=2)
+        yield "    }"
+        yield "    engine.converse(ends)"
+
     def _assertion(self) -> str:
         """What is asserted at the end; nothing where the steps themselves fail."""
         if isinstance(self._violation.expected, Served):
@@ -494,5 +530,6 @@ _WHOLE = {
     Code.IMAGES_HELD_WHEN_IDLE: (f"    assert not any(scheduler.{ENCODED}.cached.values())"),
     Code.RAISES_EXCEPTION: "",
     Code.FAILED_LOAD_DELIVERED: "",
+    Code.SESSION_TOKENS_WRONG: "",
 }
 """What is asserted after the steps, by the code of what is wrong."""

@@ -74,7 +74,7 @@ class Engine:
                 tokens = output.total_num_scheduled_tokens
                 if len(self.in_flight) < self.batches and tokens:
                     continue
-            elif not self.in_flight and len(self.ended) == len(self.arrivals):
+            elif not self.in_flight and self.is_over():
                 return
             if self.in_flight:
                 self.update(step, *self.in_flight.popleft())
@@ -83,15 +83,16 @@ class Engine:
         """Whether a step is to be planned."""
         return bool(self.scheduler.has_requests())
 
+    def is_over(self) -> bool:
+        """Whether all requests have ended."""
+        return len(self.ended) == len(self.arrivals)
+
     def let_arrive(self, step: int) -> None:
         """Add the requests whose time has come."""
         from vllm.v1.request import RequestStatus
 
         for name, arrival in self.arrivals.items():
-            since = 0
-            if arrival.after is not None:
-                since = self.ended.get(arrival.after, step + 1)
-            if name not in self.arrived and step >= since + arrival.arrives:
+            if name not in self.arrived and self.is_due(name, step):
                 self.arrived[name] = step
                 if arrival.after_reset:
                     self.scheduler.reset_prefix_cache(reset_running_requests=True)
@@ -102,30 +103,49 @@ class Engine:
                 self.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
                 self.ended[name] = step
 
+    def is_due(self, name: str, step: int) -> bool:
+        """Whether a request's time has come."""
+        arrival, since = self.arrivals[name], 0
+        if arrival.after is not None:
+            since = self.ended.get(arrival.after, step + 1)
+        return step >= since + arrival.arrives
+
     def take_tables(self, output: Any) -> list[tuple[str, int, int]]:
         """Update block tables as a model runner does; which tokens are computed."""
         starts = {}
         for new in output.scheduled_new_reqs:
-            name, starts[new.req_id] = new.req_id, new.num_computed_tokens
+            name = self.called(new.req_id)
+            starts[name] = new.num_computed_tokens
             self.hits.setdefault(name, starts[name])
             self.tables[name], self.proposed[name] = list(map(list, new.block_ids)), 0
         cached = output.scheduled_cached_reqs
-        starts |= dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
-        for name, more in zip(cached.req_ids, cached.new_block_ids, strict=True):
-            if name in cached.resumed_req_ids:
+        names = list(map(self.called, cached.req_ids))
+        resumed = set(map(self.called, cached.resumed_req_ids))
+        starts |= dict(zip(names, cached.num_computed_tokens, strict=True))
+        for name, more in zip(names, cached.new_block_ids, strict=True):
+            if name in resumed:
                 self.tables[name], self.proposed[name] = list(map(list, more)), 0
             elif more is not None:
                 for table, ids in zip(self.tables[name], more, strict=True):
                     table.extend(ids)
         chunks = []
-        for name, count in output.num_scheduled_tokens.items():
+        for request_id, count in output.num_scheduled_tokens.items():
+            name = self.called(request_id)
             start = min(starts[name], self.known(name) - 1)
             chunks.append((name, start, start + count))
         return chunks
 
     def known(self, name: str) -> int:
         """How many tokens the request has, those of steps in flight included."""
-        return len(self.arrivals[name].request.prompt_token_ids) + self.sampled[name]
+        return len(self.prompt(name)) + self.sampled[name]
+
+    def prompt(self, name: str) -> list[int]:
+        """The prompt of a request."""
+        return list(self.arrivals[name].request.prompt_token_ids)
+
+    def called(self, request_id: str) -> str:
+        """The name of the request that has an id."""
+        return request_id
 
     def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
         """Compute the tokens of a step: here nothing."""
@@ -149,11 +169,12 @@ class Engine:
                 new = rest[: 1 + right] or [0]
                 self.sampled[name] += len(rest[: 1 + right])
                 self.proposed[name] = self.drafts
-                drafts[name] = [*rest[1 + right :], *[0] * self.drafts][: self.drafts]
+                upcoming = [*rest[1 + right :], *[0] * self.drafts]
+                drafts[arrival.request.request_id] = upcoming[: self.drafts]
             tokens.append(new)
-        names = [name for name, _, _ in chunks]
-        places = {name: place for place, name in enumerate(names)}
-        return ModelRunnerOutput(names, places, tokens), drafts
+        ids = [self.arrivals[name].request.request_id for name, _, _ in chunks]
+        places = {request_id: place for place, request_id in enumerate(ids)}
+        return ModelRunnerOutput(ids, places, tokens), drafts
 
     def update(self, step: int, output: Any, result: Any, drafts: Any) -> None:
         """Give the scheduler the result of a step."""
@@ -165,10 +186,14 @@ class Engine:
             self.scheduler.update_draft_token_ids(proposed)
         for outputs in answered.values():
             for each in outputs.outputs:
-                self.delivered[each.request_id] += each.new_token_ids
+                self.deliver(step, each)
         for name in self.arrived:
             if self.arrivals[name].request.is_finished():
                 self.ended.setdefault(name, step)
+
+    def deliver(self, _: int, output: Any) -> None:
+        """Give a user the tokens of a step."""
+        self.delivered[output.request_id] += output.new_token_ids
 
 
 class SeeingEngine(Engine):
@@ -188,6 +213,20 @@ class SeeingEngine(Engine):
                 first = image.mm_position.offset
                 if first < end + self.ahead and start < first + image.mm_position.length:
                     assert image.identifier in kept
+
+
+class SparingEngine(Engine):
+    """Asserts that no image is encoded whose output is there."""
+
+    def execute(self, output: Any, _: Any) -> None:
+        """Free as a model runner does, then encode."""
+        kept: set[str] = vars(self).setdefault("kept", set())
+        kept.difference_update(output.free_encoder_mm_hashes)
+        for name, places in output.scheduled_encoder_inputs.items():
+            images = self.arrivals[name].request.mm_features
+            for identifier in [images[place].identifier for place in places]:
+                assert identifier not in kept
+                kept.add(identifier)
 
 
 class WholeEngine(Engine):
@@ -267,10 +306,10 @@ class PagedEngine(Engine):
         return [group.kv_cache_spec for group in groups]
 
     def tokens(self, name: str) -> list[Any]:
-        """All tokens of a request, each with its adapter, and the image that it is of."""
+        """All tokens of a request, with their adapter, and images that they are of."""
         request, output, *_ = arrival = self.arrivals[name]
         adapter = request.lora_request and request.lora_request.lora_name
-        tokens = [*request.prompt_token_ids, *output, *arrival.past_end]
+        tokens = [*self.prompt(name), *output, *arrival.past_end]
         content: list[Any] = [(token, adapter) for token in tokens]
         for image in request.mm_features:
             first = image.mm_position.offset

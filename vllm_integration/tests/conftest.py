@@ -38,6 +38,7 @@ EDITED = tuple(
         "kv_cache_coordinator",
         "kv_cache_manager",
         "block_pool",
+        "encoder_cache_manager",
         "kv_cache_utils",
         "kv_cache_planning",  # from 0.33 on
         "sched/scheduler",

@@ -305,6 +305,9 @@ EVICTS = "if sync_blocks_to_evict and not self.recompute_kv_load_failures:"
 PLACED = "layers_by_spec[spec].append(layer_name)"
 REPORTS = "if not self.enable_kv_cache_events or num_cached_blocks == 0:"
 ADMITS = "            # First check and fail if the full request sequence won't fit."
+EVICTED = "mm_hash, num_free_embeds = self.freeable.popitem(last=False)"
+STOPPED = "        request.num_computed_tokens = safe_frontier"
+GOES_ON = "        del session._all_token_ids[keep_end:]"
 MENDED = {
     "states_not_counted_for_admission_4": (ADMITS, "            return None", "is not None"),
     "hit_in_part_reported_as_block_1": (REPORTS, "if True:", "kv_cache_report_mode"),
@@ -315,6 +318,26 @@ MENDED = {
         f"layer_name in group.layer_names and {PLACED}",
         "ranks.configs",
     ),
+    "image_encoded_again": (
+        EVICTED,
+        "own = {each.identifier for each in request.mm_features}\n"
+        "            mm_hash = min(self.freeable, key=own.__contains__)\n"
+        "            num_free_embeds = self.freeable.pop(mm_hash)",
+        "not in kept",
+    ),
+    "session_other_content_read_mamba_4": (
+        STOPPED,
+        "        if safe_frontier < request.num_computed_tokens:\n"
+        "            self._free_request_blocks(request)\n"
+        f"            safe_frontier = 0\n{STOPPED}",
+        "engine.converse(ends)",
+    ),
+    "session_draft_entry_of_other_token_full_attention_3": (
+        GOES_ON,
+        f"{GOES_ON}\n"
+        "        session.num_computed_tokens = min(session.num_computed_tokens, keep_end - 1)",
+        "engine.converse(ends)",
+    ),
 }
 """Histories that show a fault, how a copy without it differs, and what is in their tests."""
 
@@ -324,7 +347,11 @@ MENDED = {
 def test_a_case_passes_where_its_fault_is_mended(
     name: str, broken_copy: Copy, tmp_path: Path
 ) -> None:
-    """Failed loads that stay cached, pages for layers of other ranks, wrong events about hits."""
+    """Failed loads that stay cached, pages for layers of other ranks, wrong events about hits.
+
+    An image that the step itself needs is evicted last, a session whose state is behind its input
+    starts again, and its last token is computed again for the draft layer.
+    """
     wrong, right, written = MENDED[name]
     mended = resolve(str(broken_copy("0.33.0", {wrong: right})))
     text = (LEDGER.parent / f"known/{name}.json").read_text()
