@@ -2,7 +2,8 @@
 
 It sets the configuration up as the adapter does, steps the scheduler with a scripted model
 (`vllm_integration.reproduce.scripted_engine`), and asserts what the spec demands. The text imports
-only vLLM and torch. Imported in the worker process only.
+only vLLM and torch. Imported in the worker process only. It is long: one class writes the test,
+with a part for all that a history may have.
 """
 
 import inspect

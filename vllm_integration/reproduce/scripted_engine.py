@@ -2,7 +2,7 @@
 
 They step vLLM's own scheduler as its ``EngineCore`` does, with a model that answers what
 a script says. A test has only the classes that it needs, so each imports what it uses of
-vLLM where it is used, and nothing of ours.
+vLLM where it is used, and nothing of ours. They are many: one for each thing that is asserted.
 """
 
 from collections import deque

@@ -226,6 +226,8 @@ def test_a_case_fails_with_the_fault_and_passes_without_it(
         ("skipping_request_loads", "0.30.0", "0.31.0"),
         ("encoder_output_missing_drafts", "0.27.0", "0.28.0"),
         ("image_split_first", "0.32.0", "0.33.0"),
+        ("session_session_tokens_wrong_2", "0.32.0", "0.33.0"),
+        ("session_delivered_tokens_wrong_2", "0.30.0", "0.31.0"),
     ],
 )
 def test_a_case_of_a_scheduler_fails_with_the_fault_and_passes_without_it(
