@@ -108,9 +108,9 @@ LIMITS: dict[str, Limit] = {
     "replay-connectors": Limit(
         "replay, lockstep",
         "In schedulers beside a KV connector, other than that of a host pool, promised hits and "
-        "whose turn it is are not judged, nor statistics where a load fails. Single blocks of a load fail in one group "
-        "only, no hit ends inside a block, and a history ends where a token is delivered that "
-        "comes of a failed load.",
+        "whose turn it is are not judged, nor statistics where a load fails. Single blocks of a "
+        "load fail in one group only, no hit ends inside a block, and a history ends where a token "
+        "is delivered that comes of a failed load.",
     ),
     "replay-old-events": Limit(
         "replay, lockstep",
