@@ -211,7 +211,8 @@ class SeeingEngine(Engine):
         for name, start, end in chunks:
             for image in self.arrivals[name].request.mm_features:
                 first = image.mm_position.offset
-                if first < end + self.ahead and start < first + image.mm_position.length:
+                last = first + image.mm_position.length
+                if first < end + self.ahead and start < last:
                     assert image.identifier in kept
 
 
