@@ -139,7 +139,7 @@ def test_who_stops_among_drafts_gets_no_more(release: str, following: bool) -> N
         (STATES, []),
         (replace(ATTENTION, async_scheduling=True), []),
         # The step in flight moves the state past what the session goes on with.
-        (replace(STATES, async_scheduling=True), ["other-content-read"]),
+        (replace(STATES, async_scheduling=True), ["other-content-read(requests=sessions)"]),
     ],
 )
 def test_a_session_goes_on_with_what_counts(deployment: Deployment, found: list[str]) -> None:
