@@ -20,7 +20,7 @@ _ALONE, _MODULES, _STATES, _SIZES = range(4)
 def resumption_workload(seed: int | str) -> SchedulerHistory:
     """The scheduler history of a seed."""
     random = Random(f"hitproof resumptions {seed}")
-    turn, round_ = int(str(seed).rpartition(":")[2]) % 4, int(str(seed).rpartition(":")[2]) // 4
+    round_, turn = divmod(int(str(seed).rpartition(":")[2]), 4)
     goes_on = turn in (_STATES, _MODULES) and round_ % 2 == 0
     size = random.choice((4, 8))
     drafts = random.randint(2, 3) if turn == _MODULES else 0

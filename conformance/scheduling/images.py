@@ -20,7 +20,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import EngineConfiguration, Image
 from hitproof.conformance.histories.workloads import Arrival, Deployment
-from hitproof.conformance.scheduling.runner import SCHEDULER, violation
+from hitproof.conformance.scheduling.runner import SCHEDULER, exceeds, violation
 from hitproof.conformance.subject.schedulers import Plan, Scheduled
 from hitproof.spec.claims import Divergence
 
@@ -68,13 +68,13 @@ class EncoderOutputs:
             cost += size
             self._kept[identifier] = size
         if cost > self._encoder.budget:
-            yield _exceeds(
+            yield exceeds(
                 "encoder",
                 f"a step encodes at most {self._encoder.budget} tokens",
                 f"it encodes {cost}",
             )
         if (kept := sum(self._kept.values())) > self._encoder.cache_size:
-            yield _exceeds(
+            yield exceeds(
                 "encoder-cache",
                 f"outputs of {self._encoder.cache_size} tokens are kept at most",
                 f"those of {kept} are",
@@ -196,7 +196,3 @@ class EncoderOutputs:
             )
         held = sum(self._sizes[each] for each in pinned & self._kept.keys())
         return held + image.length > self._encoder.cache_size
-
-
-def _exceeds(limit: str, spec: str, actual: str) -> Violation:
-    return violation(Defect.of(Code.STEP_EXCEEDS_LIMIT, limit=limit), spec, actual)

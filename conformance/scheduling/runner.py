@@ -45,6 +45,11 @@ def violation(
     return Violation(signature, spec, actual, expected)
 
 
+def exceeds(limit: str, spec: str, actual: str) -> Violation:
+    """A step that goes past a limit of the deployment."""
+    return violation(Defect.of(Code.STEP_EXCEEDS_LIMIT, limit=limit), spec, actual)
+
+
 def about(deployment: Deployment) -> dict[str, str | None]:
     """The parameters of defects that say how a deployment's steps are planned."""
     method: dict[str | None, str] = {"draft_model": "model", "ngram": "ngram"}

@@ -24,7 +24,7 @@ from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause
 from hitproof.conformance.scheduling.images import EncoderOutputs
 from hitproof.conformance.scheduling.promises import common
-from hitproof.conformance.scheduling.runner import violation
+from hitproof.conformance.scheduling.runner import exceeds, violation
 from hitproof.conformance.subject.schedulers import Plan, Scheduled
 from hitproof.spec.admission import blocks_between
 from hitproof.spec.groups import GroupKind
@@ -163,15 +163,15 @@ class StepRules:
         tokens = plan.num_tokens + self._slots * len(scheduled)
         if tokens > deployment.max_num_batched_tokens or plan.num_tokens > self._most:
             most = min(deployment.max_num_batched_tokens, self._most)
-            yield _exceeds("tokens", f"a step has at most {most} tokens", f"it has {tokens}")
+            yield exceeds("tokens", f"a step has at most {most} tokens", f"it has {tokens}")
         running = max(len(scheduled), len(now.after)) + now.idle
         if running > deployment.max_num_seqs:
             most = deployment.max_num_seqs
-            yield _exceeds("requests", f"at most {most} requests run", f"{running} run")
+            yield exceeds("requests", f"at most {most} requests run", f"{running} run")
         adapters = self._adapters(each.request for each in scheduled)
         most_adapters = deployment.max_loras or len(adapters)
         if len(adapters) > most_adapters:
-            yield _exceeds(
+            yield exceeds(
                 "adapters",
                 f"the requests of a step have at most {most_adapters} adapters",
                 f"they have {len(adapters)}",
@@ -180,7 +180,7 @@ class StepRules:
             goes_on = now.before if now.pause.finishes_running else ()
             for each in scheduled:
                 if each.request not in goes_on:
-                    yield _exceeds(
+                    yield exceeds(
                         "pause",
                         f"request {each.request} is kept waiting while the engine is paused",
                         f"{each.num_tokens} tokens of it are computed",
@@ -196,23 +196,23 @@ class StepRules:
             known = now.known.get(each.request, 0)
             since = self._number - self._sampled.get(each.request, 0)
             if not each.whole and each.start >= known > 0 and since < deployment.ranks:
-                yield _exceeds(
+                yield exceeds(
                     "ranks",
                     f"request {each.request} goes on {deployment.ranks} steps after it sampled",
                     f"it goes on after {since}",
                 )
             if not each.num_tokens:
-                yield _exceeds("empty", f"a token of {each.request} is computed at least", "none")
+                yield exceeds("empty", f"a token of {each.request} is computed at least", "none")
             end = each.start + each.num_tokens
             if threshold and each.num_tokens > threshold and len(now.known) > 1:
-                yield _exceeds(
+                yield exceeds(
                     "prompt",
                     f"request {each.request} gets at most {threshold} tokens while others are "
                     "there",
                     f"it gets {each.num_tokens}",
                 )
             if end >= deployment.max_model_len:
-                yield _exceeds(
+                yield exceeds(
                     "length",
                     f"request {each.request} has at most {deployment.max_model_len} tokens, the "
                     "last of which is sampled",
@@ -221,7 +221,7 @@ class StepRules:
             whole = not (deployment.enable_chunked_prefill or threshold or self._blocks)
             if whole and self._lookahead == 1 and each.whole:
                 if end < now.known[each.request]:
-                    yield _exceeds(
+                    yield exceeds(
                         "chunks",
                         f"request {each.request} is computed at once up to its last token",
                         f"the step ends at {end} of {now.known[each.request]}",
@@ -265,7 +265,7 @@ class StepRules:
             if group.kind is GroupKind.FULL_ATTENTION and group.prefix_cacheable
         )
         if now.free_after < need:
-            yield _exceeds(
+            yield exceeds(
                 "watermark",
                 f"request {last.request} is admitted beside others if {need} blocks stay free, "
                 f"the watermark of {kept} among them",
@@ -524,7 +524,3 @@ class StepRules:
                 f"nobody is preempted while blocks are free; {now.free_before} are",
                 f"{', '.join(preempted)} are preempted",
             )
-
-
-def _exceeds(limit: str, spec: str, actual: str) -> Violation:
-    return violation(Defect.of(Code.STEP_EXCEEDS_LIMIT, limit=limit), spec, actual)
