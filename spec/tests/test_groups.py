@@ -35,6 +35,12 @@ def test_impossible_groups_are_refused() -> None:
             Group(kind, block_size, window)
 
 
+def test_draft_layers_that_look_at_no_token_past_their_own_are_refused() -> None:
+    for prefill_lookahead in (-1, 0):
+        with pytest.raises(ConfigurationError):
+            Group(FULL, 4, prefill_lookahead=prefill_lookahead)
+
+
 def test_smallest_groups_are_possible() -> None:
     assert Group(FULL, 1).window is None
     assert Group(SLIDING, 1, 1).window == 1

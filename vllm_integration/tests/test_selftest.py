@@ -240,10 +240,10 @@ def test_the_checks_catch_most_mutants_of_a_real_release() -> None:
 def test_the_checks_catch_structured_faults_of_a_real_release() -> None:
     result = hitproof(
         "selftest", "0.33.0", "--quick", "--family", "structured", "--format", "json",
-        "--function", "KVCacheCoordinator.free", "--sample", "3",
+        "--function", "KVCacheCoordinator.free", "--sample", "2",
     )  # fmt: skip
     found = json.loads(result.stdout)
-    assert (found["family"], found["sample"], found["mutants"]) == ("structured", 3, 3)
+    assert (found["family"], found["sample"], found["mutants"]) == ("structured", 2, 2)
     assert {m["function"] for m in found["judged"]} == {"KVCacheCoordinator.free"}
     assert found["share"] == 100.0
     assert found["unfinished_checks"] == 0
