@@ -66,6 +66,8 @@ def fine_situations() -> Iterator[History]:
     for number, engine in enumerate(several):
         yield _history(_changed(engine, number), number)
     yield evicted_tail()
+    for number, engine in enumerate(_beside_rings()):
+        yield _history(_changed(engine, number), number)
 
 
 def evicted_tail() -> History:
@@ -100,6 +102,13 @@ def _states_first() -> Iterator[EngineConfiguration]:
     eagle = EngineConfiguration((states, drafted), 100, 2, 32, use_eagle=True)
     yield replace(eagle, mamba_shared_prefix_checkpoint=True)
     yield replace(eagle, groups=(states, Group(_FULL, 4)), use_eagle=False)
+
+
+def _beside_rings() -> Iterator[EngineConfiguration]:
+    """Engines with a ring buffer, of which hits need nothing, wherever they end."""
+    ring, states = Group(_FULL, 4, prefix_cacheable=False), Group(_MAMBA, 4)
+    yield EngineConfiguration((Group(_FULL, 4), states, ring), 100, 2, 32)
+    yield EngineConfiguration((ring, Group(_FULL, 4), states), 100, 1, 32)
 
 
 def _changed(engine: EngineConfiguration, number: int) -> EngineConfiguration:

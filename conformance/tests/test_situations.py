@@ -34,6 +34,7 @@ def test_they_happen_on_every_shape_of_engine() -> None:
     assert all(is_fine_grained(engine.groups, engine.hash_block_size) for engine in fine)
     first = {engine.groups[0].kind for engine in fine}
     assert first == {GroupKind.FULL_ATTENTION, GroupKind.MAMBA}
+    assert any(not group.prefix_cacheable for engine in fine for group in engine.groups)
 
 
 @pytest.mark.slow
