@@ -57,6 +57,8 @@ class VllmCache:
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         """The request's hashes as the target groups them into blocks."""
+        if not self._engine.groups[group].prefix_cacheable:
+            return []
         hashes = self._requests[name].block_hashes
         size, hash_size = self._engine.groups[group].block_size, self._engine.hash_block_size
         if size != hash_size:

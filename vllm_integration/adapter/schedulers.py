@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
-from hitproof.conformance.explain.derivation import Derived
+from hitproof.conformance.explain.derivation import PROBED, Derived
 from hitproof.conformance.explain.reuse import CacheSetup
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import (
@@ -82,6 +82,7 @@ _PLAIN_LAYERS: dict[str, Any] = {
     "disable_hybrid_kv_cache_manager": False,
     "speculative_method": None,
     "num_speculative_tokens": 0,
+    "num_mtp_modules": 1,
 }
 _ADAPTIVE = "long_prefill_token_threshold_adaptive"
 _AT_MOST = "max_num_scheduled_tokens"
@@ -90,6 +91,7 @@ _STARTS_AGAIN = "reset_running_requests"
 _STAGGERED = "next_decode_eligible_step"
 _SET_PAUSE = "set_pause_state"
 _INTERVAL = "prefix_cache_retention_interval"
+_SKIPPED = "get_num_skipped_tokens"
 
 
 class ModelFacts:
@@ -392,8 +394,10 @@ class VllmSchedulers:
             num_blocks=engine.num_gpu_blocks,
             caching=engine.enable_prefix_caching,
         )
-        unit = deployment.prefix_match_unit
-        started.derived = executor.derived(setup, unit)
+        derived = executor.derived(setup, deployment.prefix_match_unit)
+        started.derived = replace(
+            derived, kept=_kept(started.scheduler), again=max(engine.num_prefill_lookahead - 1, 0)
+        )
         return started
 
     def layered(self, deployment: Deployment) -> tuple[Any, LayeredExecutor]:
@@ -873,6 +877,15 @@ def _without_sessions(history: SchedulerHistory) -> Iterator[tuple[str, Arrival]
             plain = replace(each, session=None, open_steps=0, after=after)
             last[each.session] = name
         yield name, plain
+
+
+def _kept(scheduler: Any) -> tuple[int, ...]:
+    """Of each group, the tokens that a running request of `PROBED` tokens keeps."""
+    coordinator = attribute(scheduler.kv_cache_manager, "coordinator")
+    managers = attribute(coordinator, "single_type_managers")
+    if any(not hasattr(each, _SKIPPED) for each in managers):
+        return ()
+    return tuple(PROBED - int(getattr(each, _SKIPPED)(PROBED)) for each in managers)
 
 
 def _staggers() -> bool:
