@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause
-from hitproof.conformance.subject.managers import Tables
+from hitproof.conformance.subject.managers import Event, Tables
 
 
 class StartupRefused(Exception):
@@ -298,6 +298,12 @@ class RunningScheduler(Protocol):
         ``requests``, ``queries`` (the tokens of these) and ``hits`` (those that were found), and
         the same with ``preempted_`` of requests that start again. None where lookups count that
         lead to no admission, as up to 0.29.
+        """
+
+    def events(self) -> Sequence[tuple[str, Event]] | None:
+        """What was published since this was asked last, each with the medium of its group's pool.
+
+        Groups are numbered in each pool. None where nothing is published. vLLM: ``EventPublisher``.
         """
 
     def reported(self) -> tuple[int, int, int] | None:

@@ -135,10 +135,14 @@ class VllmCache:
                     kind=self._kind(event),
                     window=getattr(event, "kv_cache_spec_sliding_window", None),
                     ahead=self._ahead(event),
+                    medium=getattr(event, "medium", None),
+                    lora_id=getattr(event, "lora_id", None),
+                    says_numbers=hasattr(event, "lora_id"),
                 )
             case "BlockRemoved":
                 keys = tuple(self._key(key) for key in event.block_hashes)
-                return Removed(getattr(event, "group_idx", None), keys)
+                medium = getattr(event, "medium", None)
+                return Removed(getattr(event, "group_idx", None), keys, medium)
             case "AllBlocksCleared":
                 return Cleared()
             case other:

@@ -29,7 +29,7 @@ from hitproof.conformance.histories.workloads import (
     SchedulerHistory,
 )
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.managers import Tables
+from hitproof.conformance.subject.managers import Event, Tables
 from hitproof.conformance.subject.schedulers import (
     COUNTED,
     HostResult,
@@ -835,6 +835,10 @@ class VllmScheduler:
             return PoolState(cached, free, held, encoded=encoded)
         cached = {(0, key): ids for (_, key), ids in cached.items()}
         return PoolState(cached, self._host.room, held, self._host.state())
+
+    def events(self) -> Sequence[tuple[str, Event]] | None:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        return None if self._host is None else self._host.events()
 
     def reported(self) -> tuple[int, int, int] | None:
         """See `conformance.subject.schedulers.RunningScheduler`."""
