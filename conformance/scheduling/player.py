@@ -25,6 +25,7 @@ from hitproof.conformance.playing.expectations import Served
 from hitproof.conformance.scheduling.deriving import refusal, wrong_groups
 from hitproof.conformance.scheduling.events import PublishedEvents
 from hitproof.conformance.scheduling.host_tiers import HOST, HostTiers
+from hitproof.conformance.scheduling.offloading import Offloading
 from hitproof.conformance.scheduling.outcome import Life, SchedulerOutcome
 from hitproof.conformance.scheduling.promises import Donor, Due, PromisedHits
 from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner, about, violation
@@ -128,7 +129,11 @@ class _Player:
         connector = history.deployment.connector
         self._transfers: ConnectorTransfers | None = None
         if connector is not None:
-            self._transfers = ConnectorTransfers(engine, connector, history.requests, self._content)
+            self._transfers = (
+                Offloading(engine, connector, history.requests, requests, self._content)
+                if connector.offloads
+                else ConnectorTransfers(engine, connector, history.requests, self._content)
+            )
         self._runner = ModelRunner(
             engine,
             history.requests,
@@ -560,6 +565,9 @@ class _Player:
         pool = self._scheduler.pool()
         for wrong in self._content.keys.wrong(self._named(pool.cached)):
             self._add(wrong)
+        if isinstance(self._transfers, Offloading):
+            for wrong in self._transfers.wrong_keys(self._named(pool.offloaded)):
+                self._add(wrong)
         if self._tiers is not None and pool.host is not None:
             on_host = {(0, key): ids for key, ids in pool.host.cached.items()}
             for wrong in self._tiers.wrong_keys(self._named(on_host)):
@@ -633,7 +641,8 @@ class _Player:
                 self._add(_told("never", f"request {name}", "it is not reported"))
         counted = self._scheduler.counted()
         # A load that fails, or that nobody waits for any more, may be looked up again.
-        uncounted = self._sessions or any(
+        uncounted = self._sessions or isinstance(self._transfers, Offloading)
+        uncounted = uncounted or any(
             each.load_fails or each.invalid_blocks or (each.loads and each.aborted)
             for each in self._history.requests.values()
         )

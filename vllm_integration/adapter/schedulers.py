@@ -121,8 +121,11 @@ class ModelFacts:
 class _Executor:
     """What workers answer at start-up: the layers' specs; nothing else concerns a scheduler."""
 
-    def __init__(self, specs: dict[str, Any]) -> None:
-        self._specs = specs
+    def __init__(self, specs: dict[str, Any], offloaded: int | None = None) -> None:
+        self._specs, self._offloaded = specs, offloaded
+
+    def get_simple_cpu_offload_num_blocks(self) -> int | None:
+        return self._offloaded
 
     def get_kv_cache_specs(self) -> list[dict[str, Any]]:
         return [self._specs]
@@ -176,6 +179,10 @@ class VllmSchedulers:
         deployment = history.deployment
         if deployment.host is not None and not has_host_pools():
             return replace(history, deployment=replace(deployment, host=None), requests={})
+        offloading = deployment.connector is not None and deployment.connector.offloads
+        if offloading and not transfers.offloads():
+            plain = replace(deployment, connector=None)
+            return self.possible(replace(history, deployment=plain, requests={}))
         if deployment.connector is not None and not reports_failed_loads():
             whole = {name: replace(a, load_fails=False) for name, a in history.requests.items()}
             history = replace(history, requests=whole)
@@ -372,6 +379,8 @@ class VllmSchedulers:
                 config = config_of(self.interface, deployment, interval)
                 return self.start_with(deployment, vllm_config, config)
             with self.groups_config(deployment, vllm_config) as config:
+                if deployment.connector is not None and deployment.connector.offloads:
+                    transfers.laid_out(self.interface, config)
                 return self.start_with(deployment, vllm_config, config)
 
     def _start_layers(
@@ -490,7 +499,8 @@ class VllmSchedulers:
         if executor is None:
             groups = config.kv_cache_groups
             engine.model_executor = _Executor(
-                {name: group.kv_cache_spec for group in groups for name in group.layer_names}
+                {name: group.kv_cache_spec for group in groups for name in group.layer_names},
+                transfers.num_offloaded(vllm_config),
             )
             given = {
                 "get_kv_cache_configs": lambda *_, **__: [config],
@@ -565,7 +575,11 @@ class VllmScheduler:
         self._host: RunningHostPool | None = None
         self._connector: RunningConnector | None = None
         if deployment.connector is not None:
-            self._connector = RunningConnector(scheduler)
+            if deployment.connector.offloads:
+                offload = self._connector = transfers.RunningOffload(scheduler)
+                offload.bind(vllm.utils, self.engine, self._requests)
+            else:
+                self._connector = RunningConnector(scheduler)
         if deployment.host is not None:
             self._host = RunningHostPool(scheduler, deployment.host)
             self._host.bind(vllm.utils, self.engine, self._requests)
@@ -746,7 +760,7 @@ class VllmScheduler:
             output,
             None if self._host is None else self._host.step(output, tables),
             getattr(output, "skip_drafts", None) if self._may_skip_drafts else None,
-            None if self._connector is None else self._connector.step(),
+            None if self._connector is None else self._connector.step(output),
             tuple((self._name(n), len(ids)) for n, ids in drafts.items() if n not in counts),
             {self._name(n): tuple(ids) for n, ids in output.scheduled_encoder_inputs.items()},
             tuple(output.free_encoder_mm_hashes),
@@ -832,7 +846,8 @@ class VllmScheduler:
         if self._host is None:
             requests = attribute(self.scheduler, ENCODED).cached
             encoded = frozenset(name for name, users in requests.items() if users)
-            return PoolState(cached, free, held, encoded=encoded)
+            offloaded = {} if self._connector is None else self._connector.cached()
+            return PoolState(cached, free, held, encoded=encoded, offloaded=offloaded)
         cached = {(0, key): ids for (_, key), ids in cached.items()}
         return PoolState(cached, self._host.room, held, self._host.state())
 
