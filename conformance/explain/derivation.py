@@ -1,6 +1,7 @@
 """Derivation: whether the groups and block sizes of an engine serve the layers that it has.
 
 The layers say what they need; how they are grouped, sized and aligned is the target's decision.
+In one module, though long: the rules are read one after the other.
 """
 
 import math
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from hitproof.conformance.explain.reuse import CacheSetup
 from hitproof.conformance.findings.rules import Rule
+from hitproof.spec.attention import attends
 from hitproof.spec.groups import Group, GroupKind
 
 
@@ -77,6 +79,10 @@ class Derived:
         available: bytes that were available; None where the number of blocks was said instead.
         ranks: what each rank was given, where that was looked at.
         unit: tokens of a hash that were asked for, if any were.
+        kept: of each group, how many tokens before the next one a request of `PROBED` tokens
+            keeps while it runs; empty where that was not looked at.
+        again: tokens before the next one that draft layers compute again: one less than there are
+            MTP modules.
     """
 
     setup: CacheSetup
@@ -87,6 +93,12 @@ class Derived:
     available: int | None = None
     ranks: tuple[Rank, ...] = ()
     unit: int | None = None
+    kept: tuple[int, ...] = ()
+    again: int = 0
+
+
+PROBED = 100_003
+"""Tokens of a request that is longer than windows are."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +174,23 @@ def _reads(derived: Derived) -> Iterator[str]:
             yield (
                 f"{name} is a layer of {_words(needs)}, and group {index}, where it is, has "
                 f"{_words(group)}"
+            )
+
+
+def _read_again(derived: Derived) -> Iterator[str]:
+    for index, _, name, layer in _placed(derived) if derived.kept else ():
+        needs = layer.needs
+        if not needs.prefix_cacheable:
+            continue
+        # A state is of what came before, however often it is computed.
+        state = needs.kind is GroupKind.MAMBA
+        query = PROBED - (derived.again if layer.draft and not state else 0)
+        lost = PROBED - derived.kept[index] - 1
+        reads = lost == PROBED - 1 if state else attends(query, lost, needs.window, needs.chunk)
+        if lost >= 0 and reads:
+            yield (
+                f"{name} is a layer of {_words(needs)}, and computes token {query} next; of "
+                f"{PROBED} tokens group {index} keeps the last {derived.kept[index]}"
             )
 
 
@@ -452,6 +481,7 @@ def _drafts(derived: Derived) -> Iterator[str]:
 _RULES: dict[Rule, Callable[[Derived], Iterator[_Case]]] = {
     Rule.LAYERS: _layers,
     Rule.READS: _reads,
+    Rule.READ_AGAIN: _read_again,
     Rule.PAGES: _pages,
     Rule.POOL: _pool,
     Rule.SCHEDULER_BLOCK: _scheduler_block,

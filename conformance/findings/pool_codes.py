@@ -383,16 +383,17 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.EVENTS_WRONG: Meaning(
         "events do not lead to what is cached",
-        "The events of a call, applied to what was cached before it, do not give what is cached "
-        "after it: one is missing, says what did not happen, or comes before that of its parent.",
+        "The events of a call or a step, applied to what was cached before it, do not give what is "
+        "cached after it: one is missing, says what did not happen, or comes before that of its "
+        "parent.",
         "Routers and connectors that follow the events look for blocks where they are not.",
         (_BOOKS,),
         (Divergence.LOST_HIT,),
     ),
     Code.EVENT_DESCRIPTION_WRONG: Meaning(
         "event describes other blocks than it names",
-        "The parent, the tokens, the adapter or the extra keys of a stored event are not those of "
-        "the blocks whose keys it has.",
+        "The medium of an event, or the parent, the tokens, the adapter or the extra keys of a "
+        "stored one, are not those of the blocks whose keys it has.",
         "Routers and connectors that follow the events take blocks for others.",
         (_BOOKS,),
         (Divergence.LOST_HIT,),

@@ -8,6 +8,7 @@ class Rule(StrEnum):
 
     LAYERS = "every layer is in one group"
     READS = "a group keeps what its layers read"
+    READ_AGAIN = "a running request keeps what its layers read, also of tokens they compute again"
     PAGES = "a page holds the block of its group"
     POOL = "the pool fits into the memory"
     SCHEDULER_BLOCK = "the scheduler's block is the least common multiple of the groups' blocks"

@@ -36,7 +36,9 @@ def engine_workload(seed: int | str) -> SchedulerHistory:
         case _ if number // 8 % 2:
             return replace(made, deployment=_uneven(deployment))
         case _:
-            return replace(made, deployment=_opted_out(deployment))
+            # Of all layouts in turn; every fourth seed has but two.
+            made = (limit_workload, workload)[number % 2](f"engines {prefix}:{number // 16}")
+            return replace(made, deployment=_opted_out(made.deployment, seed))
 
 
 def _pipeline(deployment: Deployment, random: Random) -> Deployment:
@@ -66,8 +68,10 @@ def _uncached(deployment: Deployment, random: Random) -> Deployment:
     )
 
 
-def _opted_out(deployment: Deployment) -> Deployment:
+def _opted_out(deployment: Deployment, seed: int | str) -> Deployment:
     size = math.lcm(*(group.block_size for group in deployment.groups))
+    # No hit depends on how large its blocks are.
+    size = Random(f"hitproof rings {seed}").choice((size, size // 2, max(size // 4, 1)))
     ring = Group(GroupKind.FULL_ATTENTION, size, prefix_cacheable=False)
     return replace(
         deployment,

@@ -41,10 +41,16 @@ class _Model:
     drafts: bool = False
     unit: int | None = None
     caching: bool = True
+    modules: int = 1
 
 
 _DRAFT = replace(_FULL, eagle=True)
 _HIDDEN = Layers(1, 40, "hidden states")
+
+
+def _drafting(tokens: int) -> Group:
+    return replace(_window(tokens), eagle=True)
+
 
 _MODELS = (
     # All of one sort; and of one kind with different heads.
@@ -146,6 +152,19 @@ _MODELS = (
             (_window(33), Layers(6, 2, "latents")),
         )
     ),
+    # Windows that draft, alone and in the group of others, for one module and for several.
+    _Model(((_FULL, Layers(2)), (_window(33), Layers(4)), (_drafting(33), Layers(1))), drafts=True),
+    _Model(
+        ((_FULL, Layers(2)), (_window(33), Layers(4)), (_drafting(33), Layers(2))),
+        drafts=True,
+        modules=2,
+    ),
+    _Model(((_FULL, Layers(3)), (_drafting(20), Layers(3))), drafts=True, modules=3),
+    _Model(
+        ((_FULL, Layers(2)), (_window(17), Layers(2)), (_drafting(40), Layers(2))),
+        drafts=True,
+        modules=2,
+    ),
 )
 
 NUM_MODELS = len(_MODELS)
@@ -172,6 +191,8 @@ def layer_workload(seed: int | str) -> SchedulerHistory:
     mixed = number >= NUM_MODELS
     tight = mixed and number % _TIGHT == 0
     model = _mix(random) if mixed else _MODELS[number]
+    if mixed and model.drafts:
+        model = _drafting_otherwise(model, Random(f"hitproof layers that draft {seed}"))
     blocks = random.randint(30, 60) if mixed else 40
     if tight:
         model = _Model(((_FULL, Layers(random.choice(_COUNTS))),))
@@ -184,8 +205,11 @@ def layer_workload(seed: int | str) -> SchedulerHistory:
         random.choice((48, 64, 100)) if mixed else 64,
         max_num_seqs=4,
         prefix_match_unit=model.unit,
-        speculative_method="eagle" if model.drafts else None,
-        num_speculative_tokens=random.randint(1, 3) if model.drafts else 0,
+        speculative_method=("mtp" if model.modules > 1 else "eagle") if model.drafts else None,
+        num_speculative_tokens=(
+            model.modules if model.modules > 1 else random.randint(1, 3) if model.drafts else 0
+        ),
+        num_mtp_modules=model.modules,
         # Several ranks are scheduled ahead for the second model runner only.
         async_scheduling=mixed and random.random() < 0.5,
         v2_model_runner=mixed and model.ranks > 1,
@@ -209,6 +233,21 @@ def layer_workload(seed: int | str) -> SchedulerHistory:
             ),
         },
     )
+
+
+def _drafting_otherwise(model: _Model, random: Random) -> _Model:
+    """Draft layers with a window, that of other layers or one of their own; several modules."""
+    windows = [each for each, _ in model.sorts if each.window is not None and not each.eagle]
+    sorts = model.sorts
+    if random.random() < 0.4:
+        window = random.choice([*windows, _window(random.randint(17, 70))])
+        sorts = tuple(
+            (replace(window, block_size=group.block_size, eagle=True), layers)
+            if group.eagle
+            else (group, layers)
+            for group, layers in sorts
+        )
+    return replace(model, sorts=sorts, modules=random.choice((1, 2, 3)))
 
 
 def _mix(random: Random) -> _Model:

@@ -32,6 +32,7 @@ from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_wor
 from hitproof.conformance.histories.limit_workloads import limit_workload
 from hitproof.conformance.histories.margin_workloads import margin_workload
 from hitproof.conformance.histories.module_families import module_histories
+from hitproof.conformance.histories.offload_workloads import offload_workload
 from hitproof.conformance.histories.ordering import is_turned, turned, turned_workload
 from hitproof.conformance.histories.rank_workloads import rank_workload
 from hitproof.conformance.histories.resumption_workloads import resumption_workload
@@ -153,7 +154,7 @@ class Origin(StrEnum):
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next twelve; all others are of managers."""
+    """Of whole schedulers, as are the next fifteen; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -168,6 +169,7 @@ class Origin(StrEnum):
     IMAGES = "images"
     STOPS = "stops"
     SESSIONS = "sessions"
+    OFFLOADS = "offloads"
 
 
 _WORKLOADS = {
@@ -186,6 +188,7 @@ _WORKLOADS = {
     Origin.IMAGES: image_workload,
     Origin.STOPS: stop_workload,
     Origin.SESSIONS: session_workload,
+    Origin.OFFLOADS: offload_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -350,6 +353,7 @@ _SEEDED = {
     Origin.RANKS: {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300},
     Origin.STOPS: {Profile.QUICK: 5, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
     Origin.SESSIONS: {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
+    Origin.OFFLOADS: {Profile.QUICK: 5, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000},
 }
 """How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}

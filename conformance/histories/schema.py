@@ -160,7 +160,7 @@ class EngineConfiguration:
         if not self.groups:
             raise HistoryError("an engine has at least one KV cache group")
         for group in self.groups:
-            if group.block_size % self.hash_block_size:
+            if group.prefix_cacheable and group.block_size % self.hash_block_size:
                 raise HistoryError(
                     f"the hash block size ({self.hash_block_size}) must divide every block size; "
                     f"it does not divide {group.block_size}"

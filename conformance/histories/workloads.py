@@ -93,6 +93,11 @@ class Connector:
     load_failure: Literal["fail", "recompute"] = "recompute"
     """What becomes of a request whose load has failed: it ends, or computes what it lacks.
     vLLM: ``kv_load_failure_policy``."""
+    offloads: NonNegativeInt = 0
+    """Blocks of host memory in which it keeps what is computed here, and from which it loads that
+    again, instead of what requests say it has. vLLM: ``SimpleCPUOffloadConnector``."""
+    delay: NonNegativeInt = 0
+    """How many steps later than it could be a copy from or to there is reported as done."""
 
     __pydantic_config__ = STRICT
 
@@ -224,6 +229,8 @@ class Deployment:
                 "host out"
             )
 
+        if self.connector is not None and self.connector.offloads and self.layers:
+            raise HistoryError("what is offloaded is of groups; leave layers or offloads out")
         if self.connector is not None and self.host is not None:
             raise HistoryError("a host pool has a connector of its own; leave connector out")
         if self.encoder is not None and self.encoder.whole_images and self.has_mamba:
@@ -480,6 +487,12 @@ class SchedulerHistory:
         if request.loads and not deployment.loads:
             raise HistoryError(
                 f"nothing loads what request {name} asks for; set host.loads, or connector"
+            )
+        offloads = deployment.connector is not None and deployment.connector.offloads
+        if offloads and (request.loads or request.send_steps is not None):
+            raise HistoryError(
+                f"the connector has what was computed here, and request {name} says what else; "
+                "leave loads and send_steps out, or offloads"
             )
         own = request.load_steps is not None or request.invalid_blocks
         if deployment.connector is None and (own or request.send_steps is not None):

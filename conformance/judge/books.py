@@ -7,8 +7,7 @@ freed ones that lookup can find join it at the end, the last of a request first.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.histories.naming import Name, Prefixes
@@ -19,6 +18,7 @@ from hitproof.conformance.histories.schema import (
     Reset,
     Schedule,
 )
+from hitproof.conformance.judge.event_descriptions import EventDescriptions, Wrong
 from hitproof.conformance.playing.expectations import Reported
 from hitproof.conformance.subject.managers import (
     Cleared,
@@ -29,10 +29,6 @@ from hitproof.conformance.subject.managers import (
     Stored,
 )
 from hitproof.spec.eviction import Queued, is_taken_from_the_front, joins_at_the_end
-from hitproof.spec.groups import GroupKind
-
-Wrong = tuple[Code, str, str]
-"""What is wrong: its code, what must hold, and what is seen instead."""
 
 
 def steps_without_taking(history: History) -> Collection[int]:
@@ -68,7 +64,7 @@ class Books:
         self._engine = engine
         self._requests = requests
         self._prefixes = prefixes
-        self._fine = fine
+        self._descriptions = EventDescriptions(engine, requests, prefixes, fine)
         self._stats: Counter[str] = Counter()
         self._since: Observation | None = None
         """What was seen when the events were taken last, if that was before the last call."""
@@ -141,6 +137,7 @@ class Books:
                     cached.clear()
                 case Removed(group=group, keys=keys):
                     cached.subtract((group, key) for key in keys)
+                    yield from self._descriptions.wrong(event)
                 case Stored(group=group, keys=keys, parent=parent):
                     if (
                         parent is not None
@@ -153,7 +150,7 @@ class Books:
                             f"it comes after that of {', '.join(keys)}",
                         )
                     cached.update((group, key) for key in keys)
-                    yield from self._wrong_description(event)
+                    yield from self._descriptions.wrong(event)
             if min(cached.values(), default=0) < 0:
                 break
         if +cached != _entries(seen, grouped) or min(cached.values(), default=0) < 0:
@@ -207,7 +204,7 @@ class Books:
                     None,
                 )
         for event in reported:
-            yield from ((event.group or 0, each, None) for each in self._wrong_description(event))
+            yield from ((event.group or 0, each, None) for each in self._descriptions.wrong(event))
 
     def _due_report(
         self, request: str, group: int, prefix: Name, is_reported: bool
@@ -221,70 +218,6 @@ class Books:
         return Reported(
             request, group, end // (unit if of_unit else size) - 1, of_unit, is_reported
         )
-
-    def _wrong_description(self, event: Stored) -> Iterator[Wrong]:
-        """What a stored event says of its blocks that they are not."""
-        if not event.keys or (request := self._prefixes.request(event.keys[-1])) is None:
-            return
-        ends = [self._prefixes.end(key) or 0 for key in event.keys]
-        start = 0 if event.parent is None else self._prefixes.end(event.parent) or 0
-        tokens = self._requests[request].token_ids[start : ends[-1]]
-        parent = self._prefixes.name(request, start) if start else None
-        first = [end - event.block_size for end in ends]
-        due: dict[str, tuple[Any, Any]] = {
-            "parent": (parent, event.parent),
-            "token_ids": (tokens, event.token_ids[: len(tokens)]),
-            "lora_name": (self._requests[request].lora_name, event.lora_name),
-            "order": (sorted(set(ends)), ends),
-            "first block": (True, start <= first[0] < ends[0]),
-        }
-        if event.group is not None and not self._fine:
-            due["block_size"] = self._engine.groups[event.group].block_size, event.block_size
-        if event.group is not None and event.kind is not None:
-            group = self._engine.groups[event.group]
-            window = group.window if group.kind is GroupKind.SLIDING_WINDOW else event.window
-            due |= {"kind": (group.kind, event.kind), "window": (window, event.window)}
-        if event.ahead is not None:
-            known, reach = self._requests[request].token_ids, self._engine.num_hash_lookahead_tokens
-            covered = tuple(known[end : end + reach] for end in ends) if reach else ()
-            due["tokens that its hash covers ahead"] = covered, event.ahead
-        if event.extra_keys is not None:
-            extra = [self._extra(key, event.block_size) for key in event.keys]
-            images = {image.identifier for image in self._requests[request].images}
-            named = [[t for t in _texts(each) if t in images] for each in event.extra_keys]
-            if named or any(extra):  # events may leave them out where there are none
-                said = (
-                    (t for t in _texts(each) if not t.startswith(_EMBEDDED))
-                    for each in event.extra_keys
-                )
-                due["extra_keys"] = extra, [sorted(each) for each in said]
-                due["images"] = [self._images(key, event.block_size) for key in event.keys], named
-        for field, (right, said) in due.items():
-            if right != said:
-                yield (
-                    Code.EVENT_DESCRIPTION_WRONG,
-                    f"the event that {', '.join(event.keys)} are stored has {field} {right}",
-                    f"it has {said}",
-                )
-                return
-
-    def _extra(self, key: Name, block_size: int) -> list[str]:
-        """The texts among what a block's hash covers beside tokens."""
-        request = self._requests[self._prefixes.request(key) or ""]
-        salts = (self._prefixes.end(key) or 0) == block_size
-        others = [request.lora_name, request.cache_salt if salts else None]
-        images = self._images(key, block_size)
-        return sorted([*images, *(text for text in others if text)])
-
-    def _images(self, key: Name, block_size: int) -> list[str]:
-        """The images that a block's hash covers, in the order of the prompt."""
-        end = self._prefixes.end(key) or 0
-        until = end + self._engine.num_hash_lookahead_tokens
-        return [
-            image.identifier
-            for image in self._requests[self._prefixes.request(key) or ""].images
-            if image.offset < until and end - block_size < image.offset + image.length
-        ]
 
 
 def _is_stored(events: Sequence[Event], group: int | None, key: Name) -> bool:
@@ -300,18 +233,6 @@ def _entries(seen: Observation, grouped: bool) -> Counter[tuple[int | None, Name
     for (group, name), ids in seen.cached.items():
         found[group if grouped else None, name] += len(ids)
     return found
-
-
-_EMBEDDED = "prompt_embeds"
-"""What begins a text about embeddings; vLLM adds their hash as bytes."""
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Iterable) and not isinstance(value, bytes):
-        for each in value:
-            yield from _texts(each)
 
 
 def _not_zero(stats: Mapping[str, int]) -> str:

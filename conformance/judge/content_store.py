@@ -94,6 +94,16 @@ class ContentStore:
         self._copied[target] = _Block(block.group, dict(slots))
         self.written.add(target)
 
+    def copy_from(self, other: "ContentStore", source: int, target: int) -> None:
+        """Copy a block of another memory as it is now."""
+        block = other._blocks.get(source)
+        if block is None:
+            self._blocks.pop(target, None)
+            return
+        slots = dict(block.slots)
+        self._blocks[target] = _Block(block.group, slots, before=dict(slots), saved=self._step)
+        self.written.add(target)
+
     def copied(self, group: int, block_id: int, slot: int) -> Entry | None:
         """What a copy of this step put into the slot, whoever has the block by now."""
         block = self._copied.get(block_id)

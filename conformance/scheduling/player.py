@@ -17,17 +17,22 @@ from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.naming import Names, Prefixes
 from hitproof.conformance.histories.workloads import Pause, SchedulerHistory
 from hitproof.conformance.judge.content import ContentModel
+from hitproof.conformance.judge.event_descriptions import DEVICE as ON_DEVICE
+from hitproof.conformance.judge.event_descriptions import HOST as ON_HOST
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.expectations import Served
 from hitproof.conformance.scheduling.deriving import refusal, wrong_groups
+from hitproof.conformance.scheduling.events import PublishedEvents
 from hitproof.conformance.scheduling.host_tiers import HOST, HostTiers
+from hitproof.conformance.scheduling.offloading import Offloading
 from hitproof.conformance.scheduling.outcome import Life, SchedulerOutcome
 from hitproof.conformance.scheduling.promises import Donor, Due, PromisedHits
 from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner, about, violation
 from hitproof.conformance.scheduling.steps import Situation, StepRules
 from hitproof.conformance.scheduling.transfers import CONNECTOR, ConnectorTransfers
 from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.managers import named_event
 from hitproof.conformance.subject.schedulers import (
     COUNTED,
     Plan,
@@ -120,10 +125,15 @@ class _Player:
                 self._content.store,
                 SCHEDULER,
             )
+        self._events = PublishedEvents(engine, requests, prefixes)
         connector = history.deployment.connector
         self._transfers: ConnectorTransfers | None = None
         if connector is not None:
-            self._transfers = ConnectorTransfers(engine, connector, history.requests, self._content)
+            self._transfers = (
+                Offloading(engine, connector, history.requests, requests, self._content)
+                if connector.offloads
+                else ConnectorTransfers(engine, connector, history.requests, self._content)
+            )
         self._runner = ModelRunner(
             engine,
             history.requests,
@@ -443,6 +453,19 @@ class _Player:
             fails = self._transfers is not None and self._transfers.may_fail(name)
             self._end(name, "failed" if short and fails else "finished")
         self._judge_keys()
+        self._judge_events()
+
+    def _judge_events(self) -> None:
+        """What is published leads to what the pools have cached."""
+        published, pool = self._scheduler.events(), self._scheduler.pool()
+        if published is None:
+            return
+        pools = {ON_DEVICE: self._named(pool.cached)}
+        if pool.host is not None:
+            pools[ON_HOST] = self._named({(0, key): ids for key, ids in pool.host.cached.items()})
+        named = [(medium, named_event(event, self._names.name)) for medium, event in published]
+        for each_wrong in self._events.wrong(named, pools):
+            self._add(each_wrong)
 
     def _counted_wrong(self, unfinished: int) -> Iterator[Violation]:
         """Statistics count each request once: it runs, waits, or is passed over while it waits."""
@@ -542,6 +565,9 @@ class _Player:
         pool = self._scheduler.pool()
         for wrong in self._content.keys.wrong(self._named(pool.cached)):
             self._add(wrong)
+        if isinstance(self._transfers, Offloading):
+            for wrong in self._transfers.wrong_keys(self._named(pool.offloaded)):
+                self._add(wrong)
         if self._tiers is not None and pool.host is not None:
             on_host = {(0, key): ids for key, ids in pool.host.cached.items()}
             for wrong in self._tiers.wrong_keys(self._named(on_host)):
@@ -615,7 +641,8 @@ class _Player:
                 self._add(_told("never", f"request {name}", "it is not reported"))
         counted = self._scheduler.counted()
         # A load that fails, or that nobody waits for any more, may be looked up again.
-        uncounted = self._sessions or any(
+        uncounted = self._sessions or isinstance(self._transfers, Offloading)
+        uncounted = uncounted or any(
             each.load_fails or each.invalid_blocks or (each.loads and each.aborted)
             for each in self._history.requests.values()
         )

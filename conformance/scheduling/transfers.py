@@ -28,7 +28,7 @@ from hitproof.spec.groups import GroupKind
 CONNECTOR = "connector"
 """What is judged, where a KV connector loads or sends."""
 _UNDER_WAY = "a load under way"
-_Known = Callable[[str], int]
+Known = Callable[[str], int]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class ConnectorTransfers:
         touched: Touched,
         in_flight: frozenset[int],
         held: frozenset[int],
-        known: _Known,
+        known: Known,
     ) -> Iterator[Violation]:
         """Before a step computes, which uses what is ``touched``.
 
@@ -141,7 +141,7 @@ class ConnectorTransfers:
             ends = self._step + (self._arrivals[name].send_steps or 0)
             self._under_way.append(_Transfer(name, ends, pages, None))
 
-    def finish(self, known: _Known) -> HostResult:
+    def finish(self, known: Known) -> HostResult:
         """What workers report with the results of the step."""
         over = [each for each in self._under_way if each.ends <= self._step]
         # Reported once; its pages are free to use when the scheduler has heard of it.

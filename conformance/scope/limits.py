@@ -110,7 +110,9 @@ LIMITS: dict[str, Limit] = {
         "In schedulers beside a KV connector, other than that of a host pool, promised hits and "
         "whose turn it is are not judged, nor statistics where a load fails. Single blocks of a "
         "load fail in one group only, no hit ends inside a block, and a history ends where a token "
-        "is delivered that comes of a failed load.",
+        "is delivered that comes of a failed load. Of connectors that keep blocks in host memory, "
+        "vLLM's simple one is judged in 0.33 and later, by content, without its lazy mode and its "
+        "disk.",
     ),
     "replay-old-events": Limit(
         "replay, lockstep",

@@ -1,7 +1,7 @@
 """Whole managers as subjects: what a player asks of them, and what is observable after a call."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
@@ -98,6 +98,9 @@ class Stored:
         window: the group's window in tokens, for sliding windows whose kind is said.
         ahead: for each block the tokens after it that its hash covers, None where events do not
             say them; without any, where hashes do not look ahead.
+        medium: where the blocks are, None where events do not say it.
+        lora_id: the number of the LoRA adapter.
+        says_numbers: whether events have numbers of adapters.
     """
 
     group: int | None
@@ -111,14 +114,21 @@ class Stored:
     kind: str | None = field(default=None, compare=False, repr=False)
     window: int | None = field(default=None, compare=False, repr=False)
     ahead: tuple[tuple[int, ...], ...] | None = field(default=None, compare=False, repr=False)
+    medium: str | None = field(default=None, compare=False, repr=False)
+    lora_id: int | None = field(default=None, compare=False, repr=False)
+    says_numbers: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Removed:
-    """Blocks were unregistered. vLLM: ``BlockRemoved``."""
+    """Blocks were unregistered. vLLM: ``BlockRemoved``.
+
+    ``medium`` is where the blocks were, None where events do not say it.
+    """
 
     group: int | None
     keys: tuple[Any, ...]
+    medium: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -127,6 +137,23 @@ class Cleared:
 
 
 Event = Stored | Removed | Cleared
+
+
+def named_stored(event: Stored, name: Callable[[Any], str]) -> Stored:
+    """The same of what is stored."""
+    parent = None if event.parent is None else name(event.parent)
+    return replace(event, keys=tuple(map(name, event.keys)), parent=parent)
+
+
+def named_event(event: Event, name: Callable[[Any], str]) -> Event:
+    """The event with names for its keys."""
+    match event:
+        case Cleared():
+            return event
+        case Stored():
+            return named_stored(event, name)
+        case _:
+            return replace(event, keys=tuple(map(name, event.keys)))
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,7 @@ from hitproof.conformance.subject.failures import REFUSALS, CannotJudge, Refuses
 from hitproof.conformance.subject.managers import (
     AccountableManager,
     CappedManager,
-    Cleared,
     ConnectorManager,
-    Event,
     FineManager,
     GroupwiseManager,
     HandingManager,
@@ -22,6 +20,8 @@ from hitproof.conformance.subject.managers import (
     QueueingManager,
     Stored,
     ZeroingManager,
+    named_event,
+    named_stored,
 )
 from hitproof.spec.claims import Divergence
 
@@ -105,7 +105,7 @@ class NamedManager:
         if self.accountable is None:
             return None
         found = self.accountable.reported_hit(request)
-        return None if found is None else [self._stored(event) for event in found]
+        return None if found is None else [named_stored(event, self.names.name) for event in found]
 
     def take_block_copies(self) -> Sequence[tuple[int, int]]:
         """Copies that come before the next step; none where hits end on block edges."""
@@ -127,27 +127,9 @@ class NamedManager:
         self.seen = replace(
             seen,
             cached=cached,
-            events=seen.events and tuple(self._named(event) for event in seen.events),
+            events=seen.events and tuple(named_event(event, name) for event in seen.events),
         )
         return self.seen
-
-    def _named(self, event: Event) -> Event:
-        name = self.names.name
-        match event:
-            case Cleared():
-                return event
-            case Stored():
-                return self._stored(event)
-            case _:
-                return replace(event, keys=tuple(name(key) for key in event.keys))
-
-    def _stored(self, event: Stored) -> Stored:
-        name, parent = self.names.name, event.parent
-        return replace(
-            event,
-            keys=tuple(name(key) for key in event.keys),
-            parent=None if parent is None else name(parent),
-        )
 
 
 def _started(subject: ManagerSubject, history: History) -> Manager:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause
-from hitproof.conformance.subject.managers import Tables
+from hitproof.conformance.subject.managers import Event, Tables
 
 
 class StartupRefused(Exception):
@@ -94,10 +94,31 @@ class Transfers:
     Attributes:
         loads: what it loads.
         sends: the tables of what it sends.
+        copies: what is copied to or from host memory.
+        waits: whether workers wait for all such copies before the step.
     """
 
     loads: Mapping[str, Loading]
     sends: Mapping[str, Tables]
+    copies: tuple["HostCopy", ...] = ()
+    waits: bool = False
+
+
+@dataclass(frozen=True)
+class HostCopy:
+    """Blocks that are copied to host memory, or from there to the device.
+
+    Attributes:
+        number: by which workers report it, among those of its direction.
+        blocks: those on the device.
+        host: those in host memory, one for each.
+        loads: the requests that wait for it; None where it stores.
+    """
+
+    number: int
+    blocks: tuple[int, ...]
+    host: tuple[int, ...]
+    loads: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +158,7 @@ class HostResult:
         failed: those of them whose load has failed.
         invalid: blocks whose load has failed.
         sent: requests that have been sent.
+        read: copies from host memory.
     """
 
     done: tuple[int, ...] = ()
@@ -145,6 +167,7 @@ class HostResult:
     failed: tuple[str, ...] = ()
     invalid: tuple[int, ...] = ()
     sent: tuple[str, ...] = ()
+    read: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -211,6 +234,7 @@ class PoolState:
         held: the blocks with references.
         host: what the host's pool holds; None without one.
         encoded: identifiers of images whose encoded outputs requests hold.
+        offloaded: the same as ``cached`` of what a connector keeps in host memory.
     """
 
     cached: Mapping[tuple[int, Any], tuple[int, ...]]
@@ -218,6 +242,7 @@ class PoolState:
     held: frozenset[int]
     host: HostState | None = None
     encoded: frozenset[str] = frozenset()
+    offloaded: Mapping[tuple[int, Any], tuple[int, ...]] = field(default_factory=dict)
 
 
 class RunningScheduler(Protocol):
@@ -298,6 +323,12 @@ class RunningScheduler(Protocol):
         ``requests``, ``queries`` (the tokens of these) and ``hits`` (those that were found), and
         the same with ``preempted_`` of requests that start again. None where lookups count that
         lead to no admission, as up to 0.29.
+        """
+
+    def events(self) -> Sequence[tuple[str, Event]] | None:
+        """What was published since this was asked last, each with the medium of its group's pool.
+
+        Groups are numbered in each pool. None where nothing is published. vLLM: ``EventPublisher``.
         """
 
     def reported(self) -> tuple[int, int, int] | None:

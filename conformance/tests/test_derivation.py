@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from hitproof.conformance.explain.derivation import Derived, Layer, Place, Rank, broken_rules
+from hitproof.conformance.explain.derivation import (
+    PROBED,
+    Derived,
+    Layer,
+    Place,
+    Rank,
+    broken_rules,
+)
 from hitproof.conformance.explain.reuse import CacheSetup
 from hitproof.conformance.findings.rules import Rule
 from hitproof.spec.groups import Group, GroupKind
@@ -32,6 +39,14 @@ PLACES = {
     "b": Place(10 * PAGE, PAGE, PAGE),
     "c": Place(0, PAGE, PAGE),
 }
+WINDOW_DRAFTS = replace(
+    RIGHT,
+    setup=replace(RIGHT.setup, groups=(FULL, replace(WINDOW, eagle=True)), use_eagle=True),
+    layers={**RIGHT.layers, "c": Layer(WINDOW, PAGE, True)},
+    kept=(PROBED, 32),
+    again=1,
+)
+"""Two modules, so that the layer with the window computes the last token again."""
 LAID_OUT = replace(RIGHT, ranks=(Rank(10, POOL, POOL + 3, PLACES),), unit=None)
 ALIKE = {name: Layer(FULL, PAGE, False) for name in "abcdef"} | {"w": Layer(WINDOW, PAGE, False)}
 SINGLE = replace(
@@ -91,6 +106,8 @@ def sized(derived: Derived, *sizes: int) -> Derived:
         RIGHT,
         LAID_OUT,
         DRAFTING,
+        WINDOW_DRAFTS,
+        replace(RIGHT, kept=(PROBED, 31), again=3),
         # Blocks of 32 tokens hold 16 twice, but not their padding.
         replace(
             LAID_OUT,
@@ -117,6 +134,19 @@ def test_a_right_configuration_breaks_none(derived: Derived) -> None:
             Rule.READS,
         ),
         (replace(RIGHT, layers={**RIGHT.layers, "a": Layer(STATE, PAGE, False)}), Rule.READS),
+        (replace(RIGHT, kept=(PROBED, 30)), Rule.READ_AGAIN),
+        (replace(RIGHT, kept=(PROBED - 1, 31)), Rule.READ_AGAIN),
+        (replace(WINDOW_DRAFTS, again=2), Rule.READ_AGAIN),
+        (replace(WINDOW_DRAFTS, kept=(PROBED, 31)), Rule.READ_AGAIN),
+        (
+            replace(
+                RIGHT,
+                setup=replace(RIGHT.setup, groups=(FULL, STATE)),
+                layers={**RIGHT.layers, "c": Layer(STATE, PAGE, False)},
+                kept=(PROBED, 0),
+            ),
+            Rule.READ_AGAIN,
+        ),
         (replace(RIGHT, pages=(PAGE, PAGE // 2)), Rule.PAGES),
         (
             replace(

@@ -249,6 +249,9 @@ class Small:
         waiting = len(self._rows) - running * (self.fault != "counts all as waiting")
         return running, waiting - passed_over, int(passed_over)
 
+    def events(self) -> None:
+        return None
+
     def counted(self) -> Mapping[str, int]:
         return self._counted
 

@@ -57,6 +57,8 @@ class VllmCache:
 
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         """The request's hashes as the target groups them into blocks."""
+        if not self._engine.groups[group].prefix_cacheable:
+            return []
         hashes = self._requests[name].block_hashes
         size, hash_size = self._engine.groups[group].block_size, self._engine.hash_block_size
         if size != hash_size:
@@ -133,10 +135,14 @@ class VllmCache:
                     kind=self._kind(event),
                     window=getattr(event, "kv_cache_spec_sliding_window", None),
                     ahead=self._ahead(event),
+                    medium=getattr(event, "medium", None),
+                    lora_id=getattr(event, "lora_id", None),
+                    says_numbers=hasattr(event, "lora_id"),
                 )
             case "BlockRemoved":
                 keys = tuple(self._key(key) for key in event.block_hashes)
-                return Removed(getattr(event, "group_idx", None), keys)
+                medium = getattr(event, "medium", None)
+                return Removed(getattr(event, "group_idx", None), keys, medium)
             case "AllBlocksCleared":
                 return Cleared()
             case other:

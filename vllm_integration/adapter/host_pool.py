@@ -5,14 +5,16 @@ Imported in the worker process only.
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Deployment, HostPool
+from hitproof.conformance.judge.event_descriptions import DEVICE, HOST
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.managers import Tables
+from hitproof.conformance.subject.managers import Cleared, Event, Tables
 from hitproof.conformance.subject.schedulers import (
     HostResult,
     HostState,
@@ -29,6 +31,7 @@ from hitproof.vllm_integration.adapter.transfers import LOADING
 _SOURCE, INDEXER, _FIRST = 0, 1, 2
 """Groups by number: that of the host's pool, the indexer's, and the first of those with pages on
 the device, which the hot ones follow."""
+_POOLS: Mapping[int | None, str] = {_SOURCE: HOST, INDEXER: DEVICE}
 _PACKAGE = "vllm.v1.hisparse"
 _CONNECTOR = "HiSparseConnector"
 
@@ -59,6 +62,11 @@ def connect(vllm_config: Any, host: HostPool) -> None:
     }
     vllm_config.kv_transfer_config = call(
         attribute(config, "KVTransferConfig"), values, "KVTransferConfig"
+    )
+    # Its publisher is found by the scheduler, and sends nothing.
+    events = {"enable_kv_cache_events": True, "publisher": "null"}
+    vllm_config.kv_events_config = call(
+        attribute(config, "KVEventsConfig"), events, "KVEventsConfig"
     )
     vllm_config.attention_config = copy.copy(vllm_config.attention_config)
     hisparse = attribute(config.attention, "HiSparseConfig")
@@ -106,12 +114,19 @@ class RunningHostPool:
         self._pool = self._coordinator.get_host_block_pool()
         self._gpu = attribute(scheduler.kv_cache_manager, "block_pool")
         self._cache: VllmCache | None = None
+        self._requests: Mapping[str, Any] = {}
+        self._published: list[Any] = []
+        attribute(scheduler, "kv_event_publisher").publish = self._publish
+
+    def _publish(self, batch: Any) -> None:
+        self._published += batch.events
 
     def bind(
         self, utils: ModuleType, engine: EngineConfiguration, requests: Mapping[str, Any]
     ) -> None:
         """Name the keys of the pool as those of ``requests``."""
         self._cache = VllmCache(utils, engine, self._pool, requests, False)
+        self._requests = requests
 
     def has(self, name: str, tokens: int) -> None:
         """A KV connector has so many tokens of a request."""
@@ -174,6 +189,19 @@ class RunningHostPool:
             failed_recving=set(result.failed),
             kv_connector_worker_meta=own,
         )
+
+    def events(self) -> list[tuple[str, Event]]:
+        """What was published since this was asked last, by the medium of its group's pool."""
+        assert self._cache is not None
+        for name in self._requests:
+            self._cache.unit_keys(name)
+        taken, self._published = self._cache.events(self._published), []
+        return [
+            (HOST, event)
+            if isinstance(event, Cleared)
+            else (_POOLS.get(event.group, HOST), replace(event, group=0))
+            for event in taken
+        ]
 
     @property
     def room(self) -> int:

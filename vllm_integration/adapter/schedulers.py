@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
-from hitproof.conformance.explain.derivation import Derived
+from hitproof.conformance.explain.derivation import PROBED, Derived
 from hitproof.conformance.explain.reuse import CacheSetup
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import (
@@ -29,7 +29,7 @@ from hitproof.conformance.histories.workloads import (
     SchedulerHistory,
 )
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.managers import Tables
+from hitproof.conformance.subject.managers import Event, Tables
 from hitproof.conformance.subject.schedulers import (
     COUNTED,
     HostResult,
@@ -82,6 +82,7 @@ _PLAIN_LAYERS: dict[str, Any] = {
     "disable_hybrid_kv_cache_manager": False,
     "speculative_method": None,
     "num_speculative_tokens": 0,
+    "num_mtp_modules": 1,
 }
 _ADAPTIVE = "long_prefill_token_threshold_adaptive"
 _AT_MOST = "max_num_scheduled_tokens"
@@ -90,6 +91,7 @@ _STARTS_AGAIN = "reset_running_requests"
 _STAGGERED = "next_decode_eligible_step"
 _SET_PAUSE = "set_pause_state"
 _INTERVAL = "prefix_cache_retention_interval"
+_SKIPPED = "get_num_skipped_tokens"
 
 
 class ModelFacts:
@@ -119,8 +121,11 @@ class ModelFacts:
 class _Executor:
     """What workers answer at start-up: the layers' specs; nothing else concerns a scheduler."""
 
-    def __init__(self, specs: dict[str, Any]) -> None:
-        self._specs = specs
+    def __init__(self, specs: dict[str, Any], offloaded: int | None = None) -> None:
+        self._specs, self._offloaded = specs, offloaded
+
+    def get_simple_cpu_offload_num_blocks(self) -> int | None:
+        return self._offloaded
 
     def get_kv_cache_specs(self) -> list[dict[str, Any]]:
         return [self._specs]
@@ -174,6 +179,10 @@ class VllmSchedulers:
         deployment = history.deployment
         if deployment.host is not None and not has_host_pools():
             return replace(history, deployment=replace(deployment, host=None), requests={})
+        offloading = deployment.connector is not None and deployment.connector.offloads
+        if offloading and not transfers.offloads():
+            plain = replace(deployment, connector=None)
+            return self.possible(replace(history, deployment=plain, requests={}))
         if deployment.connector is not None and not reports_failed_loads():
             whole = {name: replace(a, load_fails=False) for name, a in history.requests.items()}
             history = replace(history, requests=whole)
@@ -370,6 +379,8 @@ class VllmSchedulers:
                 config = config_of(self.interface, deployment, interval)
                 return self.start_with(deployment, vllm_config, config)
             with self.groups_config(deployment, vllm_config) as config:
+                if deployment.connector is not None and deployment.connector.offloads:
+                    transfers.laid_out(self.interface, config)
                 return self.start_with(deployment, vllm_config, config)
 
     def _start_layers(
@@ -392,8 +403,10 @@ class VllmSchedulers:
             num_blocks=engine.num_gpu_blocks,
             caching=engine.enable_prefix_caching,
         )
-        unit = deployment.prefix_match_unit
-        started.derived = executor.derived(setup, unit)
+        derived = executor.derived(setup, deployment.prefix_match_unit)
+        started.derived = replace(
+            derived, kept=_kept(started.scheduler), again=max(engine.num_prefill_lookahead - 1, 0)
+        )
         return started
 
     def layered(self, deployment: Deployment) -> tuple[Any, LayeredExecutor]:
@@ -486,7 +499,8 @@ class VllmSchedulers:
         if executor is None:
             groups = config.kv_cache_groups
             engine.model_executor = _Executor(
-                {name: group.kv_cache_spec for group in groups for name in group.layer_names}
+                {name: group.kv_cache_spec for group in groups for name in group.layer_names},
+                transfers.num_offloaded(vllm_config),
             )
             given = {
                 "get_kv_cache_configs": lambda *_, **__: [config],
@@ -561,7 +575,11 @@ class VllmScheduler:
         self._host: RunningHostPool | None = None
         self._connector: RunningConnector | None = None
         if deployment.connector is not None:
-            self._connector = RunningConnector(scheduler)
+            if deployment.connector.offloads:
+                offload = self._connector = transfers.RunningOffload(scheduler)
+                offload.bind(vllm.utils, self.engine, self._requests)
+            else:
+                self._connector = RunningConnector(scheduler)
         if deployment.host is not None:
             self._host = RunningHostPool(scheduler, deployment.host)
             self._host.bind(vllm.utils, self.engine, self._requests)
@@ -742,7 +760,7 @@ class VllmScheduler:
             output,
             None if self._host is None else self._host.step(output, tables),
             getattr(output, "skip_drafts", None) if self._may_skip_drafts else None,
-            None if self._connector is None else self._connector.step(),
+            None if self._connector is None else self._connector.step(output),
             tuple((self._name(n), len(ids)) for n, ids in drafts.items() if n not in counts),
             {self._name(n): tuple(ids) for n, ids in output.scheduled_encoder_inputs.items()},
             tuple(output.free_encoder_mm_hashes),
@@ -828,9 +846,14 @@ class VllmScheduler:
         if self._host is None:
             requests = attribute(self.scheduler, ENCODED).cached
             encoded = frozenset(name for name, users in requests.items() if users)
-            return PoolState(cached, free, held, encoded=encoded)
+            offloaded = {} if self._connector is None else self._connector.cached()
+            return PoolState(cached, free, held, encoded=encoded, offloaded=offloaded)
         cached = {(0, key): ids for (_, key), ids in cached.items()}
         return PoolState(cached, self._host.room, held, self._host.state())
+
+    def events(self) -> Sequence[tuple[str, Event]] | None:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        return None if self._host is None else self._host.events()
 
     def reported(self) -> tuple[int, int, int] | None:
         """See `conformance.subject.schedulers.RunningScheduler`."""
@@ -873,6 +896,15 @@ def _without_sessions(history: SchedulerHistory) -> Iterator[tuple[str, Arrival]
             plain = replace(each, session=None, open_steps=0, after=after)
             last[each.session] = name
         yield name, plain
+
+
+def _kept(scheduler: Any) -> tuple[int, ...]:
+    """Of each group, the tokens that a running request of `PROBED` tokens keeps."""
+    coordinator = attribute(scheduler.kv_cache_manager, "coordinator")
+    managers = attribute(coordinator, "single_type_managers")
+    if any(not hasattr(each, _SKIPPED) for each in managers):
+        return ()
+    return tuple(PROBED - int(getattr(each, _SKIPPED)(PROBED)) for each in managers)
 
 
 def _staggers() -> bool:

@@ -3,12 +3,16 @@
 Imported in the worker process only.
 """
 
+from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
+from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Connector
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.schedulers import HostResult, Loading, Transfers
+from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Loading, Transfers
 from hitproof.spec.groups import Group, GroupKind
+from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.inspection import attribute, call
 
 LOADING = {
@@ -16,12 +20,28 @@ LOADING = {
     "kv_connector_module_path": "hitproof.vllm_integration.adapter.loading",
 }
 """Where vLLM finds the connector."""
+_OFFLOADING = "SimpleCPUOffloadConnector"
+_NUM_OFFLOADED = "simple_cpu_offload_num_blocks"
 
 
 def connect(vllm_config: Any, connector: Connector) -> None:
     """Put the connector into a configuration."""
     from vllm import config
 
+    if connector.offloads:
+        if not offloads():
+            raise CannotJudge(
+                "this release keeps nothing in host memory that is judged; leave offloads out, or "
+                "name a later release"
+            )
+        sizes = {"num_cpu_blocks": connector.offloads, "cpu_bytes_to_use": 1 << 40}
+        made = {"kv_connector_extra_config": sizes, "kv_role": "kv_both"}
+        vllm_config.kv_transfer_config = call(
+            attribute(config, "KVTransferConfig"),
+            {"kv_connector": _OFFLOADING, **made},
+            "KVTransferConfig",
+        )
+        return
     # What it has to send outlives no preemption: it need not be delivered.
     values = {
         **LOADING,
@@ -31,6 +51,31 @@ def connect(vllm_config: Any, connector: Connector) -> None:
     vllm_config.kv_transfer_config = call(
         attribute(config, "KVTransferConfig"), values, "KVTransferConfig"
     )
+
+
+def offloads() -> bool:
+    """Whether a connector keeps blocks in host memory, of which start-up is told the number."""
+    from vllm import config
+
+    return hasattr(config.CacheConfig, _NUM_OFFLOADED)
+
+
+def num_offloaded(vllm_config: Any) -> int | None:
+    """The blocks of host memory in a configuration, as workers report them."""
+    extra = getattr(vllm_config.kv_transfer_config, "kv_connector_extra_config", None) or {}
+    number: int | None = extra.get("num_cpu_blocks")
+    return number
+
+
+def laid_out(interface: Any, config: Any) -> None:
+    """Give a ``KVCacheConfig`` the tensors by which the connector sizes its memory."""
+    page = max(group.kv_cache_spec.page_size_bytes for group in config.kv_cache_groups)
+    names = [name for group in config.kv_cache_groups for name in group.layer_names]
+    values = {"size": page * config.num_blocks, "layers": names, "layer_stride": 0}
+    made = call(
+        attribute(interface, "KVCacheTensor"), values | {"block_stride": page}, "KVCacheTensor"
+    )
+    config.kv_cache_tensors = [made]
 
 
 def reports_failed_loads() -> bool:
@@ -73,8 +118,9 @@ class RunningConnector:
         if arrival.send_steps is not None:
             self._connector.sends.add(name)
 
-    def step(self) -> Transfers:
-        """What it was asked for since the last step."""
+    def step(self, output: Any) -> Transfers:
+        """What it was asked for since the last step, whose ``output`` a scheduler gives."""
+        del output
         connector = self._connector
         asked, connector.asked = connector.asked, {}
         ended, connector.ended = connector.ended, {}
@@ -97,3 +143,54 @@ class RunningConnector:
             invalid_block_ids=set(result.invalid),
             **failed,
         )
+
+    def cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
+        """What it keeps in host memory, by its keys."""
+        return {}
+
+
+class RunningOffload(RunningConnector):
+    """A connector of the target's own that keeps blocks in host memory."""
+
+    def __init__(self, scheduler: Any) -> None:
+        super().__init__(scheduler)
+        self._manager = attribute(self._connector, "scheduler_manager")
+        self._cache: VllmCache | None = None
+
+    def bind(
+        self, utils: ModuleType, engine: EngineConfiguration, requests: Mapping[str, Any]
+    ) -> None:
+        """Name the keys of its pool as those of ``requests``."""
+        pool = attribute(self._manager, "cpu_block_pool")
+        self._cache = VllmCache(utils, engine, pool, requests, True)
+
+    def has(self, name: str, arrival: Arrival) -> None:
+        """It has what it stored."""
+
+    def step(self, output: Any) -> Transfers:
+        """See `RunningConnector`."""
+        told = output.kv_connector_metadata
+        copies = []
+        if told.load_event >= 0:
+            blocks, host = tuple(told.load_gpu_blocks), tuple(told.load_cpu_blocks)
+            names = tuple(told.load_event_to_reqs[told.load_event])
+            copies.append(HostCopy(told.load_event, blocks, host, names))
+        if told.store_event >= 0:
+            blocks, host = tuple(told.store_gpu_blocks), tuple(told.store_cpu_blocks)
+            copies.append(HostCopy(told.store_event, blocks, host))
+        return Transfers({}, {}, tuple(copies), bool(told.need_flush))
+
+    def report(self, result: HostResult) -> Any:
+        """See `RunningConnector`."""
+        from vllm.v1.outputs import KVConnectorOutput
+        from vllm.v1.simple_kv_offload.metadata import SimpleCPUOffloadWorkerMetadata
+
+        own = SimpleCPUOffloadWorkerMetadata(dict.fromkeys(result.done, 1)) if result.done else None
+        return KVConnectorOutput(
+            finished_recving=set(result.loaded) or None, kv_connector_worker_meta=own
+        )
+
+    def cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
+        """See `RunningConnector`."""
+        assert self._cache is not None
+        return self._cache.cached()

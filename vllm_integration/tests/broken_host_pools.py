@@ -36,6 +36,16 @@ def _without_changes(take: Callable[..., Any]) -> Callable[..., Any]:
     return taken
 
 
+def _moved(emit: Callable[..., Any]) -> Callable[..., Any]:
+    """Events of one pool that say they are of another."""
+
+    def emitted(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        with patch.object(self, "medium", "STORAGE"):
+            return emit(self, *arguments, **keywords)
+
+    return emitted
+
+
 def found(subject: VllmSchedulers) -> list[str]:
     """What the first history that shows anything new shows."""
     for number in range(_MANY):
@@ -48,10 +58,12 @@ def found(subject: VllmSchedulers) -> list[str]:
 
 def faults() -> dict[str, Any]:
     """What breaks a part of the target."""
+    from vllm.v1.core import block_pool
     from vllm.v1.core import single_type_kv_cache_manager as managers
     from vllm.v1.hisparse import coordinator
 
-    owner = coordinator.HiSparseCoordinator
+    owner, pool = coordinator.HiSparseCoordinator, block_pool.BlockPool
+    removes, stores = pool._emit_block_removed_events, pool._build_block_stored_event
     hot, nothing = managers.HiSparseHotManager, lambda *_: None
     early = _early(owner._publish_host_blocks_if_ready)
     unchanged = _without_changes(owner.take_residency_updates)
@@ -67,6 +79,9 @@ def faults() -> dict[str, Any]:
         "keys before content": patch.object(owner, "_publish_host_blocks_if_ready", early),
         "what is loaded is not restored": patch.object(owner, "complete_host_import", nothing),
         "workers are told of no change": patch.object(owner, "take_residency_updates", unchanged),
+        "no event of what is evicted": patch.object(pool, "_emit_block_removed_events", nothing),
+        "evicted elsewhere": patch.object(pool, "_emit_block_removed_events", _moved(removes)),
+        "stored elsewhere": patch.object(pool, "_build_block_stored_event", _moved(stores)),
         "the last pages are given up": patch.object(coordinator, "ACTIVE_TAIL_PAGES", 0),
     }
 

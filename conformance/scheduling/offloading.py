@@ -1,0 +1,107 @@
+"""What a KV connector keeps in host memory of what was computed here, and loads from there.
+
+Blocks are copied whole, in both directions. A copy may be made at any time until it is reported:
+here as late as can be, so that blocks which are taken meanwhile show. Only content is judged: keys
+name what their blocks hold, on the host, too, and steps read what they have to.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.violations import Violation
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.histories.workloads import Arrival, Connector
+from hitproof.conformance.judge.content import ContentModel
+from hitproof.conformance.judge.content_entries import DueEntries
+from hitproof.conformance.judge.content_keys import KeyedContent
+from hitproof.conformance.judge.content_store import ContentStore
+from hitproof.conformance.scheduling.transfers import (
+    CONNECTOR,
+    ConnectorTransfers,
+    Known,
+    Touched,
+)
+from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Plan
+from hitproof.spec.claims import Divergence
+
+
+class Offloading(ConnectorTransfers):
+    """Follows the plans of one scheduler with such a connector."""
+
+    def __init__(
+        self,
+        engine: EngineConfiguration,
+        connector: Connector,
+        arrivals: Mapping[str, Arrival],
+        requests: Mapping[str, RequestInput],
+        content: ContentModel,
+    ) -> None:
+        super().__init__(engine, connector, arrivals, content)
+        self._delay, self._device = connector.delay, content.store
+        self._memory = ContentStore()
+        self._copies: list[tuple[int, HostCopy]] = []
+        self._reported: set[tuple[bool, int]] = set()
+        self._keys = KeyedContent(
+            engine, requests, DueEntries(engine, requests), self._memory, _signature
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is being copied, or not taken up."""
+        return bool(self._copies or self._reported)
+
+    def start(
+        self,
+        plan: Plan,
+        touched: Touched,
+        in_flight: frozenset[int],
+        held: frozenset[int],
+        known: Known,
+    ) -> Iterator[Violation]:
+        """See `ConnectorTransfers`."""
+        del touched, in_flight, held, known  # what is copied of used blocks shows as wrong content
+        told = plan.transfers
+        assert told is not None
+        self._step += 1
+        self._memory.new_step_starts()
+        for _, copy in self._copies if told.waits else ():
+            self._copy(copy)
+        self._copies += [(self._step, copy) for copy in told.copies]
+        yield from ()
+
+    def finish(self, known: Known) -> HostResult:
+        """See `ConnectorTransfers`."""
+        del known
+        last = self._step - self._delay
+        done = [copy for since, copy in self._copies if since <= last]
+        self._copies = [each for each in self._copies if each[0] > last]
+        for copy in done:
+            self._copy(copy)
+        self._reported |= {(each.loads is None, each.number) for each in done}
+        loaded = [name for each in done for name in each.loads or ()]
+        self._waited.update(loaded)
+        stored = tuple(each.number for each in done if each.loads is None)
+        read = tuple(each.number for each in done if each.loads is not None)
+        return HostResult(done=stored, read=read, loaded=tuple(loaded))
+
+    def taken_up(self, result: HostResult) -> None:
+        """See `ConnectorTransfers`."""
+        self._reported -= {(True, number) for number in result.done}
+        self._reported -= {(False, number) for number in result.read}
+
+    def wrong_keys(self, cached: Mapping[tuple[int, str], tuple[int, ...]]) -> Iterator[Violation]:
+        """The keys of host memory that do not name what their block holds."""
+        yield from self._keys.wrong(cached)
+
+    def _copy(self, copy: HostCopy) -> None:
+        for block, host in zip(copy.blocks, copy.host, strict=True):
+            if copy.loads is None:
+                self._memory.copy_from(self._device, block, host)
+            else:
+                self._device.copy_from(self._memory, host, block)
+
+
+def _signature(group: int, claim: str, defect: Defect, divergence: Divergence) -> Signature:
+    del group, claim
+    return Signature("scheduler", divergence, CONNECTOR, False, defect)
