@@ -279,7 +279,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.ENCODER_OUTPUT_MISSING: Meaning(
         "{of} of an image are computed without the encoder's output{how}",
         "The step computes tokens of an image, or entries of draft layers that depend on its first "
-        "token, and the model runner does not have what the encoder makes of it.",
+        "tokens, and the model runner does not have what the encoder makes of it.",
         "The engine dies. Where only draft layers lack it, fewer drafts are accepted; up to 0.23 "
         "the engine dies then, too.",
         _SCHEDULER,
@@ -292,8 +292,12 @@ MEANINGS: Mapping[Code, Meaning] = {
             ),
             Parameter(
                 "how",
-                "whether it was encoded before",
-                {"never": ", which was not made", "freed": ", which was freed"},
+                "whether it was encoded before; of draft entries, whether there was no room for it",
+                {
+                    "never": ", which was not made",
+                    "freed": ", which was freed",
+                    "full": ", for which there is no room",
+                },
                 optional=True,
             ),
         ),

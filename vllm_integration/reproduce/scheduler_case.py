@@ -426,7 +426,8 @@ class _Writer:
         yield laid_out("engine = ", engine)
         comment = self._comment()
         if ("of", "drafts") in self._violation.signature.defect.parameters:
-            yield "    engine.ahead = 1"
+            ahead = max(self._running.engine.num_prefill_lookahead, 1)
+            yield f"    engine.ahead = {ahead}"
         if issubclass(self._engine, _TRANSFERRING):
             yield from self._transfers()
         if issubclass(self._engine, scripted_sessions.SessionEngine):
