@@ -71,12 +71,20 @@ MEANINGS: Mapping[Code, Meaning] = {
         (Divergence.UNSOUND,),
     ),
     Code.SESSION_TOKENS_WRONG: Meaning(
-        "session does not go on with its tokens",
+        "session does not go on with its tokens{of}",
         "An input of a streaming session goes on with what came before it and the output so far, "
-        "but for the last token. The model runner is told other tokens.",
+        "but for the last token. The model runner is told other tokens, or images in other places.",
         "Outputs are wrong.",
         _SCHEDULER,
         (Divergence.UNSOUND,),
+        (
+            Parameter(
+                "of",
+                "whether only images are not those, or elsewhere",
+                {"images": ", those of images"},
+                optional=True,
+            ),
+        ),
     ),
     Code.BLOCKS_HELD_WHEN_IDLE: Meaning(
         "blocks are held when no request is left",

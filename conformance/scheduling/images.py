@@ -15,6 +15,7 @@ vLLM: ``EncoderCacheManager``, and ``encoder_cache`` of ``GPUModelRunner``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
@@ -44,6 +45,11 @@ class EncoderOutputs:
         self._kept: dict[str, int] = {}
         self._freed: set[str] = set()
         self._passed: dict[str, int] = {}
+        inputs: dict[str, list[str]] = {}
+        for name, each in arrivals.items():
+            if each.session is not None:
+                inputs.setdefault(each.session, []).append(name)
+        self._before = {now: one for each in inputs.values() for one, now in pairwise(each)}
         self._sizes = {
             image.identifier: image.length for each in arrivals.values() for image in each.images
         }
@@ -111,6 +117,7 @@ class EncoderOutputs:
 
     def computed(self, plan: Plan) -> None:
         """Note how far requests are."""
+        self.forget(self._before[e.request] for e in plan.scheduled if e.request in self._before)
         for each in plan.scheduled:
             self._passed[each.request] = each.start + each.num_tokens
 
