@@ -604,6 +604,8 @@ class _Player:
     def _images(self, names: Iterable[str]) -> str | None:
         """Whether some of the requests have images, and how these are computed."""
         encoder = self._history.deployment.encoder
+        if self._kind == SESSION:
+            return None  # where sessions are stuck, it is for reasons of theirs
         if encoder is None or not any(self._history.requests[name].images for name in names):
             return None
         return "whole" if encoder.whole_images else "parts"
