@@ -69,6 +69,8 @@ _CONVERSING = {
     scripted_engine.Engine: scripted_sessions.SessionEngine,
     scripted_engine.ReadingEngine: scripted_sessions.SessionReadingEngine,
     scripted_engine.DraftingEngine: scripted_sessions.SessionDraftingEngine,
+    scripted_engine.SeeingEngine: scripted_sessions.SessionSeeingEngine,
+    scripted_engine.SparingEngine: scripted_sessions.SessionSparingEngine,
 }
 """The same with streaming sessions."""
 
@@ -163,7 +165,7 @@ class _Writer:
         if code is Code.SESSION_TOKENS_WRONG:
             return scripted_sessions.ToldEngine
         if engine not in _CONVERSING:
-            raise CannotJudge("a test has no hashes or images beside streaming sessions")
+            raise CannotJudge("a test has no hashes or whole images beside streaming sessions")
         return _CONVERSING[engine]
 
     def _loading(
