@@ -71,12 +71,20 @@ MEANINGS: Mapping[Code, Meaning] = {
         (Divergence.UNSOUND,),
     ),
     Code.SESSION_TOKENS_WRONG: Meaning(
-        "session does not go on with its tokens",
+        "session does not go on with its tokens{of}",
         "An input of a streaming session goes on with what came before it and the output so far, "
-        "but for the last token. The model runner is told other tokens.",
+        "but for the last token. The model runner is told other tokens, or images in other places.",
         "Outputs are wrong.",
         _SCHEDULER,
         (Divergence.UNSOUND,),
+        (
+            Parameter(
+                "of",
+                "whether only images are not those, or elsewhere",
+                {"images": ", those of images"},
+                optional=True,
+            ),
+        ),
     ),
     Code.BLOCKS_HELD_WHEN_IDLE: Meaning(
         "blocks are held when no request is left",
@@ -279,7 +287,7 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.ENCODER_OUTPUT_MISSING: Meaning(
         "{of} of an image are computed without the encoder's output{how}",
         "The step computes tokens of an image, or entries of draft layers that depend on its first "
-        "token, and the model runner does not have what the encoder makes of it.",
+        "tokens, and the model runner does not have what the encoder makes of it.",
         "The engine dies. Where only draft layers lack it, fewer drafts are accepted; up to 0.23 "
         "the engine dies then, too.",
         _SCHEDULER,
@@ -292,8 +300,12 @@ MEANINGS: Mapping[Code, Meaning] = {
             ),
             Parameter(
                 "how",
-                "whether it was encoded before",
-                {"never": ", which was not made", "freed": ", which was freed"},
+                "whether it was encoded before; of draft entries, whether there was no room for it",
+                {
+                    "never": ", which was not made",
+                    "freed": ", which was freed",
+                    "full": ", for which there is no room",
+                },
                 optional=True,
             ),
         ),

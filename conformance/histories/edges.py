@@ -2,7 +2,8 @@
 
 A small pool is reset; with several MTP modules a step after a hit computes fewer tokens than they
 look ahead; block sizes differ beside states though hits end on block edges; a load comes beside
-hits that would be evicted next; and a ring buffer's block is the last one.
+hits that would be evicted next; a ring buffer's block is the last one; and several images are in
+the block that a prompt ends in, or reach into it, and output completes that block.
 """
 
 import math
@@ -16,6 +17,7 @@ from hitproof.conformance.histories.schema import (
     EngineConfiguration,
     Finish,
     History,
+    Image,
     Load,
     Loaded,
     Lookup,
@@ -28,6 +30,16 @@ from hitproof.conformance.histories.schema import (
 )
 from hitproof.spec.groups import Group, GroupKind
 
+_FULL = GroupKind.FULL_ATTENTION
+_ENDS = (
+    ((9, 1), (10, 1)),
+    ((8, 1), (9, 1), (10, 1)),
+    ((3, 1), (7, 1), (8, 1), (10, 1)),
+    ((7, 2), (9, 2)),
+    ((2, 1), (6, 3), (9, 1)),
+    ((5, 4), (9, 1)),
+)
+"""Images, by offset and length, the last of which ends its prompt."""
 _APART = 7
 """Of the engines of families, every so many."""
 
@@ -66,6 +78,7 @@ def edges() -> Iterator[History]:
     yield states_in_larger_blocks()
     yield load_beside_hits()
     yield from full_beside_rings()
+    yield from images_at_the_end()
 
 
 def load_beside_hits() -> History:
@@ -151,3 +164,40 @@ def _one_after_another(engine: EngineConfiguration) -> History:
         steps += [Schedule(name, 1 if name != "first" else None), *([Schedule(name)] * (most // 2))]
         steps += [Finish(name), Lookup("third")]
     return History(engine, requests, tuple(steps))
+
+
+def images_at_the_end() -> Iterator[History]:
+    """Prompts that end with images, of which each in turn is another one, and their next turns.
+
+    Images are as long as one token and longer, side by side and apart, at the last token of a block
+    and across its end. The output completes the block, so that it is hashed after the prompt.
+    """
+    for number, (places, drafts) in enumerate(product(_ENDS, (0, 1))):
+        engine = EngineConfiguration(
+            (Group(_FULL, 4, eagle=bool(drafts)),),
+            80,
+            4,
+            32,
+            max_num_batched_tokens=(None, 5, 8)[number % 3],
+            use_eagle=bool(drafts),
+            num_hash_lookahead_tokens=drafts,
+            num_speculative_tokens=drafts,
+        )
+        requests: dict[str, RequestInput] = {}
+        steps: list[Step] = []
+        text, output = tuple(range(1, 2 + max(map(sum, places)))), tuple(range(50, 57))
+        for other in range(len(places) + 1):
+            images = tuple(
+                Image(f"{'dog' if place + 1 == other else 'cat'} {place}", offset, length)
+                for place, (offset, length) in enumerate(places)
+            )
+            name, prompt = f"{other}", text[: sum(places[-1])]
+            requests[name] = RequestInput(prompt, output, images=images)
+            told = (*prompt, *output, 60, 61)
+            requests[f"next {other}"] = RequestInput(told, (62,), images=images)
+            decodes = [Schedule(name, drafts=drafts)] * 6
+            steps += [Schedule(name), Schedule(name), Schedule(name), *decodes, Finish(name)]
+        for other in reversed(range(len(places) + 1)):
+            name = f"next {other}"
+            steps += [Lookup(name), Schedule(name), Schedule(name), Finish(name)]
+        yield History(engine, requests, tuple(steps))

@@ -4,15 +4,18 @@ An input ends by a stop token or as it has all tokens that it may have, among ac
 steps in flight, or preempted; its last token is discarded, near the end of a block. The next input
 is there by then, or comes later, while the session keeps its blocks. Other requests have the tokens
 of the session, with and without what was discarded. In turn: full attention alone; beside windows;
-beside recurrent states; windows alone; and with little room.
+beside recurrent states; windows alone; and with little room. Some sessions have images, in several
+of their inputs.
 """
 
 from dataclasses import replace
 from random import Random
 
+from hitproof.conformance.histories.schema import Image
 from hitproof.conformance.histories.stop_workloads import stop_workload
-from hitproof.conformance.histories.workloads import Arrival, SchedulerHistory
+from hitproof.conformance.histories.workloads import Arrival, Encoder, SchedulerHistory
 
+_LARGEST = 5
 _MORE = 700
 """The first token of what is added; no other history of stops has it, nor those after it."""
 
@@ -61,4 +64,33 @@ def session_workload(seed: int | str) -> SchedulerHistory:
         if random.random() < 0.6 and len(prompt) + 2 <= most:
             after = random.choice((last, last, "a", None))
             requests[name] = Arrival(prompt, (980, 981), random.choice((0, 1)), after=after)
-    return SchedulerHistory(made.deployment, requests)
+    return _with_images(seed, SchedulerHistory(made.deployment, requests))
+
+
+def _with_images(seed: int | str, history: SchedulerHistory) -> SchedulerHistory:
+    """The history with images in some inputs, which requests of the same tokens may have or not."""
+    random = Random(f"hitproof images of sessions {seed}")
+    session = [name for name, each in history.requests.items() if each.session is not None]
+    deployment = history.deployment
+    # How chunks end beside states, and before images for drafts, `image_workloads` has.
+    if deployment.has_mamba or random.random() < 0.25:
+        return history
+    images: list[Image] = []
+    requests, start = dict(history.requests), 0
+    for name in session:
+        prompt = requests[name].prompt
+        start += random.choice((0, 0, 1, 2))
+        while start < len(prompt) and random.random() < 0.7:
+            length = random.randint(1, min(_LARGEST, len(prompt) - start))
+            images.append(Image(f"{random.choice(('cat', 'dog'))} {length}", start, length))
+            start += length + random.choice((0, 1, 3))
+        requests[name] = replace(requests[name], images=tuple(images))
+        start = len(requests[name].kept)
+    others = [Image(f"cow {each.length}", each.offset, each.length) for each in images]
+    for name in [name for name in requests if name not in session]:
+        seen = random.choice((images, images, [*images[:-1], *others[-1:]], []))
+        within = [e for e in seen if e.offset + e.length <= len(requests[name].prompt)]
+        requests[name] = replace(requests[name], images=tuple(within))
+    spare = 100 if deployment.has_draft_head else random.choice((0, 2, 100))
+    encoder = Encoder(_LARGEST + spare, _LARGEST + spare)
+    return SchedulerHistory(replace(deployment, encoder=encoder), requests)

@@ -304,7 +304,8 @@ class Arrival:
     """Whether the request takes no hits and loads nothing, as with prompt logprobs. Others are
     served what it computes."""
     images: tuple[Image, ...] = ()
-    """Images in its prompt, in the order of their offsets."""
+    """Images in its prompt, in the order of their offsets; in a session also those of the inputs
+    before it."""
     past_end: TokenIds = ()
     """What the model would sample if it went on. Drafts of it may be right, and steps in flight may
     compute some of it; the user gets none of it."""
@@ -441,8 +442,6 @@ class SchedulerHistory:
             raise HistoryError(f"session {session} has the name of a request; change it")
         if self.deployment.loads or any(each.after_reset for each in self.requests.values()):
             raise HistoryError("sessions are not judged beside loads and resets; leave these out")
-        if any(self.requests[name].images for name in inputs):
-            raise HistoryError("the inputs of a session have no images; leave these out")
         for one, other in pairwise(inputs):
             before, now = self.requests[one], self.requests[other]
             kept = before.kept
@@ -450,6 +449,12 @@ class SchedulerHistory:
                 raise HistoryError(
                     f"request {other} goes on with all tokens of {one} but the last; begin its "
                     "prompt with these"
+                )
+            own = now.images[len(before.images) :]
+            if before.images + own != now.images or any(e.offset < len(kept) for e in own):
+                raise HistoryError(
+                    f"request {other} has the images of {one}, and its own behind what it goes on "
+                    "with; begin its images with these"
                 )
             same = ("cache_salt", "lora_name", "priority")
             if now.after not in (None, one) or before.open_steps:

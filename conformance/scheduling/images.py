@@ -1,18 +1,21 @@
 """The encoder's outputs that a model runner keeps, and what steps need of them, by plans alone.
 
-- A step that computes tokens of an image reads the encoder's output of it; so do draft layers one
-  token earlier, as their entry of a token depends on the next one. The step encodes the image, or
-  an earlier step has, and it has not been freed since: a step frees first, then encodes.
+- A step that computes tokens of an image reads the encoder's output of it; so do draft layers as
+  far behind the step as they look ahead: their entry of a token depends on the next one, and that
+  of each further MTP module on one token more. The step encodes the image, or an earlier step has,
+  and it has not been freed since: a step frees first, then encodes.
 - A step encodes at most its budget, what is kept is at most the size of the cache, and what is
   kept is not encoded again.
 - Where images are computed whole, the step that computes the first token computes the last one.
 - A chunk may end before an image that is not there, and that neither budget nor cache has room for,
-  or which does not fit into the step as a whole. Draft layers may have it end a token earlier.
+  or which does not fit into the step as a whole. Draft layers may have it end as much earlier as
+  they look ahead.
 
 vLLM: ``EncoderCacheManager``, and ``encoder_cache`` of ``GPUModelRunner``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
@@ -38,12 +41,15 @@ class EncoderOutputs:
         self._encoder = deployment.encoder
         self._arrivals = arrivals
         self._in_turn = batches == 1
-        # Several modules compute the last tokens of a chunk again.
-        self._ahead = 1 if engine.num_prefill_lookahead == 1 else 0
-        self._slack = max(engine.num_prefill_lookahead, 0)
+        self._ahead = max(engine.num_prefill_lookahead, 0)
         self._kept: dict[str, int] = {}
         self._freed: set[str] = set()
         self._passed: dict[str, int] = {}
+        inputs: dict[str, list[str]] = {}
+        for name, each in arrivals.items():
+            if each.session is not None:
+                inputs.setdefault(each.session, []).append(name)
+        self._before = {now: one for each in inputs.values() for one, now in pairwise(each)}
         self._sizes = {
             image.identifier: image.length for each in arrivals.values() for image in each.images
         }
@@ -79,8 +85,8 @@ class EncoderOutputs:
                 f"outputs of {self._encoder.cache_size} tokens are kept at most",
                 f"those of {kept} are",
             )
-        for each in plan.scheduled:
-            yield from self._read(each, plan)
+        for place, each in enumerate(plan.scheduled):
+            yield from self._read(each, plan, plan.scheduled[:place])
 
     def due(self, before: Sequence[Scheduled], plan: Plan, name: str, start: int, due: int) -> int:
         """How many of the tokens that are due to a request images leave, in any case.
@@ -91,7 +97,7 @@ class EncoderOutputs:
         if self._encoder is None:
             return due
         for image in self._arrivals[name].images:
-            first, last = image.offset - self._slack, image.offset + image.length
+            first, last = image.offset - self._ahead, image.offset + image.length
             if last <= start or first > start + due:
                 continue
             cut = self._encoder.whole_images and start <= image.offset and start + due < last
@@ -105,12 +111,13 @@ class EncoderOutputs:
             return False
         images = self._arrivals[name].images
         cut = self._encoder.whole_images and any(
-            left < self._slack + each.length for each in images
+            left < self._ahead + each.length for each in images
         )
         return cut or any(self._lacks_room(each, plan.scheduled, plan, name) for each in images)
 
     def computed(self, plan: Plan) -> None:
         """Note how far requests are."""
+        self.forget(self._before[e.request] for e in plan.scheduled if e.request in self._before)
         for each in plan.scheduled:
             self._passed[each.request] = each.start + each.num_tokens
 
@@ -126,8 +133,10 @@ class EncoderOutputs:
             images = self._arrivals[name].images
             yield from (images[place].identifier for place in places)
 
-    def _read(self, scheduled: Scheduled, plan: Plan) -> Iterator[Violation]:
-        """What a request reads of images in a step."""
+    def _read(
+        self, scheduled: Scheduled, plan: Plan, before: Sequence[Scheduled]
+    ) -> Iterator[Violation]:
+        """What a request reads of images in a step; ``before`` are those that come before it."""
         assert self._encoder is not None
         name, start = scheduled.request, scheduled.start
         end = start + scheduled.num_tokens
@@ -137,10 +146,11 @@ class EncoderOutputs:
                 continue
             drafts = image.offset >= end
             if image.identifier not in self._kept:
+                full = drafts and self._lacks_room(image, before, plan, name)
                 defect = Defect.of(
                     Code.ENCODER_OUTPUT_MISSING,
                     of="drafts" if drafts else "tokens",
-                    how=None if drafts else self._how(image),
+                    how=("full" if full else None) if drafts else self._how(image),
                 )
                 divergence = Divergence.WRONG_DRAFTS if drafts else Divergence.CRASH
                 yield Violation(
@@ -167,7 +177,7 @@ class EncoderOutputs:
         if scheduled.start == image.offset:
             return "first"
         images = self._arrivals[scheduled.request].images
-        if any(end < other.offset <= end + self._slack for other in images):
+        if any(end < other.offset <= end + self._ahead for other in images):
             return "adjacent"
         encoded = plan.encoded.get(scheduled.request, ())
         encodes = image in (images[place] for place in encoded)
@@ -192,7 +202,7 @@ class EncoderOutputs:
                 each.identifier
                 for each in self._arrivals[other].images
                 # Where steps are in flight, what they have passed may still be held.
-                if not self._in_turn or passed < each.offset + each.length + self._slack
+                if not self._in_turn or passed < each.offset + each.length + self._ahead
             )
         held = sum(self._sizes[each] for each in pinned & self._kept.keys())
         return held + image.length > self._encoder.cache_size

@@ -15,6 +15,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.naming import Names, Prefixes
+from hitproof.conformance.histories.schema import Image
 from hitproof.conformance.histories.workloads import Pause, SchedulerHistory
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.event_descriptions import DEVICE as ON_DEVICE
@@ -52,6 +53,8 @@ _EMPTY = 4
 """So many empty steps in a row, with none in flight, and nothing changes any more."""
 _SPREADS = (Divergence.UNSOUND, Divergence.WRONG_DRAFTS)
 """What leaves contents wrong, so that later steps read or publish them."""
+_OF_NO_SESSION = (Code.PROMISED_HIT_MISSED, Code.IMAGE_ENCODED_AGAIN)
+"""What has nothing to do with sessions, where there are some."""
 _FRUITLESS = 64
 """So many steps without a token that was not computed before, per request, are a cycle."""
 
@@ -344,18 +347,26 @@ class _Player:
         return plan
 
     def _judge_inputs(self, plan: Plan) -> None:
-        """The model runner is told all tokens of a session that count, and no others."""
+        """The model runner is told all of a session that counts, and nothing else."""
         for each in plan.scheduled:
-            due = self._history.requests[each.request].prompt
-            if each.prompt is not None and each.prompt != due:
-                self._add(
-                    violation(
-                        Defect(Code.SESSION_TOKENS_WRONG),
-                        f"request {each.request} goes on with the tokens {list(due)}",
-                        f"the model runner is told {list(each.prompt)}",
-                    )
-                )
-                self.outcome.ended = "what follows comes of other tokens"
+            if each.prompt is None:
+                continue
+            due = self._history.requests[each.request]
+            if each.prompt != due.prompt:
+                self._tell_others(each, None, f"tokens {list(due.prompt)}", str(list(each.prompt)))
+            elif each.images != due.images:
+                told = _places(each.images)
+                self._tell_others(each, "images", f"images {_places(due.images)}", told)
+
+    def _tell_others(self, scheduled: Scheduled, of: str | None, due: str, told: str) -> None:
+        self._add(
+            violation(
+                Defect.of(Code.SESSION_TOKENS_WRONG, of=of),
+                f"request {scheduled.request} goes on with the {due}",
+                f"the model runner is told {told}",
+            )
+        )
+        self.outcome.ended = "what follows comes of other tokens"
 
     def _count_lookups(self, plan: Plan) -> None:
         """Count the lookups that have led to an admission, or to a load that is waited for."""
@@ -619,6 +630,8 @@ class _Player:
     def _images(self, names: Iterable[str]) -> str | None:
         """Whether some of the requests have images, and how these are computed."""
         encoder = self._history.deployment.encoder
+        if self._kind == SESSION:
+            return None  # where sessions are stuck, it is for reasons of theirs
         if encoder is None or not any(self._history.requests[name].images for name in names):
             return None
         return "whole" if encoder.whole_images else "parts"
@@ -693,9 +706,10 @@ class _Player:
         """Record a violation; what follows one that leaves contents wrong may come from it.
 
         With a host's pool, a connector, or a session, what is wrong of the whole scheduler has a
-        signature of its own. No hits are promised to sessions.
+        signature of its own. No hits are promised to sessions, and images are evicted for whoever
+        needs room.
         """
-        plain = self._kind == SESSION and wrong.signature.code is Code.PROMISED_HIT_MISSED
+        plain = self._kind == SESSION and wrong.signature.code in _OF_NO_SESSION
         if wrong.signature.kind == SCHEDULER and not plain:
             wrong = replace(wrong, signature=replace(wrong.signature, kind=self._kind))
         for known in self.outcome.findings:
@@ -723,6 +737,10 @@ def _read_though_skipping(admitted: Scheduled) -> Violation:
         # The test of a finding knows the first admission.
         Served(admitted.request, 0) if admitted.first else None,
     )
+
+
+def _places(images: Iterable[Image]) -> str:
+    return ", ".join(f"{each.identifier} at {each.offset}" for each in images) or "none"
 
 
 def _told(how: str, who: str, actual: str) -> Violation:

@@ -66,6 +66,8 @@ def _simplifications(history: SchedulerHistory) -> Iterator[Callable[[], Schedul
             value = plain.default
             if getattr(deployment, name) != value:
                 yield partial(_with, history, **{name: value})
+    for identifier in {image.identifier for each in requests.values() for image in each.images}:
+        yield partial(replace, history, requests=_without_image(requests, identifier))
     for name, request in requests.items():
         for simpler in _simpler(request):
             changed = requests | {name: simpler}
@@ -73,6 +75,14 @@ def _simplifications(history: SchedulerHistory) -> Iterator[Callable[[], Schedul
     longest = max((len(r.prompt) + len(r.sampled) for r in requests.values()), default=1)
     if longest < deployment.max_model_len:
         yield partial(_with, history, max_model_len=longest)
+
+
+def _without_image(requests: dict[str, Arrival], identifier: str) -> dict[str, Arrival]:
+    """The requests without an image, which the inputs of a session have in common."""
+    return {
+        name: replace(each, images=tuple(e for e in each.images if e.identifier != identifier))
+        for name, each in requests.items()
+    }
 
 
 def _with(history: SchedulerHistory, **changes: Any) -> SchedulerHistory:

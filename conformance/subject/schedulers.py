@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.histories.schema import EngineConfiguration, Image
 from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause
 from hitproof.conformance.subject.managers import Event, Tables
 
@@ -34,6 +34,7 @@ class Scheduled:
         first: whether the request is scheduled for the first time.
         prompt: the prompt that the model runner is told when an input of a session begins; None
             else.
+        images: the images in it that the model runner is told then.
     """
 
     request: str
@@ -44,6 +45,7 @@ class Scheduled:
     whole: bool
     first: bool
     prompt: tuple[int, ...] | None = None
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,12 @@ import pytest
 
 from hitproof.conformance.histories.image_workloads import image_workload
 from hitproof.conformance.histories.schema import EngineConfiguration, Image
-from hitproof.conformance.histories.workloads import Arrival, Deployment, Encoder
+from hitproof.conformance.histories.workloads import (
+    Arrival,
+    Deployment,
+    Encoder,
+    SchedulerHistory,
+)
 from hitproof.conformance.scheduling.steps import Situation, StepRules
 from hitproof.conformance.subject.schedulers import Plan, Scheduled
 from hitproof.spec.groups import Group, GroupKind
@@ -17,6 +22,7 @@ PLAIN = Deployment((FULL,), 400, 64, 16, max_num_seqs=2, encoder=Encoder(10, 12)
 STATES = replace(PLAIN, groups=(FULL, Group(GroupKind.MAMBA, 4)))
 WHOLE = replace(PLAIN, encoder=Encoder(10, 12, whole_images=True))
 DRAFTS = replace(PLAIN, speculative_method="eagle", num_speculative_tokens=1)
+MODULES = replace(PLAIN, speculative_method="mtp", num_speculative_tokens=3, num_mtp_modules=3)
 CAT, DOG = Image("cat", 6, 8), Image("dog", 16, 8)
 ARRIVALS = {
     "a": Arrival(tuple(range(40)), (1,), images=(CAT, DOG)),
@@ -40,7 +46,9 @@ def plan(
 def wrong(deployment: Deployment, *plans: Plan) -> list[str]:
     """What is wrong with steps, each of one request, which goes on or ends."""
     heads = deployment.has_draft_head
-    engine = EngineConfiguration(deployment.groups, 400, 4, 64, 16, use_eagle=heads)
+    ahead = replace(FULL, prefill_lookahead=deployment.num_mtp_modules)
+    groups = (ahead, *deployment.groups[1:])
+    engine = EngineConfiguration(groups, 400, 4, 64, 16, use_eagle=heads)
     rules = StepRules(deployment, engine, ARRIVALS, 1, 0)
     found: list[str] = []
     before: list[str] = []
@@ -71,6 +79,9 @@ def wrong(deployment: Deployment, *plans: Plan) -> list[str]:
         ),
         # Draft layers read the first token of the image with the last one before it.
         (DRAFTS, [plan("a", 0, 15, [0])]),
+        # Each module reads a token more.
+        (MODULES, [plan("a", 0, 13, [0])]),
+        (replace(MODULES, encoder=Encoder(16, 16)), [plan("a", 0, 16, [0, 1])]),
     ],
 )
 def test_steps_that_are_right(deployment: Deployment, plans: Sequence[Plan]) -> None:
@@ -89,7 +100,18 @@ def test_steps_that_are_right(deployment: Deployment, plans: Sequence[Plan]) -> 
                 "encoder-output-missing(how=freed, of=tokens)",
             ],
         ),
-        (DRAFTS, [plan("a", 0, 16, [0])], ["encoder-output-missing(of=drafts)"]),
+        (DRAFTS, [plan("a", 0, 16, [0])], ["encoder-output-missing(how=full, of=drafts)"]),
+        (MODULES, [plan("a", 0, 14, [0])], ["encoder-output-missing(how=full, of=drafts)"]),
+        (
+            replace(MODULES, max_num_batched_tokens=14, encoder=Encoder(16, 16)),
+            [plan("a", 0, 14, [0])],
+            ["encoder-output-missing(of=drafts)"],
+        ),
+        (
+            replace(MODULES, max_num_batched_tokens=12),
+            [plan("a", 0, 4)],
+            ["encoder-output-missing(of=drafts)", "step-leaves-work(what=running)"],
+        ),
         (
             PLAIN,
             [plan("a", 0, 16, [0, 1])],
@@ -127,7 +149,7 @@ def test_steps_that_are_wrong(
 
 
 def test_histories_have_variety() -> None:
-    made = [image_workload(f"1:{seed}") for seed in range(60)]
+    made = [image_workload(f"1:{seed}") for seed in range(90)]
     arrivals = [each for history in made for each in history.requests.values()]
     assert any(len(each.images) > 1 for each in arrivals)
     assert any(each.aborted and each.images for each in arrivals)
@@ -138,3 +160,14 @@ def test_histories_have_variety() -> None:
     assert any(each.has_mamba for each in deployments)
     assert any(each.async_scheduling for each in deployments)
     assert any(each.policy == "priority" for each in deployments)
+    assert any(each.num_mtp_modules > 1 for each in deployments)
+    sharing = (history for history in made if _waits_with_an_image(history))
+    assert any(sharing)
+
+
+def _waits_with_an_image(history: SchedulerHistory) -> bool:
+    """Whether two requests begin with one image, of which the pool has no room for both."""
+    firsts = [each for each in history.requests.values() if len(each.images) > 1]
+    blocks = [-(-len(each.prompt) // history.deployment.groups[0].block_size) for each in firsts]
+    same = len({each.images[0].identifier for each in firsts}) < len(firsts)
+    return same and sum(blocks) >= history.deployment.num_gpu_blocks

@@ -170,7 +170,10 @@ class Small:
         told = row.arrival.prompt if row.arrival.session else None
         if told is not None and self.fault == "told others":
             told = (*told[:-1], 0)
-        step = Scheduled(name, row.computed, count, 0, (tuple(new),), whole, whole, told)
+        images = row.arrival.images if told is not None else ()
+        if self.fault == "told of others":
+            images = tuple(replace(each, offset=0) for each in images)
+        step = Scheduled(name, row.computed, count, 0, (tuple(new),), whole, whole, told, images)
         row.computed = 0 if self.fault == "cycle" else row.computed + count
         wrong = self.fault == "early"
         encoded = self._encode(name, row) if row.arrival.images else {}
@@ -411,6 +414,29 @@ def test_a_session_goes_on_with_what_counts(fault: str, defects: set[str]) -> No
         assert [life.hit for life in outcome.lives.values()] == [0, 12, 18, 12]
 
 
+@pytest.mark.parametrize(
+    ("fault", "defects"),
+    [
+        ("", set()),
+        ("told of others", {"session-tokens-wrong(of=images)"}),
+        ("never encodes", {"encoder-output-missing(how=never, of=tokens)"}),
+        ("blind", {"other-content-read(requests=sessions)"}),
+    ],
+)
+def test_the_inputs_of_a_session_bring_images(fault: str, defects: set[str]) -> None:
+    dog, cow = Image("dog", 12, 2), Image("cow", 12, 2)
+    inputs = {
+        "a": INPUTS["a"],
+        "b": replace(INPUTS["b"], images=(dog,)),
+        "c": replace(INPUTS["c"], images=(dog, Image("cat", 18, 1))),
+    }
+    roomy = replace(DEPLOYMENT, max_num_seqs=2, encoder=Encoder(6, 12))
+    later = Arrival((*INPUTS["b"].prompt, 51), (107,), after="b", images=(cow,))
+    outcome = play(SchedulerHistory(roomy, inputs | {"e": later}), Subject(fault))
+    found = {str(found.signature.defect) for found in outcome.causes}
+    assert found == defects
+
+
 def test_a_session_that_waits_for_input_takes_a_place() -> None:
     outcome = play(SchedulerHistory(DEPLOYMENT, INPUTS), Subject())
     assert {str(found.signature.defect) for found in outcome.causes} == {
@@ -425,13 +451,16 @@ def test_a_session_that_waits_for_input_takes_a_place() -> None:
         ({"b": replace(INPUTS["b"], prompt=INPUTS["a"].kept)}, "all tokens of a but the last"),
         ({"b": replace(INPUTS["b"], open_steps=2)}, "only the last input"),
         ({"b": replace(INPUTS["b"], priority=2)}, "have the same"),
+        ({"a": replace(INPUTS["a"], images=(Image("cat", 2, 3),))}, "begin its images with these"),
+        ({"b": replace(INPUTS["b"], images=(Image("cat", 9, 3),))}, "begin its images with these"),
         ({"s": Arrival((1,), (2,))}, "name of a request"),
         ({"d": replace(INPUTS["d"], after_reset=True)}, "loads and resets"),
     ],
 )
 def test_what_no_session_can_have_is_refused(changes: dict[str, Arrival], reason: str) -> None:
+    served = replace(DEPLOYMENT, encoder=Encoder(6, 6))
     with pytest.raises(HistoryError, match=reason):
-        SchedulerHistory(DEPLOYMENT, INPUTS | changes)
+        SchedulerHistory(served, INPUTS | changes)
     with pytest.raises(HistoryError, match="only a session stays open"):
         Arrival((1,), (2,), open_steps=1)
 

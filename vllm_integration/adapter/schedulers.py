@@ -20,7 +20,7 @@ from typing import Any
 
 from hitproof.conformance.explain.derivation import PROBED, Derived
 from hitproof.conformance.explain.reuse import CacheSetup
-from hitproof.conformance.histories.schema import EngineConfiguration
+from hitproof.conformance.histories.schema import EngineConfiguration, Image
 from hitproof.conformance.histories.workloads import (
     Arrival,
     Deployment,
@@ -602,10 +602,14 @@ class VllmScheduler:
         """The target's request, which is not added yet."""
         from vllm.sampling_params import SamplingParams
 
-        prompt, session = arrival.prompt, arrival.session
+        prompt, images, session = arrival.prompt, arrival.images, arrival.session
         if session is not None:
             before = self._last_input.get(session)
-            prompt = prompt if before is None else prompt[len(before.kept) :]
+            if before is not None:
+                # Users say where their images are in what they add.
+                kept, place = len(before.kept), len(before.images)
+                prompt = prompt[kept:]
+                images = tuple(replace(e, offset=e.offset - kept) for e in images[place:])
             self._last_input[session] = arrival
             self._ids[name] = session
         sampling = SamplingParams(
@@ -624,7 +628,7 @@ class VllmScheduler:
                 "eos_token_id": None,
                 "cache_salt": arrival.cache_salt,
                 "lora_request": self._adapter(arrival.lora_name),
-                **_images(arrival),
+                **_images(images),
                 "priority": arrival.priority,
                 "arrival_time": float(len(self._requests)),
                 "block_hasher": self._hasher,
@@ -733,6 +737,7 @@ class VllmScheduler:
                 whole=True,
                 first=at not in self._seen,
                 prompt=told,
+                images=() if told is None else _told_images(new.mm_features),
             )
             self._seen.add(at)
         known = output.scheduled_cached_reqs
@@ -872,10 +877,16 @@ class VllmScheduler:
         return self._cache.unit_keys(name)
 
 
-def _images(arrival: Arrival) -> dict[str, Any]:
+def _images(images: Sequence[Image]) -> dict[str, Any]:
     """The argument of a request that has its images; none without any."""
-    images = [(image.identifier, image.offset, image.length) for image in arrival.images]
-    return {"mm_features": image_features(images)} if images else {}
+    given = [(image.identifier, image.offset, image.length) for image in images]
+    return {"mm_features": image_features(given)} if given else {}
+
+
+def _told_images(features: Sequence[Any]) -> tuple[Image, ...]:
+    """Images that a model runner is told."""
+    places = [(each.identifier, each.mm_position) for each in features]
+    return tuple(Image(name, int(place.offset), int(place.length)) for name, place in places)
 
 
 def _reported(stats: Any) -> tuple[int, int, int] | None:

@@ -69,6 +69,8 @@ _CONVERSING = {
     scripted_engine.Engine: scripted_sessions.SessionEngine,
     scripted_engine.ReadingEngine: scripted_sessions.SessionReadingEngine,
     scripted_engine.DraftingEngine: scripted_sessions.SessionDraftingEngine,
+    scripted_engine.SeeingEngine: scripted_sessions.SessionSeeingEngine,
+    scripted_engine.SparingEngine: scripted_sessions.SessionSparingEngine,
 }
 """The same with streaming sessions."""
 
@@ -165,7 +167,7 @@ class _Writer:
         if code is Code.SESSION_TOKENS_WRONG:
             return scripted_sessions.ToldEngine
         if engine not in _CONVERSING:
-            raise CannotJudge("a test has no hashes or images beside streaming sessions")
+            raise CannotJudge("a test has no hashes or whole images beside streaming sessions")
         return _CONVERSING[engine]
 
     def _loading(
@@ -428,7 +430,8 @@ class _Writer:
         yield laid_out("engine = ", engine)
         comment = self._comment()
         if ("of", "drafts") in self._violation.signature.defect.parameters:
-            yield "    engine.ahead = 1"
+            ahead = max(self._running.engine.num_prefill_lookahead, 1)
+            yield f"    engine.ahead = {ahead}"
         if issubclass(self._engine, _TRANSFERRING):
             yield from self._transfers()
         if issubclass(self._engine, scripted_sessions.SessionEngine):

@@ -143,6 +143,12 @@ class Engine:
         """The prompt of a request."""
         return list(self.arrivals[name].request.prompt_token_ids)
 
+    def images(self, name: str) -> list[tuple[str, int, int]]:
+        """The images in the prompt of a request, from one token to before another."""
+        images = self.arrivals[name].request.mm_features
+        places = [(each.identifier, each.mm_position) for each in images]
+        return [(each, at.offset, at.offset + at.length) for each, at in places]
+
     def called(self, request_id: str) -> str:
         """The name of the request that has an id."""
         return request_id
@@ -206,14 +212,12 @@ class SeeingEngine(Engine):
         kept: set[str] = vars(self).setdefault("kept", set())
         kept.difference_update(output.free_encoder_mm_hashes)
         for name, places in output.scheduled_encoder_inputs.items():
-            images = self.arrivals[name].request.mm_features
-            kept.update(images[place].identifier for place in places)
+            images = self.images(self.called(name))
+            kept.update(images[place][0] for place in places)
         for name, start, end in chunks:
-            for image in self.arrivals[name].request.mm_features:
-                first = image.mm_position.offset
-                last = first + image.mm_position.length
+            for identifier, first, last in self.images(name):
                 if first < end + self.ahead and start < last:
-                    assert image.identifier in kept
+                    assert identifier in kept
 
 
 class SparingEngine(Engine):
@@ -224,8 +228,8 @@ class SparingEngine(Engine):
         kept: set[str] = vars(self).setdefault("kept", set())
         kept.difference_update(output.free_encoder_mm_hashes)
         for name, places in output.scheduled_encoder_inputs.items():
-            images = self.arrivals[name].request.mm_features
-            for identifier in [images[place].identifier for place in places]:
+            images = self.images(self.called(name))
+            for identifier in [images[place][0] for place in places]:
                 assert identifier not in kept
                 kept.add(identifier)
 
@@ -236,9 +240,8 @@ class WholeEngine(Engine):
     def execute(self, _: Any, chunks: list[tuple[str, int, int]]) -> None:
         """Look where chunks end."""
         for name, start, end in chunks:
-            for image in self.arrivals[name].request.mm_features:
-                first = image.mm_position.offset
-                assert not start <= first < end < first + image.mm_position.length
+            for _, first, last in self.images(name):
+                assert not start <= first < end < last
 
 
 class PagedEngine(Engine):
@@ -312,10 +315,9 @@ class PagedEngine(Engine):
         adapter = request.lora_request and request.lora_request.lora_name
         tokens = [*self.prompt(name), *output, *arrival.past_end]
         content: list[Any] = [(token, adapter) for token in tokens]
-        for image in request.mm_features:
-            first = image.mm_position.offset
-            for token in range(first, first + image.mm_position.length):
-                content[token] = (*content[token], image.identifier, token - first)
+        for identifier, first, last in self.images(name):
+            for token in range(first, last):
+                content[token] = (*content[token], identifier, token - first)
         return content
 
     def at(self, name: str, group: int, place: int) -> int:

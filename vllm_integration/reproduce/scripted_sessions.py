@@ -9,6 +9,8 @@ from hitproof.vllm_integration.reproduce.scripted_engine import (
     DraftingEngine,
     Engine,
     ReadingEngine,
+    SeeingEngine,
+    SparingEngine,
 )
 
 
@@ -16,6 +18,7 @@ class SessionEngine(Engine):
     """Has streaming sessions: requests of one id are its inputs, in turn."""
 
     prompts: dict[str, list[int]]
+    seen: dict[str, list[tuple[str, int, int]]]
     ends: dict[str, tuple[Any, int]]
 
     def converse(self, ends: dict[str, tuple[Any, int]]) -> None:
@@ -23,13 +26,18 @@ class SessionEngine(Engine):
 
         An input goes on with all tokens of the one before but the last.
         """
-        self.ends, self.prompts = ends, {}
+        self.ends, self.prompts, self.seen = ends, {}, {}
         kept: dict[str, list[int]] = {}
+        seen: dict[str, list[tuple[str, int, int]]] = {}
         for name, (request, output, *_) in self.arrivals.items():
             before = kept.get(request.request_id, [])
             # vLLM appends to the list of the first input.
             self.prompts[name] = [*before, *request.prompt_token_ids]
             kept[request.request_id] = [*self.prompts[name], *output[:-1]]
+            own, first = super().images(name), len(before)
+            added = [(one, first + start, first + end) for one, start, end in own]
+            self.seen[name] = [*seen.get(request.request_id, []), *added]
+            seen[request.request_id] = self.seen[name]
 
     def inputs(self, request_id: str) -> list[str]:
         """The inputs of a session; a request by itself."""
@@ -59,6 +67,10 @@ class SessionEngine(Engine):
         """All tokens of an input's session when it begins."""
         return self.prompts[name]
 
+    def images(self, name: str) -> list[tuple[str, int, int]]:
+        """All images of an input's session when it begins."""
+        return self.seen[name]
+
     def called(self, request_id: str) -> str:
         """The input that a session is at."""
         inputs = [name for name in self.inputs(request_id) if name in self.arrived]
@@ -80,12 +92,23 @@ class SessionDraftingEngine(SessionEngine, DraftingEngine):
     """Asserts it where there are sessions."""
 
 
+class SessionSeeingEngine(SessionEngine, SeeingEngine):
+    """Asserts it where there are sessions."""
+
+
+class SessionSparingEngine(SessionEngine, SparingEngine):
+    """Asserts it where there are sessions."""
+
+
 class ToldEngine(SessionEngine):
-    """Asserts that the model runner is told the tokens of an input that count."""
+    """Asserts that the model runner is told the tokens of an input that count, and its images."""
 
     def take_tables(self, output: Any) -> list[tuple[str, int, int]]:
         """Compare what is told of an input; which tokens are computed."""
         for new in output.scheduled_new_reqs:
-            told = self.prompt(self.called(new.req_id))
-            assert new.prompt_token_ids == told
+            name = self.called(new.req_id)
+            assert new.prompt_token_ids == self.prompt(name)
+            places = [(each.identifier, each.mm_position) for each in new.mm_features]
+            images = [(each, at.offset, at.offset + at.length) for each, at in places]
+            assert images == self.images(name)
         return super().take_tables(output)

@@ -255,20 +255,45 @@ ADAPTERS = """{"kind": "scheduler", "version": 1,
               "c": {"prompt": [[1, 9]], "output": [22], "after": "b", "after_reset": true}}}"""
 
 
+SESSION = """{"kind": "scheduler", "version": 1,
+ "deployment": {"groups": [{"kind": "full_attention", "block_size": 4}], "num_gpu_blocks": 20,
+                "max_model_len": 30, "max_num_batched_tokens": 8,
+                "encoder": {"budget": 4, "cache_size": 6}},
+ "requests": {"a": {"prompt": [[1, 9]], "output": [20, 21], "session": "s",
+                    "images": [{"identifier": "cat", "offset": 2, "length": 3}]},
+              "b": {"prompt": [[1, 9], 20, [30, 35]], "output": [40], "after": "a", "session": "s",
+                    "images": [{"identifier": "cat", "offset": 2, "length": 3},
+                               {"identifier": "dog", "offset": 12, "length": 2}]}}}"""
+
+BROKEN = {
+    "adapters": (
+        ADAPTERS,
+        '[("lora", lora_request.lora_name, lora_request.lora_path)]',
+        "[]",
+        "after_reset=True",
+    ),
+    "told images": (SESSION, "mm_position.offset + base", "mm_position.offset", "engine.converse"),
+}
+"""Histories, how a copy is broken that they show, and what is in their tests."""
+
+
 @pytest.mark.release
-def test_a_case_of_a_scheduler_has_adapters(broken_copy: Copy, tmp_path: Path) -> None:
-    """What was computed with one adapter is served to another."""
-    key = '[("lora", lora_request.lora_name, lora_request.lora_path)]'
-    copy = resolve(str(broken_copy("0.33.0", {key: "[]"})))
-    play = Play.written_workload(read_workload(ADAPTERS), "history")
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_case_of_a_scheduler_fails_where_it_is_broken(
+    name: str, broken_copy: Copy, tmp_path: Path
+) -> None:
+    """What one adapter computed is served to another; a session has its images elsewhere."""
+    history, right, wrong, written = BROKEN[name]
+    copy = resolve(str(broken_copy("0.33.0", {right: wrong})))
+    play = Play.written_workload(read_workload(history), "history")
     memory = in_bytes(MEMORY)
     with closing(Session(lambda: Worker(copy, os.environ[PYTHON], memory), 60)) as session:
         found = session.play(play).signatures
-        shown = session.finding((found[0], play), "adapters").demonstration
-    assert "after_reset=True" in shown.pytest
+        shown = session.finding((found[0], play), "broken").demonstration
+    assert written in shown.pytest
     for target, outcome in ((copy, CaseOutcome.FAILS), (resolve("0.33.0"), CaseOutcome.PASSES)):
         ran = write_and_run(tmp_path, [shown], target, sys.executable, 60)
-        assert ran["adapters"].outcome is outcome
+        assert ran["broken"].outcome is outcome
 
 
 EXPORTED = """{"kind": "scheduler", "version": 1,
