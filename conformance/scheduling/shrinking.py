@@ -66,7 +66,8 @@ def _simplifications(history: SchedulerHistory) -> Iterator[Callable[[], Schedul
             value = plain.default
             if getattr(deployment, name) != value:
                 yield partial(_with, history, **{name: value})
-    for identifier in {image.identifier for each in requests.values() for image in each.images}:
+    images = (image.identifier for each in requests.values() for image in each.images)
+    for identifier in dict.fromkeys(images):
         yield partial(replace, history, requests=_without_image(requests, identifier))
     for name, request in requests.items():
         for simpler in _simpler(request):

@@ -131,7 +131,8 @@ class Values:
         given = {
             name: literal(found)
             for name in _ATTRIBUTES[type(value).__name__]
-            if (found := getattr(value, name, None)) not in (None, False, [])
+            # An image may be at 0, which equals False.
+            if (found := getattr(value, name, None)) not in (None, []) and found is not False
         }
         return call(self.imported(type(value)), **given)
 

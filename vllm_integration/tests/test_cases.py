@@ -260,9 +260,9 @@ SESSION = """{"kind": "scheduler", "version": 1,
                 "max_model_len": 30, "max_num_batched_tokens": 8,
                 "encoder": {"budget": 4, "cache_size": 6}},
  "requests": {"a": {"prompt": [[1, 9]], "output": [20, 21], "session": "s",
-                    "images": [{"identifier": "cat", "offset": 2, "length": 3}]},
+                    "images": [{"identifier": "cat", "offset": 0, "length": 3}]},
               "b": {"prompt": [[1, 9], 20, [30, 35]], "output": [40], "after": "a", "session": "s",
-                    "images": [{"identifier": "cat", "offset": 2, "length": 3},
+                    "images": [{"identifier": "cat", "offset": 0, "length": 3},
                                {"identifier": "dog", "offset": 12, "length": 2}]}}}"""
 
 BROKEN = {
