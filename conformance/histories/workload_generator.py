@@ -156,6 +156,7 @@ def _deployment(random: Random, number: int) -> Deployment:
     pool = 1 + random.choice((one, one + random.randint(0, 3), 2 * one, 4 * one, 4 * one))
     fine = is_fine_grained(groups, unit or math.gcd(*sizes))
     modules = random.choice((1, drafts)) if method == "mtp" else 1
+    full = all(group.kind is GroupKind.FULL_ATTENTION for group in groups)
     return Deployment(
         groups,
         pool,
@@ -172,7 +173,10 @@ def _deployment(random: Random, number: int) -> Deployment:
         enable_chunked_prefill=budget < longest or random.random() < 0.9,
         long_prefill_token_threshold=random.choice((0, 0, 0, alignment, size + 1)),
         policy="priority" if random.random() < 0.2 else "fcfs",
-        retention_interval=random.choice((None, None, None, "dense", alignment)),
+        # Of full attention alone nothing is retained, and start-up refuses an interval.
+        retention_interval=(
+            None if full else random.choice((None, None, None, "dense", alignment))
+        ),
         mamba_checkpoint_alignment=(
             unit or size if fine and modules == 1 and random.random() < 0.4 else None
         ),
