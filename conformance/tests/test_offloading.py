@@ -1,0 +1,104 @@
+"""What a connector keeps in host memory: copies are followed, and each fault of them is seen."""
+
+from dataclasses import replace
+
+import pytest
+
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.histories.naming import Prefixes
+from hitproof.conformance.histories.offload_workloads import offload_workload
+from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError
+from hitproof.conformance.histories.workload_json import read_workload, write_workload
+from hitproof.conformance.histories.workloads import Arrival, Connector, Deployment, Layers
+from hitproof.conformance.judge.content import ContentModel
+from hitproof.conformance.judge.judging import Judge
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.scheduling.offloading import Offloading
+from hitproof.conformance.scheduling.runner import ModelRunner, about
+from hitproof.conformance.subject.schedulers import (
+    HostCopy,
+    Plan,
+    PoolState,
+    Scheduled,
+    Transfers,
+)
+from hitproof.spec.groups import Group, GroupKind
+
+SIZE = 4
+GROUP = Group(GroupKind.FULL_ATTENTION, SIZE)
+ENGINE = EngineConfiguration((GROUP,), 20, SIZE, 64)
+PROMPT = tuple(range(1, 10))
+ARRIVALS = {"a": Arrival(PROMPT, (90,)), "b": Arrival(PROMPT, (91,))}
+PREFIXES = Prefixes({name: each.request for name, each in ARRIVALS.items()}, SIZE, 0)
+KEYS = {(0, PREFIXES.name("a", 4)): (5,), (0, PREFIXES.name("a", 8)): (6,)}
+STORED = HostCopy(0, (1, 2), (5, 6))
+LOADED = HostCopy(0, (7, 8), (5, 6), ("b",))
+
+
+def seen(stored: HostCopy, loaded: HostCopy, delay: int = 0) -> tuple[set[Code], set[Code]]:
+    """What is wrong with the keys on the host, and with what request b reads."""
+    connector = Connector(offloads=9, delay=delay)
+    requests = {name: each.request for name, each in ARRIVALS.items()}
+    judge = Judge(ENGINE, requests, PREFIXES, JudgedPolicies())
+    content = ContentModel(
+        ENGINE, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
+    )
+    offloading = Offloading(ENGINE, connector, ARRIVALS, requests, content)
+    deployment = Deployment((GROUP,), 20, 64, 64, connector=connector)
+    runner = ModelRunner(ENGINE, ARRIVALS, content, about(deployment), transfers=offloading)
+    pool = PoolState({}, 0, frozenset(range(1, 20)))
+    a = Scheduled("a", 0, 9, 0, ((1, 2, 3),), whole=True, first=True)
+    b = Scheduled("b", 8, 1, 0, ((7, 8, 9),), whole=True, first=True)
+    found: list[Code] = []
+    for plan in (
+        Plan((a,), transfers=Transfers({}, {}, (stored,))),
+        Plan((), transfers=Transfers({}, {}, (loaded,))),
+        Plan((b,), transfers=Transfers({}, {})),
+    ):
+        done, wrong = runner.execute(plan, pool)
+        found += [Code(each.signature.code) for each in wrong]
+        list(runner.taken_up(done, {}))
+    assert offloading.is_busy == (delay > 1)
+    keys = {Code(each.signature.code) for each in offloading.wrong_keys(KEYS)}
+    return keys, set(found)
+
+
+def test_what_is_stored_and_loaded_is_read() -> None:
+    assert seen(STORED, LOADED) == (set(), set())
+
+
+@pytest.mark.parametrize(
+    ("stored", "loaded"),
+    [
+        (replace(STORED, host=(6, 5)), LOADED),
+        (replace(STORED, blocks=(1, 3)), LOADED),
+    ],
+)
+def test_what_is_stored_elsewhere_is_seen(stored: HostCopy, loaded: HostCopy) -> None:
+    keys, read = seen(stored, loaded)
+    assert keys == {Code.KEY_NAMES_OTHER_CONTENT}
+    assert read == {Code.OTHER_CONTENT_READ}
+
+
+@pytest.mark.parametrize("blocks", [(8, 7), (7, 9)])
+def test_what_is_loaded_elsewhere_is_seen(blocks: tuple[int, ...]) -> None:
+    assert seen(STORED, replace(LOADED, blocks=blocks)) == (set(), {Code.OTHER_CONTENT_READ})
+
+
+def test_what_is_read_before_it_is_there_is_seen() -> None:
+    _, read = seen(STORED, LOADED, delay=2)
+    assert read == {Code.OTHER_CONTENT_READ}
+
+
+def test_histories_are_of_many_sizes_and_can_be_written() -> None:
+    made = [offload_workload(f"1:{number}") for number in range(20)]
+    assert all(read_workload(write_workload(each)) == each for each in made)
+    assert {len({group.block_size for group in each.deployment.groups}) for each in made} == {1, 2}
+
+
+def test_what_the_connector_has_is_not_said_of_requests() -> None:
+    made = offload_workload("1:0")
+    with pytest.raises(HistoryError, match="or offloads"):
+        replace(made, requests={"a": Arrival(PROMPT, (90,), loads=8)})
+    with pytest.raises(HistoryError, match="leave layers or offloads out"):
+        replace(made.deployment, layers=(Layers(),))
