@@ -14,7 +14,6 @@ from hitproof.conformance.histories.limit_workloads import limit_workload
 from hitproof.conformance.histories.workload_generator import workload
 from hitproof.conformance.histories.workloads import Deployment, Pause, SchedulerHistory
 from hitproof.spec.groups import Group, GroupKind
-from hitproof.spec.retention import SPARSE_KINDS
 
 _MORE_ROOM = 3
 """How much larger pools are with more steps in flight, or more groups."""
@@ -74,13 +73,10 @@ def _opted_out(deployment: Deployment, seed: int | str) -> Deployment:
     # No hit depends on how large its blocks are.
     size = Random(f"hitproof rings {seed}").choice((size, size // 2, max(size // 4, 1)))
     ring = Group(GroupKind.FULL_ATTENTION, size, prefix_cacheable=False)
-    # vLLM refuses an interval that has no effect.
-    thinned = any(group.kind in SPARSE_KINDS for group in deployment.groups)
     return replace(
         deployment,
         groups=(*deployment.groups, ring),
         num_gpu_blocks=_MORE_ROOM * deployment.num_gpu_blocks,
-        retention_interval=deployment.retention_interval if thinned else None,
     )
 
 

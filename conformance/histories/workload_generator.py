@@ -21,6 +21,7 @@ from hitproof.conformance.histories.workloads import (
 )
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import is_fine_grained
+from hitproof.spec.retention import SPARSE_KINDS
 
 _NAMES = "abcdefgh"
 
@@ -156,7 +157,7 @@ def _deployment(random: Random, number: int) -> Deployment:
     pool = 1 + random.choice((one, one + random.randint(0, 3), 2 * one, 4 * one, 4 * one))
     fine = is_fine_grained(groups, unit or math.gcd(*sizes))
     modules = random.choice((1, drafts)) if method == "mtp" else 1
-    full = all(group.kind is GroupKind.FULL_ATTENTION for group in groups)
+    thinned = any(group.kind in SPARSE_KINDS for group in groups)
     return Deployment(
         groups,
         pool,
@@ -173,9 +174,9 @@ def _deployment(random: Random, number: int) -> Deployment:
         enable_chunked_prefill=budget < longest or random.random() < 0.9,
         long_prefill_token_threshold=random.choice((0, 0, 0, alignment, size + 1)),
         policy="priority" if random.random() < 0.2 else "fcfs",
-        # Of full attention alone nothing is retained, and start-up refuses an interval.
+        # Start-up refuses an interval that has no effect.
         retention_interval=(
-            None if full else random.choice((None, None, None, "dense", alignment))
+            random.choice((None, None, None, "dense", alignment)) if thinned else None
         ),
         mamba_checkpoint_alignment=(
             unit or size if fine and modules == 1 and random.random() < 0.4 else None
