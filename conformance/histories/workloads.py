@@ -25,6 +25,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 
 from hitproof.conformance.histories.schema import (
     STRICT,
+    Embeddings,
     HistoryError,
     Image,
     RequestInput,
@@ -298,6 +299,9 @@ class Arrival:
     served what it computes."""
     images: tuple[Image, ...] = ()
     """Images in its prompt, in the order of their offsets."""
+    embeddings: tuple[Embeddings, ...] = ()
+    """Tokens of its prompt that come as embeddings, in the order of their offsets; their ids in
+    ``prompt`` are 0. vLLM: ``Request.prompt_embeds``, and ``prompt_is_token_ids`` of the others."""
     past_end: TokenIds = ()
     """What the model would sample if it went on. Drafts of it may be right, and steps in flight may
     compute some of it; the user gets none of it."""
@@ -321,6 +325,8 @@ class Arrival:
         _ = self.request  # refuses what is no request
         if self.open_steps and self.session is None:
             raise HistoryError("only a session stays open; set session, or leave open_steps out")
+        if self.images and self.embeddings:
+            raise HistoryError("a prompt has images or embeddings, not both; leave one out")
         if self.stop and not self.past_end:
             raise HistoryError("who stops could go on; set past_end, or leave stop out")
         if self.stop and self.output[-1] in self.output[:-1]:
@@ -350,13 +356,17 @@ class Arrival:
             cache_salt=self.cache_salt,
             lora_name=self.lora_name,
             images=self.images,
+            embeddings=self.embeddings,
             skip_reading_prefix_cache=self.skip_reading_prefix_cache,
         )
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """What each token of the prompt is: its id, and the part of an image that it stands for."""
+        """What each token of the prompt is: its id, or embedding, and its part of an image."""
         content: list[Any] = list(self.prompt)
+        for embedded in self.embeddings:
+            for place, value in enumerate(embedded.values, embedded.offset):
+                content[place] = ("embedding", value)
         for image in self.images:
             for place in range(image.length):
                 token = self.prompt[image.offset + place]
@@ -434,8 +444,10 @@ class SchedulerHistory:
             raise HistoryError(f"session {session} has the name of a request; change it")
         if self.deployment.loads or any(each.after_reset for each in self.requests.values()):
             raise HistoryError("sessions are not judged beside loads and resets; leave these out")
-        if any(self.requests[name].images for name in inputs):
-            raise HistoryError("the inputs of a session have no images; leave these out")
+        if any(self.requests[name].images or self.requests[name].embeddings for name in inputs):
+            raise HistoryError(
+                "the inputs of a session have no images or embeddings; leave these out"
+            )
         for one, other in pairwise(inputs):
             before, now = self.requests[one], self.requests[other]
             kept = before.kept

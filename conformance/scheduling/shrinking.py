@@ -90,6 +90,9 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
         yield replace(request, skip_reading_prefix_cache=False)
     for place in range(len(request.images)):
         yield replace(request, images=request.images[:place] + request.images[place + 1 :])
+    for place in range(len(request.embeddings)):
+        fewer = request.embeddings[:place] + request.embeddings[place + 1 :]
+        yield replace(request, embeddings=fewer)
     if request.open_steps:
         yield replace(request, open_steps=0)
     if request.session is not None:
@@ -114,5 +117,12 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
             if 0 < less < len(tokens):
                 left = len(tokens) - less if part == "prompt" else len(request.prompt)
                 images = tuple(e for e in request.images if e.offset + e.length <= left)
-                shorter = replace(request, **{part: tokens[:-less]}, images=images)
+                embedded = tuple(
+                    replace(e, values=e.values[: left - e.offset])
+                    for e in request.embeddings
+                    if e.offset < left
+                )
+                shorter = replace(
+                    request, **{part: tokens[:-less]}, images=images, embeddings=embedded
+                )
                 yield replace(shorter, loads=min(request.loads, len(shorter.prompt)))

@@ -44,7 +44,7 @@ LIMITS: dict[str, Limit] = {
     "check-hashes": Limit(
         _CHECK,
         "Block hashes are judged for prompts of three blocks. An embedding has one number, and no "
-        "prompt has both images and embeddings. Generated histories have images only.",
+        "prompt has both images and embeddings. Generated histories of managers have images only.",
     ),
     "check-windows": Limit(
         _CHECK, "Windows start at 2 tokens. A window of 1 token needs nothing from the cache."
@@ -89,9 +89,9 @@ LIMITS: dict[str, Limit] = {
     ),
     "replay-requests": Limit(
         _REPLAY,
-        "Histories of schedulers have neither embeddings nor structured outputs, and context "
-        "parallelism is not judged beside Mamba states. Images have no encoder elsewhere (EC "
-        "connectors), and what several MTP modules read of them is not judged. Streaming sessions "
+        "Histories of schedulers have no structured outputs, no prompts with both images and "
+        "embeddings, and context parallelism is not judged beside Mamba states. Images have no "
+        "encoder elsewhere (EC connectors), and what several MTP modules read of them is not judged. Streaming sessions "
         "are not judged beside images, loads and resets, and without their statistics.",
     ),
     "replay-start-up": Limit(

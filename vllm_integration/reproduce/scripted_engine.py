@@ -307,7 +307,7 @@ class PagedEngine(Engine):
         return [group.kv_cache_spec for group in groups]
 
     def tokens(self, name: str) -> list[Any]:
-        """All tokens of a request, with their adapter, and images that they are of."""
+        """All tokens of a request, with their adapter, image or embedding."""
         request, output, *_ = arrival = self.arrivals[name]
         adapter = request.lora_request and request.lora_request.lora_name
         tokens = [*self.prompt(name), *output, *arrival.past_end]
@@ -316,6 +316,11 @@ class PagedEngine(Engine):
             first = image.mm_position.offset
             for token in range(first, first + image.mm_position.length):
                 content[token] = (*content[token], image.identifier, token - first)
+        if request.prompt_embeds is not None:
+            is_id = getattr(request, "prompt_is_token_ids", None)
+            for place, row in enumerate(request.prompt_embeds.tolist()):
+                if not (is_id and is_id[place]):
+                    content[place] = (*content[place], *row)
         return content
 
     def at(self, name: str, group: int, place: int) -> int:
