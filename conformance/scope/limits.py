@@ -91,8 +91,8 @@ LIMITS: dict[str, Limit] = {
         _REPLAY,
         "Histories of schedulers have no structured outputs, no prompts with both images and "
         "embeddings, and context parallelism is not judged beside Mamba states. Images have no "
-        "encoder elsewhere (EC connectors), and what several MTP modules read of them is not judged. Streaming sessions "
-        "are not judged beside images, loads and resets, and without their statistics.",
+        "encoder elsewhere (EC connectors), and what several MTP modules read of them is not "
+        "judged. Streaming sessions are not judged beside images, loads and resets, and without their statistics.",
     ),
     "replay-start-up": Limit(
         _REPLAY,

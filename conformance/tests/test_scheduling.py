@@ -625,6 +625,6 @@ def test_requests_share_what_has_the_same_embeddings(
     ],
 )
 def test_embeddings_that_no_request_has_are_refused(changes: dict[str, Any], reason: str) -> None:
+    embedded = Arrival((0, 2), (3,), embeddings=(Embeddings(0, (1,)),))
     with pytest.raises(HistoryError, match=reason):
-        arrival = replace(Arrival((0, 2), (3,), embeddings=(Embeddings(0, (1,)),)), **changes)
-        SchedulerHistory(DEPLOYMENT, {"a": arrival})
+        SchedulerHistory(DEPLOYMENT, {"a": replace(embedded, **changes)})
