@@ -291,6 +291,9 @@ class Arrival:
     invalid_blocks: tuple[NonNegativeInt, ...] = ()
     """The blocks, by their positions in the prompt, whose load fails. vLLM:
     ``invalid_block_ids``."""
+    invalid_steps: NonNegativeInt | None = None
+    """How many steps after the one in which the load begins these are reported; by default together
+    with its end, and never later. Only where the request waits for its load."""
     send_steps: NonNegativeInt | None = None
     """How many steps after its end a KV connector has sent its blocks, which are held until then;
     by default it sends none."""
@@ -501,6 +504,13 @@ class SchedulerHistory:
         if deployment.connector is not None and request.load_fails and request.load_steps is None:
             raise HistoryError(
                 f"only a load that a request waits for fails as a whole; set load_steps of {name}"
+            )
+        if request.invalid_steps is not None and not (
+            request.invalid_blocks and request.invalid_steps <= (request.load_steps or 0)
+        ):
+            raise HistoryError(
+                f"invalid_steps of request {name} say when invalid_blocks are reported, before its "
+                "load is over; set both, and load_steps"
             )
         if request.invalid_blocks and len(deployment.groups) > 1:
             raise HistoryError(

@@ -108,9 +108,14 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
     if request.load_fails:
         yield replace(request, load_fails=False)
     if request.invalid_blocks:
-        yield replace(request, invalid_blocks=request.invalid_blocks[1:])
+        fewer_invalid = request.invalid_blocks[1:]
+        when = request.invalid_steps if fewer_invalid else None
+        yield replace(request, invalid_blocks=fewer_invalid, invalid_steps=when)
+    if request.invalid_steps is not None:
+        yield replace(request, invalid_steps=None)
     if request.loads:
-        yield replace(request, loads=0, load_fails=False, invalid_blocks=(), load_steps=None)
+        plain = replace(request, invalid_blocks=(), invalid_steps=None)
+        yield replace(plain, loads=0, load_fails=False, load_steps=None)
     for part in ("output", "prompt"):
         tokens = getattr(request, part)
         for less in (len(tokens) // 2, 1):

@@ -92,7 +92,8 @@ LIMITS: dict[str, Limit] = {
         "Histories of schedulers have no structured outputs, no prompts with both images and "
         "embeddings, and context parallelism is not judged beside Mamba states. Images have no "
         "encoder elsewhere (EC connectors), and what several MTP modules read of them is not "
-        "judged. Streaming sessions are not judged beside images, loads and resets, and without their statistics.",
+        "judged. Streaming sessions are not judged beside images, loads and resets, and without "
+        "their statistics.",
     ),
     "replay-start-up": Limit(
         _REPLAY,
@@ -107,8 +108,9 @@ LIMITS: dict[str, Limit] = {
     ),
     "replay-connectors": Limit(
         "replay, lockstep",
-        "In schedulers beside a KV connector, other than that of a host pool, promised hits and "
-        "whose turn it is are not judged, nor statistics where a load fails. Single blocks of a "
+        "In schedulers beside a KV connector, other than that of a host pool, promised hits are "
+        "not judged, nor statistics where a load fails, nor whose turn it is where steps are in "
+        "flight or adapters are served. Single blocks of a "
         "load fail in one group only, no hit ends inside a block, and a history ends where a token "
         "is delivered that comes of a failed load.",
     ),

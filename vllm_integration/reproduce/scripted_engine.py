@@ -141,7 +141,8 @@ class Engine:
 
     def prompt(self, name: str) -> list[int]:
         """The prompt of a request."""
-        return list(self.arrivals[name].request.prompt_token_ids)
+        request = self.arrivals[name].request
+        return list(request.prompt_token_ids or [0] * request.num_prompt_tokens)
 
     def called(self, request_id: str) -> str:
         """The name of the request that has an id."""
