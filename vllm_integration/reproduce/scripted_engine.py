@@ -424,6 +424,7 @@ class Transfer(NamedTuple):
     load_steps: int | None = None  # how long; None: the step that uses them loads them
     load_fails: bool = False
     invalid_blocks: tuple[int, ...] = ()  # what the load fails for, by place
+    invalid_steps: int | None = None  # when that is reported; None: with the end of the load
     send_steps: int | None = None  # how long after the end
 
 
@@ -458,6 +459,10 @@ class LoadingEngine(PagedEngine):
 
         self.steps += 1
         invalid = self.begin()
+        for name, (ends, start, end) in self.under_way.items():
+            each = self.transfers[name]
+            if each.invalid_steps == self.steps - ends + (each.load_steps or 0):
+                invalid |= self.invalid(name, start, end)
         for chunk in chunks:
             self.forward(chunk)
         over = [name for name, each in self.under_way.items() if each[0] <= self.steps]
@@ -498,12 +503,18 @@ class LoadingEngine(PagedEngine):
         """Write what is loaded; which blocks could not be."""
         transfer, size = self.transfers[name], self.specs()[0].block_size
         self.fill(name, start, end, right=not transfer.load_fails)
-        places = range(start // size, (end - 1) // size + 1)
-        invalid = [place for place in places if place in transfer.invalid_blocks]
-        for place in invalid:
+        for place in transfer.invalid_blocks:
             first, last = max(start, place * size), min(end, (place + 1) * size)
-            self.fill(name, first, last, right=False)
-        return {self.at(name, 0, place) for place in invalid}
+            if first < last:
+                self.fill(name, first, last, right=False)
+        return self.invalid(name, start, end) if transfer.invalid_steps is None else set[int]()
+
+    def invalid(self, name: str, start: int, end: int) -> set[int]:
+        """The blocks of a load that fail."""
+        size = self.specs()[0].block_size
+        places = range(start // size, (end - 1) // size + 1)
+        failing = self.transfers[name].invalid_blocks
+        return {self.at(name, 0, place) for place in places if place in failing}
 
     def sample(self, chunks: list[tuple[str, int, int]]) -> tuple[Any, Any]:
         """What the model samples, and what workers report."""
