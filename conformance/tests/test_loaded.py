@@ -1,6 +1,7 @@
 """Whose turn it is beside a KV connector, and who runs when what it waited for is loaded."""
 
 from dataclasses import replace
+from typing import Literal, TypeAlias
 
 import pytest
 
@@ -17,6 +18,7 @@ from hitproof.conformance.scheduling.steps import Situation, StepRules
 from hitproof.conformance.subject.schedulers import Loading, Plan, Scheduled, Transfers
 from hitproof.spec.groups import Group, GroupKind
 
+Policy: TypeAlias = Literal["fcfs", "priority"]
 FULL = Group(GroupKind.FULL_ATTENTION, 4)
 DEPLOYMENT = Deployment((FULL,), 400, 64, 40, max_num_seqs=4, connector=Connector())
 NEW, ALL = Pause(0, 9, finishes_running=True), Pause(0, 9)
@@ -34,7 +36,7 @@ def wrong(
     loaded: str = "",
     begun: str = "",
     known: str = "abc",
-    policy: str = "fcfs",
+    policy: Policy = "fcfs",
     pause: Pause | None = None,
     free: int = 4,
 ) -> set[str]:
@@ -76,7 +78,7 @@ def wrong(
     ],
 )
 def test_nobody_is_taken_before_who_comes_first(
-    admitted: str, loaded: str, begun: str, known: str, policy: str, found: set[str]
+    admitted: str, loaded: str, begun: str, known: str, policy: Policy, found: set[str]
 ) -> None:
     assert wrong(admitted, loaded, begun, known, policy) == found
 
