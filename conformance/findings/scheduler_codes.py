@@ -240,11 +240,13 @@ MEANINGS: Mapping[Code, Meaning] = {
         (
             Parameter(
                 "what",
-                "whose work it is: that of a request that runs, or of one that waits; or drafts "
+                "whose work it is: that of a request that runs, or of one that waits, for which "
+                "a KV connector may have loaded what it has; or drafts "
                 "that a request can use; or states at the ends of blocks",
                 {
                     "running": ", of a request that runs",
                     "waiting": ", of a request that waits",
+                    "loaded": ", of a request that holds what was loaded for it",
                     "drafts": ", drafts that a request can use",
                     "states": ", states at the ends of blocks",
                 },

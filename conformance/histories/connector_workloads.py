@@ -3,7 +3,9 @@
 Loads are part of a step, or take some while the request waits; they fail in blocks or as a whole;
 users give up meanwhile, and requests with the same prompt come at all times. In turn: there is room
 for all, and parts of prompts are computed in turns; there is room for little more than one request;
-steps are planned ahead; and there are groups with windows, or with recurrent states.
+steps are planned ahead; there are groups with windows, or with recurrent states; several requests
+wait for parts of their prompts at a time, where there is little room, and what fails is reported
+early; and the engine is paused while they do.
 """
 
 from random import Random
@@ -14,18 +16,19 @@ from hitproof.conformance.histories.workloads import (
     Arrival,
     Connector,
     Deployment,
+    Pause,
     SchedulerHistory,
 )
 from hitproof.spec.groups import Group, GroupKind
 
 _SIZE = 4
-_ROOMY, _NARROW, _AHEAD, _GROUPS = range(4)
+_ROOMY, _NARROW, _AHEAD, _GROUPS, _TIGHT, _PAUSED = range(6)
 
 
 def connector_workload(seed: int | str) -> SchedulerHistory:
     """The scheduler history of a seed."""
     random = Random(f"hitproof connector {seed}")
-    turn = int(str(seed).rpartition(":")[2]) % 4
+    turn = int(str(seed).rpartition(":")[2]) % 6
     drafts = random.choice((0, 0, 1, 3)) if turn in (_NARROW, _AHEAD) else 0
     groups = [Group(GroupKind.FULL_ATTENTION, _SIZE)]
     if turn == _GROUPS:
@@ -34,7 +37,10 @@ def connector_workload(seed: int | str) -> SchedulerHistory:
     longest = random.randint(5, 9) * _SIZE + drafts
     budget = random.choice((4, 10) if turn == _ROOMY else (2, 3, 4, 10)) * _SIZE + drafts
     one = sum(blocks_needed(group, longest, budget, drafts) for group in groups)
-    room = random.randint(0, one // 2 + 1) if turn in (_NARROW, _AHEAD) else 3 * one
+    room = random.randint(0, one // 2 + 1) if turn in (_NARROW, _AHEAD, _TIGHT) else 3 * one
+    if turn == _PAUSED:
+        room = random.choice((one // 2, 12 * one))
+    waits = turn in (_TIGHT, _PAUSED)
     requests: dict[str, Arrival] = {}
     fresh = 1
     for name in "abcdefg"[: random.randint(3, 7)]:
@@ -51,13 +57,15 @@ def connector_workload(seed: int | str) -> SchedulerHistory:
         output = tuple(range(fresh + length, fresh + length + num_output))
         fresh += length + num_output
         transfers = _transfers(random, length, alone=len(groups) == 1)
+        if waits and random.random() < 0.8:
+            transfers = _waiting(random, length)
         if turn == _ROOMY and not requests:
             part = random.randrange(min(2, length // _SIZE))
             transfers |= {"loads": length, "load_steps": None, "invalid_blocks": (part,)}
         requests[name] = Arrival(
             prompt,
             output,
-            random.choice((0, 0, 1, 1, 2, 4)),
+            random.choice((0, 0, 0, 1, 2) if waits else (0, 0, 1, 1, 2, 4)),
             after,
             accepted=(random.randint(0, drafts),) if drafts else (),
             aborted=random.randint(1, 8) if random.random() < 0.2 else None,
@@ -77,7 +85,25 @@ def connector_workload(seed: int | str) -> SchedulerHistory:
         policy=random.choice(("fcfs", "fcfs", "priority")),
         connector=Connector(random.choice(("fail", "recompute"))),
     )
-    return SchedulerHistory(deployment, requests)
+    pauses = []
+    if turn == _PAUSED:
+        at = random.randint(1, 3)
+        pauses.append(Pause(at, random.randint(3, 8), random.random() < 0.75))
+        if random.random() < 0.3:
+            pauses.append(Pause(at + 10, random.randint(1, 6), random.random() < 0.75))
+    return SchedulerHistory(deployment, requests, tuple(pauses))
+
+
+def _waiting(random: Random, length: int) -> dict[str, Any]:
+    """What a connector does for a request that waits for a part of its prompt."""
+    blocks = length // _SIZE
+    steps = random.choice((0, 1, 2, 4))
+    has = random.choice((length, random.randint(1, blocks) * _SIZE, _SIZE))
+    made: dict[str, Any] = {"loads": has, "load_steps": steps}
+    if random.random() < 0.3:
+        made["invalid_blocks"] = (random.choice((0, 0, random.randrange(blocks))),)
+        made["invalid_steps"] = random.choice((None, 0, random.randint(0, steps)))
+    return made
 
 
 def _transfers(random: Random, length: int, alone: bool) -> dict[str, Any]:

@@ -348,7 +348,7 @@ _SEEDED = {
     Origin.RESUMPTIONS: {Profile.QUICK: 4, Profile.DEFAULT: 120, Profile.THOROUGH: 1_000},
     Origin.ENGINES: {Profile.QUICK: 4, Profile.DEFAULT: 80, Profile.THOROUGH: 1_500},
     Origin.HOST: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000},
-    Origin.CONNECTORS: {Profile.QUICK: 4, Profile.DEFAULT: 100, Profile.THOROUGH: 2_000},
+    Origin.CONNECTORS: {Profile.QUICK: 6, Profile.DEFAULT: 120, Profile.THOROUGH: 2_000},
     Origin.IMAGES: {Profile.QUICK: 9, Profile.DEFAULT: 108, Profile.THOROUGH: 1_500},
     Origin.RANKS: {Profile.QUICK: 3, Profile.DEFAULT: 12, Profile.THOROUGH: 300},
     Origin.STOPS: {Profile.QUICK: 5, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},

@@ -4,14 +4,14 @@ Coverage: each layout of `_LAYOUTS` in rotation, with every way to draft, with a
 asynchronous scheduling. Budgets lie around block edges, pools around what one request needs, and
 prompts around the ends of blocks. Requests share prefixes: there are resends, next turns and
 siblings, at once and later; some are aborted, some take nothing from the cache, and some end before
-all that would be sampled. Some have images.
+all that would be sampled. Some have images, and prompts of some come as embeddings.
 """
 
 import math
 from dataclasses import replace
 from random import Random
 
-from hitproof.conformance.histories.schema import Image
+from hitproof.conformance.histories.schema import Embeddings, Image
 from hitproof.conformance.histories.workloads import (
     Arrival,
     Deployment,
@@ -24,6 +24,8 @@ from hitproof.spec.releases.fine import is_fine_grained
 from hitproof.spec.retention import SPARSE_KINDS
 
 _NAMES = "abcdefgh"
+_SAID = ("prompt", "output", "past_end", "stop")
+"""What a request and its answer consist of."""
 
 
 def workload(seed: int | str) -> SchedulerHistory:
@@ -34,7 +36,7 @@ def workload(seed: int | str) -> SchedulerHistory:
     requests = _skipping(seed, _requests(random, deployment))
     if number % 4 == 2:
         requests = with_ends(Random(f"hitproof ends {seed}"), requests)
-    return _with_images(seed, SchedulerHistory(deployment, requests))
+    return _with_embeddings(seed, _with_images(seed, SchedulerHistory(deployment, requests)))
 
 
 def _skipping(seed: int | str, requests: dict[str, Arrival]) -> dict[str, Arrival]:
@@ -87,6 +89,38 @@ def _with_images(seed: int | str, history: SchedulerHistory) -> SchedulerHistory
         whole_images=not parts and random.random() < 0.2,
     )
     return replace(history, deployment=replace(deployment, encoder=encoder), requests=requests)
+
+
+def _with_embeddings(seed: int | str, history: SchedulerHistory) -> SchedulerHistory:
+    """The history; in some, prompts come as embeddings in whole, or for some of their tokens.
+
+    Those of one token id are equal, but for an odd one. Some requests have token ids only.
+    """
+    random = Random(f"hitproof embeddings of schedulers {seed}")
+    if history.deployment.encoder is not None or random.random() > 0.15:
+        return history
+    whole, (first, *others) = random.random() < 0.4, history.requests
+    odd = random.choice(others)
+    requests = {}
+    for name, request in history.requests.items():
+        if name == odd and random.random() < 0.6:  # else like the first, and its answer is
+            same = {part: getattr(history.requests[first], part) for part in _SAID}
+            request = replace(request, **same)
+        prompt = request.prompt
+        if name not in (first, odd) and random.random() < 0.2:
+            requests[name] = request
+            continue
+        rows = {place: token for place, token in enumerate(prompt) if whole or token % 5 < 2}
+        if name == odd and rows:
+            place = random.choice(list(rows)[-random.choice((2, len(rows))) :])
+            if whole or random.random() < 0.5:
+                rows[place] += 1_000_000
+            else:
+                del rows[place]  # of its token id
+        given = tuple(Embeddings(place, (value,)) for place, value in rows.items())
+        ids = tuple(0 if place in rows else token for place, token in enumerate(prompt))
+        requests[name] = replace(request, prompt=ids, embeddings=given)
+    return replace(history, requests=requests)
 
 
 def _full(size: int, _random: Random) -> Group:

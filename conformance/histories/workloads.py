@@ -25,6 +25,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 
 from hitproof.conformance.histories.schema import (
     STRICT,
+    Embeddings,
     HistoryError,
     Image,
     RequestInput,
@@ -297,6 +298,9 @@ class Arrival:
     invalid_blocks: tuple[NonNegativeInt, ...] = ()
     """The blocks, by their positions in the prompt, whose load fails. vLLM:
     ``invalid_block_ids``."""
+    invalid_steps: NonNegativeInt | None = None
+    """How many steps after the one in which the load begins these are reported; by default together
+    with its end, and never later. Only where the request waits for its load."""
     send_steps: NonNegativeInt | None = None
     """How many steps after its end a KV connector has sent its blocks, which are held until then;
     by default it sends none."""
@@ -306,6 +310,9 @@ class Arrival:
     images: tuple[Image, ...] = ()
     """Images in its prompt, in the order of their offsets; in a session also those of the inputs
     before it."""
+    embeddings: tuple[Embeddings, ...] = ()
+    """Tokens of its prompt that come as embeddings, in the order of their offsets; their ids in
+    ``prompt`` are 0. vLLM: ``Request.prompt_embeds``, and ``prompt_is_token_ids`` of the others."""
     past_end: TokenIds = ()
     """What the model would sample if it went on. Drafts of it may be right, and steps in flight may
     compute some of it; the user gets none of it."""
@@ -329,6 +336,8 @@ class Arrival:
         _ = self.request  # refuses what is no request
         if self.open_steps and self.session is None:
             raise HistoryError("only a session stays open; set session, or leave open_steps out")
+        if self.images and self.embeddings:
+            raise HistoryError("a prompt has images or embeddings, not both; leave one out")
         if self.stop and not self.past_end:
             raise HistoryError("who stops could go on; set past_end, or leave stop out")
         if self.stop and self.output[-1] in self.output[:-1]:
@@ -358,13 +367,17 @@ class Arrival:
             cache_salt=self.cache_salt,
             lora_name=self.lora_name,
             images=self.images,
+            embeddings=self.embeddings,
             skip_reading_prefix_cache=self.skip_reading_prefix_cache,
         )
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """What each token of the prompt is: its id, and the part of an image that it stands for."""
+        """What each token of the prompt is: its id, or embedding, and its part of an image."""
         content: list[Any] = list(self.prompt)
+        for embedded in self.embeddings:
+            for place, value in enumerate(embedded.values, embedded.offset):
+                content[place] = ("embedding", value)
         for image in self.images:
             for place in range(image.length):
                 token = self.prompt[image.offset + place]
@@ -442,6 +455,8 @@ class SchedulerHistory:
             raise HistoryError(f"session {session} has the name of a request; change it")
         if self.deployment.loads or any(each.after_reset for each in self.requests.values()):
             raise HistoryError("sessions are not judged beside loads and resets; leave these out")
+        if any(self.requests[name].embeddings for name in inputs):
+            raise HistoryError("the inputs of a session have no embeddings; leave these out")
         for one, other in pairwise(inputs):
             before, now = self.requests[one], self.requests[other]
             kept = before.kept
@@ -507,6 +522,13 @@ class SchedulerHistory:
         if deployment.connector is not None and request.load_fails and request.load_steps is None:
             raise HistoryError(
                 f"only a load that a request waits for fails as a whole; set load_steps of {name}"
+            )
+        if request.invalid_steps is not None and not (
+            request.invalid_blocks and request.invalid_steps <= (request.load_steps or 0)
+        ):
+            raise HistoryError(
+                f"invalid_steps of request {name} say when invalid_blocks are reported, before its "
+                "load is over; set both, and load_steps"
             )
         if request.invalid_blocks and len(deployment.groups) > 1:
             raise HistoryError(

@@ -208,12 +208,29 @@ class _Player:
             if len(self._in_flight) < self._scheduler.batches and plan.num_tokens:
                 return True
         elif not self._in_flight:
+            self._judge_rest()
             if self._sessions and self._scheduler.unfinished() and not self.outcome.ended:
                 return not self._is_stuck(Plan(()))  # to the engine, there is nothing to do
             more = bool(self._waiting) or self._pause is not None or self._awaits_input
             return more and not self.outcome.ended
         self._take_up()
         return not self._is_stuck(plan)
+
+    def _judge_rest(self) -> None:
+        """An engine that rests in a pause has let those that hold what was loaded run."""
+        pause = self._pause
+        if pause is None or not pause.finishes_running or self._transfers is None:
+            return
+        held = sorted(self._transfers.loaded - self._ended.keys())
+        if held and self._scheduler.pool().held:
+            self._add(
+                violation(
+                    Defect.of(Code.STEP_LEAVES_WORK, what="loaded"),
+                    f"request {held[0]} goes on while the engine is paused, as it holds what was "
+                    "loaded for it",
+                    "nothing is left to do",
+                )
+            )
 
     def _let_arrive(self) -> None:
         for name, arrival in list(self._waiting.items()):
@@ -392,7 +409,9 @@ class _Player:
         return self._history.requests[name].skip_reading_prefix_cache
 
     def _situation(self, before: tuple[str, ...], free_before: int, free_after: int) -> Situation:
-        waits = self._scheduler.loading() if self._history.deployment.loads else ()
+        waits = self._scheduler.loading() if self._history.deployment.loads else frozenset()
+        loaded = self._transfers.loaded if self._transfers is not None else frozenset()
+        waits -= loaded
         known = {
             name: len(self._history.requests[name].prompt) + len(self.outcome.lives[name].delivered)
             for name in self._arrived
@@ -406,6 +425,8 @@ class _Player:
             free_before,
             free_after,
             loading=len(waits),
+            loaded=loaded.difference(self._ended),
+            arrived=[name for name in self._arrived if name not in self._ended],
             may_have_evicted=self._may_have_evicted,
             pause=self._pause,
             idle=self._idle,

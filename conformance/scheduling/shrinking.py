@@ -101,6 +101,9 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
         yield replace(request, skip_reading_prefix_cache=False)
     for place in range(len(request.images)):
         yield replace(request, images=request.images[:place] + request.images[place + 1 :])
+    for place in range(len(request.embeddings)):
+        fewer = request.embeddings[:place] + request.embeddings[place + 1 :]
+        yield replace(request, embeddings=fewer)
     if request.open_steps:
         yield replace(request, open_steps=0)
     if request.session is not None:
@@ -116,14 +119,26 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
     if request.load_fails:
         yield replace(request, load_fails=False)
     if request.invalid_blocks:
-        yield replace(request, invalid_blocks=request.invalid_blocks[1:])
+        fewer_invalid = request.invalid_blocks[1:]
+        when = request.invalid_steps if fewer_invalid else None
+        yield replace(request, invalid_blocks=fewer_invalid, invalid_steps=when)
+    if request.invalid_steps is not None:
+        yield replace(request, invalid_steps=None)
     if request.loads:
-        yield replace(request, loads=0, load_fails=False, invalid_blocks=(), load_steps=None)
+        plain = replace(request, invalid_blocks=(), invalid_steps=None)
+        yield replace(plain, loads=0, load_fails=False, load_steps=None)
     for part in ("output", "prompt"):
         tokens = getattr(request, part)
         for less in (len(tokens) // 2, 1):
             if 0 < less < len(tokens):
                 left = len(tokens) - less if part == "prompt" else len(request.prompt)
                 images = tuple(e for e in request.images if e.offset + e.length <= left)
-                shorter = replace(request, **{part: tokens[:-less]}, images=images)
+                embedded = tuple(
+                    replace(e, values=e.values[: left - e.offset])
+                    for e in request.embeddings
+                    if e.offset < left
+                )
+                shorter = replace(
+                    request, **{part: tokens[:-less]}, images=images, embeddings=embedded
+                )
                 yield replace(shorter, loads=min(request.loads, len(shorter.prompt)))

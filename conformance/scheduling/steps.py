@@ -45,6 +45,8 @@ class Situation:
         is_copying: whether copies to the host's pool are under way, which give blocks up when they
             are done. Who needs blocks may wait for that.
         loading: how many requests wait for a KV connector, and are not in ``known``.
+        loaded: those whose load was over before it. They hold what was loaded until they run.
+        arrived: all that have not ended, in the order of arrival; by default those that are known.
         idle: how many sessions wait for their next input. Each takes the place of a request.
         may_have_evicted: whether blocks that lookup finds may have been evicted before it.
     """
@@ -56,6 +58,8 @@ class Situation:
     free_after: int
     is_copying: bool = False
     loading: int = 0
+    loaded: frozenset[str] = frozenset()
+    arrived: Sequence[str] = ()
     may_have_evicted: bool = False
     pause: Pause | None = None
     idle: int = 0
@@ -94,6 +98,7 @@ class StepRules:
         self._sampled: dict[str, int] = {}
         self._proposed: dict[str, int] = {}
         self._restarted: set[str] = set()
+        self._gave_way: set[str] = set()
         sessions = [each.session for each in arrivals.values()]
         self._going_on = {
             name
@@ -122,9 +127,13 @@ class StepRules:
             yield from self._work(plan, now, preempted)
         if not now.is_copying and not preempted and now.pause is None:
             yield from self._waiting(plan, now)
+        if not (preempted or stopped):
+            yield from self._loaded(plan, now)
         yield from self._drafting(plan, now)
         yield from self._admitted(plan, now)
+        yield from self._in_turn_beside_loads(plan, now)
         drafts = self._deployment.num_speculative_tokens if self._in_turn else 0
+        self._gave_way.update(preempted)
         for name in preempted:
             self._ends.pop(name, None)
         self._images.forget(preempted)
@@ -177,7 +186,13 @@ class StepRules:
                 f"they have {len(adapters)}",
             )
         if now.pause is not None:
-            goes_on = now.before if now.pause.finishes_running else ()
+            goes_on = {*now.before, *now.loaded} if now.pause.finishes_running else ()
+            for name in self._begun(plan) if self._in_turn else ():
+                yield exceeds(
+                    "pause",
+                    f"request {name} is kept waiting while the engine is paused",
+                    "a KV connector begins to load for it",
+                )
             for each in scheduled:
                 if each.request not in goes_on:
                     yield exceeds(
@@ -438,6 +453,40 @@ class StepRules:
             "it waits",
         )
 
+    def _loaded(self, plan: Plan, now: Situation) -> Iterator[Violation]:
+        """Whether somebody for whom a load is over waits though there is room.
+
+        It holds blocks, and gives back none before it ends: it goes on also while the engine is
+        paused for those that have not begun.
+        """
+        waiting = [n for n in now.known if n in now.loaded and n not in now.after]
+        there = len(now.after) + now.idle
+        if not waiting or self._blocks or there >= self._deployment.max_num_seqs:
+            return
+        most, left = self._most_blocks(), self._left(plan.scheduled)
+        if now.free_after < self._deployment.watermark_blocks + len(waiting) * most:
+            return
+        for name in waiting:
+            whole = 1 if self._deployment.enable_chunked_prefill else now.known[name]
+            enough = max(whole, 1 + self._deployment.num_speculative_tokens)
+            if left < enough or not self._may_join(name, now.after):
+                return
+            if name in self._gave_way or self._images.may_wait(name, plan, left):
+                return
+        yield violation(
+            Defect.of(Code.STEP_LEAVES_WORK, what="loaded", states=self._states),
+            f"request {waiting[0]} is admitted, as what it waited for is loaded: {left} tokens and "
+            f"{now.free_after} blocks are left",
+            "it waits",
+        )
+
+    @staticmethod
+    def _begun(plan: Plan) -> list[str]:
+        """The requests that begin to wait for a load."""
+        computed = {each.request for each in plan.scheduled}
+        loads = plan.transfers.loads if plan.transfers is not None else ()
+        return [name for name in loads if name not in computed]
+
     def _awaits_state(self, name: str, plan: Plan) -> bool:
         """Whether a recurrent state that it can start from may be computed in this step."""
         scheduled = (self._arrivals[each.request].content for each in plan.scheduled)
@@ -457,7 +506,7 @@ class StepRules:
         by_priority = self._deployment.policy == "priority"
         return {
             name: (self._arrivals[name].priority if by_priority else 0, number)
-            for number, name in enumerate(now.known)
+            for number, name in enumerate(now.arrived or now.known)
         }
 
     def _admitted(self, plan: Plan, now: Situation) -> Iterator[Violation]:
@@ -500,6 +549,37 @@ class StepRules:
                     f"{one} is first in the step",
                 )
                 return
+
+    def _in_turn_beside_loads(self, plan: Plan, now: Situation) -> Iterator[Violation]:
+        """Beside a KV connector nobody is admitted, or begins to load, before who comes first.
+
+        But those for whom a load is over may come before those that hold nothing, and who gave way
+        without priorities comes first in an order of its own.
+        """
+        if plan.transfers is None or not self._in_turn or self._lookahead > 1:
+            return
+        if (
+            self._deployment.max_loras is not None
+            or self._deployment.encoder is not None
+            or self._restarted
+        ):
+            return
+        turn = self._turn(now)
+        taken = [n for n in (*now.after, *self._begun(plan)) if n not in now.before]
+        left = [n for n in now.known if n not in now.after and n not in now.before]
+        if self._deployment.policy == "fcfs":
+            left = [n for n in left if n not in self._gave_way]
+            taken = [n for n in taken if n not in self._gave_way]
+        for late in taken:
+            for first in left:
+                overtakes = late in now.loaded and first not in now.loaded
+                if turn[first] < turn[late] and not overtakes:
+                    yield violation(
+                        Defect(Code.ADMITTED_OUT_OF_TURN),
+                        f"request {first} is admitted, or loaded, before request {late}",
+                        f"{late} is, and {first} waits",
+                    )
+                    return
 
     def _preempted(
         self, plan: Plan, now: Situation, preempted: Sequence[str]

@@ -45,6 +45,8 @@ class _Transfer:
     ends: int
     pages: frozenset[int]
     loading: Loading | None
+    fails: int = 0
+    """The step in which its failed blocks are reported."""
 
     @property
     def what(self) -> str:
@@ -72,6 +74,7 @@ class ConnectorTransfers:
         self._step = 0
         self._failed: set[str] = set()
         self._waited: set[str] = set()
+        self._over: set[str] = set()
         self.spoilt: set[str] = set()
 
     @property
@@ -95,6 +98,16 @@ class ConnectorTransfers:
     def spoils(self, request: str) -> bool:
         """Whether the request has read what a load spoilt, or its own has failed."""
         return request in self.spoilt or request in self._failed
+
+    @property
+    def loading(self) -> frozenset[str]:
+        """Requests that wait for a load which has begun and is not over."""
+        return frozenset(each.request for each in self._under_way if each.loading is not None)
+
+    @property
+    def loaded(self) -> frozenset[str]:
+        """Requests whose load is over, as the scheduler has heard, and which were not admitted."""
+        return frozenset(self._over)
 
     def waited(self, request: str) -> bool:
         """Whether the request has waited for a load, so that it has blocks when it is admitted.
@@ -121,6 +134,7 @@ class ConnectorTransfers:
         told = plan.transfers
         assert told is not None
         self._step += 1
+        self._over.difference_update(each.request for each in plan.scheduled)
         for each in self._under_way:
             yield from self._left_alone(each, touched, held)
         for name, loading in told.loads.items():
@@ -130,7 +144,9 @@ class ConnectorTransfers:
                 self._invalid += self._invalid_of(name, loading)
                 continue
             pages = frozenset(self._pages(loading))
-            begun = _Transfer(name, self._step + steps, pages, loading)
+            early = self._arrivals[name].invalid_steps
+            fails = self._step + (steps if early is None else early)
+            begun = _Transfer(name, self._step + steps, pages, loading, fails)
             self._under_way.append(begun)
             yield from self._left_alone(begun, touched, held)
             if others := pages & in_flight:
@@ -147,12 +163,14 @@ class ConnectorTransfers:
         # Reported once; its pages are free to use when the scheduler has heard of it.
         loaded = [each for each in over if each.ends == self._step and each.loading is not None]
         invalid, self._invalid = self._invalid, ()
+        for each in self._under_way:
+            if each.loading is not None and each.fails == self._step:
+                invalid += self._invalid_of(each.request, each.loading)
         for each in loaded:
             assert each.loading is not None
             self._write(each.request, each.loading, known(each.request))
             if not self._arrivals[each.request].load_fails:
                 self._waited.add(each.request)
-            invalid += self._invalid_of(each.request, each.loading)
         names = tuple(each.request for each in loaded)
         sent = (t for t in over if t.ends == self._step and t.loading is None)
         return HostResult(
@@ -168,6 +186,7 @@ class ConnectorTransfers:
             tables = each.loading.tables if each.loading is not None else ()
             if any(block in result.invalid for table in tables for block in table):
                 self.spoilt.add(each.request)  # a hit before what it loads
+        self._over.update(result.loaded)
         over = {("loads", name) for name in result.loaded}
         over |= {("sends", name) for name in result.sent}
         self._under_way = [e for e in self._under_way if (e.what, e.request) not in over]

@@ -44,7 +44,7 @@ LIMITS: dict[str, Limit] = {
     "check-hashes": Limit(
         _CHECK,
         "Block hashes are judged for prompts of three blocks. An embedding has one number, and no "
-        "prompt has both images and embeddings. Generated histories have images only.",
+        "prompt has both images and embeddings. Generated histories of managers have images only.",
     ),
     "check-windows": Limit(
         _CHECK, "Windows start at 2 tokens. A window of 1 token needs nothing from the cache."
@@ -89,10 +89,10 @@ LIMITS: dict[str, Limit] = {
     ),
     "replay-requests": Limit(
         _REPLAY,
-        "Histories of schedulers have neither embeddings nor structured outputs, and context "
-        "parallelism is not judged beside Mamba states. Images have no encoder elsewhere (EC "
-        "connectors). Streaming sessions are not judged beside loads and resets, and without their "
-        "statistics.",
+        "Histories of schedulers have no structured outputs, no prompts with both images and "
+        "embeddings, and context parallelism is not judged beside Mamba states. Images have no "
+        "encoder elsewhere (EC connectors). Streaming sessions are not judged beside embeddings, "
+        "loads and resets, and without their statistics.",
     ),
     "replay-start-up": Limit(
         _REPLAY,
@@ -107,8 +107,9 @@ LIMITS: dict[str, Limit] = {
     ),
     "replay-connectors": Limit(
         "replay, lockstep",
-        "In schedulers beside a KV connector, other than that of a host pool, promised hits and "
-        "whose turn it is are not judged, nor statistics where a load fails. Single blocks of a "
+        "In schedulers beside a KV connector, other than that of a host pool, promised hits are "
+        "not judged, nor statistics where a load fails, nor whose turn it is where steps are in "
+        "flight or adapters are served. Single blocks of a "
         "load fail in one group only, no hit ends inside a block, and a history ends where a token "
         "is delivered that comes of a failed load. Of connectors that keep blocks in host memory, "
         "vLLM's simple one is judged in 0.33 and later, by content, without its lazy mode and its "

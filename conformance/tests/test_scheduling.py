@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from hitproof.conformance.explain.derivation import Derived
-from hitproof.conformance.histories.schema import EngineConfiguration, HistoryError, Image
+from hitproof.conformance.histories.schema import (
+    Embeddings,
+    EngineConfiguration,
+    HistoryError,
+    Image,
+)
 from hitproof.conformance.histories.session_workloads import session_workload
 from hitproof.conformance.histories.stop_workloads import stop_workload
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
@@ -614,3 +619,44 @@ def test_nothing_is_computed_while_the_engine_is_paused(fault: str, defects: set
     outcome = play(history, Subject(fault))
     assert {str(found.signature.defect) for found in outcome.causes} == defects
     assert {life.ended for life in outcome.lives.values()} == {"finished"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "defects", "hits"),
+    [
+        ("", set(), [0, 4, 8, 0]),
+        ("blind", {"other-content-read"}, [0, 8, 8, 0]),
+        ("no hit", {"promised-hit-missed(by=lookup, to=resend)"}, [0, 0, 0, 0]),
+    ],
+)
+def test_requests_share_what_has_the_same_embeddings(
+    fault: str, defects: set[str], hits: list[int]
+) -> None:
+    tokens = (*range(1, 5), 0, 0, *range(7, 11))
+    same, other = Embeddings(4, (5, 6)), Embeddings(4, (5, 7))
+    requests = {
+        "a": Arrival(tokens, (100,), embeddings=(same,)),
+        "b": Arrival(tokens, (101,), after="a", embeddings=(other,)),
+        "c": Arrival(tokens, (102,), after="b", embeddings=(same,)),
+        "d": Arrival((0,) * 10, (103,), after="c", embeddings=(Embeddings(0, (*range(1, 11),)),)),
+    }
+    history = SchedulerHistory(DEPLOYMENT, requests)
+    assert read_workload(write_workload(history)) == history
+    outcome = play(history, Subject(fault))
+    assert {str(found.signature.defect) for found in outcome.causes} >= defects
+    assert bool(outcome.causes) == bool(defects)
+    assert [life.hit for life in outcome.lives.values()] == hits
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"prompt": (1, 2)}, "set it to 0"),
+        ({"images": (Image("cat", 1, 1),)}, "not both"),
+        ({"session": "s"}, "no images or embeddings"),
+    ],
+)
+def test_embeddings_that_no_request_has_are_refused(changes: dict[str, Any], reason: str) -> None:
+    embedded = Arrival((0, 2), (3,), embeddings=(Embeddings(0, (1,)),))
+    with pytest.raises(HistoryError, match=reason):
+        SchedulerHistory(DEPLOYMENT, {"a": replace(embedded, **changes)})

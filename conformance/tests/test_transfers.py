@@ -200,3 +200,19 @@ def test_what_no_connector_does_is_refused(changes: dict[str, Any], reason: str)
     failing = replace(asked["a"], load_fails=True)
     with pytest.raises(HistoryError, match="set load_steps"):
         SchedulerHistory(deployment, {"a": failing})
+
+
+def test_failed_blocks_are_reported_when_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = replace(ARRIVALS["b"], load_steps=2, invalid_blocks=(0,))
+    for early, reported in ((None, [(), (), (1,)]), (1, [(), (1,), ()])):
+        monkeypatch.setitem(ARRIVALS, "b", replace(late, invalid_steps=early))
+        runner, found = Runner(), []
+        for told in (Transfers({"b": LOADING}, {}), NONE, NONE):
+            done, wrong = runner.step(told)
+            assert not wrong
+            assert done.host is not None
+            found.append(done.host.invalid)
+            assert not runner.transfers.loaded
+            runner.taken_up(done)
+        assert found == reported
+        assert runner.transfers.loaded == {"b"}

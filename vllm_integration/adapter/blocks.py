@@ -5,6 +5,8 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
+from hitproof.conformance.histories.schema import RequestInput
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.hashing import Prompt
 from hitproof.conformance.subject.pools import Key, PoolSnapshot
 from hitproof.vllm_integration.adapter.inspection import (
@@ -279,3 +281,20 @@ def embeddings(values: Sequence[int]) -> Any:
     import torch
 
     return torch.tensor([[float(value)] for value in values]) if values else None
+
+
+def embedded_prompt(request: RequestInput, real: Any) -> dict[str, Any]:
+    """The arguments of a real ``Request`` whose prompt comes as embeddings, or as some."""
+    rows, places = request.embedded, range(len(request.prompt))
+    if not rows:
+        return {}
+    is_token_ids = [place not in rows for place in places]
+    if any(is_token_ids) and "prompt_is_token_ids" not in parameters_of(real):
+        raise CannotJudge(
+            "no prompt of this release comes as embeddings in part; have all of it come so, or "
+            "name a later release"
+        )
+    return {
+        "prompt_embeds": embeddings([rows.get(place, 0) for place in places]),
+        "prompt_is_token_ids": is_token_ids if any(is_token_ids) else None,
+    }

@@ -24,7 +24,7 @@ from hitproof.vllm_integration.adapter.blocks import (
     HASH_LOOKAHEAD,
     PREFILL_LOOKAHEAD,
     block_hasher,
-    embeddings,
+    embedded_prompt,
     image_features,
 )
 from hitproof.vllm_integration.adapter.cache import VllmCache
@@ -238,7 +238,7 @@ class VllmManager:
                 "mm_features": image_features(
                     (image.identifier, image.offset, image.length) for image in request.images
                 ),
-                **_embedded(request, real),
+                **embedded_prompt(request, real),
                 "lora_request": self._lora(request.lora_name, request.lora_path),
                 "cache_salt": request.cache_salt,
                 "block_hasher": self._hasher,
@@ -636,20 +636,3 @@ def _has(value: Any, request_id: str) -> bool:
         for entry in value
         if isinstance(entry, str | tuple)
     )
-
-
-def _embedded(request: RequestInput, real: Any) -> dict[str, Any]:
-    """The arguments of a real ``Request`` whose prompt comes as embeddings, or as some."""
-    rows, places = request.embedded, range(len(request.prompt))
-    if not rows:
-        return {}
-    is_token_ids = [place not in rows for place in places]
-    if any(is_token_ids) and "prompt_is_token_ids" not in parameters_of(real):
-        raise CannotJudge(
-            "no prompt of this release comes as embeddings in part; have all of it come so, or "
-            "name a later release"
-        )
-    return {
-        "prompt_embeds": embeddings([rows.get(place, 0) for place in places]),
-        "prompt_is_token_ids": is_token_ids if any(is_token_ids) else None,
-    }

@@ -43,6 +43,7 @@ from hitproof.vllm_integration.adapter import transfers
 from hitproof.vllm_integration.adapter.blocks import (
     HASH_LOOKAHEAD,
     block_hasher,
+    embedded_prompt,
     image_features,
 )
 from hitproof.vllm_integration.adapter.cache import VllmCache
@@ -222,6 +223,8 @@ class VllmSchedulers:
             changes["layers"] = tuple(replace(each, alignment=1) for each in deployment.layers)
         if deployment.layers and not (self._plans or _are_plain(deployment)):
             changes |= _PLAIN_LAYERS
+        if "prompt_is_token_ids" not in parameters_of(self.requests.Request.__init__):
+            history = replace(history, requests=dict(_embedded_whole(history)))
         if "resumable" not in parameters_of(self.requests.Request.__init__):
             history = replace(history, requests=dict(_without_sessions(history)))
         pauses = history.pauses if hasattr(self._scheduler_class, _SET_PAUSE) else ()
@@ -629,6 +632,7 @@ class VllmScheduler:
                 "cache_salt": arrival.cache_salt,
                 "lora_request": self._adapter(arrival.lora_name),
                 **_images(images),
+                **_embeddings(arrival, self._vllm.requests.Request),
                 "priority": arrival.priority,
                 "arrival_time": float(len(self._requests)),
                 "block_hasher": self._hasher,
@@ -889,6 +893,14 @@ def _told_images(features: Sequence[Any]) -> tuple[Image, ...]:
     return tuple(Image(name, int(place.offset), int(place.length)) for name, place in places)
 
 
+def _embeddings(arrival: Arrival, real: Any) -> dict[str, Any]:
+    """The arguments of a request whose prompt comes as embeddings, or as some; none else."""
+    given = embedded_prompt(arrival.request, real)
+    if given and given["prompt_is_token_ids"] is None:
+        given |= {"prompt_token_ids": None}  # nothing of it has a token id
+    return given
+
+
 def _reported(stats: Any) -> tuple[int, int, int] | None:
     """How many requests run, wait, and are passed over; see `RunningScheduler.reported`."""
     if stats is None or not hasattr(stats, "num_waiting_reqs"):
@@ -916,6 +928,13 @@ def _kept(scheduler: Any) -> tuple[int, ...]:
     if any(not hasattr(each, _SKIPPED) for each in managers):
         return ()
     return tuple(PROBED - int(getattr(each, _SKIPPED)(PROBED)) for each in managers)
+
+
+def _embedded_whole(history: SchedulerHistory) -> Iterator[tuple[str, Arrival]]:
+    """The requests; those that come as embeddings in part come as token ids."""
+    for name, each in history.requests.items():
+        whole = len(each.request.embedded) == len(each.prompt)
+        yield name, each if whole else replace(each, embeddings=())
 
 
 def _staggers() -> bool:

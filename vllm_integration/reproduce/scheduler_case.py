@@ -463,7 +463,7 @@ class _Writer:
         return 100 + 2 * tokens + waits
 
     def _arrival(self, arrival: Arrival, request: Any) -> Any:
-        plain = replace(arrival, prompt=(1,), output=(1,), stop=False, images=())
+        plain = replace(arrival, prompt=(1,), output=(1,), stop=False, images=(), embeddings=())
         default = Arrival((1,), (1,))
         named = {
             name: literal(getattr(plain, name))

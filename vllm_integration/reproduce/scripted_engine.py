@@ -141,7 +141,8 @@ class Engine:
 
     def prompt(self, name: str) -> list[int]:
         """The prompt of a request."""
-        return list(self.arrivals[name].request.prompt_token_ids)
+        request = self.arrivals[name].request
+        return list(request.prompt_token_ids or [0] * request.num_prompt_tokens)
 
     def images(self, name: str) -> list[tuple[str, int, int]]:
         """The images in the prompt of a request, from one token to before another."""
@@ -310,7 +311,7 @@ class PagedEngine(Engine):
         return [group.kv_cache_spec for group in groups]
 
     def tokens(self, name: str) -> list[Any]:
-        """All tokens of a request, with their adapter, and images that they are of."""
+        """All tokens of a request, with their adapter, image or embedding."""
         request, output, *_ = arrival = self.arrivals[name]
         adapter = request.lora_request and request.lora_request.lora_name
         tokens = [*self.prompt(name), *output, *arrival.past_end]
@@ -318,6 +319,11 @@ class PagedEngine(Engine):
         for identifier, first, last in self.images(name):
             for token in range(first, last):
                 content[token] = (*content[token], identifier, token - first)
+        if request.prompt_embeds is not None:
+            is_id = getattr(request, "prompt_is_token_ids", None)
+            for place, row in enumerate(request.prompt_embeds.tolist()):
+                if not (is_id and is_id[place]):
+                    content[place] = (*content[place], *row)
         return content
 
     def at(self, name: str, group: int, place: int) -> int:
@@ -420,6 +426,7 @@ class Transfer(NamedTuple):
     load_steps: int | None = None  # how long; None: the step that uses them loads them
     load_fails: bool = False
     invalid_blocks: tuple[int, ...] = ()  # what the load fails for, by place
+    invalid_steps: int | None = None  # when that is reported; None: with the end of the load
     send_steps: int | None = None  # how long after the end
 
 
@@ -454,6 +461,10 @@ class LoadingEngine(PagedEngine):
 
         self.steps += 1
         invalid = self.begin()
+        for name, (ends, start, end) in self.under_way.items():
+            each = self.transfers[name]
+            if each.invalid_steps == self.steps - ends + (each.load_steps or 0):
+                invalid |= self.invalid(name, start, end)
         for chunk in chunks:
             self.forward(chunk)
         over = [name for name, each in self.under_way.items() if each[0] <= self.steps]
@@ -494,12 +505,18 @@ class LoadingEngine(PagedEngine):
         """Write what is loaded; which blocks could not be."""
         transfer, size = self.transfers[name], self.specs()[0].block_size
         self.fill(name, start, end, right=not transfer.load_fails)
-        places = range(start // size, (end - 1) // size + 1)
-        invalid = [place for place in places if place in transfer.invalid_blocks]
-        for place in invalid:
+        for place in transfer.invalid_blocks:
             first, last = max(start, place * size), min(end, (place + 1) * size)
-            self.fill(name, first, last, right=False)
-        return {self.at(name, 0, place) for place in invalid}
+            if first < last:
+                self.fill(name, first, last, right=False)
+        return self.invalid(name, start, end) if transfer.invalid_steps is None else set[int]()
+
+    def invalid(self, name: str, start: int, end: int) -> set[int]:
+        """The blocks of a load that fail."""
+        size = self.specs()[0].block_size
+        places = range(start // size, (end - 1) // size + 1)
+        failing = self.transfers[name].invalid_blocks
+        return {self.at(name, 0, place) for place in places if place in failing}
 
     def sample(self, chunks: list[tuple[str, int, int]]) -> tuple[Any, Any]:
         """What the model samples, and what workers report."""

@@ -242,6 +242,13 @@ def test_a_host_pool_that_lacks_room_is_found(way: str) -> None:
         ("load_into_page_in_flight", "0.24.0", None),
         ("loaded_request_holds_blocks_1", "0.28.0", "request-never-finishes(way=room)"),
         ("loaded_request_holds_blocks_1", "0.33.0", None),
+        ("loaded_request_waits_for_pause", "0.31.0", "step-leaves-work(what=loaded)"),
+        ("loaded_request_waits_for_pause", "0.33.0", None),
+        (
+            "failed_load_delivered_7",
+            "0.29.0",
+            "failed-load-delivered(of=own, policy=fail, scheduling=async)",
+        ),
     ],
 )
 def test_what_a_connector_loads_is_judged(name: str, release: str, defect: str | None) -> None:
