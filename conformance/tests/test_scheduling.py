@@ -653,7 +653,7 @@ def test_requests_share_what_has_the_same_embeddings(
     [
         ({"prompt": (1, 2)}, "set it to 0"),
         ({"images": (Image("cat", 1, 1),)}, "not both"),
-        ({"session": "s"}, "no images or embeddings"),
+        ({"session": "s"}, "no embeddings"),
     ],
 )
 def test_embeddings_that_no_request_has_are_refused(changes: dict[str, Any], reason: str) -> None:
