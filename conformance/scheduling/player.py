@@ -621,8 +621,10 @@ class _Player:
                 self._furthest[each.request], new = end, True
         self._fruitless = 0 if new or self._pause is not None else self._fruitless + 1
         # A request that arrives later may free the way no more than time does.
+        # With several pipeline ranks a decode waits for its turn.
+        most = _EMPTY + self._history.deployment.ranks - 1
         stuck, cycle = (
-            self._empty >= _EMPTY,
+            self._empty >= most,
             self._fruitless >= _FRUITLESS * len(self._history.requests),
         )
         unfinished = self._scheduler.unfinished()
@@ -642,7 +644,7 @@ class _Player:
                 ),
                 "requests that start-up allows are computed to their end",
                 f"{', '.join(sorted(unfinished))} "
-                + (f"get no token in {_EMPTY} steps" if stuck else "start again and again"),
+                + (f"get no token in {most} steps" if stuck else "start again and again"),
             )
         )
         self.outcome.ended = "nothing more happens"
