@@ -28,8 +28,10 @@ from hitproof.conformance.scheduling.events import PublishedEvents
 from hitproof.conformance.scheduling.host_tiers import HOST, HostTiers
 from hitproof.conformance.scheduling.offloading import Offloading
 from hitproof.conformance.scheduling.outcome import Life, SchedulerOutcome
+from hitproof.conformance.scheduling.progress import Progress, Standstill
 from hitproof.conformance.scheduling.promises import Donor, Due, PromisedHits
 from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner, about, violation
+from hitproof.conformance.scheduling.sessions import Sessions
 from hitproof.conformance.scheduling.steps import Situation, StepRules
 from hitproof.conformance.scheduling.transfers import CONNECTOR, ConnectorTransfers
 from hitproof.conformance.subject.failures import CannotJudge
@@ -46,17 +48,12 @@ from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 
 SESSION = "session"
-_STUCK = "stuck"
 _ROOM = 8
 """How much larger a pool is where room is not scarce."""
-_EMPTY = 4
-"""So many empty steps in a row, with none in flight, and nothing changes any more."""
 _SPREADS = (Divergence.UNSOUND, Divergence.WRONG_DRAFTS)
 """What leaves contents wrong, so that later steps read or publish them."""
 _OF_NO_SESSION = (Code.PROMISED_HIT_MISSED, Code.IMAGE_ENCODED_AGAIN)
 """What has nothing to do with sessions, where there are some."""
-_FRUITLESS = 64
-"""So many steps without a token that was not computed before, per request, are a cycle."""
 
 
 def play(
@@ -166,15 +163,13 @@ class _Player:
         self._ended: dict[str, int] = {}
         self._in_flight: deque[tuple[Plan, Done]] = deque()
         self._step = 0
-        self._empty = self._fruitless = 0
-        self._furthest: dict[str, int] = {}
+        self._progress = Progress(history)
         self._pause: Pause | None = None
-        self._sessions = history.sessions
-        self._closing: dict[str, int] = {}
+        self._sessions = Sessions(history, self._waiting, self._arrived, self._ended)
 
     def _sign(self, group: int, _claim: str, defect: Defect, divergence: Divergence) -> Signature:
         """The signature of what is read or published wrong: of a scheduler, not of a manager."""
-        if self._has_open_sessions:
+        if self._sessions.have_begun:
             given = dict(defect.parameters) | {"requests": "sessions"}
             defect = Defect.read(defect.code, given)
         return replace(self._judge.of_group(group, SCHEDULER, defect), divergence=divergence)
@@ -211,7 +206,7 @@ class _Player:
             self._judge_rest()
             if self._sessions and self._scheduler.unfinished() and not self.outcome.ended:
                 return not self._is_stuck(Plan(()))  # to the engine, there is nothing to do
-            more = bool(self._waiting) or self._pause is not None or self._awaits_input
+            more = bool(self._waiting) or self._pause is not None or self._sessions.idle > 0
             return more and not self.outcome.ended
         self._take_up()
         return not self._is_stuck(plan)
@@ -237,58 +232,25 @@ class _Player:
             since = 0 if arrival.after is None else self._ended.get(arrival.after)
             # vLLM refuses a reset while pages are transferred; users try again.
             waits = arrival.after_reset and (self._is_copying or self._scheduler.loading())
-            waits = waits or not self._follows(name)
+            waits = waits or not self._sessions.follows(name)
             if since is not None and self._step >= since + arrival.arrives and not waits:
                 del self._waiting[name]
                 if arrival.after_reset:
                     self._reset()
                 self._arrived[name] = self._step
                 self._scheduler.add_request(name, arrival)
-                last = arrival.session is not None and name == self._sessions[arrival.session][-1]
-                if last and not arrival.open_steps:
-                    self._scheduler.close(str(arrival.session))
+                if session := self._sessions.closes(name):
+                    self._scheduler.close(session)
         for name, since in list(self._arrived.items()):
             aborted = self._history.requests[name].aborted
             if aborted is not None and self._step == since + aborted and name not in self._ended:
                 self._scheduler.abort(name)
-                for each in self._inputs(name):
+                for each in self._sessions.inputs(name):
                     if each not in self._ended:
                         self._waiting.pop(each, None)
                         self._end(each, "aborted")
-        for session, step in list(self._closing.items()):
-            if self._step >= step:
-                del self._closing[session]
-                self._scheduler.close(session)
-
-    def _inputs(self, name: str) -> list[str]:
-        """The inputs of a request's session; itself if it is in none."""
-        session = self._history.requests[name].session
-        return [name] if session is None else self._sessions[session]
-
-    def _follows(self, name: str) -> bool:
-        """Whether all inputs of its session that come before a request have arrived."""
-        inputs = self._inputs(name)
-        return all(each in self._arrived for each in inputs[: inputs.index(name)])
-
-    def _is_its_turn(self, name: str) -> bool:
-        """Whether all inputs of its session that come before a request have ended."""
-        inputs = self._inputs(name)
-        return all(each in self._ended for each in inputs[: inputs.index(name)])
-
-    @property
-    def _idle(self) -> int:
-        """How many sessions wait for their next input."""
-        return sum(
-            inputs[0] in self._arrived
-            and all(each in self._ended for each in inputs if each in self._arrived)
-            and (session in self._closing or any(each in self._waiting for each in inputs))
-            for session, inputs in self._sessions.items()
-        )
-
-    @property
-    def _awaits_input(self) -> bool:
-        """Whether time alone brings a session on."""
-        return self._idle > 0
+        for session in self._sessions.due(self._step):
+            self._scheduler.close(session)
 
     def _pause_or_go_on(self) -> None:
         """Pause the engine, or let it go on."""
@@ -320,11 +282,11 @@ class _Player:
         self._ended[name] = self._step
         life, arrival = self.outcome.lives[name], self._history.requests[name]
         life.ended = how
-        if how == "finished" and arrival.open_steps:
-            self._closing[str(arrival.session)] = self._step + arrival.open_steps
+        if how == "finished":
+            self._sessions.finished(name, self._step)
         # What an input before has given up, nobody can keep for the end of this one.
         all_held = all(each.kind is GroupKind.FULL_ATTENTION for each in self._engine.groups)
-        if how == "finished" and (all_held or name == self._inputs(name)[0]):
+        if how == "finished" and (all_held or name == self._sessions.inputs(name)[0]):
             tokens = arrival.content + tuple(life.delivered[:-1])
             ends = frozenset(start + count for start, count in life.chunks)
             junction = self._junctions.get(name, 0)
@@ -415,7 +377,7 @@ class _Player:
         known = {
             name: len(self._history.requests[name].prompt) + len(self.outcome.lives[name].delivered)
             for name in self._arrived
-            if name not in self._ended and name not in waits and self._is_its_turn(name)
+            if name not in self._ended and name not in waits and self._sessions.is_its_turn(name)
         }
         after = tuple(self._scheduler.running())
         return Situation(
@@ -429,7 +391,7 @@ class _Player:
             arrived=[name for name in self._arrived if name not in self._ended],
             may_have_evicted=self._may_have_evicted,
             pause=self._pause,
-            idle=self._idle,
+            idle=self._sessions.idle,
         )
 
     @property
@@ -459,7 +421,7 @@ class _Player:
         """The model runner is told of each end once, after it."""
         for name in plan.finished:
             how = "again" if name in self._reported else "early"
-            inputs = self._inputs(name)
+            inputs = self._sessions.inputs(name)
             if name in self._reported or any(each not in self._ended for each in inputs):
                 self._add(_told(how, f"request {name}", f"it is reported {how}"))
             self._reported.update(inputs)
@@ -530,7 +492,7 @@ class _Player:
             taken += sum(map(len, each.blocks))
             if self.outcome.lives[each.request].hit is not None or self._skips(each.request):
                 continue
-            if each.request != self._inputs(each.request)[0]:
+            if each.request != self._sessions.inputs(each.request)[0]:
                 continue  # it goes on with what its session holds
             self._see_junction(each, before)
             due = self._promised.due(each.request, self._donors)
@@ -611,24 +573,12 @@ class _Player:
             return False
         idle = not plan.num_tokens and not any(each.num_tokens for each, _ in self._in_flight)
         idle = idle and self._pause is None and not self._is_transferring
-        idle = idle and not self._awaits_input
+        idle = idle and not self._sessions.idle
         idle = idle and (self._tiers is None or not self._is_copying)
-        self._empty = self._empty + 1 if idle else 0
-        new = False
-        for each in plan.scheduled:
-            end = each.start + each.num_tokens
-            if end > self._furthest.get(each.request, 0):
-                self._furthest[each.request], new = end, True
-        self._fruitless = 0 if new or self._pause is not None else self._fruitless + 1
+        how = self._progress.standstill(plan, idle=idle, paused=self._pause is not None)
         # A request that arrives later may free the way no more than time does.
-        # With several pipeline ranks a decode waits for its turn.
-        most = _EMPTY + self._history.deployment.ranks - 1
-        stuck, cycle = (
-            self._empty >= most,
-            self._fruitless >= _FRUITLESS * len(self._history.requests),
-        )
         unfinished = self._scheduler.unfinished()
-        if not unfinished or not (stuck or cycle):
+        if not unfinished or how is None:
             return False
         deployment, images = self._history.deployment, self._images(unfinished)
         # Only draft layers look ahead at images.
@@ -637,14 +587,18 @@ class _Player:
             violation(
                 Defect.of(
                     Code.REQUEST_NEVER_FINISHES,
-                    way=_STUCK if stuck else "cycle",
+                    way=how,
                     drafts=about(deployment)["drafts"] if tells else None,
                     states="mamba" if deployment.has_mamba else None,
                     images=images,
                 ),
                 "requests that start-up allows are computed to their end",
                 f"{', '.join(sorted(unfinished))} "
-                + (f"get no token in {most} steps" if stuck else "start again and again"),
+                + (
+                    f"get no token in {self._progress.patience} steps"
+                    if how is Standstill.STUCK
+                    else "start again and again"
+                ),
             )
         )
         self.outcome.ended = "nothing more happens"
@@ -718,12 +672,7 @@ class _Player:
             return HOST
         if self._transfers is not None:
             return CONNECTOR
-        return SESSION if self._has_open_sessions else SCHEDULER
-
-    @property
-    def _has_open_sessions(self) -> bool:
-        """Whether an input of some session has ended; before, it is like any request."""
-        return any(inputs[0] in self._ended for inputs in self._sessions.values())
+        return SESSION if self._sessions.have_begun else SCHEDULER
 
     def _add(self, wrong: Violation) -> None:
         """Record a violation; what follows one that leaves contents wrong may come from it.

@@ -1,0 +1,46 @@
+"""Whether the requests of a scheduler get anywhere."""
+
+from enum import StrEnum
+
+from hitproof.conformance.histories.workloads import SchedulerHistory
+from hitproof.conformance.subject.schedulers import Plan
+
+_EMPTY = 4
+"""So many empty steps in a row, with none in flight, and nothing changes any more."""
+_FRUITLESS = 64
+"""So many steps without a token that was not computed before, per request, are a cycle."""
+
+
+class Standstill(StrEnum):
+    """In what way requests get nowhere."""
+
+    STUCK = "stuck"
+    CYCLE = "cycle"
+
+
+class Progress:
+    """Follows the steps of one scheduler."""
+
+    def __init__(self, history: SchedulerHistory) -> None:
+        # With several pipeline ranks a decode waits for its turn.
+        self.patience = _EMPTY + history.deployment.ranks - 1
+        """So many empty steps in a row are a standstill."""
+        self._most = _FRUITLESS * len(history.requests)
+        self._empty = self._fruitless = 0
+        self._furthest: dict[str, int] = {}
+
+    def standstill(self, plan: Plan, *, idle: bool, paused: bool) -> Standstill | None:
+        """How nothing goes on any more after a step, if it does not.
+
+        ``idle`` is whether nothing is under way, in this step or elsewhere.
+        """
+        self._empty = self._empty + 1 if idle else 0
+        new = False
+        for each in plan.scheduled:
+            end = each.start + each.num_tokens
+            if end > self._furthest.get(each.request, 0):
+                self._furthest[each.request], new = end, True
+        self._fruitless = 0 if new or paused else self._fruitless + 1
+        if self._empty >= self.patience:
+            return Standstill.STUCK
+        return Standstill.CYCLE if self._fruitless >= self._most else None
