@@ -1,7 +1,8 @@
 """Plays a scheduler history: requests arrive, steps are planned, run and taken up.
 
 As vLLM's ``EngineCore`` does it: a step is planned as long as fewer than the subject's ``batches``
-are in flight, and without new requests those in flight are drained.
+are in flight, and without new requests those in flight are drained. It is long, as all that is seen
+of a step comes together here; who judges it is elsewhere.
 """
 
 from collections import Counter, deque

@@ -9,7 +9,8 @@
 - Turns: nobody is admitted before, or runs on in place of, a request that comes first by policy.
 
 Where drafts are in flight, it is not known how many tokens a decoding request has, so only its
-prompt counts. A step that preempts is judged by whom it preempts, not by what it leaves.
+prompt counts. A step that preempts is judged by whom it preempts, not by what it leaves. The rules
+share what is known of a step, and so a module.
 """
 
 import math

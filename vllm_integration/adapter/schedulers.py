@@ -1,16 +1,15 @@
-"""The target's own ``Scheduler`` behind the protocol of `conformance.subject.schedulers`.
+"""How the target's own ``Scheduler`` is started, as `conformance.subject.schedulers` asks for.
 
 There is no engine and no model: the target's engine core derives block sizes from the KV cache
-groups as at start-up, its own class of scheduler is constructed, and model outputs come from
-outside. Imported in the worker process only.
+groups as at start-up, and its own class of scheduler is constructed. Imported in the worker process
+only. It is long, as each option of a deployment has its place here, and each one that some release
+lacks another.
 """
 
 import copy
 import logging
-import math
 import os
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -18,35 +17,20 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
-from hitproof.conformance.explain.derivation import PROBED, Derived
+from hitproof.conformance.explain.derivation import PROBED
 from hitproof.conformance.explain.reuse import CacheSetup
-from hitproof.conformance.histories.schema import EngineConfiguration, Image
 from hitproof.conformance.histories.workloads import (
     Arrival,
     Deployment,
     Layers,
-    Pause,
     SchedulerHistory,
 )
 from hitproof.conformance.subject.failures import CannotJudge
-from hitproof.conformance.subject.managers import Event, Tables
 from hitproof.conformance.subject.schedulers import (
-    COUNTED,
-    HostResult,
-    Plan,
-    PoolState,
-    Scheduled,
     StartupRefused,
 )
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter import transfers
-from hitproof.vllm_integration.adapter.blocks import (
-    HASH_LOOKAHEAD,
-    block_hasher,
-    embedded_prompt,
-    image_features,
-)
-from hitproof.vllm_integration.adapter.cache import VllmCache
 from hitproof.vllm_integration.adapter.engine import group_of
 from hitproof.vllm_integration.adapter.groups import (
     OPTING_OUT,
@@ -54,20 +38,23 @@ from hitproof.vllm_integration.adapter.groups import (
     kv_cache_spec,
 )
 from hitproof.vllm_integration.adapter.host_pool import (
-    INDEXER,
-    RunningHostPool,
     config_of,
     connect,
     has_host_pools,
 )
 from hitproof.vllm_integration.adapter.inspection import arguments, attribute, call, parameters_of
 from hitproof.vllm_integration.adapter.layers import ALIGNMENT, LayeredExecutor
-from hitproof.vllm_integration.adapter.transfers import RunningConnector, reports_failed_loads
+from hitproof.vllm_integration.adapter.running_scheduler import (
+    ADAPTIVE,
+    ENCODED,
+    INTERVAL,
+    SET_PAUSE,
+    VllmScheduler,
+)
+from hitproof.vllm_integration.adapter.transfers import reports_failed_loads
 
 ENCODER_BUDGET = "max_num_encoder_input_tokens"
 """The attribute of a scheduler that is the encoder's budget, in tokens."""
-ENCODED = "encoder_cache_manager"
-"""That which keeps what is encoded."""
 _RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 _UNIT = "prefix_match_unit"
 _JUNCTIONS = "enable_mamba_shared_prefix_checkpoint"
@@ -85,13 +72,9 @@ _PLAIN_LAYERS: dict[str, Any] = {
     "num_speculative_tokens": 0,
     "num_mtp_modules": 1,
 }
-_ADAPTIVE = "long_prefill_token_threshold_adaptive"
 _AT_MOST = "max_num_scheduled_tokens"
 _WATERMARK = "watermark"
-_STARTS_AGAIN = "reset_running_requests"
 _STAGGERED = "next_decode_eligible_step"
-_SET_PAUSE = "set_pause_state"
-_INTERVAL = "prefix_cache_retention_interval"
 _SKIPPED = "get_num_skipped_tokens"
 
 
@@ -192,12 +175,12 @@ class VllmSchedulers:
         changes: dict[str, Any] = {}
         if "dcp_sharded" not in parameters_of(attribute(self.interface, "FullAttentionSpec")):
             changes |= dict.fromkeys(_CONTEXT_PARALLEL, 1)  # one group only
-        if not hasattr(cache, _INTERVAL):
+        if not hasattr(cache, INTERVAL):
             changes["retention_interval"] = None
         if not hasattr(cache, _UNIT):
             changes[_UNIT] = None
-        if not hasattr(self._base.scheduler_config, _ADAPTIVE):
-            changes[_ADAPTIVE] = False
+        if not hasattr(self._base.scheduler_config, ADAPTIVE):
+            changes[ADAPTIVE] = False
         if not hasattr(self._base.scheduler_config, _AT_MOST):
             changes[_AT_MOST] = None
         if not hasattr(self._base.scheduler_config, _WATERMARK):
@@ -227,7 +210,7 @@ class VllmSchedulers:
             history = replace(history, requests=dict(_embedded_whole(history)))
         if "resumable" not in parameters_of(self.requests.Request.__init__):
             history = replace(history, requests=dict(_without_sessions(history)))
-        pauses = history.pauses if hasattr(self._scheduler_class, _SET_PAUSE) else ()
+        pauses = history.pauses if hasattr(self._scheduler_class, SET_PAUSE) else ()
         made = replace(deployment, **changes)
         if made.has_mamba and "mamba_cache_mode" not in mamba:
             # A step keeps every state, whatever its chunks: no request is judged.
@@ -264,7 +247,7 @@ class VllmSchedulers:
             if ranks > 1:
                 made.parallel_config = copy.copy(made.parallel_config)
                 _set(made.parallel_config, name, ranks)
-        newer = (_ADAPTIVE, _AT_MOST, _WATERMARK)
+        newer = (ADAPTIVE, _AT_MOST, _WATERMARK)
         options = {n: value for n in newer if (value := getattr(deployment, n))}
         for name in options:
             _require(self._base.scheduler_config, name)
@@ -304,8 +287,8 @@ class VllmSchedulers:
                 _set(cache, name, value)
         if deployment.retention_interval is not None:
             dense = deployment.retention_interval == "dense"
-            if hasattr(cache, _INTERVAL):
-                setattr(cache, _INTERVAL, None if dense else deployment.retention_interval)
+            if hasattr(cache, INTERVAL):
+                setattr(cache, INTERVAL, None if dense else deployment.retention_interval)
             elif not dense:
                 raise CannotJudge(
                     "this release has no retention interval in its configuration; leave "
@@ -368,17 +351,17 @@ class VllmSchedulers:
             for group in deployment.groups
         ]
         groups = _one_page(groups)
-        interval = getattr(vllm_config.cache_config, _INTERVAL, None)
+        interval = getattr(vllm_config.cache_config, INTERVAL, None)
         return kv_cache_config(self.interface, groups, deployment.num_gpu_blocks, interval)
 
-    def start(self, deployment: Deployment) -> "VllmScheduler":
+    def start(self, deployment: Deployment) -> VllmScheduler:
         """See `conformance.subject.schedulers.SchedulerSubject`."""
         with _environment(_RUNNER, str(int(deployment.v2_model_runner))):
             if deployment.layers:
                 return self._start_layers(deployment, *self.layered(deployment))
             vllm_config = self.vllm_config(deployment)
             if deployment.host is not None:
-                interval = getattr(vllm_config.cache_config, _INTERVAL, None)
+                interval = getattr(vllm_config.cache_config, INTERVAL, None)
                 config = config_of(self.interface, deployment, interval)
                 return self.start_with(deployment, vllm_config, config)
             with self.groups_config(deployment, vllm_config) as config:
@@ -388,7 +371,7 @@ class VllmSchedulers:
 
     def _start_layers(
         self, deployment: Deployment, vllm_config: Any, executor: LayeredExecutor
-    ) -> "VllmScheduler":
+    ) -> VllmScheduler:
         """A scheduler of what the target derives from layers."""
         try:
             started = self.start_with(deployment, vllm_config, None, executor)
@@ -427,7 +410,7 @@ class VllmSchedulers:
         vllm_config: Any,
         config: Any,
         executor: LayeredExecutor | None = None,
-    ) -> "VllmScheduler":
+    ) -> VllmScheduler:
         """A scheduler of a ``VllmConfig`` and a ``KVCacheConfig`` of the target's.
 
         Of the deployment, what is not in these counts. With ``executor`` the configuration is
@@ -520,395 +503,6 @@ class VllmSchedulers:
         return found
 
 
-class VllmScheduler:
-    """A running scheduler; see `conformance.subject.schedulers.RunningScheduler`.
-
-    Attributes:
-        keywords: the names of the arguments that its scheduler was made with.
-    """
-
-    keywords: tuple[str, ...] = ()
-    derived: Derived | None = None
-
-    def __init__(
-        self,
-        vllm: VllmSchedulers,
-        deployment: Deployment,
-        vllm_config: Any,
-        scheduler: Any,
-        hash_block_size: int,
-    ) -> None:
-        from vllm.utils.hashing import sha256
-
-        self._vllm = vllm
-        self.scheduler = scheduler
-        self.vllm_config = vllm_config
-        self.batches = (
-            int(attribute(vllm_config, "max_concurrent_batches"))
-            if hasattr(vllm_config, "max_concurrent_batches")
-            else max(1 + deployment.async_scheduling, deployment.ranks)
-        )
-        speculation = vllm_config.speculative_config
-        self.drafting_slots = int(getattr(speculation, "max_num_new_slots_for_drafting", 0))
-        self.spares_lone_prompts = hasattr(vllm_config.scheduler_config, _ADAPTIVE)
-        self.engine = _engine(deployment, vllm_config, scheduler, hash_block_size)
-        attribute(vllm.utils, "init_none_hash")(sha256)
-        self._hasher = None
-        if deployment.enable_prefix_caching or vllm_config.kv_transfer_config is not None:
-            self._hasher = block_hasher(
-                vllm.utils, sha256, hash_block_size, self.engine.num_hash_lookahead_tokens
-            )
-        # Those that take no pass of their own are never left out.
-        self._may_skip_drafts = deployment.v2_model_runner and self.engine.num_lookahead_tokens
-        self._manager = attribute(scheduler, "kv_cache_manager")
-        self._pool = attribute(self._manager, "block_pool")
-        self._requests: dict[str, Any] = {}
-        self._adapters: dict[str, int] = {}
-        # Of sessions: the ids by input, the inputs that have not ended, the last that has.
-        self._ids: dict[str, str] = {}
-        self._inputs: dict[str, deque[str]] = {}
-        self._ended: dict[str, str] = {}
-        self._last_input: dict[str, Arrival] = {}
-        self._seen: set[str] = set()
-        self._counted: Counter[str] = Counter()
-        self._reported: tuple[int, int, int] | None = None
-        self._cache = VllmCache(
-            vllm.utils, self.engine, self._pool, self._requests, vllm.registers_tails
-        )
-        self._host: RunningHostPool | None = None
-        self._connector: RunningConnector | None = None
-        if deployment.connector is not None:
-            if deployment.connector.offloads:
-                offload = self._connector = transfers.RunningOffload(scheduler)
-                offload.bind(vllm.utils, self.engine, self._requests)
-            else:
-                self._connector = RunningConnector(scheduler)
-        if deployment.host is not None:
-            self._host = RunningHostPool(scheduler, deployment.host)
-            self._host.bind(vllm.utils, self.engine, self._requests)
-
-    def add_request(self, name: str, arrival: Arrival) -> None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        self.scheduler.add_request(self.make_request(name, arrival))
-        if arrival.session is not None:
-            self._inputs.setdefault(arrival.session, deque()).append(name)
-            # The session's own hashes are of what it has at a time. Keys are called by what they
-            # are of.
-            tokens = arrival.prompt + arrival.sampled
-            self.make_request(name, replace(arrival, prompt=tokens, session=None, open_steps=0))
-        if self._host is not None:
-            self._host.has(name, arrival.loads)
-        if self._connector is not None:
-            self._connector.has(name, arrival)
-
-    def make_request(self, name: str, arrival: Arrival) -> Any:
-        """The target's request, which is not added yet."""
-        from vllm.sampling_params import SamplingParams
-
-        prompt, images, session = arrival.prompt, arrival.images, arrival.session
-        if session is not None:
-            before = self._last_input.get(session)
-            if before is not None:
-                # Users say where their images are in what they add.
-                kept, place = len(before.kept), len(before.images)
-                prompt = prompt[kept:]
-                images = tuple(replace(e, offset=e.offset - kept) for e in images[place:])
-            self._last_input[session] = arrival
-            self._ids[name] = session
-        sampling = SamplingParams(
-            max_tokens=arrival.max_tokens,
-            ignore_eos=True,
-            stop_token_ids=[arrival.output[-1]] if arrival.stop else None,
-            skip_reading_prefix_cache=arrival.skip_reading_prefix_cache or None,
-        )
-        request = call(
-            attribute(self._vllm.requests, "Request"),
-            {
-                "request_id": session or name,
-                "prompt_token_ids": list(prompt),
-                "sampling_params": sampling,
-                "pooling_params": None,
-                "eos_token_id": None,
-                "cache_salt": arrival.cache_salt,
-                "lora_request": self._adapter(arrival.lora_name),
-                **_images(images),
-                **_embeddings(arrival, self._vllm.requests.Request),
-                "priority": arrival.priority,
-                "arrival_time": float(len(self._requests)),
-                "block_hasher": self._hasher,
-                **({} if session is None else {"resumable": True}),
-            },
-            "Request",
-        )
-        self._requests[name] = request
-        return request
-
-    def close(self, session: str) -> None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        self.scheduler.add_request(self.make_end(session))
-
-    def make_end(self, session: str) -> Any:
-        """What says that a session has no more input. vLLM: ``AsyncLLM`` makes the same."""
-        from vllm.sampling_params import SamplingParams
-
-        return call(
-            attribute(self._vllm.requests, "Request"),
-            {
-                "request_id": session,
-                "prompt_token_ids": [0],
-                "sampling_params": SamplingParams(max_tokens=1),
-                "pooling_params": None,
-                "eos_token_id": None,
-            },
-            "Request",
-        )
-
-    def abort(self, name: str) -> None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        request_id = self._ids.get(name, name)
-        self.scheduler.finish_requests(
-            request_id, self._vllm.requests.RequestStatus.FINISHED_ABORTED
-        )
-        if inputs := self._inputs.get(request_id):
-            self._ended[request_id] = inputs[0]
-            inputs.clear()
-
-    def _name(self, request_id: str) -> str:
-        """The input that a session is at, the last one at its end; else the request itself."""
-        inputs = self._inputs.get(request_id)
-        if inputs is None:
-            return request_id
-        return inputs[0] if inputs else self._ended[request_id]
-
-    def _turns(self, request_id: str) -> None:
-        """An input of a session has ended."""
-        if inputs := self._inputs.get(request_id):
-            self._ended[request_id] = inputs.popleft()
-
-    def reset(self) -> None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        reset = attribute(self.scheduler, "reset_prefix_cache")
-        if _STARTS_AGAIN not in parameters_of(reset):
-            raise CannotJudge(
-                "this release resets no cache that is in use; leave after_reset out, or name a "
-                "later release"
-            )
-        reset(**{_STARTS_AGAIN: True})
-
-    def pause(self, pause: Pause | None) -> None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        set_state = getattr(self.scheduler, _SET_PAUSE, None)
-        if set_state is None:
-            raise CannotJudge(
-                "this release does not pause; leave pauses out, or name a later release"
-            )
-        from vllm.v1.core.sched.interface import PauseState
-
-        state = PauseState.UNPAUSED
-        if pause is not None:
-            state = PauseState.PAUSED_NEW if pause.finishes_running else PauseState.PAUSED_ALL
-        set_state(state)
-
-    def _adapter(self, name: str | None) -> Any:
-        if name is None:
-            return None
-        from vllm.lora.request import LoRARequest
-
-        number = self._adapters.setdefault(name, len(self._adapters) + 1)
-        return LoRARequest(lora_name=name, lora_int_id=number, lora_path=f"/{name}")
-
-    def has_requests(self) -> bool:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        return bool(self.scheduler.has_requests())
-
-    def schedule(self) -> Plan:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        output = self.scheduler.schedule()
-        counts, drafts = output.num_scheduled_tokens, output.scheduled_spec_decode_tokens
-        scheduled: dict[str, Scheduled] = {}
-        tables: dict[str, Tables] = {}
-        for new in output.scheduled_new_reqs:
-            name = new.req_id
-            tables[name] = _tables(new.block_ids)
-            at = self._name(name)
-            told = tuple(new.prompt_token_ids or ()) if name in self._inputs else None
-            scheduled[name] = Scheduled(
-                at,
-                new.num_computed_tokens,
-                counts[name],
-                len(drafts.get(name, ())),
-                self._judged(tables[name]),
-                whole=True,
-                first=at not in self._seen,
-                prompt=told,
-                images=() if told is None else _told_images(new.mm_features),
-            )
-            self._seen.add(at)
-        known = output.scheduled_cached_reqs
-        none = ((),) * len(self.scheduler.kv_cache_config.kv_cache_groups)
-        for name, blocks, start in zip(
-            known.req_ids, known.new_block_ids, known.num_computed_tokens, strict=True
-        ):
-            tables[name] = none if blocks is None else _tables(blocks)
-            scheduled[name] = Scheduled(
-                self._name(name),
-                start,
-                counts[name],
-                len(drafts.get(name, ())),
-                self._judged(tables[name]),
-                whole=name in known.resumed_req_ids,
-                first=False,
-            )
-        copies = getattr(output, "kv_cache_block_copies", None) or ()
-        return Plan(
-            # In the order in which they were planned: what one reads an earlier one may write.
-            tuple(scheduled[name] for name in counts),
-            tuple(sorted(map(self._name, output.finished_req_ids))),
-            tuple(sorted(map(self._name, getattr(output, "preempted_req_ids", None) or ()))),
-            tuple((each.src_block_id, each.dst_block_id) for each in copies),
-            output,
-            None if self._host is None else self._host.step(output, tables),
-            getattr(output, "skip_drafts", None) if self._may_skip_drafts else None,
-            None if self._connector is None else self._connector.step(output),
-            tuple((self._name(n), len(ids)) for n, ids in drafts.items() if n not in counts),
-            {self._name(n): tuple(ids) for n, ids in output.scheduled_encoder_inputs.items()},
-            tuple(output.free_encoder_mm_hashes),
-        )
-
-    def _judged(self, tables: Tables) -> Tables:
-        """The tables of the engine's groups; those of a host's pool are beside them."""
-        return tables if self._host is None else (tables[INDEXER],)
-
-    def update(
-        self,
-        plan: Plan,
-        sampled: Mapping[str, Sequence[int]],
-        drafts: Mapping[str, Sequence[int]],
-        host: HostResult | None = None,
-    ) -> dict[str, list[int]]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        outputs = self._vllm.outputs
-        names = [each.request for each in plan.scheduled]
-        ids = [self._ids.get(name, name) for name in names]
-        result = call(
-            attribute(outputs, "ModelRunnerOutput"),
-            {
-                "req_ids": ids,
-                "req_id_to_index": {name: place for place, name in enumerate(ids)},
-                "sampled_token_ids": [list(sampled.get(name, ())) for name in names],
-                "logprobs": None,
-                "prompt_logprobs_dict": {},
-                "pooler_output": None,
-            },
-            "ModelRunnerOutput",
-        )
-        if self._host is not None and host is not None:
-            result.kv_connector_output = self._host.report(host)
-        if self._connector is not None and host is not None:
-            result.kv_connector_output = self._connector.report(host)
-        self._reported = None
-        answered = self.scheduler.update_from_output(plan.handle, result)
-        for each in answered.values():
-            stats = getattr(each.scheduler_stats, "prefix_cache_stats", None)
-            for name in COUNTED if stats is not None else ():
-                self._counted[name] += getattr(stats, name)
-            self._reported = _reported(each.scheduler_stats) or self._reported
-        if drafts:
-            ids = [self._ids.get(name, name) for name in drafts]
-            self.scheduler.update_draft_token_ids(
-                outputs.DraftTokenIds(ids, [list(each) for each in drafts.values()])
-            )
-        delivered = {}
-        for each in (each for of_client in answered.values() for each in of_client.outputs):
-            delivered[self._name(each.request_id)] = list(each.new_token_ids)
-            if each.finish_reason is not None:
-                self._turns(each.request_id)
-        return delivered
-
-    def unfinished(self) -> frozenset[str]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        return frozenset(
-            name
-            for name, request in self._requests.items()
-            if not request.is_finished() and name not in self._ids
-        ).union(*self._inputs.values())
-
-    def loading(self) -> frozenset[str]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        waits = getattr(self._vllm.requests.RequestStatus, "WAITING_FOR_REMOTE_KVS", None)
-        return frozenset(
-            name
-            for name, request in self._requests.items()
-            if waits is not None and request.status == waits
-        )
-
-    def running(self) -> list[str]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        return [self._name(request.request_id) for request in attribute(self.scheduler, "running")]
-
-    def pool(self) -> PoolState:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        cached, free = self._cache.cached(), self._pool.get_num_free_blocks()
-        held = frozenset(
-            block.block_id for block in self._pool.blocks if block.ref_cnt and not block.is_null
-        )
-        if self._host is None:
-            requests = attribute(self.scheduler, ENCODED).cached
-            encoded = frozenset(name for name, users in requests.items() if users)
-            offloaded = {} if self._connector is None else self._connector.cached()
-            return PoolState(cached, free, held, encoded=encoded, offloaded=offloaded)
-        cached = {(0, key): ids for (_, key), ids in cached.items()}
-        return PoolState(cached, self._host.room, held, self._host.state())
-
-    def events(self) -> Sequence[tuple[str, Event]] | None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        return None if self._host is None else self._host.events()
-
-    def reported(self) -> tuple[int, int, int] | None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        return self._reported
-
-    def counted(self) -> Mapping[str, int] | None:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        return self._counted if self._vllm.counts_admissions else None
-
-    def block_keys(self, name: str, group: int) -> Sequence[Any]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        return self._cache.block_keys(name, group)
-
-    def unit_keys(self, name: str) -> Sequence[Any]:
-        """See `conformance.subject.schedulers.RunningScheduler`."""
-        return self._cache.unit_keys(name)
-
-
-def _images(images: Sequence[Image]) -> dict[str, Any]:
-    """The argument of a request that has its images; none without any."""
-    given = [(image.identifier, image.offset, image.length) for image in images]
-    return {"mm_features": image_features(given)} if given else {}
-
-
-def _told_images(features: Sequence[Any]) -> tuple[Image, ...]:
-    """Images that a model runner is told."""
-    places = [(each.identifier, each.mm_position) for each in features]
-    return tuple(Image(name, int(place.offset), int(place.length)) for name, place in places)
-
-
-def _embeddings(arrival: Arrival, real: Any) -> dict[str, Any]:
-    """The arguments of a request whose prompt comes as embeddings, or as some; none else."""
-    given = embedded_prompt(arrival.request, real)
-    if given and given["prompt_is_token_ids"] is None:
-        given |= {"prompt_token_ids": None}  # nothing of it has a token id
-    return given
-
-
-def _reported(stats: Any) -> tuple[int, int, int] | None:
-    """How many requests run, wait, and are passed over; see `RunningScheduler.reported`."""
-    if stats is None or not hasattr(stats, "num_waiting_reqs"):
-        return None
-    skipped = getattr(stats, "num_skipped_waiting_reqs", 0)
-    return int(stats.num_running_reqs), int(stats.num_waiting_reqs), int(skipped)
-
-
 def _without_sessions(history: SchedulerHistory) -> Iterator[tuple[str, Arrival]]:
     """The requests, each input of a session as a request after the one before."""
     last: dict[str, str] = {}
@@ -951,39 +545,6 @@ def _are_plain(deployment: Deployment) -> bool:
     return same and alone and not deployment.speculative_method
 
 
-def _engine(
-    deployment: Deployment, vllm_config: Any, scheduler: Any, hash_block_size: int
-) -> EngineConfiguration:
-    """The configuration of the manager as the target has derived it."""
-    draft_head = deployment.has_draft_head
-    ahead = int(getattr(scheduler, "num_prefill_lookahead", 0)) if draft_head else 0
-    ranks = deployment.decode_context_parallel_size
-    groups = tuple(
-        replace(group, block_size=group.block_size * ranks, prefill_lookahead=max(ahead, 1))
-        for group in deployment.groups
-    )
-    interval = getattr(vllm_config.cache_config, _INTERVAL, None)
-    if not deployment.enable_prefix_caching:
-        # Nothing is hashed, and nothing kept.
-        hash_block_size = math.gcd(*(group.block_size for group in groups))
-        interval = None
-    return EngineConfiguration(
-        groups=groups,
-        num_gpu_blocks=deployment.num_gpu_blocks,
-        hash_block_size=hash_block_size,
-        max_model_len=int(scheduler.max_model_len),
-        max_num_batched_tokens=int(scheduler.max_num_scheduled_tokens),
-        use_eagle=draft_head,
-        num_hash_lookahead_tokens=int(getattr(scheduler, HASH_LOOKAHEAD, 0)),
-        num_speculative_tokens=deployment.num_speculative_tokens,
-        num_lookahead_tokens=int(scheduler.num_lookahead_tokens),
-        enable_prefix_caching=deployment.enable_prefix_caching,
-        retention_interval=interval,
-        mamba_checkpoint_alignment=deployment.mamba_checkpoint_alignment,
-        mamba_shared_prefix_checkpoint=deployment.mamba_shared_prefix_checkpoint,
-    )
-
-
 def _one_page(groups: list[tuple[Group, Any]]) -> list[tuple[Group, Any]]:
     """The specs with pages of one size, as the target's planner gives them: all share one pool."""
     largest = max(spec.page_size_bytes for _, spec in groups)
@@ -993,10 +554,6 @@ def _one_page(groups: list[tuple[Group, Any]]) -> list[tuple[Group, Any]]:
         else (group, replace(spec, page_size_padded=largest))
         for group, spec in groups
     ]
-
-
-def _tables(blocks: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    return tuple(map(tuple, blocks))
 
 
 def _set(owner: Any, name: str, value: Any) -> None:

@@ -24,12 +24,8 @@ from hitproof.conformance.scheduling.transfers import CONNECTOR
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.vllm_integration.adapter.inspection import attribute, recorded
 from hitproof.vllm_integration.adapter.layers import LayeredExecutor, Workers
-from hitproof.vllm_integration.adapter.schedulers import (
-    ENCODED,
-    ENCODER_BUDGET,
-    VllmScheduler,
-    VllmSchedulers,
-)
+from hitproof.vllm_integration.adapter.running_scheduler import ENCODED, VllmScheduler
+from hitproof.vllm_integration.adapter.schedulers import ENCODER_BUDGET, VllmSchedulers
 from hitproof.vllm_integration.adapter.transfers import LOADING
 from hitproof.vllm_integration.reproduce import scripted_engine, scripted_sessions
 from hitproof.vllm_integration.reproduce.pytest_case import Case
