@@ -426,7 +426,7 @@ class Transfer(NamedTuple):
     load_steps: int | None = None  # how long; None: the step that uses them loads them
     load_fails: bool = False
     invalid_blocks: tuple[int, ...] = ()  # what the load fails for, by place
-    invalid_steps: int | None = None  # when that is reported; None: with the end of the load
+    invalid_steps: int | None = None  # when that is said; None: with the load's end
     send_steps: int | None = None  # how long after the end
 
 
@@ -509,7 +509,9 @@ class LoadingEngine(PagedEngine):
             first, last = max(start, place * size), min(end, (place + 1) * size)
             if first < last:
                 self.fill(name, first, last, right=False)
-        return self.invalid(name, start, end) if transfer.invalid_steps is None else set[int]()
+        if transfer.invalid_steps is not None:
+            return set()
+        return self.invalid(name, start, end)
 
     def invalid(self, name: str, start: int, end: int) -> set[int]:
         """The blocks of a load that fail."""
