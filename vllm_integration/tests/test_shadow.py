@@ -489,6 +489,10 @@ def test_the_shadow_sees_what_replay_sees(version: str, tmp_path: Path) -> None:
     assert len(told) > 60
     some = 0
     for name, (replayed, seen) in told.items():
+        if any("two-contents-under-key" in finding for finding in replayed):
+            # Equal hashes are equal content to it: it sees that caches differ, but not why.
+            assert (name, bool(seen)) == (name, True)
+            continue
         unseen: tuple[str, ...] = UNSEEN
         if name.startswith("freed_before_drafts"):  # what a request has given up is not judged
             unseen = (*unseen, "block-unregistered")
