@@ -187,13 +187,17 @@ def judged(
         report.obligations += filter(selection.has_obligation, outcome.obligations)
         if keep_facts:
             report.facts[task] = outcome.facts
-    evidence = [each for outcome in settled for each in outcome.evidence]
+    evidence = [
+        (task, each)
+        for task, outcome in zip(todo, settled, strict=True)
+        for each in outcome.evidence
+    ]
     of_check = [each for each in report.played if each.play not in report.besides]
     report.reached = reached(todo, settled, of_check)
     shown = {each.signature for each in report.reached if selection.has(each.signature)}
     unshown = frozenset() if shows_known else known
     findings = sessions.findings(
-        [each for each in evidence if each.signature in shown],
+        [each for _, each in evidence if each.signature in shown],
         [replace(each, signatures=_among(shown, each.signatures)) for each in report.played],
         unshown,
     )

@@ -40,13 +40,14 @@ def hold(
     report: Report,
     record: Record | None,
     entries: Sequence[Entry],
-    evidence: Sequence[Evidence],
+    evidence: Sequence[tuple[Task, Evidence]],
     sessions: Sessions,
     remedy: str,
 ) -> list[Finding]:
     """What has grown, as findings; the report gets what has shrunk, and what is not on record.
 
-    ``entries`` are those that apply to the target, ``remedy`` says how to record footprints.
+    ``entries`` are those that apply to the target, ``evidence`` is what each task has shown,
+    ``remedy`` says how to record footprints.
     """
     known = {entry.signature for entry in entries}
     if record is None:
@@ -103,18 +104,21 @@ def settled_places(report: Report) -> set[tuple[str, str]]:
 
 
 def _smallest(
-    signature: Signature, found: Sequence[Outside], evidence: Sequence[Evidence]
+    signature: Signature, found: Sequence[Outside], evidence: Sequence[tuple[Task, Evidence]]
 ) -> tuple[Evidence | tuple[Signature, Play], Outside]:
-    """The smallest case of a divergence outside its footprint, and where that is."""
+    """The smallest case of a divergence outside its footprint, and where that is.
+
+    The place is that of the task: evidence has the configuration as its policy has it judged.
+    """
     places = {place_of(each.reach.judged): each for each in found}
-    shown = smallest(
-        each
-        for each in evidence
-        if each.signature == signature and place_of(each.configuration) in places
-    )
+    outside_of = [
+        (case, places[place])
+        for task, case in evidence
+        if case.signature == signature and (place := place_of(task.configuration)) in places
+    ]
+    shown = smallest(case for case, _ in outside_of)
     if signature in shown:
-        case = shown[signature]
-        return case, places[place_of(case.configuration)]
+        return next(each for each in outside_of if each[0] is shown[signature])
     for each in found:
         if isinstance(each.reach.judged, Play):
             return (signature, each.reach.judged), each

@@ -21,7 +21,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.plays import Abilities, Origin, Play
 from hitproof.conformance.ledger.ledger import Entry, Judgement
 from hitproof.conformance.ledger.records import Reach, Record
-from hitproof.conformance.scope.configurations import single_group
+from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import judged_from_json
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.conformance.tests.subjects_for_tests import BrokenSubject, no_lookahead
@@ -29,7 +29,7 @@ from hitproof.spec.claims import CLAIMS, Status
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.policies import POLICIES
 from hitproof.vllm_integration.gate.growth import hold
-from hitproof.vllm_integration.gate.obligations import Obligation, Played
+from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task
 from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.sessions import Sessions
@@ -140,18 +140,26 @@ class AsFound:
         return [finding(each, SOURCE) for each in shown]
 
 
-def held(recorded: Callable[[Footprint], Footprint | None], profile: str = "quick") -> Report:
-    """A report on a known divergence of a mask, whose footprint on record is another."""
+def held(
+    recorded: Callable[[Footprint], Footprint | None],
+    profile: str = "quick",
+    place: Configuration = CONFIGURATION,
+) -> Report:
+    """A report on a known divergence of a mask, whose footprint on record is another.
+
+    ``place`` is the configuration of the task, which a policy may have judged as another.
+    """
     report = known()
     result = check_mask(BrokenSubject(mask=no_lookahead), CONFIGURATION)
-    report.reached = [Reach(s, CONFIGURATION, each) for s, each in result.footprints.items()]
+    report.reached = [Reach(s, place, each) for s, each in result.footprints.items()]
     entries = [entry for _, entry in report.judgement.known]
     before = [(each, recorded(each.footprint)) for each in report.reached]
     record = Record.of(
         "0.33.0", profile, [replace(each, footprint=was) for each, was in before if was]
     )
     sessions = cast("Sessions", AsFound())
-    grown = hold(report, record, entries, result.evidence, sessions, "record it")
+    evidence = [(Task(each.signature.claim, place), each) for each in result.evidence]
+    grown = hold(report, record, entries, evidence, sessions, "record it")
     report.judgement = replace(report.judgement, new=tuple(grown))
     return report
 

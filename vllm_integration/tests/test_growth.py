@@ -82,6 +82,14 @@ def test_what_has_grown_is_a_new_finding_in_every_format(make: object) -> None:
     assert json.dumps(report_json(report)["findings"]).count("known-divergence-grown")
 
 
+def test_what_a_policy_has_judged_as_another_configuration_has_the_place_of_its_task() -> None:
+    flagged = replace(CONFIGURATION, num_blocks=CONFIGURATION.num_blocks + 1)
+    report = held(lambda _: None, place=flagged)
+    (found,) = report.judgement.new
+    assert found.grown is not None
+    assert found.grown.places == (place_of(flagged),)
+
+
 def test_other_answers_in_as_many_cases_are_a_finding() -> None:
     report = held(lambda now: Footprint(now.size, "other"))
     assert report.verdict is Verdict.DIVERGES
