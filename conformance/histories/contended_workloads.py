@@ -2,7 +2,8 @@
 
 In turn: a long prompt of low priority that is computed beside short requests which come first, with
 room for both as they arrive and for little more; and requests of any lengths, or more of them than
-run at once, each of another priority, some of which are aborted while they wait.
+run at once, each of another priority, some of which are aborted while they wait: among others the
+one that would be next.
 """
 
 from random import Random
@@ -17,6 +18,8 @@ def contended_workload(seed: int | str) -> SchedulerHistory:
     number = int(str(seed).rpartition(":")[2])
     if number % 8 == 3:
         return _queued(random)
+    if number % 8 == 7:
+        return _next_gives_up(random)
     return _overtaken(random) if number % 2 == 0 else _crowded(random, number)
 
 
@@ -80,6 +83,31 @@ def _queued(random: Random) -> SchedulerHistory:
         max_num_seqs=2,
         speculative_method="ngram" if drafts else None,
         num_speculative_tokens=drafts,
+        policy="priority",
+    )
+    return SchedulerHistory(deployment, requests)
+
+
+def _next_gives_up(random: Random) -> SchedulerHistory:
+    size = 4
+    names = "abcdefgh"
+    priorities = (0, *random.sample(range(1, len(names)), len(names) - 1))
+    requests: dict[str, Arrival] = {}
+    for place, (name, priority) in enumerate(zip(names, priorities, strict=True)):
+        first = 100 * place + 1
+        requests[name] = Arrival(
+            tuple(range(first, first + random.randint(1, size))),
+            tuple(range(first + 50, first + 50 + random.randint(2, size))),
+            priority=priority,
+            aborted=random.randint(1, 2) if priority == 1 else None,
+        )
+    needed = 2 * len(names)
+    deployment = Deployment(
+        (Group(GroupKind.FULL_ATTENTION, size),),
+        1 + needed,
+        2 * size,
+        4 * size,
+        max_num_seqs=1,
         policy="priority",
     )
     return SchedulerHistory(deployment, requests)

@@ -13,7 +13,7 @@ with a draft layer in some group has hashes that look ahead.
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, count, islice, pairwise
+from itertools import chain, count, islice, pairwise, product
 
 from hitproof.conformance.histories.families import engines
 from hitproof.conformance.histories.fine_families import fine_engines
@@ -29,10 +29,12 @@ from hitproof.conformance.histories.schema import (
     Lookup,
     NewStep,
     Preempt,
+    Release,
     RequestInput,
     Reset,
     Schedule,
     Step,
+    Take,
 )
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.fine import is_fine_grained
@@ -68,6 +70,21 @@ def fine_situations() -> Iterator[History]:
     yield evicted_tail()
     for number, engine in enumerate(_beside_rings()):
         yield _history(_changed(engine, number), number)
+    yield from copies_of_last_blocks()
+
+
+def copies_of_last_blocks() -> Iterator[History]:
+    """A hit ends inside a block that has room for all that is new, and few blocks are free."""
+    text = tuple(range(1, 8))
+    requests = {"first": RequestInput(text), "hitting": RequestInput(text, (50,))}
+    for size, taken in product((4, 8), range(3, 7)):
+        engine = EngineConfiguration((Group(_FULL, size), Group(_MAMBA, 4)), 10, 2, 16)
+        steps: tuple[Step, ...] = (
+            *(Schedule("first"), Schedule("first"), Schedule("first"), Finish("first")),
+            *(Take(taken), Schedule("hitting"), Schedule("hitting"), Release()),
+            *(Schedule("hitting"), Schedule("hitting"), Finish("hitting")),
+        )
+        yield History(engine, requests, steps)
 
 
 def evicted_tail() -> History:

@@ -56,6 +56,18 @@ class Entry:
         """Whether the entry speaks of ``version``; None stands for newer than any release."""
         return speaks_of(self.releases, version)
 
+    def is_judged_on(self, version: str | None) -> bool:
+        """Whether ``version`` is judged in its case: it is known there, or was fixed before.
+
+        What was fixed can come back; it is a new finding then.
+        """
+        return self.applies_to(version) or self._was_fixed_before(_release(version))
+
+    def _was_fixed_before(self, release: Version) -> bool:
+        return any(
+            each.operator == "<" and Version(each.version) <= release for each in self.releases
+        )
+
 
 @dataclass(frozen=True)
 class AcceptedRead:
@@ -74,8 +86,11 @@ class AcceptedRead:
 
 def speaks_of(releases: SpecifierSet, version: str | None) -> bool:
     """Whether ``releases`` has ``version``; None stands for newer than any release."""
-    release = _NEWER_THAN_ANY if version is None else Version(version)
-    return releases.contains(release, prereleases=True)
+    return releases.contains(_release(version), prereleases=True)
+
+
+def _release(version: str | None) -> Version:
+    return _NEWER_THAN_ANY if version is None else Version(version)
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def footprints(
         entries, interpreter = load(ledger), find_python(python)
         for name in targets:
             target = resolve(name, announce=announce)
-            speaking = [entry for entry in entries if entry.applies_to(target.version)]
+            speaking = [entry for entry in entries if entry.is_judged_on(target.version)]
             record, unsettled = recorded(
                 target,
                 [*_USUAL, *([Profile.THOROUGH] if thorough else [])],
@@ -134,7 +134,7 @@ def record_of(report: Report, *, python: str, timeout: float, memory: int, jobs:
     """
     target = report.target
     found = Record.of(name_of(target), report.profile, report.reached, report.refused)
-    entries = [entry for entry in load(LEDGER) if entry.applies_to(target.version)]
+    entries = [entry for entry in load(LEDGER) if entry.is_judged_on(target.version)]
     rest = [profile for profile in _USUAL if profile != report.profile]
     others, unsettled = recorded(
         target, rest, entries, python=python, timeout=timeout, memory=memory, jobs=jobs
@@ -194,7 +194,7 @@ def baseline_of(
         return choose(records, target.version)
     if baseline in records and profile in records[baseline].profiles and not policies:
         return records[baseline]
-    speaking = [entry for entry in entries if entry.applies_to(target.version)]
+    speaking = [entry for entry in entries if entry.is_judged_on(target.version)]
     record, unsettled = recorded(
         resolve(baseline, announce=announce),
         [profile],

@@ -59,10 +59,10 @@ def check(
     exceptions of `Workers` when the target cannot be imported or hitproof itself is wrong, and
     `NothingSelected`.
     """
-    applicable = [entry for entry in entries if entry.applies_to(target.version)]
     if not wanted.selection.is_all:
-        every = tasks(profile, applicable)
-        wanted.selection.check_any(every, histories(profile, applicable, HitGranularity.FINE))
+        speaking = [entry for entry in entries if entry.is_judged_on(target.version)]
+        every = tasks(profile, speaking)
+        wanted.selection.check_any(every, histories(profile, speaking, HitGranularity.FINE))
     recall = _recall(store, target, python, memory, policies)
     with ThreadPoolExecutor(1) as beside:
         beside.submit(_foresee, target, profile, policies or {})
@@ -155,15 +155,17 @@ def judged(
     """
     applicable = [entry for entry in entries if entry.applies_to(target.version)]
     known = {entry.signature for entry in applicable}
+    fixed = (entry for entry in entries if entry.is_judged_on(target.version))
+    speaking = list(dict.fromkeys([*applicable, *fixed, *cases]))
     selection = wanted.selection
     report = Report(target, profile)
-    every = tasks(profile, [*applicable, *cases])
+    every = tasks(profile, speaking)
     todo = selection.tasks(every)
     actual, report.policies_detail = sessions.policies()
     if not report.policies_detail:
         report.policies = held_against(target, actual, chosen)
     granularity = {**actual, **chosen}.get("hit_granularity", "")
-    own = histories(profile, [*applicable, *cases], granularity, record)
+    own = histories(profile, speaking, granularity, record)
     replays = list(dict.fromkeys([*also, *selection.histories(own)]))
     report.besides = frozenset(also).difference(own)
     of_profile = record if record and profile in record.profiles else None

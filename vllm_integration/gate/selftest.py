@@ -162,11 +162,12 @@ def run(
     with Worker(target, python, memory) as worker:
         patience = timeout + 12 * _BATCH_SECONDS
         of_scheduler = chosen.family is Family.SCHEDULER
-        todo = [] if of_scheduler else tasks(profile, applicable)
+        speaking = [entry for entry in entries if entry.is_judged_on(target.version)]
+        todo = [] if of_scheduler else tasks(profile, speaking)
         granularity = worker.ask(patience, op="policies")["policies"].get("hit_granularity", "")
         replays = [
             play
-            for play in histories(profile, applicable, granularity)
+            for play in histories(profile, speaking, granularity)
             if play.of_scheduler or not of_scheduler
         ]
         answer = worker.ask(
