@@ -175,9 +175,13 @@ class Deployment:
     layers: tuple[Layers, ...] = ()
     """The layers of each group's sort: the target derives its groups and the pool from them. There
     is memory for ``num_gpu_blocks`` blocks of each layer. By default the groups are as they are."""
+    num_gpu_blocks_override: PositiveInt | None = None
+    """Blocks in the pool, whatever there is memory for; with layers only."""
     ranks: PositiveInt = 1
     """Pipeline ranks that the layers are spread over; so many steps are in flight at least.
     vLLM: ``pipeline_parallel_size``."""
+    rank_blocks: tuple[PositiveInt, ...] = ()
+    """Where ranks have more or less memory: instead of ``num_gpu_blocks``, that of each rank."""
     enable_prefix_caching: bool = True
     """Whether requests share blocks at all."""
     layout: Literal["layers", "blocks"] = "layers"
@@ -212,8 +216,11 @@ class Deployment:
             raise HistoryError("a group is flagged for EAGLE; set speculative_method to eagle")
         if self.layers and len(self.layers) != len(self.groups):
             raise HistoryError("layers has one entry for each group; add or remove some")
-        if not self.layers and self.disable_hybrid_kv_cache_manager:
+        derives = self.disable_hybrid_kv_cache_manager or self.num_gpu_blocks_override
+        if not self.layers and (derives or self.rank_blocks):
             raise HistoryError("without layers nothing is derived; add layers")
+        if self.rank_blocks and len(self.rank_blocks) != self.ranks:
+            raise HistoryError("rank_blocks has one entry for each rank; add or remove some")
         if self.num_gpu_blocks < 2:
             raise HistoryError("the pool needs a block besides the null block")
         if (self.max_num_scheduled_tokens or 0) > self.max_num_batched_tokens:
@@ -238,6 +245,11 @@ class Deployment:
             raise HistoryError(
                 "beside recurrent states images are computed in parts; leave whole_images out"
             )
+
+    @property
+    def blocks_of_ranks(self) -> tuple[int, ...]:
+        """The blocks of each layer that each rank has memory for, where groups are derived."""
+        return self.rank_blocks or (self.num_gpu_blocks,) * self.ranks
 
     @property
     def loads(self) -> bool:
@@ -320,6 +332,9 @@ class Arrival:
     """Whether the last token of ``output`` is a stop token, so that nobody knows before it is
     sampled that the request ends; else it ends as it has all tokens that it may have. vLLM:
     ``SamplingParams.stop_token_ids``, and ``max_tokens``."""
+    min_tokens: NonNegativeInt = 0
+    """How many tokens the user wants at least. More than ``output`` has only where the longest
+    request leaves no room for them. vLLM: ``SamplingParams.min_tokens``."""
     session: str | None = None
     """The streaming session of which it is an input; those of a session come in turn. The next one
     goes on with all tokens of this one but the last, which is discarded. vLLM:
@@ -356,7 +371,7 @@ class Arrival:
     @property
     def max_tokens(self) -> int:
         """The most tokens that the user asks for. vLLM: ``SamplingParams.max_tokens``."""
-        return len(self.sampled if self.stop else self.output)
+        return max(len(self.sampled if self.stop else self.output), self.min_tokens)
 
     @property
     def request(self) -> RequestInput:
@@ -430,6 +445,12 @@ class SchedulerHistory:
                 raise HistoryError(
                     f"request {name} has {tokens} tokens, more than max_model_len "
                     f"({self.deployment.max_model_len})"
+                )
+            whole = len(request.prompt) + len(request.output) == self.deployment.max_model_len
+            if request.min_tokens > len(request.output) and not whole:
+                raise HistoryError(
+                    f"request {name} ends before it has min_tokens, though there is room; lower "
+                    "min_tokens"
                 )
             if request.lora_name is not None and self.deployment.max_loras is None:
                 raise HistoryError(f"no adapters are served to request {name}; set max_loras")

@@ -39,7 +39,8 @@ def refusal(history: SchedulerHistory, reason: str) -> list[Occurrence]:
     hidden = any(layers.keeps == "hidden states" for layers in deployment.layers)
     size = 1 if hidden else min(group.block_size for group in deployment.groups)
     longest = -(-deployment.max_model_len // size)
-    little = deployment.num_gpu_blocks < _ENOUGH * longest + _BESIDE
+    blocks = deployment.num_gpu_blocks_override or min(deployment.blocks_of_ranks)
+    little = blocks < _ENOUGH * longest + _BESIDE
     unit = deployment.prefix_match_unit is not None and deployment.enable_prefix_caching
     if not deployment.layers or little or unit:
         return []

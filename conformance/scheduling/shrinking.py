@@ -106,6 +106,8 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
         yield replace(request, embeddings=fewer)
     if request.open_steps:
         yield replace(request, open_steps=0)
+    if request.min_tokens:
+        yield replace(request, min_tokens=0)
     if request.session is not None:
         yield replace(request, session=None, open_steps=0)
     if request.past_end:

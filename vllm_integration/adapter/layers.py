@@ -91,9 +91,8 @@ class LayeredExecutor(Workers):
                     whole_rows=layers.keeps == "latents",
                 )
         memory = [
-            deployment.num_gpu_blocks * sum(each.page_size_bytes for each in of_rank.values())
-            + _SPARE
-            for of_rank in specs
+            blocks * sum(each.page_size_bytes for each in of_rank.values()) + _SPARE
+            for blocks, of_rank in zip(deployment.blocks_of_ranks, specs, strict=True)
         ]
         super().__init__(specs, memory, _LAYOUTS[deployment.layout])
 

@@ -149,6 +149,7 @@ class VllmScheduler:
             self._ids[name] = session
         sampling = SamplingParams(
             max_tokens=arrival.max_tokens,
+            min_tokens=arrival.min_tokens,
             ignore_eos=True,
             stop_token_ids=[arrival.output[-1]] if arrival.stop else None,
             skip_reading_prefix_cache=arrival.skip_reading_prefix_cache or None,

@@ -272,6 +272,8 @@ class VllmSchedulers:
         cache = made.cache_config = copy.copy(self._base.cache_config)
         cache.enable_prefix_caching = deployment.enable_prefix_caching
         cache.num_gpu_blocks = deployment.num_gpu_blocks
+        if deployment.num_gpu_blocks_override is not None:
+            cache.num_gpu_blocks_override = deployment.num_gpu_blocks_override
         sizes = [group.block_size for group in deployment.groups if group.prefix_cacheable]
         cache.block_size = min(sizes or [group.block_size for group in deployment.groups])
         if deployment.has_mamba:
@@ -465,6 +467,8 @@ class VllmSchedulers:
             groups=groups,
             num_gpu_blocks=blocks,
             layers=(),
+            num_gpu_blocks_override=None,
+            rank_blocks=(),
             disable_hybrid_kv_cache_manager=False,
         )
         started = VllmScheduler(self, derived, vllm_config, scheduler, hash_size)
@@ -498,7 +502,8 @@ class VllmSchedulers:
         if isinstance(found, tuple):
             vllm_config.cache_config.num_gpu_blocks, *_, found = found
         fits = attribute(self.utils, "get_max_concurrency_for_kv_cache_config")
-        if fits(vllm_config, found) < 1:
+        # Of layers, start-up itself says whether they fit.
+        if executor is None and fits(vllm_config, found) < 1:
             raise StartupRefused("the pool is too small for one request of max_model_len tokens")
         return found
 
