@@ -3,8 +3,9 @@
 Most end by a stop token, near the end of a block: among accepted drafts, with steps in flight, and
 some while they wait after a preemption. What comes later has the same prompt, goes on with what the
 user got, or with that and what the model would have sampled next, which nobody may have registered
-wrongly. Some ask for more tokens than the longest request has room for. In turn: full attention alone; beside windows; beside recurrent states; windows alone; and
-with little room, where priority decides who is preempted.
+wrongly. Some ask for more tokens than the longest request has room for. In turn: full attention
+alone; beside windows; beside recurrent states; windows alone; and with little room, where priority
+decides who is preempted.
 """
 
 from random import Random
