@@ -178,9 +178,8 @@ _FOR_HIDDEN_STATES = 320
 _LENGTH = 160
 """The longest request, in tokens."""
 _TIGHT = 12
-"""Of so many mixes, one has memory for one request of that length: with the null block it fits, or
-just not. It is of full attention alone, and memory or an override says how many blocks there are;
-or the last rank, which has no layer with a window, has the least memory."""
+"""Of so many mixes, one is of full attention alone, with memory for one request of that length:
+with the null block it fits, or just not."""
 _SERVED = 4
 """Of so many mixes of layers, one is served requests; of the others only groups are derived."""
 
@@ -195,16 +194,9 @@ def layer_workload(seed: int | str) -> SchedulerHistory:
     if mixed and model.drafts:
         model = _drafting_otherwise(model, Random(f"hitproof layers that draft {seed}"))
     blocks = random.randint(30, 60) if mixed else 40
-    override, rank_blocks = None, tuple[int, ...]()
     if tight:
         model = _Model(((_FULL, Layers(random.choice(_COUNTS))),))
         blocks = _LENGTH // _FULL.block_size + random.choice((0, 0, 1))
-        turn = number // _TIGHT % 3
-        if turn == 1:
-            override, blocks = blocks, 4 * blocks
-        elif turn == 2:
-            model = _Model(((_FULL, Layers(2)), (_window(40), Layers(1))), ranks=2)
-            rank_blocks = (4 * blocks, blocks + random.randint(1, 6))
     hidden = any(layers.keeps == "hidden states" for _, layers in model.sorts)
     deployment = Deployment(
         tuple(group for group, _ in model.sorts),
@@ -222,9 +214,7 @@ def layer_workload(seed: int | str) -> SchedulerHistory:
         async_scheduling=mixed and random.random() < 0.5,
         v2_model_runner=mixed and model.ranks > 1,
         layers=tuple(layers for _, layers in model.sorts),
-        num_gpu_blocks_override=override,
         ranks=model.ranks,
-        rank_blocks=rank_blocks,
         layout="blocks" if model.layout == "blocks" else "layers",
         disable_hybrid_kv_cache_manager=not model.hybrid,
         enable_prefix_caching=model.caching,

@@ -3,9 +3,8 @@
 Most end by a stop token, near the end of a block: among accepted drafts, with steps in flight, and
 some while they wait after a preemption. What comes later has the same prompt, goes on with what the
 user got, or with that and what the model would have sampled next, which nobody may have registered
-wrongly. Some ask for more tokens than the longest request has room for. In turn: full attention
-alone; beside windows; beside recurrent states; windows alone; and with little room, where priority
-decides who is preempted.
+wrongly. In turn: full attention alone; beside windows; beside recurrent states; windows alone; and
+with little room, where priority decides who is preempted.
 """
 
 from random import Random
@@ -46,9 +45,6 @@ def stop_workload(seed: int | str) -> SchedulerHistory:
     one = sum(blocks_needed(group, longest, budget, drafts) for group in groups)
     narrow = turn == _NARROW
     requests = _requests(random, size, drafts, narrow)
-    more = Random(f"hitproof stops at the greatest length {seed}")
-    if more.random() < 0.3:
-        requests["longest"] = _longest(more, longest, size)
     return SchedulerHistory(
         Deployment(
             groups,
@@ -107,14 +103,6 @@ def _requests(random: Random, size: int, drafts: int, narrow: bool) -> dict[str,
             priority=random.randint(0, 2),
         )
     return requests
-
-
-def _longest(random: Random, longest: int, size: int) -> Arrival:
-    """A request that ends for want of room, before it has what it asks for at least."""
-    num_output = random.randint(1, 2 * size)
-    tokens = tuple(range(2000, 2000 + longest))
-    wanted = num_output + random.choice((0, 1, size))
-    return Arrival(tokens[:-num_output], tokens[-num_output:], 1, min_tokens=wanted)
 
 
 def _accepted(random: Random, drafts: int) -> tuple[int, ...]:
