@@ -36,6 +36,7 @@ from hitproof.conformance.histories.offload_workloads import offload_workload
 from hitproof.conformance.histories.ordering import is_turned, turned, turned_workload
 from hitproof.conformance.histories.rank_workloads import rank_workload
 from hitproof.conformance.histories.resumption_workloads import resumption_workload
+from hitproof.conformance.histories.room_workloads import room_workload
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.session_workloads import session_workload
 from hitproof.conformance.histories.situations import fine_situations, situations
@@ -154,7 +155,7 @@ class Origin(StrEnum):
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next fifteen; all others are of managers."""
+    """Of whole schedulers, as are the next sixteen; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -170,6 +171,7 @@ class Origin(StrEnum):
     STOPS = "stops"
     SESSIONS = "sessions"
     OFFLOADS = "offloads"
+    ROOM = "room"
 
 
 _WORKLOADS = {
@@ -189,6 +191,7 @@ _WORKLOADS = {
     Origin.STOPS: stop_workload,
     Origin.SESSIONS: session_workload,
     Origin.OFFLOADS: offload_workload,
+    Origin.ROOM: room_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -354,6 +357,7 @@ _SEEDED = {
     Origin.STOPS: {Profile.QUICK: 5, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
     Origin.SESSIONS: {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
     Origin.OFFLOADS: {Profile.QUICK: 5, Profile.DEFAULT: 30, Profile.THOROUGH: 1_000},
+    Origin.ROOM: {Profile.QUICK: 0, Profile.DEFAULT: 0, Profile.THOROUGH: 300},
 }
 """How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}

@@ -66,6 +66,17 @@ def test_releases_bound_an_entry(tmp_path: Path, version: str | None, applies: b
     assert entry.applies_to(version) is applies
 
 
+@pytest.mark.parametrize(
+    ("version", "judged"),
+    [("0.20.2", False), ("0.21.0", True), ("0.30.0", True), ("0.33.0", True), (None, True)],
+)
+def test_what_was_fixed_is_looked_for_in_later_releases(
+    tmp_path: Path, version: str | None, judged: bool
+) -> None:
+    (entry,) = load(write(tmp_path, TEXT))
+    assert entry.is_judged_on(version) is judged
+
+
 def test_an_open_range_reaches_unknown_checkouts(tmp_path: Path) -> None:
     (entry,) = load(write(tmp_path, TEXT.replace(",<0.30", "")))
     assert entry.applies_to(None)

@@ -90,10 +90,14 @@ class LayeredExecutor(Workers):
                     alignment=layers.alignment,
                     whole_rows=layers.keeps == "latents",
                 )
+        pages = [sum(each.page_size_bytes for each in of_rank.values()) for of_rank in specs]
         memory = [
-            blocks * sum(each.page_size_bytes for each in of_rank.values()) + _SPARE
-            for blocks, of_rank in zip(deployment.blocks_of_ranks, specs, strict=True)
+            blocks * of_rank + _SPARE
+            for blocks, of_rank in zip(deployment.blocks_of_ranks, pages, strict=True)
         ]
+        override = deployment.num_gpu_blocks_override
+        # What an override leaves unused is not wasted.
+        self._to_be_used = memory if override is None else [override * each for each in pages]
         super().__init__(specs, memory, _LAYOUTS[deployment.layout])
 
     def derived(self, setup: CacheSetup, unit: int | None) -> Derived:
@@ -102,7 +106,7 @@ class LayeredExecutor(Workers):
         ranks = tuple(
             Rank(config.num_blocks, _pool_bytes(config), memory, places, frozenset(specs))
             for config, memory, places, specs in zip(
-                self.configs, self.memory, of_rank, self.specs, strict=True
+                self.configs, self._to_be_used, of_rank, self.specs, strict=True
             )
         )
         groups = self.configs[0].kv_cache_groups
