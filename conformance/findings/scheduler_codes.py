@@ -112,12 +112,16 @@ MEANINGS: Mapping[Code, Meaning] = {
             ),
             Parameter(
                 "by",
-                "the part that loses it: the lookup, which does not find what is cached; the "
-                "chunks, none of which ends at the boundary; or what is registered",
+                "the part that loses it: a lookup, which does not find what is cached; the "
+                "coordinator, though each group alone finds it; the chunks, none of which ends at "
+                "the boundary; the mask, which does not register it; or retention, which does not "
+                "keep it",
                 {
                     "lookup": ", the lookup does not find it",
+                    "coordinator": ", the coordinator loses what each group finds",
                     "chunks": ", no chunk ends there",
-                    "registration": ", it is not registered",
+                    "mask": ", it is not registered",
+                    "retention": ", retention does not keep it",
                 },
             ),
             _STATES,

@@ -24,7 +24,7 @@ from hitproof.conformance.judge.event_descriptions import HOST as ON_HOST
 from hitproof.conformance.judge.judging import Judge
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.expectations import Served
-from hitproof.conformance.scheduling.deriving import refusal, wrong_groups
+from hitproof.conformance.scheduling.deriving import wrong_groups
 from hitproof.conformance.scheduling.events import PublishedEvents
 from hitproof.conformance.scheduling.host_tiers import HOST, HostTiers
 from hitproof.conformance.scheduling.offloading import Offloading
@@ -42,54 +42,15 @@ from hitproof.conformance.subject.schedulers import (
     Plan,
     RunningScheduler,
     Scheduled,
-    SchedulerSubject,
-    StartupRefused,
 )
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import GroupKind
 
 SESSION = "session"
-_ROOM = 8
-"""How much larger a pool is where room is not scarce."""
 _SPREADS = (Divergence.UNSOUND, Divergence.WRONG_DRAFTS)
 """What leaves contents wrong, so that later steps read or publish them."""
 _OF_NO_SESSION = (Code.PROMISED_HIT_MISSED, Code.IMAGE_ENCODED_AGAIN)
 """What has nothing to do with sessions, where there are some."""
-
-
-def play(
-    history: SchedulerHistory,
-    subject: SchedulerSubject,
-    policies: JudgedPolicies | None = None,
-) -> SchedulerOutcome:
-    """Play ``history`` on a scheduler of ``subject`` and judge every step.
-
-    Raises `CannotJudge` when the subject lacks what the history asks for.
-    """
-    try:
-        outcome = play_on(subject.start(history.deployment), history, policies)
-    except StartupRefused as refused:
-        return SchedulerOutcome(refused=str(refused), findings=refusal(history, str(refused)))
-    for number, found in enumerate(outcome.findings):
-        if found.signature.code is Code.REQUEST_NEVER_FINISHES:
-            outcome.findings[number] = _with_room(history, subject, found)
-    return outcome
-
-
-def _with_room(
-    history: SchedulerHistory, subject: SchedulerSubject, stuck: Occurrence
-) -> Occurrence:
-    """What gets nowhere; named otherwise if a larger pool is all that it takes."""
-    larger = _ROOM * history.deployment.num_gpu_blocks
-    roomy = replace(history, deployment=replace(history.deployment, num_gpu_blocks=larger))
-    again = play_on(subject.start(roomy.deployment), roomy)
-    codes = {found.signature.code for found in again.findings}
-    if again.ended or Code.REQUEST_NEVER_FINISHES in codes:
-        return stuck
-    signature = stuck.signature
-    parameters = dict(signature.defect.parameters) | {"way": "room"}
-    signature = replace(signature, defect=Defect.read(signature.code, parameters))
-    return replace(stuck, violation=replace(stuck.violation, signature=signature), rows=[])
 
 
 def play_on(
@@ -97,7 +58,7 @@ def play_on(
     history: SchedulerHistory,
     policies: JudgedPolicies | None = None,
 ) -> SchedulerOutcome:
-    """The same with a scheduler that was started for the history's deployment."""
+    """Play ``history`` on a scheduler that was started for its deployment, and judge every step."""
     player = _Player(scheduler, history, policies or JudgedPolicies())
     player.run()
     return player.outcome
@@ -530,7 +491,11 @@ class _Player:
     def _why_missed(
         self, scheduled: Scheduled, due: Due, before: Mapping[tuple[int, Any], tuple[int, ...]]
     ) -> str:
-        """The part that loses a promised hit: the first that is not as the spec has it."""
+        """The part that loses a promised hit: the first that is not as the spec has it.
+
+        `conformance.scheduling.playing` tells the coordinator from the lookups of its groups, and
+        retention from the mask.
+        """
         name = scheduled.request
         self._learn(name)
         tokens = len(self._history.requests[name].prompt)
@@ -539,7 +504,7 @@ class _Player:
         ends = set().union(*(donor.ends for donor in self._donors))
         if self._history.deployment.has_mamba and due.tokens not in ends:
             return "chunks"
-        return "registration"
+        return "mask"
 
     def _learn(self, name: str) -> None:
         for index, group in enumerate(self._engine.groups):

@@ -345,6 +345,12 @@ class RunningScheduler(Protocol):
     def unit_keys(self, name: str) -> Sequence[Any]:
         """The keys of a request's hash units."""
 
+    def hits_per_group(self, name: str, cap: int) -> Sequence[int] | None:
+        """The longest hits of a request, of at most ``cap`` tokens, of each group alone.
+
+        None where there are no such lookups. vLLM: ``find_longest_cache_hit_per_group``.
+        """
+
 
 class SchedulerSubject(Protocol):
     """What starts schedulers."""

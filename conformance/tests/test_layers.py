@@ -10,7 +10,7 @@ from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import Arrival, Deployment, Layers, SchedulerHistory
 from hitproof.conformance.scheduling.deriving import wrong_groups
-from hitproof.conformance.scheduling.player import play
+from hitproof.conformance.scheduling.playing import play
 from hitproof.conformance.subject.schedulers import StartupRefused
 from hitproof.conformance.tests.test_derivation import LAID_OUT
 from hitproof.conformance.tests.test_scheduling import DEPLOYMENT, Small

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from hitproof.conformance.histories.workloads import (
 )
 from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.scheduling.outcome import SchedulerOutcome
-from hitproof.conformance.scheduling.player import play
+from hitproof.conformance.scheduling.playing import play
 from hitproof.conformance.scheduling.promises import Donor, PromisedHits
 from hitproof.conformance.subject.schedulers import (
     COUNTED,
@@ -103,7 +104,7 @@ class Small:
         self._rows[name] = row
         reads = not arrival.skip_reading_prefix_cache or self.fault == "reads"
         for key in self.block_keys(name, 0)[: (row.known - 1) // self._size] if reads else ():
-            if (0, key) not in self._cached or self.fault == "no hit":
+            if (0, key) not in self._cached or self.fault in ("no hit", "no joint hit"):
                 break
             row.table += self._cached[0, key]
             row.computed += self._size
@@ -182,7 +183,8 @@ class Small:
         row.computed = 0 if self.fault == "cycle" else row.computed + count
         wrong = self.fault == "early"
         encoded = self._encode(name, row) if row.arrival.images else {}
-        if self.fault == "unregistered":
+        dense = self.deployment.retention_interval == "dense"
+        if self.fault == "unregistered" or (self.fault == "retained" and not dense):
             return Plan((step,), gone)
         for place, key in enumerate(self.block_keys(name, 0)):
             if (place + 1) * self._size <= row.computed + self._size * wrong and place < len(
@@ -275,6 +277,11 @@ class Small:
     def unit_keys(self, name: str) -> Sequence[Any]:
         return self.block_keys(name, 0)
 
+    def hits_per_group(self, name: str, cap: int) -> Sequence[int]:
+        keys = self.block_keys(name, 0)[: cap // self._size]
+        found = takewhile(lambda key: (0, key) in self._cached, keys)
+        return [0 if self.fault == "no hit" else self._size * sum(1 for _ in found)]
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -322,7 +329,9 @@ def test_what_is_right_has_no_finding() -> None:
         ("counts all as waiting", "requests-counted-wrong"),
         ("passes over who runs", "requests-counted-wrong"),
         ("short", "step-leaves-work(what=running)"),
-        ("unregistered", "promised-hit-missed(by=registration, to=resend)"),
+        ("no joint hit", "promised-hit-missed(by=coordinator, to=resend)"),
+        ("unregistered", "promised-hit-missed(by=mask, to=resend)"),
+        ("retained", "promised-hit-missed(by=retention, to=resend)"),
         (
             "raises",
             "raises-exception(error=RuntimeError, message=no such block, site=Small.schedule)",

@@ -119,3 +119,12 @@ class VllmCommonLookup:
 
 
 do_not_watch(*(each.__call__.__code__ for each in (VllmLookup, VllmCommonLookup)))
+
+
+def hits_per_group(coordinator: Any, request: Any, cap: int) -> tuple[Any, Sequence[int]] | None:
+    """The longest hits of each group alone, of at most ``cap`` tokens: their blocks and lengths.
+
+    None where the release has no such lookup.
+    """
+    find = getattr(coordinator, "find_longest_cache_hit_per_group", None)
+    return None if find is None else find(request.block_hashes, cap)

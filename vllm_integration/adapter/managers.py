@@ -42,6 +42,7 @@ from hitproof.vllm_integration.adapter.inspection import (
     parameters_of,
     spelled,
 )
+from hitproof.vllm_integration.adapter.lookups import hits_per_group
 from hitproof.vllm_integration.adapter.overrides import check_taken_up
 from hitproof.vllm_integration.adapter.parts import put
 from hitproof.vllm_integration.adapter.variants import (
@@ -344,11 +345,10 @@ class VllmManager:
 
     def hits_per_group(self, name: str, cap: int) -> tuple[tuple[int, ...], Tables] | None:
         """See `conformance.subject.managers.GroupwiseManager`; not all releases have that."""
-        find = getattr(self._manager.coordinator, "find_longest_cache_hit_per_group", None)
-        if find is None:
+        found = hits_per_group(self._manager.coordinator, self._requests[name], cap)
+        if found is None:
             return None
-        request = self._requests[name]
-        blocks, lengths = find(request.block_hashes, cap)
+        blocks, lengths = found
         numbers = [[block.block_id for block in table] for table in blocks]
         return tuple(lengths), self._numbers(numbers)
 

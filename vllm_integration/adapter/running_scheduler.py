@@ -39,6 +39,7 @@ from hitproof.vllm_integration.adapter.host_pool import (
     RunningHostPool,
 )
 from hitproof.vllm_integration.adapter.inspection import attribute, call, parameters_of
+from hitproof.vllm_integration.adapter.lookups import hits_per_group
 from hitproof.vllm_integration.adapter.transfers import RunningConnector
 
 ENCODED = "encoder_cache_manager"
@@ -412,6 +413,12 @@ class VllmScheduler:
     def unit_keys(self, name: str) -> Sequence[Any]:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         return self._cache.unit_keys(name)
+
+    def hits_per_group(self, name: str, cap: int) -> Sequence[int] | None:
+        """See `conformance.subject.schedulers.RunningScheduler`; not all releases have that."""
+        coordinator = attribute(self._manager, "coordinator")
+        found = hits_per_group(coordinator, self._requests[name], cap)
+        return None if found is None else found[1]
 
 
 def _images(images: Sequence[Image]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from hitproof.conformance.histories.host_workloads import host_workload
-from hitproof.conformance.scheduling.player import play
+from hitproof.conformance.scheduling.playing import play
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 
 _MANY = 100

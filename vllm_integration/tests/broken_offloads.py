@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from hitproof.conformance.histories.offload_workloads import offload_workload
-from hitproof.conformance.scheduling.player import play
+from hitproof.conformance.scheduling.playing import play
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 
 _MANY = 40

@@ -8,7 +8,7 @@ import json
 import sys
 
 from hitproof.conformance.histories.workload_json import read_workload
-from hitproof.conformance.scheduling.player import play
+from hitproof.conformance.scheduling.playing import play
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 
 

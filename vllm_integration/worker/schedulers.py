@@ -10,7 +10,7 @@ from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.histories.workload_json import workload_as_json, write_workload
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.scheduling.outcome import SchedulerOutcome
-from hitproof.conformance.scheduling.player import play as play_history
+from hitproof.conformance.scheduling.playing import play as play_history
 from hitproof.conformance.scheduling.shrinking import shrink
 from hitproof.conformance.subject.failures import refusal_of
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers

@@ -1,0 +1,117 @@
+"""Plays a scheduler history, and once more for what one play does not say.
+
+Whether a request gets nowhere for want of room, and which part loses a promised hit: one thing is
+put in its place, and the history is played again.
+"""
+
+from dataclasses import replace
+from typing import Any, cast
+
+from hitproof.conformance.findings.codes import Defect
+from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.violations import Occurrence
+from hitproof.conformance.histories.workloads import SchedulerHistory
+from hitproof.conformance.judge.promises import JudgedPolicies
+from hitproof.conformance.playing.expectations import Served
+from hitproof.conformance.scheduling.deriving import refusal
+from hitproof.conformance.scheduling.outcome import SchedulerOutcome
+from hitproof.conformance.scheduling.player import play_on
+from hitproof.conformance.subject.schedulers import (
+    Plan,
+    RunningScheduler,
+    SchedulerSubject,
+    StartupRefused,
+)
+
+_ROOM = 8
+"""How much larger a pool is where room is not scarce."""
+
+
+def play(
+    history: SchedulerHistory,
+    subject: SchedulerSubject,
+    policies: JudgedPolicies | None = None,
+) -> SchedulerOutcome:
+    """Play ``history`` on a scheduler of ``subject`` and judge every step.
+
+    Raises `CannotJudge` when the subject lacks what the history asks for.
+    """
+    try:
+        outcome = play_on(subject.start(history.deployment), history, policies)
+    except StartupRefused as refused:
+        return SchedulerOutcome(refused=str(refused), findings=refusal(history, str(refused)))
+    for found in outcome.findings:
+        if found.signature.code is Code.REQUEST_NEVER_FINISHES:
+            if _ends_with_room(history, subject):
+                _name(found, way="room")
+        elif found.signature.code is Code.PROMISED_HIT_MISSED:
+            _name(found, by=_lost_by(history, subject, policies, outcome, found))
+    return outcome
+
+
+def _name(found: Occurrence, **parameters: str) -> None:
+    """Name a finding by what another play has shown."""
+    signature = found.signature
+    defect = Defect.read(signature.code, dict(signature.defect.parameters) | parameters)
+    found.violation = replace(found.violation, signature=replace(signature, defect=defect))
+
+
+def _ends_with_room(history: SchedulerHistory, subject: SchedulerSubject) -> bool:
+    """Whether a larger pool is all that it takes for all requests to end."""
+    larger = _ROOM * history.deployment.num_gpu_blocks
+    roomy = replace(history, deployment=replace(history.deployment, num_gpu_blocks=larger))
+    again = play_on(subject.start(roomy.deployment), roomy)
+    codes = {found.signature.code for found in again.findings}
+    return not again.ended and Code.REQUEST_NEVER_FINISHES not in codes
+
+
+def _lost_by(
+    history: SchedulerHistory,
+    subject: SchedulerSubject,
+    policies: JudgedPolicies | None,
+    outcome: SchedulerOutcome,
+    missed: Occurrence,
+) -> str:
+    """The part that loses a promised hit, the first one for which the finding stands."""
+    part, due = dict(missed.signature.defect.parameters)["by"], missed.violation.expected
+    assert isinstance(due, Served)
+    if part == "lookup":
+        names = [{request for request, _, _ in plan} for plan in outcome.plans]
+        first = next(number for number, planned in enumerate(names) if due.request in planned)
+        asked = _Asked(subject.start(history.deployment), first, due)
+        play_on(cast(RunningScheduler, asked), history, policies)
+        return "coordinator" if asked.groups_find_it else part
+    if part == "mask" and history.deployment.retention_interval != "dense":
+        dense = replace(history, deployment=replace(history.deployment, retention_interval="dense"))
+        try:
+            again = play_on(subject.start(dense.deployment), dense, policies)
+        except StartupRefused:
+            return part
+        hit = again.lives[due.request].hit
+        return "retention" if hit is not None and hit >= due.tokens else part
+    return part
+
+
+class _Asked:
+    """A running scheduler whose groups are asked, each alone, before it first plans a request."""
+
+    def __init__(self, scheduler: RunningScheduler, plan: int, due: Served) -> None:
+        self._scheduler, self._left, self._due = scheduler, plan, due
+        self.groups_find_it = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scheduler, name)
+
+    def schedule(self) -> Plan:
+        """See `RunningScheduler`."""
+        if self._left == 0:
+            cap = self._due.tokens
+            alone = self._scheduler.hits_per_group(self._due.request, cap)
+            groups = self._scheduler.engine.groups
+            self.groups_find_it = alone is not None and all(
+                length >= cap
+                for group, length in zip(groups, alone, strict=True)
+                if group.prefix_cacheable
+            )
+        self._left -= 1
+        return self._scheduler.schedule()
