@@ -3,7 +3,8 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from multiprocessing import get_context
 from random import Random
 from typing import Any
 
@@ -43,9 +44,18 @@ Engine = Callable[[str], Any]
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    """Evaluates JavaScript, in a thread of its own: that of a browser's tests has an event loop."""
-    with ThreadPoolExecutor(1) as thread, thread.submit(MiniRacer).result() as started:
-        yield lambda script: thread.submit(started.eval, script, timeout_sec=60).result()
+    """Evaluates JavaScript, in a process of its own: the engine has crashed when it was closed."""
+    with get_context("fork").Pool(1) as process:
+        yield lambda script: process.apply(_evaluated, (script,))
+
+
+@cache
+def _started() -> MiniRacer:
+    return MiniRacer()
+
+
+def _evaluated(script: str) -> Any:
+    return _started().eval(script, timeout_sec=60)
 
 
 def text(thing: Any) -> str:
