@@ -51,11 +51,13 @@ MEANINGS: Mapping[Code, Meaning] = {
             Parameter(
                 "way",
                 "whether it lacks blocks, so that a larger pool helps, or all steps are empty with "
-                "any pool, or the same tokens are computed again and again",
+                "any pool, or the same tokens are computed again and again, or steps are planned "
+                "though all have ended or the engine is paused",
                 {
                     "room": ", it needs more blocks than there are",
                     "stuck": ", all steps are empty",
                     "cycle": ", tokens are computed again for ever",
+                    "rest": ", the engine never comes to rest",
                 },
             ),
             _DRAFTS,

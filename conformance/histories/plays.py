@@ -357,7 +357,7 @@ _SEEDED = {
     Origin.STOPS: {Profile.QUICK: 5, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
     Origin.SESSIONS: {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
     Origin.OFFLOADS: {Profile.QUICK: 5, Profile.DEFAULT: 30, Profile.THOROUGH: 1_000},
-    Origin.ROOM: {Profile.QUICK: 3, Profile.DEFAULT: 24, Profile.THOROUGH: 300},
+    Origin.ROOM: {Profile.QUICK: 5, Profile.DEFAULT: 40, Profile.THOROUGH: 300},
 }
 """How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}

@@ -2,7 +2,9 @@
 
 In turn: requests ask for more tokens than the longest may have, with and without drafts; the pool
 has blocks for one request of that length, or one too few, by an override where there is memory for
-more; and of two ranks the one that has no layer with a window has the least memory.
+more; of two ranks the one that has no layer with a window has the least memory; several ranks are
+scheduled ahead, and decodes are preempted for want of blocks; and more requests wait than can run
+while the engine is paused until those that run have ended.
 """
 
 from random import Random
@@ -14,6 +16,7 @@ from hitproof.conformance.histories.workloads import (
     Deployment,
     Layers,
     Method,
+    Pause,
     SchedulerHistory,
 )
 from hitproof.spec.groups import Group, GroupKind
@@ -27,10 +30,8 @@ _BLOCK = 16
 def room_workload(seed: int | str) -> SchedulerHistory:
     """The scheduler history of a seed."""
     random = Random(f"hitproof room {seed}")
-    turn = int(str(seed).rpartition(":")[2]) % 3
-    if turn == 0:
-        return _asking_for_more(random)
-    return _overridden(random) if turn == 1 else _on_ranks(random)
+    turns = (_asking_for_more, _overridden, _on_ranks, _ahead, _queued)
+    return turns[int(str(seed).rpartition(":")[2]) % len(turns)](random)
 
 
 def _asking_for_more(random: Random) -> SchedulerHistory:
@@ -99,6 +100,59 @@ def _on_ranks(random: Random) -> SchedulerHistory:
             rank_blocks=(4 * blocks, blocks),
         ),
     )
+
+
+def _ahead(random: Random) -> SchedulerHistory:
+    """Decodes that are preempted while steps of theirs are in flight, and soon have room again."""
+    size, num_requests = 2, random.randint(6, 8)
+    longest = 6 * size
+    requests = {}
+    for place, name in enumerate("abcdefgh"[:num_requests]):
+        tokens = tuple(range(1000 * place, 1000 * place + longest))
+        num_prompt = random.randint(1, 2 * size)
+        num_output = random.randint(1, 3 * size)
+        requests[name] = Arrival(
+            tokens[:num_prompt],
+            tokens[num_prompt : num_prompt + num_output],
+            random.randint(0, 6),
+            priority=random.choice((0, 0, 1)),
+        )
+    ranks = random.choice((2, 2, 3, 4))
+    deployment = Deployment(
+        (Group(GroupKind.FULL_ATTENTION, size),),
+        1 + 6 + random.randint(0, 6),
+        longest,
+        random.choice((4 * size, 8 * size)),
+        max_num_seqs=num_requests,
+        policy=random.choice(("fcfs", "priority")),
+        async_scheduling=True,
+        ranks=ranks,
+        v2_model_runner=True,
+    )
+    return SchedulerHistory(deployment, requests)
+
+
+def _queued(random: Random) -> SchedulerHistory:
+    """Requests that wait for their turn in pauses that last."""
+    size, num_running = 4, random.randint(1, 2)
+    requests = {}
+    for place, name in enumerate("abcd"):
+        tokens = tuple(range(1000 * place, 1000 * place + 6 * size))
+        num_prompt = random.randint(size, 4 * size)
+        num_output = random.randint(1, size)
+        output = tokens[num_prompt : num_prompt + num_output]
+        requests[name] = Arrival(tokens[:num_prompt], output, random.choice((0, 0, 1, 2)))
+    deployment = Deployment(
+        (Group(GroupKind.FULL_ATTENTION, size),),
+        1 + 6 * random.randint(1, 3),
+        6 * size,
+        3 * size,
+        max_num_seqs=num_running,
+        async_scheduling=random.random() < 0.5,
+    )
+    starts = random.randint(1, 3)
+    pauses = (Pause(starts, random.randint(12, 20), finishes_running=random.random() < 0.7),)
+    return SchedulerHistory(deployment, requests, pauses=pauses)
 
 
 def _served(random: Random, deployment: Deployment) -> SchedulerHistory:

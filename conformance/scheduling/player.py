@@ -534,18 +534,28 @@ class _Player:
                 self._add(wrong)
 
     def _is_stuck(self, plan: Plan | None) -> bool:
-        """Whether requests that were accepted get nowhere; that ends the history."""
+        """Whether nothing goes on any more, though the scheduler says so; that ends the history."""
         if plan is None:
             return False
         idle = not plan.num_tokens and not any(each.num_tokens for each, _ in self._in_flight)
-        idle = idle and self._pause is None and not self._is_transferring
+        idle = idle and not self._is_transferring
         idle = idle and not self._sessions.idle
         idle = idle and (self._tiers is None or not self._is_copying)
         how = self._progress.standstill(plan, idle=idle, paused=self._pause is not None)
         # A request that arrives later may free the way no more than time does.
         unfinished = self._scheduler.unfinished()
-        if not unfinished or how is None:
+        if how is None or (self._waiting and not unfinished):
             return False
+        if how is Standstill.REST or not unfinished:
+            self._add(
+                violation(
+                    Defect.of(Code.REQUEST_NEVER_FINISHES, way=Standstill.REST),
+                    "an engine in which nothing is left to do, or which is paused, comes to rest",
+                    f"it has planned {self._progress.patience} empty steps and goes on",
+                )
+            )
+            self.outcome.ended = "nothing more happens" if unfinished else ""
+            return True
         deployment, images = self._history.deployment, self._images(unfinished)
         # Only draft layers look ahead at images.
         tells = images is None or deployment.has_draft_head

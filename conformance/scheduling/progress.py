@@ -12,10 +12,11 @@ _FRUITLESS = 64
 
 
 class Standstill(StrEnum):
-    """In what way requests get nowhere."""
+    """In what way requests get nowhere, or an engine does not come to rest."""
 
     STUCK = "stuck"
     CYCLE = "cycle"
+    REST = "rest"
 
 
 class Progress:
@@ -27,6 +28,7 @@ class Progress:
         """So many empty steps in a row are a standstill."""
         self._most = _FRUITLESS * len(history.requests)
         self._empty = self._fruitless = 0
+        self._was_paused = False
         self._furthest: dict[str, int] = {}
 
     def standstill(self, plan: Plan, *, idle: bool, paused: bool) -> Standstill | None:
@@ -34,6 +36,8 @@ class Progress:
 
         ``idle`` is whether nothing is under way, in this step or elsewhere.
         """
+        if paused != self._was_paused:
+            self._was_paused, self._empty = paused, 0
         self._empty = self._empty + 1 if idle else 0
         new = False
         for each in plan.scheduled:
@@ -42,5 +46,5 @@ class Progress:
                 self._furthest[each.request], new = end, True
         self._fruitless = 0 if new or paused else self._fruitless + 1
         if self._empty >= self.patience:
-            return Standstill.STUCK
+            return Standstill.REST if paused else Standstill.STUCK
         return Standstill.CYCLE if self._fruitless >= self._most else None

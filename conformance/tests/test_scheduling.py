@@ -142,7 +142,9 @@ class Small:
         self._paused = pause is not None and self.fault != "never pauses"
 
     def has_requests(self) -> bool:
-        return bool(self._rows or self._gone)
+        if self._paused and self.fault != "spins":
+            return bool(self._gone)
+        return bool(self._rows or self._gone or (self.fault == "goes on" and self._all))
 
     def schedule(self) -> Plan:
         gone, self._gone = tuple(self._gone), list[str]()
@@ -314,6 +316,7 @@ def test_what_is_right_has_no_finding() -> None:
     [
         ("stuck", "request-never-finishes(way=stuck)"),
         ("cycle", "request-never-finishes(way=cycle)"),
+        ("goes on", "request-never-finishes(way=rest)"),
         ("tokens", "delivered-tokens-wrong"),
         ("leak", "blocks-held-when-idle"),
         ("twice", "page-written-twice"),
@@ -628,6 +631,14 @@ def test_nothing_is_computed_while_the_engine_is_paused(fault: str, defects: set
     outcome = play(history, Subject(fault))
     assert {str(found.signature.defect) for found in outcome.causes} == defects
     assert {life.ended for life in outcome.lives.values()} == {"finished"}
+
+
+def test_a_paused_engine_comes_to_rest() -> None:
+    outcome = play(SchedulerHistory(DEPLOYMENT, REQUESTS, pauses=(Pause(1, 6),)), Subject("spins"))
+    assert [str(each.signature.defect) for each in outcome.causes] == [
+        "request-never-finishes(way=rest)"
+    ]
+    assert outcome.ended == "nothing more happens"
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,8 @@ from hitproof.vllm_integration.adapter.variants import (
     MANAGER_VALUES,
     REQUEST_STATE,
     REQUEST_VALUES,
-    SAMPLING_VALUES,
     SpecClasses,
+    purpose,
     varied,
     watching,
 )
@@ -219,14 +219,7 @@ class VllmManager:
 
     def add_request(self, name: str, request: RequestInput) -> None:
         """A real request, with the hashes of its prompt."""
-        from vllm.sampling_params import SamplingParams
-
         variant = self._engine.variant and self._engine.variant + crc32(name.encode()) % 100
-        sampling = SamplingParams(
-            max_tokens=max(1, len(request.output)),
-            skip_reading_prefix_cache=request.skip_reading_prefix_cache,
-            **varied(SAMPLING_VALUES, "sampling", variant),
-        )
         real = attribute(self._vllm.requests, "Request")
         self._requests[name] = call(
             real,
@@ -234,8 +227,11 @@ class VllmManager:
                 **varied(REQUEST_VALUES, "request", variant),
                 "request_id": name,
                 "prompt_token_ids": list(request.prompt),
-                "sampling_params": sampling,
-                "pooling_params": None,
+                **purpose(
+                    variant,
+                    len(request.output),
+                    skip_reading_prefix_cache=request.skip_reading_prefix_cache,
+                ),
                 "mm_features": image_features(
                     (image.identifier, image.offset, image.length) for image in request.images
                 ),

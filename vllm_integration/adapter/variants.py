@@ -127,6 +127,9 @@ SAMPLING_VALUES: dict[str, tuple[Any, ...]] = {
 }
 """Arguments of ``SamplingParams``."""
 
+_PURPOSES = ("sampling", "sampling", "sampling", "pooling")
+"""What requests without output may be for."""
+
 MANAGER_VALUES: dict[str, tuple[Any, ...]] = {
     "enable_kv_cache_events": (True, False),
     "log_stats": (True, False),
@@ -272,6 +275,21 @@ def varied(tables: dict[str, tuple[Any, ...]], what: str, number: int) -> dict[s
     return {name: value for name, value in found.items() if value is not _AS_IT_IS}
 
 
+def purpose(
+    number: int, num_output_tokens: int, *, skip_reading_prefix_cache: bool
+) -> dict[str, Any]:
+    """What a request is for, as arguments of ``Request``: some variants without output pool."""
+    from vllm.pooling_params import PoolingParams
+    from vllm.sampling_params import SamplingParams
+
+    skips = {"skip_reading_prefix_cache": skip_reading_prefix_cache}
+    if not num_output_tokens and choice("request purpose", number, _PURPOSES) == "pooling":
+        return {"sampling_params": None, "pooling_params": PoolingParams(task="embed", **skips)}
+    values = varied(SAMPLING_VALUES, "sampling", number)
+    sampling = SamplingParams(max_tokens=max(1, num_output_tokens), **skips, **values)
+    return {"sampling_params": sampling, "pooling_params": None}
+
+
 def varied_names() -> set[str]:
     """All that variants differ in, as ``class.attribute``; see `vllm_integration.adapter.reads`."""
     of_specs = [SPEC_VALUES, *_OF_KIND.values(), *_ALONE.values()]
@@ -280,6 +298,7 @@ def varied_names() -> set[str]:
     of_requests = (REQUEST_VALUES, REQUEST_STATE, ALONE_STATE)
     names |= {f"Request.{name}" for table in of_requests for name in table}
     names |= {f"SamplingParams.{name}" for name in SAMPLING_VALUES}
+    names |= {"Request.sampling_params", "Request.pooling_params"}
     owners = ("KVCacheManager", "KVCacheCoordinator", "BlockPool")
     return names | {f"{owner}.{name}" for owner in owners for name in MANAGER_VALUES}
 

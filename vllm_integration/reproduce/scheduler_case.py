@@ -510,7 +510,10 @@ class _Writer:
             due = self._violation.expected
             relation = ">=" if due.or_more else "=="
             return f"    assert engine.hits[{literal(due.request)}] {relation} {due.tokens}"
-        return _WHOLE.get(self._violation.signature.code, "")
+        defect = self._violation.signature.defect
+        if ("way", "rest") in defect.parameters:
+            return "    assert not scheduler.has_requests()"
+        return _WHOLE.get(defect.code, "")
 
 
 def _source(thing: type) -> list[str]:
