@@ -3,7 +3,8 @@
 A grammar is ready at once or only after some steps, in which others run, and in which some give up;
 it rejects drafts. What comes later has the same prompt, or goes on with what the user got. In turn:
 full attention alone; beside recurrent states; beside windows; windows alone; with little room, so
-that requests are preempted; and while the engine is paused or the prefix cache is reset.
+that requests are preempted; and while the engine is paused, or, in turn with its steps, the prefix
+cache is reset.
 """
 
 from random import Random
@@ -41,7 +42,8 @@ def grammar_workload(seed: int | str) -> SchedulerHistory:
     budget = random.choice((size + 1, 2 * size, 3 * size, longest)) + drafts + 2
     one = sum(blocks_needed(group, longest, budget, drafts) for group in groups)
     narrow = turn == _NARROW
-    requests = _requests(random, size, drafts, narrow, turn == _PAUSED)
+    ahead = random.random() < 0.6
+    requests = _requests(random, size, drafts, narrow, turn == _PAUSED and not ahead)
     pauses = [Pause(at, random.randint(1, 3), random.random() < 0.4) for at in (3, 7, 12)]
     return SchedulerHistory(
         Deployment(
@@ -52,7 +54,7 @@ def grammar_workload(seed: int | str) -> SchedulerHistory:
             max_num_seqs=random.choice((2, 4)),
             speculative_method=method,
             num_speculative_tokens=drafts,
-            async_scheduling=random.random() < 0.6,
+            async_scheduling=ahead,
             v2_model_runner=random.random() < 0.4,
             policy="priority" if narrow and random.random() < 0.5 else "fcfs",
             long_prefill_token_threshold=random.choice((0, 0, size)) if turn == _FULL else 0,

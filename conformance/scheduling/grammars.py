@@ -33,10 +33,11 @@ class Grammars:
     def due(self, arrived: Mapping[str, int], step: int) -> Iterator[str]:
         """The requests whose grammar is ready from a step on."""
         for name, since in arrived.items():
-            if name in self._steps and name not in self._ready:
-                if step >= since + self._steps[name]:
-                    self._ready.add(name)
-                    yield name
+            if name not in self._steps or name in self._ready:
+                continue
+            if step >= since + self._steps[name]:
+                self._ready.add(name)
+                yield name
 
     def pending(self, arrived: Collection[str]) -> frozenset[str]:
         """Of the requests that have arrived, those that wait for their grammar."""

@@ -213,8 +213,8 @@ class _Player:
             if self._scheduler.batches == 1:
                 for each_wrong in self._grammars.verified(constrained):
                     self._add(each_wrong)
-            elif any(e.num_drafts and e.request not in checked for e in plan.scheduled):
-                self._verified = None
+            elif any(constrained[name].drafts for name in constrained.keys() - checked):
+                self._verified = None  # nobody knows how many of their drafts count
         self._runner.sample(plan, done, masks)
         self._rules.accepted(done.valid)
         self._in_flight.append((plan, done))
@@ -683,14 +683,18 @@ class _Player:
                     f"they count {dict(counted or {})}",
                 )
             )
-        counted_drafts = self._scheduler.verified() if self._grammars else None
-        if counted_drafts and self._verified and counted_drafts != self._verified:
+        counted_drafts = self._scheduler.verified()
+        if (
+            self._kind == SCHEDULER
+            and self._verified is not None
+            and counted_drafts not in (None, self._verified)
+        ):
             drafts, accepted = self._verified
             self._add(
                 violation(
                     Defect(Code.DRAFTS_COUNTED_WRONG),
                     f"statistics count {drafts} drafts, {accepted} of them accepted",
-                    f"they count {counted_drafts[0]}, {counted_drafts[1]} of them accepted",
+                    "they count {}, {} of them accepted".format(*counted_drafts),
                 )
             )
         pool = self._scheduler.pool()

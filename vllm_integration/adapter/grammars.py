@@ -46,7 +46,7 @@ class ScriptedGrammar(StructuredOutputGrammar):  # type: ignore[misc]  # untyped
                 return tokens[:number]
         return tokens
 
-    def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
+    def accept_tokens(self, _request_id: str, tokens: list[int]) -> bool:
         """Accept tokens, if it does."""
         number = len(self.validate_tokens(tokens))
         self.accepted += number

@@ -109,7 +109,7 @@ class VllmScheduler:
         self._counted: Counter[str] = Counter()
         self._reported: tuple[int, int, int] | None = None
         self._verified = (0, 0)
-        self._grammars: "RunningGrammars | None" = None
+        self._grammars: RunningGrammars | None = None
         self._cache = VllmCache(
             vllm.utils, self.engine, self._pool, self._requests, vllm.registers_tails
         )

@@ -258,7 +258,7 @@ def test_what_a_connector_loads_is_judged(name: str, release: str, defect: str |
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("broken", ["host_pools", "offloads", "ends"])
+@pytest.mark.parametrize("broken", ["host_pools", "offloads", "ends", "grammars"])
 def test_each_fault_of_a_part_is_found(broken: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", f"hitproof.vllm_integration.tests.broken_{broken}"],
