@@ -177,11 +177,16 @@ class _Player:
                 return not self._is_stuck(Plan(()))  # to the engine, there is nothing to do
             more = bool(self._waiting) or self._pause is not None or self._sessions.idle > 0
             return more and not self.outcome.ended
-        self._take_up()
+        if self._in_flight:
+            self._take_up()
+            self._judge_keys()
         return not self._is_stuck(plan)
 
     def _await_tokens(self, plan: Plan, done: Done) -> bool:
-        """The oldest step in flight is taken up, and only then this one samples."""
+        """The oldest step in flight is taken up, and only then this one samples.
+
+        What is registered meanwhile is judged when it is known which drafts are right.
+        """
         if not self._in_flight:
             self._add_stuck(Standstill.STUCK, "wait for tokens, and no step in flight has any")
             return False
@@ -217,6 +222,7 @@ class _Player:
                 self._verified = None  # nobody knows how many of their drafts count
         self._runner.sample(plan, done, masks)
         self._rules.accepted(done.valid)
+        self._judge_keys()
         self._in_flight.append((plan, done))
 
     def _judge_rest(self) -> None:
@@ -335,7 +341,6 @@ class _Player:
         done, wrong = self._runner.execute(plan, seen)
         for each_wrong in wrong:
             self._add(each_wrong)
-        self._judge_keys()
         return plan, done
 
     def _judge_inputs(self, plan: Plan) -> None:
@@ -442,8 +447,6 @@ class _Player:
 
     def _take_up(self) -> Mapping[str, list[int]]:
         """The oldest step in flight is taken up; returns the drafts that it has proposed."""
-        if not self._in_flight:
-            return {}
         plan, done = self._in_flight.popleft()
         drafts = {} if self._scheduler.batches > 1 else done.drafts
         self._count_drafts(done)
@@ -462,7 +465,6 @@ class _Player:
             )
             fails = self._transfers is not None and self._transfers.may_fail(name)
             self._end(name, "failed" if short and fails else "finished")
-        self._judge_keys()
         self._judge_events()
         return done.drafts
 
