@@ -144,7 +144,7 @@ class ModelRunner:
                 last[each.session] = name
 
     def execute(self, plan: Plan, pool: PoolState) -> tuple[Done, list[Violation]]:
-        """Run one step; ``pool`` is what was held when it was planned."""
+        """Run one step, until it samples; ``pool`` is what was held when it was planned."""
         held = pool.held
         self._content.new_step_starts()
         for name in (*plan.finished, *plan.preempted):
