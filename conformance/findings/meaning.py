@@ -119,6 +119,7 @@ class Code(StrEnum):
     HIT_REPORTED_TWICE = "hit-reported-twice"
     STATISTICS_WRONG = "statistics-wrong"
     REQUESTS_COUNTED_WRONG = "requests-counted-wrong"
+    DRAFTS_COUNTED_WRONG = "drafts-counted-wrong"
     EVICTION_ORDER_WRONG = "eviction-order-wrong"
     SCRATCH_BLOCK_NOT_FIRST = "scratch-block-not-first"
 
@@ -138,6 +139,7 @@ class Code(StrEnum):
     ADMITTED_OUT_OF_TURN = "admitted-out-of-turn"
     PREEMPTED_WRONGLY = "preempted-wrongly"
     DRAFT_COUNT_WRONG = "draft-count-wrong"
+    GRAMMAR_IGNORED = "grammar-ignored"
     ENCODER_OUTPUT_MISSING = "encoder-output-missing"
     IMAGE_ENCODED_AGAIN = "image-encoded-again"
     IMAGE_SPLIT = "image-split"

@@ -248,13 +248,15 @@ MEANINGS: Mapping[Code, Meaning] = {
                 "what",
                 "whose work it is: that of a request that runs, or of one that waits, for which "
                 "a KV connector may have loaded what it has; or drafts "
-                "that a request can use; or states at the ends of blocks",
+                "that a request can use, or that its grammar accepts; or states at the ends of "
+                "blocks",
                 {
                     "running": ", of a request that runs",
                     "waiting": ", of a request that waits",
                     "loaded": ", of a request that holds what was loaded for it",
                     "drafts": ", drafts that a request can use",
                     "states": ", states at the ends of blocks",
+                    "valid": ", drafts that a grammar accepts",
                 },
             ),
             _STATES,
@@ -291,6 +293,39 @@ MEANINGS: Mapping[Code, Meaning] = {
         "The model runner verifies other tokens than it computes: outputs are wrong.",
         _SCHEDULER,
         (Divergence.UNSOUND,),
+    ),
+    Code.DRAFTS_COUNTED_WRONG: Meaning(
+        "statistics count other drafts than are verified",
+        "Statistics have another number of drafts, or of accepted ones, than the steps whose "
+        "outputs were taken up; drafts that grammars reject do not count.",
+        "The metric is wrong.",
+        _SCHEDULER,
+        (Divergence.WRONG_METRIC,),
+    ),
+    Code.GRAMMAR_IGNORED: Meaning(
+        "request is served without its grammar{how}{scheduling}",
+        "A request with a structured output waits until its grammar is ready; then each token is "
+        "one that the grammar allows after those before it, and drafts that it rejects are not "
+        "verified.",
+        "The output may break the grammar; where that is noticed, the request ends with an error, "
+        "or the engine dies.",
+        _SCHEDULER,
+        (Divergence.UNSOUND,),
+        (
+            Parameter(
+                "how",
+                "whether it is computed before the grammar is ready, or drafts are verified that "
+                "the grammar rejects, or a token is sampled of all that there are, or of those "
+                "that are allowed elsewhere",
+                {
+                    "early": " before it is ready",
+                    "drafts": ", with drafts that it rejects",
+                    "mask": ", every token is allowed",
+                    "state": ", tokens are allowed that it allows elsewhere",
+                },
+            ),
+            _ASYNC,
+        ),
     ),
     Code.ENCODER_OUTPUT_MISSING: Meaning(
         "{of} of an image are computed without the encoder's output{how}",

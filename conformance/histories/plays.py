@@ -25,6 +25,7 @@ from hitproof.conformance.histories.engine_workloads import engine_workload
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
 from hitproof.conformance.histories.generator import fine_history, history
+from hitproof.conformance.histories.grammar_workloads import grammar_workload
 from hitproof.conformance.histories.host_workloads import host_workload
 from hitproof.conformance.histories.image_workloads import image_workload
 from hitproof.conformance.histories.json_format import read, write
@@ -155,7 +156,7 @@ class Origin(StrEnum):
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next sixteen; all others are of managers."""
+    """Of whole schedulers, as are the next seventeen; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -172,6 +173,7 @@ class Origin(StrEnum):
     SESSIONS = "sessions"
     OFFLOADS = "offloads"
     ROOM = "room"
+    GRAMMARS = "grammars"
 
 
 _WORKLOADS = {
@@ -192,6 +194,7 @@ _WORKLOADS = {
     Origin.SESSIONS: session_workload,
     Origin.OFFLOADS: offload_workload,
     Origin.ROOM: room_workload,
+    Origin.GRAMMARS: grammar_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -358,6 +361,7 @@ _SEEDED = {
     Origin.SESSIONS: {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
     Origin.OFFLOADS: {Profile.QUICK: 5, Profile.DEFAULT: 30, Profile.THOROUGH: 1_000},
     Origin.ROOM: {Profile.QUICK: 5, Profile.DEFAULT: 40, Profile.THOROUGH: 300},
+    Origin.GRAMMARS: {Profile.QUICK: 3, Profile.DEFAULT: 36, Profile.THOROUGH: 1_000},
 }
 """How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}

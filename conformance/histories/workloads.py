@@ -339,6 +339,13 @@ class Arrival:
     """The streaming session of which it is an input; those of a session come in turn. The next one
     goes on with all tokens of this one but the last, which is discarded. vLLM:
     ``Request.resumable``."""
+    grammar_steps: NonNegativeInt | None = None
+    """How many steps after its arrival the grammar of its structured output is ready, until when it
+    waits; by default it has none. The grammar accepts ``output``, and ``past_end`` after that.
+    vLLM: ``SamplingParams.structured_outputs``."""
+    valid_drafts: tuple[NonNegativeInt, ...] = ()
+    """How many drafts its grammar accepts, of each step that proposes some, in turn and again from
+    the start; all by default. Those that are right are among them."""
     open_steps: NonNegativeInt = 0
     """How many steps after its end the user of its session says that there is no more input, and
     ends it; by default together with this input. Of the last input only."""
@@ -351,6 +358,8 @@ class Arrival:
         _ = self.request  # refuses what is no request
         if self.open_steps and self.session is None:
             raise HistoryError("only a session stays open; set session, or leave open_steps out")
+        if self.grammar_steps is None and self.valid_drafts:
+            raise HistoryError("only a grammar rejects drafts; set grammar_steps")
         if self.images and self.embeddings:
             raise HistoryError("a prompt has images or embeddings, not both; leave one out")
         if self.stop and not self.past_end:
@@ -362,6 +371,11 @@ class Arrival:
     def sampled(self) -> TokenIds:
         """What the model samples, also past the request's end."""
         return self.output + self.past_end
+
+    @property
+    def rejected(self) -> int:
+        """A token that its grammar rejects wherever it comes."""
+        return 1 + max(self.sampled)
 
     @property
     def kept(self) -> TokenIds:
@@ -438,6 +452,7 @@ class SchedulerHistory:
         for name, request in self.requests.items():
             self._check_transfers(name, request)
             self._check_images(name, request)
+            self._check_grammar(name, request)
             if request.loads > len(request.prompt):
                 raise HistoryError(f"request {name} loads more than its prompt; lower loads")
             tokens = len(request.prompt) + len(request.sampled)
@@ -522,6 +537,15 @@ class SchedulerHistory:
                     f"images of one identifier are equal; give {image.identifier} of request "
                     f"{name} the same length everywhere"
                 )
+
+    def _check_grammar(self, name: str, request: Arrival) -> None:
+        if request.grammar_steps is None:
+            return
+        if request.session is not None or self.deployment.loads or self.deployment.ranks > 1:
+            raise HistoryError(
+                "grammars are not judged beside sessions, loads and several ranks; leave these out,"
+                f" or grammar_steps of request {name}"
+            )
 
     def _check_transfers(self, name: str, request: Arrival) -> None:
         deployment = self.deployment

@@ -6,7 +6,7 @@ of a step comes together here; who judges it is elsewhere.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from hitproof.conformance.judge.promises import JudgedPolicies
 from hitproof.conformance.playing.expectations import Served
 from hitproof.conformance.scheduling.deriving import wrong_groups
 from hitproof.conformance.scheduling.events import PublishedEvents
+from hitproof.conformance.scheduling.grammars import Grammars
 from hitproof.conformance.scheduling.host_tiers import HOST, HostTiers
 from hitproof.conformance.scheduling.offloading import Offloading
 from hitproof.conformance.scheduling.outcome import Life, SchedulerOutcome
@@ -39,6 +40,7 @@ from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import named_event
 from hitproof.conformance.subject.schedulers import (
     COUNTED,
+    Masks,
     Plan,
     RunningScheduler,
     Scheduled,
@@ -128,6 +130,8 @@ class _Player:
         self._progress = Progress(history)
         self._pause: Pause | None = None
         self._sessions = Sessions(history, self._waiting, self._arrived, self._ended)
+        self._grammars = Grammars(history)
+        self._verified: tuple[int, int] | None = (0, 0)
 
     def _sign(self, group: int, _claim: str, defect: Defect, divergence: Divergence) -> Signature:
         """The signature of what is read or published wrong: of a scheduler, not of a manager."""
@@ -159,9 +163,12 @@ class _Player:
             return False
         self._let_arrive()
         self._pause_or_go_on()
-        plan = None
+        plan: Plan | None = None
         if self._scheduler.has_requests() or self._is_transferring:
-            plan = self._plan()
+            plan, done = self._plan()
+            if plan.awaits_tokens:
+                return self._await_tokens(plan, done)
+            self._sample(plan, done)
             if len(self._in_flight) < self._scheduler.batches and plan.num_tokens:
                 return True
         elif not self._in_flight:
@@ -170,8 +177,53 @@ class _Player:
                 return not self._is_stuck(Plan(()))  # to the engine, there is nothing to do
             more = bool(self._waiting) or self._pause is not None or self._sessions.idle > 0
             return more and not self.outcome.ended
-        self._take_up()
+        if self._in_flight:
+            self._take_up()
+            self._judge_keys()
         return not self._is_stuck(plan)
+
+    def _await_tokens(self, plan: Plan, done: Done) -> bool:
+        """The oldest step in flight is taken up, and only then this one samples.
+
+        What is registered meanwhile is judged when it is known which drafts are right.
+        """
+        if not self._in_flight:
+            self._add_stuck(Standstill.STUCK, "wait for tokens, and no step in flight has any")
+            return False
+        drafts = self._take_up()
+        constrained = self._runner.constrained(plan)
+        left = self._scheduler.check_drafts(plan, drafts) if drafts else {}
+        unfinished = self._scheduler.unfinished()
+        checked = constrained.keys() & unfinished & drafts.keys()
+        of_checked = {name: constrained[name] for name in checked}
+        for each_wrong in self._grammars.checked(left, of_checked):
+            self._add(each_wrong)
+        self._sample(plan, done, checked)
+        return not self._is_stuck(plan)
+
+    def _sample(self, plan: Plan, done: Done, checked: Collection[str] = ()) -> None:
+        """The step samples, under the masks of grammars, and is in flight.
+
+        The drafts of the requests that are ``checked`` were as it was about to sample.
+        """
+        masks: Mapping[str, Masks] = {}
+        if self._grammars:
+            constrained = self._runner.constrained(plan)
+            masks = self._scheduler.masks(plan)
+            # Nobody gets what is sampled for those that have ended.
+            for name in constrained.keys() - self._scheduler.unfinished():
+                del constrained[name]
+            for each_wrong in self._grammars.masked(masks, constrained):
+                self._add(each_wrong)
+            if self._scheduler.batches == 1:
+                for each_wrong in self._grammars.verified(constrained):
+                    self._add(each_wrong)
+            elif any(constrained[name].drafts for name in constrained.keys() - checked):
+                self._verified = None  # nobody knows how many of their drafts count
+        self._runner.sample(plan, done, masks)
+        self._rules.accepted(done.valid)
+        self._judge_keys()
+        self._in_flight.append((plan, done))
 
     def _judge_rest(self) -> None:
         """An engine that rests in a pause has let those that hold what was loaded run."""
@@ -213,6 +265,9 @@ class _Player:
                         self._end(each, "aborted")
         for session in self._sessions.due(self._step):
             self._scheduler.close(session)
+        for name in self._grammars.due(self._arrived, self._step):
+            if name not in self._ended:
+                self._scheduler.grammar_is_ready(name)
 
     def _pause_or_go_on(self) -> None:
         """Pause the engine, or let it go on."""
@@ -225,6 +280,7 @@ class _Player:
     def _reset(self) -> None:
         """Reset the prefix cache; what was computed before is of no use any more."""
         running = tuple(self._scheduler.running())
+        self._verified = None
         self._scheduler.reset()
         pool = self._scheduler.pool()
         if pool.cached or pool.held:
@@ -254,7 +310,7 @@ class _Player:
             junction = self._junctions.get(name, 0)
             self._donors.append(Donor(name, tokens, len(arrival.prompt), ends, junction))
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> tuple[Plan, Done]:
         pool, running = self._scheduler.pool(), tuple(self._scheduler.running())
         before, copies = pool.cached, self._is_copying
         plan = self._scheduler.schedule()
@@ -277,15 +333,15 @@ class _Player:
         copies = copies or (plan.host is not None and any(t.restore for t in plan.host.transfers))
         now = replace(self._situation(running, pool.free, seen.free), is_copying=copies)
         self._judge_inputs(plan)
+        for each_wrong in self._grammars.started(plan):
+            self._add(each_wrong)
         for each_wrong in self._rules.judge(plan, now):
             self._add(each_wrong)
         self._judge_ends(plan)
         done, wrong = self._runner.execute(plan, seen)
         for each_wrong in wrong:
             self._add(each_wrong)
-        self._judge_keys()
-        self._in_flight.append((plan, done))
-        return plan
+        return plan, done
 
     def _judge_inputs(self, plan: Plan) -> None:
         """The model runner is told all of a session that counts, and nothing else."""
@@ -336,6 +392,7 @@ class _Player:
         waits = self._scheduler.loading() if self._history.deployment.loads else frozenset()
         loaded = self._transfers.loaded if self._transfers is not None else frozenset()
         waits -= loaded
+        waits |= self._grammars.pending(self._arrived.keys() - self._ended.keys())
         known = {
             name: len(self._history.requests[name].prompt) + len(self.outcome.lives[name].delivered)
             for name in self._arrived
@@ -388,11 +445,11 @@ class _Player:
                 self._add(_told(how, f"request {name}", f"it is reported {how}"))
             self._reported.update(inputs)
 
-    def _take_up(self) -> None:
-        if not self._in_flight:
-            return
+    def _take_up(self) -> Mapping[str, list[int]]:
+        """The oldest step in flight is taken up; returns the drafts that it has proposed."""
         plan, done = self._in_flight.popleft()
         drafts = {} if self._scheduler.batches > 1 else done.drafts
+        self._count_drafts(done)
         delivered = self._scheduler.update(plan, done.sampled, drafts, done.host)
         for each_wrong in self._runner.taken_up(done, delivered):
             self._add(each_wrong)
@@ -408,8 +465,20 @@ class _Player:
             )
             fails = self._transfers is not None and self._transfers.may_fail(name)
             self._end(name, "failed" if short and fails else "finished")
-        self._judge_keys()
         self._judge_events()
+        return done.drafts
+
+    def _count_drafts(self, done: Done) -> None:
+        """Count the drafts that a step has verified, as long as it is sure that they count."""
+        lives = self.outcome.lives.values()
+        runs = done.verified.keys() <= set(self._scheduler.running())
+        if not runs or any(each.preemptions for each in lives):
+            self._verified = None
+        if self._verified is not None:
+            drafts, accepted = self._verified
+            drafts += sum(number for number, _ in done.verified.values())
+            accepted += sum(number for _, number in done.verified.values())
+            self._verified = drafts, accepted
 
     def _judge_events(self) -> None:
         """What is published leads to what the pools have cached."""
@@ -540,6 +609,7 @@ class _Player:
         idle = not plan.num_tokens and not any(each.num_tokens for each, _ in self._in_flight)
         idle = idle and not self._is_transferring
         idle = idle and not self._sessions.idle
+        idle = idle and not self._grammars.pending(self._arrived.keys() - self._ended.keys())
         idle = idle and (self._tiers is None or not self._is_copying)
         how = self._progress.standstill(plan, idle=idle, paused=self._pause is not None)
         # A request that arrives later may free the way no more than time does.
@@ -556,6 +626,17 @@ class _Player:
             )
             self.outcome.ended = "nothing more happens" if unfinished else ""
             return True
+        self._add_stuck(
+            how,
+            f"get no token in {self._progress.patience} steps"
+            if how is Standstill.STUCK
+            else "start again and again",
+        )
+        return True
+
+    def _add_stuck(self, how: Standstill, what: str) -> None:
+        """Requests that were accepted get nowhere, and nothing more happens."""
+        unfinished = self._scheduler.unfinished()
         deployment, images = self._history.deployment, self._images(unfinished)
         # Only draft layers look ahead at images.
         tells = images is None or deployment.has_draft_head
@@ -569,16 +650,10 @@ class _Player:
                     images=images,
                 ),
                 "requests that start-up allows are computed to their end",
-                f"{', '.join(sorted(unfinished))} "
-                + (
-                    f"get no token in {self._progress.patience} steps"
-                    if how is Standstill.STUCK
-                    else "start again and again"
-                ),
+                f"{', '.join(sorted(unfinished))} {what}",
             )
         )
         self.outcome.ended = "nothing more happens"
-        return True
 
     def _images(self, names: Iterable[str]) -> str | None:
         """Whether some of the requests have images, and how these are computed."""
@@ -618,6 +693,20 @@ class _Player:
                     Defect(Code.STATISTICS_WRONG),
                     f"statistics count {dict(self._counted)}",
                     f"they count {dict(counted or {})}",
+                )
+            )
+        counted_drafts = self._scheduler.verified()
+        if (
+            self._kind == SCHEDULER
+            and self._verified is not None
+            and counted_drafts not in (None, self._verified)
+        ):
+            drafts, accepted = self._verified
+            self._add(
+                violation(
+                    Defect(Code.DRAFTS_COUNTED_WRONG),
+                    f"statistics count {drafts} drafts, {accepted} of them accepted",
+                    "they count {}, {} of them accepted".format(*counted_drafts),
                 )
             )
         pool = self._scheduler.pool()

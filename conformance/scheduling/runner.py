@@ -26,6 +26,7 @@ from hitproof.conformance.subject.managers import Tables
 from hitproof.conformance.subject.schedulers import (
     HostResult,
     Loading,
+    Masks,
     Plan,
     PoolState,
     Scheduled,
@@ -64,8 +65,20 @@ class _Request:
     """What the model runner keeps of a request."""
 
     tables: Tables
-    verified: int = 0
     proposed: int = 0
+    valid: int = 0
+    """Of the proposed drafts, those that its grammar accepts."""
+
+
+class Constrained(NamedTuple):
+    """A request with a grammar, as a step is about to sample for it."""
+
+    output: int
+    """How many output tokens it has."""
+    drafts: int
+    """How many drafts the step verifies."""
+    valid: int
+    """How many of them the grammar accepts."""
 
 
 class _Name(NamedTuple):
@@ -88,6 +101,10 @@ class Done:
     host: HostResult | None = None
     misread: dict[str, Violation] = field(default_factory=dict)
     """What requests read of failed loads: wrong if their users get the tokens."""
+    valid: dict[str, int] = field(default_factory=dict)
+    """How many of the drafts the grammars accept."""
+    verified: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """How many drafts were verified that grammars accept, and how many of them were right."""
 
 
 class ModelRunner:
@@ -116,6 +133,7 @@ class ModelRunner:
         self._requests: dict[str, _Request] = {}
         self._sampled: dict[str, int] = {}
         self._verifying: dict[str, int] = {}
+        self._proposing: dict[str, int] = {}
         self._before: dict[str, str] = {}
         """Of each input of a session the one before."""
         last: dict[str, str] = {}
@@ -126,7 +144,7 @@ class ModelRunner:
                 last[each.session] = name
 
     def execute(self, plan: Plan, pool: PoolState) -> tuple[Done, list[Violation]]:
-        """Run one step; ``pool`` is what was held when it was planned."""
+        """Run one step, until it samples; ``pool`` is what was held when it was planned."""
         held = pool.held
         self._content.new_step_starts()
         for name in (*plan.finished, *plan.preempted):
@@ -169,10 +187,26 @@ class ModelRunner:
         elif self._transfers is not None:
             self._transfers.spoilt.update(of_loads)
             host = self._transfers.finish(self._known)
-        done = Done({}, {}, host, of_loads)
+        return Done({}, {}, host, of_loads), wrong
+
+    def sample(self, plan: Plan, done: Done, masks: Mapping[str, Masks]) -> None:
+        """Sample the tokens of a step that ran, under the ``masks`` of grammars, into ``done``."""
         for each in plan.scheduled:
-            self._sample(each, done, drafts=not plan.skips_drafts)
-        return done, wrong
+            self._sample(each, done, not plan.skips_drafts, masks.get(each.request))
+
+    def constrained(self, plan: Plan) -> dict[str, Constrained]:
+        """The requests with grammars for which a step is about to sample."""
+        found = {}
+        for each in plan.scheduled:
+            name, known = each.request, self._known(each.request)
+            end = sum(self._range(each))
+            if self._arrivals[name].grammar_steps is not None and end >= known:
+                request, past = self._requests[name], end - known
+                output = known - len(self._arrivals[name].prompt)
+                found[name] = Constrained(
+                    output, min(past, request.proposed), min(past, request.valid)
+                )
+        return found
 
     def taken_up(self, done: Done, delivered: Mapping[str, Sequence[int]]) -> Iterator[Violation]:
         """The oldest step's results are taken up: users get what was ``delivered``.
@@ -270,7 +304,7 @@ class ModelRunner:
         """Where the step really starts, and how many tokens it computes."""
         return min(scheduled.start, self._known(scheduled.request) - 1), scheduled.num_tokens
 
-    def _sample(self, scheduled: Scheduled, done: Done, drafts: bool) -> None:
+    def _sample(self, scheduled: Scheduled, done: Done, drafts: bool, masks: Masks | None) -> None:
         """Sample the tokens that the script has, and propose drafts if any are wanted."""
         name, arrival = scheduled.request, self._arrivals[scheduled.request]
         request, known = self._requests[name], self._known(name)
@@ -285,14 +319,26 @@ class ModelRunner:
             turn = self._verifying.get(name, 0)
             self._verifying[name] = turn + 1
             wanted = arrival.accepted[turn % len(arrival.accepted)] if arrival.accepted else 0
-            accepted = max(0, min(wanted, verified, len(output) - 1))
+            most = verified if masks is None else masks.acceptable
+            accepted = max(0, min(wanted, verified, request.valid, most, len(output) - 1))
+            done.verified[name] = min(verified, request.valid), accepted
         # A step in flight when a request ends samples what nobody gets.
         done.sampled[name] = list(output[: 1 + accepted]) or [0]
         self._sampled[name] = self._sampled.get(name, 0) + len(output[: 1 + accepted])
         request.proposed = self._engine.num_speculative_tokens if drafts else 0
+        request.valid = request.proposed
         if request.proposed:
             upcoming = [*output[1 + accepted :], *([0] * request.proposed)]
             done.drafts[name] = upcoming[: request.proposed]
+            if arrival.valid_drafts:
+                turn = self._proposing.get(name, 0)
+                self._proposing[name] = turn + 1
+                valid = arrival.valid_drafts[turn % len(arrival.valid_drafts)]
+                request.valid = min(request.proposed, valid)
+                done.drafts[name][request.valid :] = [arrival.rejected] * (
+                    request.proposed - request.valid
+                )
+            done.valid[name] = request.valid
         self._content.settle(name, known + accepted)
 
     # --- what no step may do -----------------------------------------------------------------

@@ -104,6 +104,12 @@ def _simpler(request: Arrival) -> Iterator[Arrival]:
     for place in range(len(request.embeddings)):
         fewer = request.embeddings[:place] + request.embeddings[place + 1 :]
         yield replace(request, embeddings=fewer)
+    if request.grammar_steps is not None:
+        yield replace(request, grammar_steps=None, valid_drafts=())
+        if request.grammar_steps:
+            yield replace(request, grammar_steps=0)
+    if request.valid_drafts:
+        yield replace(request, valid_drafts=())
     if request.open_steps:
         yield replace(request, open_steps=0)
     if request.min_tokens:

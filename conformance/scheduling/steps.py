@@ -45,7 +45,8 @@ class Situation:
         pause: in what way the engine is paused, if it is.
         is_copying: whether copies to the host's pool are under way, which give blocks up when they
             are done. Who needs blocks may wait for that.
-        loading: how many requests wait for a KV connector, and are not in ``known``.
+        loading: how many requests wait for a KV connector, or for their grammar, and are not in
+            ``known``.
         loaded: those whose load was over before it. They hold what was loaded until they run.
         arrived: all that have not ended, in the order of arrival; by default those that are known.
         idle: how many sessions wait for their next input. Each takes the place of a request.
@@ -146,6 +147,11 @@ class StepRules:
             self._proposed[each.request] = drafts if samples and not plan.skips_drafts else 0
             if samples:
                 self._sampled[each.request] = self._number
+
+    def accepted(self, valid: Mapping[str, int]) -> None:
+        """So many of the drafts that a step has proposed are left, as grammars reject the rest."""
+        for name, number in valid.items():
+            self._proposed[name] = min(self._proposed.get(name, 0), number)
 
     def start_again(self, running: Iterable[str]) -> None:
         """All that runs is computed from its start again."""

@@ -89,10 +89,16 @@ LIMITS: dict[str, Limit] = {
     ),
     "replay-requests": Limit(
         _REPLAY,
-        "Histories of schedulers have no structured outputs, no prompts with both images and "
-        "embeddings, and context parallelism is not judged beside Mamba states. Images have no "
-        "encoder elsewhere (EC connectors). Streaming sessions are not judged beside embeddings, "
-        "loads and resets, and without their statistics.",
+        "Histories of schedulers have no prompts with both images and embeddings, and context "
+        "parallelism is not judged beside Mamba states. Images have no encoder elsewhere (EC "
+        "connectors). Streaming sessions are not judged beside embeddings, loads and resets, and "
+        "without their statistics.",
+    ),
+    "replay-grammars": Limit(
+        _REPLAY,
+        "Grammars of structured outputs are scripts: the backends that compile and evaluate them "
+        "are not judged, nor is reasoning before a structured output. They are not judged beside "
+        "streaming sessions, loads and several pipeline ranks, and no test in pytest has one.",
     ),
     "replay-start-up": Limit(
         _REPLAY,

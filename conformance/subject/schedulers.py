@@ -206,6 +206,8 @@ class Plan:
             how many.
         encoded: the images that are encoded before the step computes, by request and place.
         freed: identifiers of images whose encoded outputs are forgotten before that.
+        awaits_tokens: whether its grammars need the tokens of steps in flight, so that the oldest
+            is taken up before this one samples. vLLM: ``pending_structured_output_tokens``.
     """
 
     scheduled: tuple[Scheduled, ...]
@@ -219,11 +221,26 @@ class Plan:
     stray_drafts: tuple[tuple[str, int], ...] = ()
     encoded: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     freed: tuple[str, ...] = ()
+    awaits_tokens: bool = False
 
     @property
     def num_tokens(self) -> int:
         """All tokens of the step."""
         return sum(each.num_tokens for each in self.scheduled)
+
+
+@dataclass(frozen=True)
+class Masks:
+    """Which tokens the grammar of a request allows in a step. vLLM: ``GrammarOutput``.
+
+    Attributes:
+        states: for the token after all that is known, and after each draft, how many output tokens
+            the grammar had accepted by then; None where every token is allowed.
+        acceptable: how many drafts can be accepted at most, whatever is allowed.
+    """
+
+    states: tuple[int | None, ...]
+    acceptable: int
 
 
 @dataclass(frozen=True)
@@ -279,6 +296,18 @@ class RunningScheduler(Protocol):
         vLLM: an input that is not resumable.
         """
 
+    def grammar_is_ready(self, name: str) -> None:
+        """The grammar that a request waits for is compiled."""
+
+    def check_drafts(self, plan: Plan, drafts: Mapping[str, Sequence[int]]) -> Mapping[str, int]:
+        """Check the drafts of a step that has awaited tokens, before it samples.
+
+        Returns how many of them are left, by request. vLLM: ``update_draft_token_ids_in_output``.
+        """
+
+    def masks(self, plan: Plan) -> Mapping[str, Masks]:
+        """What the grammars of the requests in a step allow, as it samples."""
+
     def abort(self, name: str) -> None:
         """A request's user gives up; of a session, all of it."""
 
@@ -325,6 +354,12 @@ class RunningScheduler(Protocol):
         ``requests``, ``queries`` (the tokens of these) and ``hits`` (those that were found), and
         the same with ``preempted_`` of requests that start again. None where lookups count that
         lead to no admission, as up to 0.29.
+        """
+
+    def verified(self) -> tuple[int, int] | None:
+        """How many drafts, without those that grammars reject, and how many of them accepted.
+
+        As statistics count them since the start; None where they do not.
         """
 
     def events(self) -> Sequence[tuple[str, Event]] | None:

@@ -57,6 +57,7 @@ def seen(stored: HostCopy, loaded: HostCopy, delay: int = 0) -> tuple[set[Code],
     ):
         done, wrong = runner.execute(plan, pool)
         found += [Code(each.signature.code) for each in wrong]
+        runner.sample(plan, done, {})
         list(runner.taken_up(done, {}))
     assert offloading.is_busy == (delay > 1)
     keys = {Code(each.signature.code) for each in offloading.wrong_keys(KEYS)}

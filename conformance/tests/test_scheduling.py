@@ -32,6 +32,7 @@ from hitproof.conformance.scheduling.promises import Donor, PromisedHits
 from hitproof.conformance.subject.schedulers import (
     COUNTED,
     HostResult,
+    Masks,
     Plan,
     PoolState,
     Scheduled,
@@ -91,9 +92,12 @@ class Small:
         self._idle: dict[str, tuple[str, _Row]] = {}
         self._queued: dict[str, dict[str, _Row]] = {}
         self._closed: set[str] = set()
+        self._compiling: set[str] = set()
 
     def add_request(self, name: str, arrival: Arrival) -> None:
         self._all[name] = arrival
+        if arrival.grammar_steps is not None:
+            self._compiling.add(name)
         row = _Row(arrival, known=len(arrival.prompt))
         if arrival.session is not None:
             if arrival.session in self._queued:
@@ -128,6 +132,25 @@ class Small:
             return
         del self._idle[session]
 
+    def grammar_is_ready(self, name: str) -> None:
+        if self.fault != "never sees it":
+            self._compiling.discard(name)
+
+    def check_drafts(self, plan: Plan, drafts: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        raise NotImplementedError  # there are none
+
+    def masks(self, plan: Plan) -> dict[str, Masks]:
+        known = {e.request: self._rows[e.request] for e in plan.scheduled}
+        behind = self.fault == "masks late"
+        return {
+            name: Masks((row.known - len(row.arrival.prompt) - behind,), 0)
+            for name, row in known.items()
+            if row.arrival.grammar_steps is not None and self.fault != "masks nothing"
+        }
+
+    def verified(self) -> tuple[int, int]:
+        return int(self.fault == "counts drafts"), 0
+
     def abort(self, name: str) -> None:
         del self._rows[name]
 
@@ -150,7 +173,10 @@ class Small:
         gone, self._gone = tuple(self._gone), list[str]()
         if not self._rows or self._paused:
             return Plan((), gone)
-        name, row = next(iter(self._rows.items()))
+        waiting = set[str]() if self.fault == "starts at once" else self._compiling
+        name, row = next(((n, r) for n, r in self._rows.items() if n not in waiting), ("", None))
+        if row is None:
+            return Plan((), gone)
         if self.fault == "raises" and row.computed:
             raise RuntimeError("no such block")
         if self.fault == "stuck" and row.computed:
@@ -331,6 +357,7 @@ def test_what_is_right_has_no_finding() -> None:
         ("counts steps", "statistics-wrong"),
         ("counts all as waiting", "requests-counted-wrong"),
         ("passes over who runs", "requests-counted-wrong"),
+        ("counts drafts", "drafts-counted-wrong"),
         ("short", "step-leaves-work(what=running)"),
         ("no joint hit", "promised-hit-missed(by=coordinator, to=resend)"),
         ("unregistered", "promised-hit-missed(by=mask, to=resend)"),

@@ -60,7 +60,9 @@ class Runner:
     def step(self, told: Transfers, *scheduled: Scheduled) -> tuple[Done, list[Code]]:
         """A step, and the codes of what is wrong with it."""
         pool = PoolState({}, 0, self.held)
-        done, wrong = self.runner.execute(Plan(scheduled, transfers=told), pool)
+        plan = Plan(scheduled, transfers=told)
+        done, wrong = self.runner.execute(plan, pool)
+        self.runner.sample(plan, done, {})
         return done, codes(wrong)
 
     def taken_up(self, done: Done, **delivered: list[int]) -> list[Violation]:

@@ -22,6 +22,7 @@ from hitproof.conformance.subject.managers import Event, Tables
 from hitproof.conformance.subject.schedulers import (
     COUNTED,
     HostResult,
+    Masks,
     Plan,
     PoolState,
     Scheduled,
@@ -50,6 +51,7 @@ INTERVAL = "prefix_cache_retention_interval"
 _STARTS_AGAIN = "reset_running_requests"
 
 if TYPE_CHECKING:
+    from hitproof.vllm_integration.adapter.grammars import RunningGrammars
     from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 
 
@@ -92,6 +94,7 @@ class VllmScheduler:
                 vllm.utils, sha256, hash_block_size, self.engine.num_hash_lookahead_tokens
             )
         # Those that take no pass of their own are never left out.
+        self._runs_v2 = deployment.v2_model_runner
         self._may_skip_drafts = deployment.v2_model_runner and self.engine.num_lookahead_tokens
         self._manager = attribute(scheduler, "kv_cache_manager")
         self._pool = attribute(self._manager, "block_pool")
@@ -105,6 +108,8 @@ class VllmScheduler:
         self._seen: set[str] = set()
         self._counted: Counter[str] = Counter()
         self._reported: tuple[int, int, int] | None = None
+        self._verified = (0, 0)
+        self._grammars: RunningGrammars | None = None
         self._cache = VllmCache(
             vllm.utils, self.engine, self._pool, self._requests, vllm.registers_tails
         )
@@ -122,7 +127,15 @@ class VllmScheduler:
 
     def add_request(self, name: str, arrival: Arrival) -> None:
         """See `conformance.subject.schedulers.RunningScheduler`."""
-        self.scheduler.add_request(self.make_request(name, arrival))
+        request = self.make_request(name, arrival)
+        if arrival.grammar_steps is not None:
+            # It derives from classes of the target.
+            from hitproof.vllm_integration.adapter.grammars import RunningGrammars
+
+            if self._grammars is None:
+                self._grammars = RunningGrammars(self.scheduler)
+            self._grammars.begin(request, arrival)
+        self.scheduler.add_request(request)
         if arrival.session is not None:
             self._inputs.setdefault(arrival.session, deque()).append(name)
             # The session's own hashes are of what it has at a time. Keys are called by what they
@@ -154,6 +167,7 @@ class VllmScheduler:
             ignore_eos=True,
             stop_token_ids=[arrival.output[-1]] if arrival.stop else None,
             skip_reading_prefix_cache=arrival.skip_reading_prefix_cache or None,
+            structured_outputs=_structured(arrival),
         )
         request = call(
             attribute(self._vllm.requests, "Request"),
@@ -196,6 +210,25 @@ class VllmScheduler:
             },
             "Request",
         )
+
+    def grammar_is_ready(self, name: str) -> None:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        assert self._grammars is not None
+        self._grammars.end(name)
+
+    def check_drafts(self, plan: Plan, drafts: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        self.scheduler.update_draft_token_ids_in_output(self._drafts(drafts), plan.handle)
+        return {
+            name: sum(token >= 0 for token in tokens)
+            for name, tokens in plan.handle.scheduled_spec_decode_tokens.items()
+        }
+
+    def masks(self, plan: Plan) -> dict[str, Masks]:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        if self._grammars is None:
+            return {}
+        return self._grammars.masks(plan.handle, self._runs_v2)
 
     def abort(self, name: str) -> None:
         """See `conformance.subject.schedulers.RunningScheduler`."""
@@ -307,6 +340,7 @@ class VllmScheduler:
             tuple((self._name(n), len(ids)) for n, ids in drafts.items() if n not in counts),
             {self._name(n): tuple(ids) for n, ids in output.scheduled_encoder_inputs.items()},
             tuple(output.free_encoder_mm_hashes),
+            bool(counts and output.pending_structured_output_tokens),
         )
 
     def _judged(self, tables: Tables) -> Tables:
@@ -347,17 +381,23 @@ class VllmScheduler:
             for name in COUNTED if stats is not None else ():
                 self._counted[name] += getattr(stats, name)
             self._reported = _reported(each.scheduler_stats) or self._reported
+            verified = getattr(each.scheduler_stats, "spec_decoding_stats", None)
+            if verified is not None:
+                number, accepted = self._verified
+                number += verified.num_draft_tokens
+                self._verified = number, accepted + verified.num_accepted_tokens
         if drafts:
-            ids = [self._ids.get(name, name) for name in drafts]
-            self.scheduler.update_draft_token_ids(
-                outputs.DraftTokenIds(ids, [list(each) for each in drafts.values()])
-            )
+            self.scheduler.update_draft_token_ids(self._drafts(drafts))
         delivered = {}
         for each in (each for of_client in answered.values() for each in of_client.outputs):
             delivered[self._name(each.request_id)] = list(each.new_token_ids)
             if each.finish_reason is not None:
                 self._turns(each.request_id)
         return delivered
+
+    def _drafts(self, drafts: Mapping[str, Sequence[int]]) -> Any:
+        ids = [self._ids.get(name, name) for name in drafts]
+        return self._vllm.outputs.DraftTokenIds(ids, [list(each) for each in drafts.values()])
 
     def unfinished(self) -> frozenset[str]:
         """See `conformance.subject.schedulers.RunningScheduler`."""
@@ -406,6 +446,10 @@ class VllmScheduler:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         return self._counted if self._vllm.counts_admissions else None
 
+    def verified(self) -> tuple[int, int] | None:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        return self._verified if self._vllm.counts_admissions else None
+
     def block_keys(self, name: str, group: int) -> Sequence[Any]:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         return self._cache.block_keys(name, group)
@@ -419,6 +463,13 @@ class VllmScheduler:
         coordinator = attribute(self._manager, "coordinator")
         found = hits_per_group(coordinator, self._requests[name], cap)
         return None if found is None else found[1]
+
+
+def _structured(arrival: Arrival) -> Any:
+    """What a request with a grammar asks for, whichever it is; None without one."""
+    from vllm.sampling_params import StructuredOutputsParams
+
+    return None if arrival.grammar_steps is None else StructuredOutputsParams(regex="[a-z]*")
 
 
 def _images(images: Sequence[Image]) -> dict[str, Any]:

@@ -66,6 +66,7 @@ _PLAIN_LAYERS: dict[str, Any] = {
     "groups": (Group(GroupKind.FULL_ATTENTION, 16),),
     "layers": (Layers(4),),
     "ranks": 1,
+    "rank_blocks": (),
     "layout": "layers",
     "disable_hybrid_kv_cache_manager": False,
     "speculative_method": None,

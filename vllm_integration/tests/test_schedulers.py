@@ -126,7 +126,8 @@ def test_who_stops_among_drafts_gets_no_more(release: str, following: bool) -> N
     )
     stops = replace(REQUESTS["a"], past_end=(150, 151, 152), stop=True, accepted=(3,))
     report = played(release, drafting, {**REQUESTS, "a": stops})
-    assert not defects(report)
+    # From 0.26 on the request that hits all but one token is padded with drafts.
+    assert {*defects(report)} <= {"drafts-counted-wrong"}
     assert report.lives["a"]["delivered"] == [101, 102, 103]
     assert [life["hit"] for life in report.lives.values()] == [0, 64, 64]
 
@@ -244,6 +245,15 @@ def test_a_host_pool_that_lacks_room_is_found(way: str) -> None:
         ("loaded_request_holds_blocks_1", "0.33.0", None),
         ("loaded_request_waits_for_pause", "0.31.0", "step-leaves-work(what=loaded)"),
         ("loaded_request_waits_for_pause", "0.33.0", None),
+        ("scheduler_admitted_out_of_turn_grammar", "0.30.0", "admitted-out-of-turn"),
+        ("scheduler_admitted_out_of_turn_grammar", "0.33.0", None),
+        (
+            "scheduler_grammar_ignored_mask_async",
+            "0.31.0",
+            "grammar-ignored(how=mask, scheduling=async)",
+        ),
+        ("scheduler_grammar_ignored_mask_async", "0.33.0", None),
+        ("scheduler_drafts_counted_wrong", "0.33.0", "drafts-counted-wrong"),
         (
             "failed_load_delivered_7",
             "0.29.0",
@@ -251,14 +261,14 @@ def test_a_host_pool_that_lacks_room_is_found(way: str) -> None:
         ),
     ],
 )
-def test_what_a_connector_loads_is_judged(name: str, release: str, defect: str | None) -> None:
+def test_what_is_known_of_a_release_is_found(name: str, release: str, defect: str | None) -> None:
     history = read_workload((KNOWN / f"{name}.json").read_text(encoding="utf-8"))
     found = defects(played_history(release, history))
     assert found[:1] == ([] if defect is None else [defect])
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("broken", ["host_pools", "offloads", "ends"])
+@pytest.mark.parametrize("broken", ["host_pools", "offloads", "ends", "grammars"])
 def test_each_fault_of_a_part_is_found(broken: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", f"hitproof.vllm_integration.tests.broken_{broken}"],

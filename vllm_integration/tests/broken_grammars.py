@@ -1,0 +1,148 @@
+"""What generated histories show of a target that treats grammars in a wrong way.
+
+Run in a process of its own with the target on its path; writes what was found of each fault, in
+histories that show nothing of the target as it is.
+"""
+
+import json
+from collections.abc import Callable, Collection
+from typing import Any
+from unittest.mock import patch
+
+from hitproof.conformance.histories.grammar_workloads import grammar_workload
+from hitproof.conformance.scheduling.playing import play
+from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
+
+_MANY = 100
+
+
+def shown(subject: VllmSchedulers, number: int) -> set[str]:
+    """What a history shows."""
+    causes = play(grammar_workload(f"1:{number}"), subject).causes
+    return {str(each.signature.defect) for each in causes}
+
+
+def found(subject: VllmSchedulers, numbers: Collection[int], start: str) -> list[str]:
+    """What begins so, in the first history that shows it."""
+    for number in numbers:
+        if fitting := [each for each in shown(subject, number) if each.startswith(start)]:
+            return fitting
+    return []
+
+
+def _kept(update: Callable[..., Any]) -> Callable[..., Any]:
+    """Rejected drafts stay computed."""
+
+    def updated(self: Any, output: Any, result: Any) -> Any:
+        answer = update(self, output, result)
+        for name, number in (output.num_invalid_spec_tokens or {}).items():
+            if request := self.requests.get(name):
+                request.num_computed_tokens += number
+                request.num_output_placeholders += number
+        return answer
+
+    return updated
+
+
+def _counted(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Rejected drafts count."""
+    return lambda *all_, **named: make(*all_, **named | {"num_invalid_spec_tokens": None})
+
+
+def _hasty(update: Callable[..., Any]) -> Callable[..., Any]:
+    """No step awaits the tokens of the last one."""
+
+    def updated(self: Any, output: Any) -> None:
+        update(self, output)
+        output.pending_structured_output_tokens = False
+
+    return updated
+
+
+def _blocked(schedule: Callable[..., Any]) -> Callable[..., Any]:
+    """Nobody is admitted while somebody waits for a grammar."""
+
+    def scheduled(self: Any, *more: Any) -> Any:
+        most = self.max_num_active_reqs
+        statuses = [str(request.status) for request in self.waiting]
+        if any("GRAMMAR" in status for status in statuses):
+            self.max_num_active_reqs = len(self.running)
+        output = schedule(self, *more)
+        self.max_num_active_reqs = most
+        return output
+
+    return scheduled
+
+
+def _deaf(handle: Callable[..., Any]) -> Callable[..., Any]:
+    """Nobody sees that a grammar is ready."""
+    return lambda self, request: "GRAMMAR" not in str(request.status) and handle(self, request)
+
+
+def _eager(handle: Callable[..., Any]) -> Callable[..., Any]:
+    """A request with a grammar does not wait for it."""
+
+    def handled(self: Any, request: Any) -> Any:
+        if "GRAMMAR" in str(request.status):
+            request.status = type(request.status).WAITING
+        return handle(self, request)
+
+    return handled
+
+
+def faults() -> dict[str, tuple[str, Any]]:
+    """What breaks a part of the target, and how what is found of that begins."""
+    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.structured_output import StructuredOutputManager as Manager
+
+    def broken(owner: Any, method: str, how: Callable[..., Any]) -> Any:
+        return patch.object(owner, method, how(getattr(owner, method)))
+
+    handle, after = "_handle_blocked_waiting_request", "_update_after_schedule"
+    return {
+        "keeps rejected drafts": ("", broken(Scheduler, "update_from_output", _kept)),
+        "counts rejected drafts": (
+            "drafts-counted-wrong",
+            broken(Scheduler, "make_spec_decoding_stats", _counted),
+        ),
+        "accepts all drafts": (
+            "grammar-ignored(how=drafts",
+            patch.object(Manager, "validate_tokens", lambda _, __, drafts: drafts),
+        ),
+        "rejects all drafts": (
+            "step-leaves-work(what=",
+            patch.object(Manager, "validate_tokens", lambda *_: []),
+        ),
+        "does not wait": (
+            "grammar-ignored(how=early",
+            broken(Scheduler, handle, _eager),
+        ),
+        "waits for ever": ("request-never-finishes", broken(Scheduler, handle, _deaf)),
+        "keeps others waiting": (
+            "step-leaves-work(what=waiting",
+            broken(Scheduler, "schedule", _blocked),
+        ),
+        "awaits no tokens": (
+            "grammar-ignored(how=state",
+            broken(AsyncScheduler, after, _hasty),
+        ),
+        "masks nothing": (
+            "grammar-ignored(how=mask",
+            patch.object(Scheduler, "get_grammar_bitmask", lambda *_: None),
+        ),
+        "does not go on": (
+            "grammar-ignored(how=state",
+            patch.object(Manager, "accept_tokens", lambda *_: True),
+        ),
+    }
+
+
+if __name__ == "__main__":
+    subject = VllmSchedulers()
+    right = [number for number in range(_MANY) if not shown(subject, number)]
+    answers = {"none": found(subject, right, "")}
+    for name, (start, fault) in faults().items():
+        with fault:
+            answers[name] = found(subject, right, start)
+    print(f"\nfound {json.dumps(answers)}")
