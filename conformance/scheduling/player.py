@@ -170,7 +170,7 @@ class _Player:
                 return self._await_tokens(plan, done)
             self._sample(plan, done)
             if len(self._in_flight) < self._scheduler.batches and plan.num_tokens:
-                return True
+                return not self._is_stuck(plan)
         elif not self._in_flight:
             self._judge_rest()
             if self._sessions and self._scheduler.unfinished() and not self.outcome.ended:
