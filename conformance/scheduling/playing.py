@@ -58,8 +58,14 @@ def _name(found: Occurrence, **parameters: str) -> None:
 
 def _ends_with_room(history: SchedulerHistory, subject: SchedulerSubject) -> bool:
     """Whether a larger pool is all that it takes for all requests to end."""
-    larger = _ROOM * history.deployment.num_gpu_blocks
-    roomy = replace(history, deployment=replace(history.deployment, num_gpu_blocks=larger))
+    deployment, override = history.deployment, history.deployment.num_gpu_blocks_override
+    larger = replace(
+        deployment,
+        num_gpu_blocks=_ROOM * deployment.num_gpu_blocks,
+        num_gpu_blocks_override=None if override is None else _ROOM * override,
+        rank_blocks=tuple(_ROOM * blocks for blocks in deployment.rank_blocks),
+    )
+    roomy = replace(history, deployment=larger)
     again = play_on(subject.start(roomy.deployment), roomy)
     codes = {found.signature.code for found in again.findings}
     return not again.ended and Code.REQUEST_NEVER_FINISHES not in codes
