@@ -44,6 +44,9 @@ def grammar_workload(seed: int | str) -> SchedulerHistory:
     narrow = turn == _NARROW
     ahead = random.random() < 0.6
     requests = _requests(random, size, drafts, narrow, turn == _PAUSED and not ahead)
+    if random.random() < 0.5:
+        # Drafts are cut where the model serves no more.
+        longest = max(len(each.prompt) + len(each.sampled) for each in requests.values())
     pauses = [Pause(at, random.randint(1, 3), random.random() < 0.4) for at in (3, 7, 12)]
     return SchedulerHistory(
         Deployment(
