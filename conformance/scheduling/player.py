@@ -392,7 +392,7 @@ class _Player:
         waits = self._scheduler.loading() if self._history.deployment.loads else frozenset()
         loaded = self._transfers.loaded if self._transfers is not None else frozenset()
         waits -= loaded
-        waits |= self._grammars.pending(self._arrived.keys() - self._ended.keys())
+        waits |= self._awaiting_grammar
         known = {
             name: len(self._history.requests[name].prompt) + len(self.outcome.lives[name].delivered)
             for name in self._arrived
@@ -430,6 +430,11 @@ class _Player:
         # Where steps are in flight, what ended requests had is free only when these are over.
         defers = self._transfers is not None and self._scheduler.batches > 1
         return copies or self._is_transferring or defers
+
+    @property
+    def _awaiting_grammar(self) -> frozenset[str]:
+        """The requests that wait for their grammar."""
+        return self._grammars.pending(self._arrived.keys() - self._ended.keys())
 
     @property
     def _is_transferring(self) -> bool:
@@ -609,7 +614,7 @@ class _Player:
         idle = not plan.num_tokens and not any(each.num_tokens for each, _ in self._in_flight)
         idle = idle and not self._is_transferring
         idle = idle and not self._sessions.idle
-        idle = idle and not self._grammars.pending(self._arrived.keys() - self._ended.keys())
+        idle = idle and not self._awaiting_grammar
         idle = idle and (self._tiers is None or not self._is_copying)
         how = self._progress.standstill(plan, idle=idle, paused=self._pause is not None)
         # A request that arrives later may free the way no more than time does.

@@ -16,6 +16,7 @@ from hitproof.conformance.playing.expectations import Served
 from hitproof.conformance.scheduling.deriving import refusal
 from hitproof.conformance.scheduling.outcome import SchedulerOutcome
 from hitproof.conformance.scheduling.player import play_on
+from hitproof.conformance.scheduling.progress import Standstill
 from hitproof.conformance.subject.schedulers import (
     Plan,
     RunningScheduler,
@@ -42,7 +43,9 @@ def play(
         return SchedulerOutcome(refused=str(refused), findings=refusal(history, str(refused)))
     for found in outcome.findings:
         if found.signature.code is Code.REQUEST_NEVER_FINISHES:
-            if _ends_with_room(history, subject):
+            # Who has nothing left to do lacks no blocks.
+            rests = ("way", Standstill.REST) in found.signature.defect.parameters
+            if not rests and _ends_with_room(history, subject):
                 _name(found, way="room")
         elif found.signature.code is Code.PROMISED_HIT_MISSED:
             _name(found, by=_lost_by(history, subject, policies, outcome, found))

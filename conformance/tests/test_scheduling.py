@@ -167,7 +167,10 @@ class Small:
     def has_requests(self) -> bool:
         if self._paused and self.fault != "spins":
             return bool(self._gone)
-        return bool(self._rows or self._gone or (self.fault == "goes on" and self._all))
+        # With a larger pool it would come to rest, and lack no blocks all the same.
+        small = self.deployment.num_gpu_blocks <= DEPLOYMENT.num_gpu_blocks
+        goes_on = self.fault == "goes on" and small and bool(self._all)
+        return bool(self._rows or self._gone) or goes_on
 
     def schedule(self) -> Plan:
         gone, self._gone = tuple(self._gone), list[str]()
