@@ -189,6 +189,8 @@ class _Writer:
             return _CONTENT[code]
         if code in _IMAGES:
             return _IMAGES[code]
+        if code is Code.DRAFTS_COUNTED_WRONG:
+            return scripted_engine.CountingEngine
         if not (self._ends_with_start_up or code in _WHOLE or self._violation.expected is not None):
             raise CannotJudge("what is wrong is not what the scheduler's methods return")
         return scripted_engine.Engine
@@ -306,7 +308,7 @@ class _Writer:
             "structured_output_manager": manager,
             "block_size": "block_size",
             "hash_block_size": "hash_block_size",
-            "log_stats": "False",
+            "log_stats": str(self._engine is scripted_engine.CountingEngine),
         }
         scheduler = type(running.scheduler)
         given = {name: named[name] for name in running.keywords}
@@ -533,6 +535,10 @@ _WHOLE = {
     Code.BLOCKS_HELD_WHEN_IDLE: (
         "    blocks = scheduler.kv_cache_manager.block_pool.blocks\n"
         "    assert not any(block.ref_cnt for block in blocks if not block.is_null)"
+    ),
+    Code.DRAFTS_COUNTED_WRONG: (
+        "    assert engine.counted == engine.tried\n"
+        "    assert engine.counted_accepted == engine.accepted"
     ),
     Code.IMAGES_HELD_WHEN_IDLE: (f"    assert not any(scheduler.{ENCODED}.cached.values())"),
     Code.RAISES_EXCEPTION: "",

@@ -183,8 +183,8 @@ class Engine:
         places = {request_id: place for place, request_id in enumerate(ids)}
         return ModelRunnerOutput(ids, places, tokens), drafts
 
-    def update(self, step: int, output: Any, result: Any, drafts: Any) -> None:
-        """Give the scheduler the result of a step."""
+    def update(self, step: int, output: Any, result: Any, drafts: Any) -> Any:
+        """Give the scheduler the result of a step; returns its answer."""
         from vllm.v1.outputs import DraftTokenIds
 
         answered = self.scheduler.update_from_output(output, result)
@@ -197,6 +197,7 @@ class Engine:
         for name in self.arrived:
             if self.arrivals[name].request.is_finished():
                 self.ended.setdefault(name, step)
+        return answered
 
     def deliver(self, _: int, output: Any) -> None:
         """Give a user the tokens of a step."""
@@ -219,6 +220,34 @@ class SeeingEngine(Engine):
             for identifier, first, last in self.images(name):
                 if first < end + self.ahead and start < last:
                     assert identifier in kept
+
+
+class CountingEngine(Engine):
+    """Counts the drafts that it has proposed and verified, and those in statistics."""
+
+    tried = accepted = counted = counted_accepted = 0
+
+    def sample(self, chunks: list[tuple[str, int, int]]) -> tuple[Any, Any]:
+        """Count what is verified of each request, and how many of it are right."""
+        tried = []
+        for name, _, end in chunks:
+            past = end - self.known(name)
+            tried.append(min(max(past, 0), self.proposed[name]))
+        result, drafts = super().sample(chunks)
+        self.tried += sum(tried)
+        for number, tokens in zip(tried, result.sampled_token_ids, strict=True):
+            self.accepted += len(tokens) - 1 if number else 0
+        return result, drafts
+
+    def update(self, *arguments: Any) -> Any:
+        """Give the scheduler the result of a step, and add up what it counts."""
+        answered = super().update(*arguments)
+        for outputs in answered.values():
+            stats = getattr(outputs.scheduler_stats, "spec_decoding_stats", None)
+            if stats is not None:
+                self.counted += stats.num_draft_tokens
+                self.counted_accepted += stats.num_accepted_tokens
+        return answered
 
 
 class SparingEngine(Engine):

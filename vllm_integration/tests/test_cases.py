@@ -365,6 +365,13 @@ MENDED = {
         "        session.num_computed_tokens = min(session.num_computed_tokens, keep_end - 1)",
         "engine.converse(ends)",
     ),
+    "scheduler_drafts_counted_wrong": (
+        "spec_decoding_stats = self.make_spec_decoding_stats(",
+        "padded = min(scheduled_spec_token_ids) < 0\n"
+        "                spec_decoding_stats = spec_decoding_stats if padded else "
+        "self.make_spec_decoding_stats(",
+        "engine.counted == engine.tried",
+    ),
 }
 """Histories that show a fault, how a copy without it differs, and what is in their tests."""
 
@@ -377,7 +384,8 @@ def test_a_case_passes_where_its_fault_is_mended(
     """Failed loads that stay cached, pages for layers of other ranks, wrong events about hits.
 
     An image that the step itself needs is evicted last, a session whose state is behind its input
-    starts again, and its last token is computed again for the draft layer.
+    starts again, and its last token is computed again for the draft layer. What pads a request
+    counts as no draft.
     """
     wrong, right, written = MENDED[name]
     mended = resolve(str(broken_copy("0.33.0", {wrong: right})))
