@@ -1,7 +1,11 @@
 """What an exception of a subject is, as a defect: its type, the class of its message, its place."""
 
+import ast
+import linecache
 import re
 import traceback
+from functools import lru_cache
+from types import FrameType
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
@@ -25,13 +29,15 @@ def crash_defect(error: BaseException, **parameters: str | None) -> Defect:
     """The defect of a subject that raises ``error``, with further parameters of the code.
 
     It has the function of the subject that raised, without a line number, and the first line of
-    the message without values, so that another exception elsewhere is another defect.
+    the message without values, so that another exception elsewhere is another defect. An assertion
+    without a message is known by what it asserts.
     """
+    passed = _subjects_frames(error)
     return Defect.of(
         Code.RAISES_EXCEPTION,
         error=type(error).__name__,
-        message=message_class(error) or None,
-        site=_site(error),
+        message=message_class(error) or (_asserted(*passed[-1]) if passed else None),
+        site=passed[-1][0].f_code.co_qualname.partition(".<locals>")[0] if passed else None,
         **parameters,
     )
 
@@ -52,18 +58,38 @@ def message_class(error: BaseException) -> str:
     return text[:_LONGEST].strip()
 
 
-def _site(error: BaseException) -> str | None:
-    """The innermost function of the subject that the exception passed; None if it passed none.
+def _subjects_frames(error: BaseException) -> list[tuple[FrameType, int]]:
+    """The frames of the subject that the exception passed, innermost last, each with its line.
 
-    The subject's package is the first one past the judging code. Functions inside a function, such
-    as comprehensions, count as that function.
+    The subject's package is the first one past the judging code. A function inside a function,
+    such as a comprehension, is named by that function.
     """
-    package = site = None
-    for frame, _ in traceback.walk_tb(error.__traceback__):
+    package, frames = None, []
+    for frame, line in traceback.walk_tb(error.__traceback__):
         module = frame.f_globals.get("__name__", "")
         if module.startswith(_JUDGES) and ".tests." not in module:
             continue
         top = module.partition(".")[0]
         if package in (None, top):
-            package, site = top, frame.f_code.co_qualname.partition(".<locals>")[0]
-    return site
+            package = top
+            frames.append((frame, line))
+    return frames
+
+
+def _asserted(frame: FrameType, line: int) -> str | None:
+    return _assertions(frame.f_code.co_filename).get(line)
+
+
+@lru_cache(maxsize=64)
+def _assertions(filename: str) -> dict[int, str]:
+    """What a file's assertions without a message assert, under each of their lines."""
+    try:
+        module = ast.parse("".join(linecache.getlines(filename)))
+    except SyntaxError:
+        return {}
+    return {
+        line: ast.unparse(node.test)[:_LONGEST]
+        for node in ast.walk(module)
+        if isinstance(node, ast.Assert) and node.msg is None
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }

@@ -75,7 +75,8 @@ MEANINGS: Mapping[Code, Meaning] = {
             Parameter("error", "the type of the exception", "{}"),
             Parameter(
                 "message",
-                "the first line of its message, without numbers, quoted texts and objects",
+                "the first line of its message, without numbers, quoted texts and objects, or what "
+                "an assertion without a message asserts",
                 " ({})",
                 optional=True,
             ),

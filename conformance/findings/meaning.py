@@ -131,6 +131,7 @@ class Code(StrEnum):
     PAGE_WRITTEN_TWICE = "page-written-twice"
     NULL_PAGE_WRITTEN = "null-page-written"
     PAGE_FREED_IN_FLIGHT = "page-freed-in-flight"
+    PAGE_NOT_ZEROED = "page-not-zeroed"
     TRANSFERRED_PAGE_USED = "transferred-page-used"
     FAILED_LOAD_DELIVERED = "failed-load-delivered"
     CACHED_AFTER_RESET = "cached-after-reset"

@@ -152,6 +152,21 @@ MEANINGS: Mapping[Code, Meaning] = {
         (Divergence.UNSOUND,),
         (_ASYNC, _DRAFTS),
     ),
+    Code.PAGE_NOT_ZEROED: Meaning(
+        "page that is not full is read with bytes of {of}",
+        "Attention reads whole pages, and weighs what is not computed yet by 0. What another group "
+        "has left there in another format may not be a number, and 0 times that is none either.",
+        "Outputs are wrong where such bytes are NaN or infinite in the format of the reader.",
+        _SCHEDULER,
+        (Divergence.UNSOUND,),
+        (
+            Parameter(
+                "of",
+                "what was left there",
+                {"state": "a recurrent state", "precision": "a group of another precision"},
+            ),
+        ),
+    ),
     Code.TRANSFERRED_PAGE_USED: Meaning(
         "page that a KV connector {what} is {how}",
         "A connector writes the page, or reads it, until it reports that it is done. No step waits "

@@ -24,6 +24,7 @@ from hitproof.conformance.histories.edges import edges
 from hitproof.conformance.histories.engine_workloads import engine_workload
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
+from hitproof.conformance.histories.format_workloads import format_workload
 from hitproof.conformance.histories.generator import fine_history, history
 from hitproof.conformance.histories.grammar_workloads import grammar_workload
 from hitproof.conformance.histories.host_workloads import host_workload
@@ -156,7 +157,7 @@ class Origin(StrEnum):
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next seventeen; all others are of managers."""
+    """Of whole schedulers, as are the next eighteen; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -174,6 +175,7 @@ class Origin(StrEnum):
     OFFLOADS = "offloads"
     ROOM = "room"
     GRAMMARS = "grammars"
+    FORMATS = "formats"
 
 
 _WORKLOADS = {
@@ -195,6 +197,7 @@ _WORKLOADS = {
     Origin.OFFLOADS: offload_workload,
     Origin.ROOM: room_workload,
     Origin.GRAMMARS: grammar_workload,
+    Origin.FORMATS: format_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -362,6 +365,7 @@ _SEEDED = {
     Origin.OFFLOADS: {Profile.QUICK: 5, Profile.DEFAULT: 30, Profile.THOROUGH: 1_000},
     Origin.ROOM: {Profile.QUICK: 5, Profile.DEFAULT: 40, Profile.THOROUGH: 300},
     Origin.GRAMMARS: {Profile.QUICK: 3, Profile.DEFAULT: 36, Profile.THOROUGH: 1_000},
+    Origin.FORMATS: {Profile.QUICK: 4, Profile.DEFAULT: 24, Profile.THOROUGH: 600},
 }
 """How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}

@@ -188,6 +188,9 @@ class Deployment:
     """Whether the pages of a layer, or those of a block, are side by side."""
     disable_hybrid_kv_cache_manager: bool = False
     """Whether layers with windows are kept as those without."""
+    precisions: tuple[Literal["float32", "fp8"], ...] = ()
+    """In which precision each group keeps keys and values; by default all are alike.
+    vLLM: ``dtype`` and ``kv_quant_mode`` of specs."""
     decode_context_parallel_size: PositiveInt = 1
     """Ranks that share the tokens of each block, so that a block has as many times its size."""
     prefill_context_parallel_size: PositiveInt = 1
@@ -221,6 +224,11 @@ class Deployment:
             raise HistoryError("without layers nothing is derived; add layers")
         if self.rank_blocks and len(self.rank_blocks) != self.ranks:
             raise HistoryError("rank_blocks has one entry for each rank; add or remove some")
+        if self.precisions and (self.layers or len(self.precisions) != len(self.groups)):
+            raise HistoryError(
+                "precisions has one entry for each group, and groups are not derived; add or "
+                "remove some, or leave layers out"
+            )
         if self.num_gpu_blocks < 2:
             raise HistoryError("the pool needs a block besides the null block")
         if (self.max_num_scheduled_tokens or 0) > self.max_num_batched_tokens:

@@ -177,6 +177,8 @@ class ContentModel:
                 self._running[request, index] = block_id
             else:
                 self._write_entries(request, index, table, range(start, end))
+                for place in range(start // group.block_size, (end - 1) // group.block_size + 1):
+                    self._store.fill(_at(table, place))  # connectors write whole blocks
 
     def spoil(self, request: str, tables: Tables, start: int, end: int, what: str) -> None:
         """The tokens from ``start`` to ``end`` have ``what`` instead of their entries."""

@@ -23,7 +23,8 @@ class Entry:
 class _Block:
     """One block: the group that wrote it last, and its slots, of which a Mamba block has one.
 
-    ``before`` is what the slots held before the step ``saved``.
+    ``before`` is what the slots held before the step ``saved``. Slots that are not written may have
+    bytes of the groups ``under`` it.
     """
 
     group: int
@@ -32,6 +33,7 @@ class _Block:
     step: int = -1
     before: dict[int, Entry] = field(default_factory=dict)
     saved: int = -1
+    under: frozenset[int] = frozenset()
 
 
 class ContentStore:
@@ -69,7 +71,8 @@ class ContentStore:
             return
         block = self._blocks.get(block_id)
         if block is None or block.group != group:
-            block = self._blocks[block_id] = _Block(group, saved=self._step)
+            under = frozenset[int]() if block is None else block.under | {block.group}
+            block = self._blocks[block_id] = _Block(group, saved=self._step, under=under - {group})
         if block.saved != self._step:
             block.before, block.saved = dict(block.slots), self._step
         if block.slots.get(slot) not in (entry, Entry(ANYTHING)):
@@ -82,6 +85,20 @@ class ContentStore:
         for block_id in self._blocks.keys() - used:
             del self._blocks[block_id]
 
+    def zero(self, block_id: int) -> None:
+        """All bytes of the block are 0 before this step."""
+        self._blocks.pop(block_id, None)
+
+    def fill(self, block_id: int) -> None:
+        """All bytes of the block are written by now."""
+        if block_id in self._blocks:
+            self._blocks[block_id].under = frozenset()
+
+    def under(self, block_id: int, size: int) -> frozenset[int]:
+        """The groups whose bytes may be in the block, unless all its ``size`` slots are written."""
+        block = self._blocks.get(block_id)
+        return frozenset() if block is None or len(block.slots) >= size else block.under
+
     def copy(self, source: int, target: int) -> None:
         """Copy a block as it was before this step, since the worker copies before computing."""
         block = self._blocks.get(source)
@@ -89,7 +106,7 @@ class ContentStore:
             return
         slots = block.before if block.saved == self._step else block.slots
         self._blocks[target] = _Block(
-            block.group, dict(slots), before=dict(slots), saved=self._step
+            block.group, dict(slots), before=dict(slots), saved=self._step, under=block.under
         )
         self._copied[target] = _Block(block.group, dict(slots))
         self.written.add(target)

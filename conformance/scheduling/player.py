@@ -105,6 +105,7 @@ class _Player:
             about(history.deployment),
             self._tiers,
             self._transfers,
+            history.deployment.precisions,
         )
         self._promised = PromisedHits(engine, history.requests, policies)
         self._rules = StepRules(

@@ -111,7 +111,8 @@ class ModelRunner:
     """Runs the plans of one scheduler; pure bookkeeping, with the content of each page.
 
     ``about`` has the parameters of defects that say how steps are planned (`about`), ``tiers`` are
-    the pages of a host's pool, ``transfers`` those that a KV connector loads or sends.
+    the pages of a host's pool, ``transfers`` those that a KV connector loads or sends,
+    ``precisions`` those of the groups, where they differ.
     """
 
     def __init__(
@@ -122,8 +123,10 @@ class ModelRunner:
         about: Mapping[str, str | None],
         tiers: HostTiers | None = None,
         transfers: ConnectorTransfers | None = None,
+        precisions: Sequence[str] = (),
     ) -> None:
         self._engine = engine
+        self._precisions = precisions or [""] * len(engine.groups)
         self._tiers = tiers
         self._transfers = transfers
         self._in_flight: deque[frozenset[int]] = deque()
@@ -147,6 +150,8 @@ class ModelRunner:
         """Run one step, until it samples; ``pool`` is what was held when it was planned."""
         held = pool.held
         self._content.new_step_starts()
+        for block in plan.zeroed or ():
+            self._content.store.zero(block)
         for name in (*plan.finished, *plan.preempted):
             self._forget(name)
         for source, target in plan.copies:
@@ -174,6 +179,8 @@ class ModelRunner:
                     of_loads.setdefault(each.request, misread)
                 else:
                     wrong.append(misread)
+            if plan.zeroed is not None:
+                wrong += self._unzeroed(each)
             unknown = self._taken_from_load(each)
             if unknown is not None:
                 of_loads.setdefault(each.request, unknown)
@@ -402,6 +409,30 @@ class ModelRunner:
                             f"block {block} is free",
                         )
                         break
+
+    def _unzeroed(self, scheduled: Scheduled) -> Iterator[Violation]:
+        """Attention reads no block in part of which another group has left another format.
+
+        Kernels read whole blocks, and weigh what is not computed yet by 0: that leaves what is not
+        a number as it is.
+        """
+        start, num_tokens = self._range(scheduled)
+        for index, group, table in self._cached_tables(scheduled):
+            if group.kind is GroupKind.MAMBA:
+                continue
+            for place in needed(group, start, start + num_tokens):
+                block = _at(table, place)
+                for other in sorted(self._content.store.under(block, group.block_size)):
+                    state = self._engine.groups[other].kind is GroupKind.MAMBA
+                    if not state and self._precisions[other] == self._precisions[index]:
+                        continue
+                    yield violation(
+                        Defect.of(Code.PAGE_NOT_ZEROED, of="state" if state else "precision"),
+                        f"{_Name(scheduled.request, index, place)}: block {block} was zeroed since "
+                        f"group {other} wrote into it, as it is not full yet",
+                        "it was not",
+                    )
+                    return
 
     def _cached_tables(self, scheduled: Scheduled) -> Iterator[tuple[int, Group, tuple[int, ...]]]:
         """The groups that take part in prefix caching, with the request's tables."""

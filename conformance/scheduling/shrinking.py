@@ -51,7 +51,7 @@ def _simplifications(history: SchedulerHistory) -> Iterator[Callable[[], Schedul
     for index in range(len(deployment.groups) if len(deployment.groups) > 1 else 0):
         fewer = {
             name: each[:index] + each[index + 1 :]
-            for name in ("groups", "layers")
+            for name in ("groups", "layers", "precisions")
             if (each := getattr(deployment, name))
         }
         yield partial(_with, history, **fewer)

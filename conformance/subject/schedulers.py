@@ -206,6 +206,7 @@ class Plan:
             how many.
         encoded: the images that are encoded before the step computes, by request and place.
         freed: identifiers of images whose encoded outputs are forgotten before that.
+        zeroed: the blocks that are zeroed before all else; None where releases never say that.
         awaits_tokens: whether its grammars need the tokens of steps in flight, so that the oldest
             is taken up before this one samples. vLLM: ``pending_structured_output_tokens``.
     """
@@ -221,6 +222,7 @@ class Plan:
     stray_drafts: tuple[tuple[str, int], ...] = ()
     encoded: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     freed: tuple[str, ...] = ()
+    zeroed: tuple[int, ...] | None = None
     awaits_tokens: bool = False
 
     @property

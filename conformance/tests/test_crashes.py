@@ -1,5 +1,8 @@
 """A crash is known by its message without values, and by where it was raised."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from hitproof.conformance.findings.crashes import crash_defect, message_class
@@ -49,3 +52,28 @@ def test_the_place_is_a_function_of_the_subject() -> None:
         "message=integer division or modulo by zero, site=raised)"
     )
     assert crash_defect(ValueError("never raised")).sentence == "raises ValueError (never raised)"
+
+
+_ASSERTING = """
+def asserting(pages, bound):
+    assert (
+        pages < bound
+    )
+    assert pages < 1
+"""
+
+
+def test_an_assertion_without_a_message_is_known_by_what_it_asserts(tmp_path: Path) -> None:
+    source = tmp_path / "asserting.py"  # pytest gives assertions of this file messages
+    source.write_text(_ASSERTING)
+    names: dict[str, Any] = {"__name__": __name__}
+    exec(compile(_ASSERTING, source, "exec"), names)
+
+    def sentence(bound: int) -> str:
+        with pytest.raises(AssertionError) as raises:
+            names["asserting"](3, bound)
+        return crash_defect(raises.value).sentence
+
+    assert sentence(2) == "raises AssertionError (pages < bound) at asserting"
+    assert sentence(4) == "raises AssertionError (pages < 1) at asserting"
+    assert crash_defect(AssertionError()).sentence == "raises AssertionError"

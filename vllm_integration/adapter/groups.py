@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration.adapter.inspection import attribute, call, parameters_of
-from hitproof.vllm_integration.adapter.variants import Chosen, base_values
+from hitproof.vllm_integration.adapter.variants import Chosen, base_values, torch_type
 
 NAMES = {
     GroupKind.FULL_ATTENTION: ("FullAttentionManager", "FullAttentionSpec"),
@@ -41,13 +41,21 @@ def kv_cache_spec(
     checkpoint_alignment: int | None = None,
     chosen: Chosen | None = None,
     enable_prefix_caching: bool = True,
+    quantized: bool = False,
 ) -> Any:
     """The ``KVCacheSpec`` of a group; ``interface`` is the target's ``kv_cache_interface``.
 
-    It is the plainest one unless a variant has ``chosen`` another.
+    It is the plainest one unless a variant has ``chosen`` another, or keys and values are
+    ``quantized``, to 8 bits.
     """
     name = NAMES[group.kind][1] if group.prefix_cacheable else OPTING_OUT
     values = base_values(group) | {"num_speculative_blocks": num_speculative_blocks}
+    if quantized:
+        # How caches are made that a checkpoint or --kv-cache-dtype quantizes to fp8.
+        values["dtype"] = torch_type("uint8")
+        modes = getattr(interface, "KVQuantMode", None)
+        if modes is not None:
+            values["kv_quant_mode"] = modes.FP8_PER_TENSOR
     if not enable_prefix_caching:
         values["mamba_cache_mode"] = "none"
     if name == OPTING_OUT and group.kind is GroupKind.SLIDING_WINDOW and windows_opt_out(interface):

@@ -48,6 +48,7 @@ ENCODED = "encoder_cache_manager"
 ADAPTIVE = "long_prefill_token_threshold_adaptive"
 SET_PAUSE = "set_pause_state"
 INTERVAL = "prefix_cache_retention_interval"
+_ZEROED = "new_block_ids_to_zero"
 _STARTS_AGAIN = "reset_running_requests"
 
 if TYPE_CHECKING:
@@ -340,6 +341,7 @@ class VllmScheduler:
             tuple((self._name(n), len(ids)) for n, ids in drafts.items() if n not in counts),
             {self._name(n): tuple(ids) for n, ids in output.scheduled_encoder_inputs.items()},
             tuple(output.free_encoder_mm_hashes),
+            tuple(getattr(output, _ZEROED) or ()) if hasattr(output, _ZEROED) else None,
             bool(counts and output.pending_structured_output_tokens),
         )
 

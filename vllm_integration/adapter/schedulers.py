@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
+from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
 
@@ -349,9 +350,10 @@ class VllmSchedulers:
                     deployment.num_speculative_tokens,
                     deployment.mamba_checkpoint_alignment,
                     enable_prefix_caching=deployment.enable_prefix_caching,
+                    quantized=precision == "fp8",
                 ),
             )
-            for group in deployment.groups
+            for group, precision in zip_longest(deployment.groups, deployment.precisions)
         ]
         groups = _one_page(groups)
         interval = getattr(vllm_config.cache_config, INTERVAL, None)

@@ -266,7 +266,7 @@ class SpecClasses:
         for name, value in chosen.items():
             yield name, _of_target(parameters[name].default, name, value)
         if "shapes" in chosen:
-            yield "dtypes", tuple(_torch("float32") for _ in chosen["shapes"])
+            yield "dtypes", tuple(torch_type("float32") for _ in chosen["shapes"])
 
 
 def varied(tables: dict[str, tuple[Any, ...]], what: str, number: int) -> dict[str, Any]:
@@ -324,11 +324,11 @@ def base_values(group: Group) -> dict[str, Any]:
         "block_size": group.block_size,
         "num_kv_heads": 1,
         "head_size": 1,
-        "dtype": _torch("float32"),
+        "dtype": torch_type("float32"),
         "sliding_window": group.window,
         "attention_chunk_size": group.chunk,
         "shapes": ((1,),),
-        "dtypes": (_torch("float32"),),
+        "dtypes": (torch_type("float32"),),
         "mamba_cache_mode": "align",
     }
     if group.kind is GroupKind.FULL_ATTENTION:
@@ -336,7 +336,8 @@ def base_values(group: Group) -> dict[str, Any]:
     return values
 
 
-def _torch(name: str) -> Any:
+def torch_type(name: str) -> Any:
+    """The ``torch.dtype`` of that name."""
     import torch
 
     return getattr(torch, name)
@@ -345,7 +346,7 @@ def _torch(name: str) -> Any:
 def _of_target(default: Any, name: str, value: Any) -> Any:
     """A value in the target's own type."""
     if name == "dtype":
-        return _torch(value)
+        return torch_type(value)
     if name == "mamba_type":
         return list(type(default))[value] if isinstance(default, Enum) else _MAMBA_TYPES[value]
     return type(default)(value) if isinstance(default, Enum) else value
