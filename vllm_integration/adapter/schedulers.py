@@ -306,6 +306,14 @@ class VllmSchedulers:
             connect(made, deployment.host)
         if deployment.connector is not None:
             transfers.connect(made, deployment.connector)
+        if deployment.encoder is not None and deployment.encoder.ec_connector:
+            from hitproof.vllm_integration.adapter.encoding import ENCODING
+
+            made.ec_transfer_config = call(
+                attribute(config, "ECTransferConfig"),
+                {**ENCODING, "ec_role": "ec_consumer"},
+                "ECTransferConfig",
+            )
         settle = getattr(made, "_set_max_num_scheduled_tokens", None)
         if settle is not None:
             with _refusals():
