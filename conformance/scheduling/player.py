@@ -52,8 +52,8 @@ from hitproof.spec.groups import GroupKind
 SESSION = "session"
 _SPREADS = (Divergence.UNSOUND, Divergence.WRONG_DRAFTS)
 """What leaves contents wrong, so that later steps read or publish them."""
-_OF_NO_SESSION = (Code.PROMISED_HIT_MISSED, Code.IMAGE_ENCODED_AGAIN)
-"""What has nothing to do with sessions, where there are some."""
+_OF_NEITHER = (Code.PROMISED_HIT_MISSED, Code.IMAGE_ENCODED_AGAIN)
+"""What has nothing to do with sessions or connectors, where there are some."""
 
 
 def play_on(
@@ -778,10 +778,10 @@ class _Player:
         """Record a violation; what follows one that leaves contents wrong may come from it.
 
         With a host's pool, a connector, or a session, what is wrong of the whole scheduler has a
-        signature of its own. No hits are promised to sessions, and images are evicted for whoever
-        needs room.
+        signature of its own. No hits are promised to either of the last two, and images are evicted
+        for whoever needs room.
         """
-        plain = self._kind == SESSION and wrong.signature.code in _OF_NO_SESSION
+        plain = self._kind != HOST and wrong.signature.code in _OF_NEITHER
         if wrong.signature.kind == SCHEDULER and not plain:
             wrong = replace(wrong, signature=replace(wrong.signature, kind=self._kind))
         for known in self.outcome.findings:

@@ -167,7 +167,7 @@ class VllmSchedulers:
         offloading = deployment.connector is not None and deployment.connector.offloads
         if offloading and not transfers.offloads():
             plain = replace(deployment, connector=None)
-            return self.possible(replace(history, deployment=plain, requests={}))
+            return self.possible(replace(history, deployment=plain, requests={}, resets=()))
         if deployment.connector is not None and not reports_failed_loads():
             whole = {name: replace(a, load_fails=False) for name, a in history.requests.items()}
             history = replace(history, requests=whole)
