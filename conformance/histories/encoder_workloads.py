@@ -80,6 +80,7 @@ def _transfers(random: Random, length: int) -> dict[str, Any]:
     if random.random() < 0.7:
         made["send_steps"] = random.randint(1, 6)
     if random.random() < 0.35:
-        made["loads"] = random.randint(1, length)
+        blocks = length // _SIZE
+        made["loads"] = random.choice((length, random.randint(min(1, blocks), blocks) * _SIZE))
         made["load_steps"] = random.choice((None, 0, 1, 3))
     return made
