@@ -135,6 +135,8 @@ class Code(StrEnum):
     TRANSFERRED_PAGE_USED = "transferred-page-used"
     FAILED_LOAD_DELIVERED = "failed-load-delivered"
     CACHED_AFTER_RESET = "cached-after-reset"
+    CONNECTOR_RESET_WRONG = "connector-reset-wrong"
+    RESET_ANSWERED_WRONG = "reset-answered-wrong"
     STEP_EXCEEDS_LIMIT = "step-exceeds-limit"
     STEP_LEAVES_WORK = "step-leaves-work"
     ADMITTED_OUT_OF_TURN = "admitted-out-of-turn"

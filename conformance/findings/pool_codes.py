@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from hitproof.conformance.findings.meaning import Code, Meaning
+from hitproof.conformance.findings.meaning import Code, Meaning, Parameter
 from hitproof.conformance.findings.parameters import METHOD
 from hitproof.spec.claims import Divergence
 
@@ -422,12 +422,21 @@ MEANINGS: Mapping[Code, Meaning] = {
         (Divergence.WRONG_METRIC,),
     ),
     Code.STATISTICS_WRONG: Meaning(
-        "statistics do not count the lookup",
+        "statistics do not count the lookup{of}",
         "The statistics do not have each lookup once, with its tokens and its hit; those of a "
-        "scheduler do not have each admission.",
+        "scheduler do not have each admission. Of a KV connector they have the tokens that are not "
+        "found on the device, and those of them that it gives.",
         "The metric is wrong.",
         (_BOOKS, "scheduler"),
         (Divergence.WRONG_METRIC,),
+        (
+            Parameter(
+                "of",
+                "whether they are those of a KV connector",
+                {"loads": " in a KV connector"},
+                optional=True,
+            ),
+        ),
     ),
     Code.REQUESTS_COUNTED_WRONG: Meaning(
         "statistics count other requests than run and wait",

@@ -220,6 +220,44 @@ MEANINGS: Mapping[Code, Meaning] = {
         _SCHEDULER,
         (Divergence.UNSOUND,),
     ),
+    Code.CONNECTOR_RESET_WRONG: Meaning(
+        "KV connector is reset wrongly{how}",
+        "A reset that is to include the KV connector asks it to forget what it has, also where "
+        "blocks are held here; nothing of before is loaded from then on. Other resets leave it "
+        "alone.",
+        "After an update of the weights, tokens are computed from blocks of the old weights; or "
+        "what could be loaded is computed again.",
+        _SCHEDULER,
+        (Divergence.UNSOUND, Divergence.LOST_HIT),
+        (
+            Parameter(
+                "how",
+                "whether it is not asked, or is asked without need; or what it had is found, or "
+                "loaded, after it",
+                {
+                    "not-asked": ", it is not asked to forget what it has",
+                    "unwanted": ", it is asked to forget what it is to keep",
+                    "kept": ", what it had is found after it",
+                    "loads": ", what it had is loaded after it",
+                },
+            ),
+        ),
+    ),
+    Code.RESET_ANSWERED_WRONG: Meaning(
+        "reset of the prefix cache answers wrongly{how}",
+        "A reset is done where no block is held, or all that holds some starts again, and the KV "
+        "connector does not say that it could not. It says whether it is done.",
+        "Blocks of old weights are used, as nobody tries again; or it is tried for ever.",
+        _SCHEDULER,
+        (Divergence.UNSOUND, Divergence.WASTE),
+        (
+            Parameter(
+                "how",
+                "what it answers",
+                {"done": ", that it is done", "refused": ", that it is not done"},
+            ),
+        ),
+    ),
     Code.STEP_EXCEEDS_LIMIT: Meaning(
         "step exceeds a limit{limit}",
         "The step computes more than the configuration allows.",

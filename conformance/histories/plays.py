@@ -21,6 +21,7 @@ from hitproof.conformance.histories.connector_workloads import connector_workloa
 from hitproof.conformance.histories.contended_workloads import contended_workload
 from hitproof.conformance.histories.corpus import corpus
 from hitproof.conformance.histories.edges import edges
+from hitproof.conformance.histories.encoder_workloads import encoder_workload
 from hitproof.conformance.histories.engine_workloads import engine_workload
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
@@ -37,6 +38,7 @@ from hitproof.conformance.histories.module_families import module_histories
 from hitproof.conformance.histories.offload_workloads import offload_workload
 from hitproof.conformance.histories.ordering import is_turned, turned, turned_workload
 from hitproof.conformance.histories.rank_workloads import rank_workload
+from hitproof.conformance.histories.reset_workloads import reset_workload
 from hitproof.conformance.histories.resumption_workloads import resumption_workload
 from hitproof.conformance.histories.room_workloads import room_workload
 from hitproof.conformance.histories.schema import History, Load
@@ -157,7 +159,7 @@ class Origin(StrEnum):
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next eighteen; all others are of managers."""
+    """Of whole schedulers, as are the next twenty; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -176,6 +178,8 @@ class Origin(StrEnum):
     ROOM = "room"
     GRAMMARS = "grammars"
     FORMATS = "formats"
+    RESETS = "resets"
+    ENCODERS = "encoder caches"
 
 
 _WORKLOADS = {
@@ -198,6 +202,8 @@ _WORKLOADS = {
     Origin.ROOM: room_workload,
     Origin.GRAMMARS: grammar_workload,
     Origin.FORMATS: format_workload,
+    Origin.RESETS: reset_workload,
+    Origin.ENCODERS: encoder_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -366,6 +372,8 @@ _SEEDED = {
     Origin.ROOM: {Profile.QUICK: 5, Profile.DEFAULT: 40, Profile.THOROUGH: 300},
     Origin.GRAMMARS: {Profile.QUICK: 3, Profile.DEFAULT: 36, Profile.THOROUGH: 1_000},
     Origin.FORMATS: {Profile.QUICK: 4, Profile.DEFAULT: 24, Profile.THOROUGH: 600},
+    Origin.RESETS: {Profile.QUICK: 4, Profile.DEFAULT: 32, Profile.THOROUGH: 1_000},
+    Origin.ENCODERS: {Profile.QUICK: 3, Profile.DEFAULT: 24, Profile.THOROUGH: 600},
 }
 """How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}

@@ -116,6 +116,9 @@ class Encoder:
     """How much of what it has encoded is kept at most. vLLM: ``encoder_cache_size``."""
     whole_images: bool = False
     """Whether one step computes all tokens of an image. vLLM: ``disable_chunked_mm_input``."""
+    ec_connector: bool = False
+    """Whether an encoder cache connector is told of images and of ends. It has no image, and holds
+    nothing. vLLM: ``ECConnectorBase``."""
 
     __pydantic_config__ = STRICT
 
@@ -437,6 +440,25 @@ class Pause:
 
 
 @dataclass(frozen=True)
+class Reset:
+    """The prefix cache is to be reset, as after an update of weights. vLLM: ``reset_prefix_cache``.
+
+    Where what runs starts again, it waits until nothing is loaded or sent, as vLLM demands.
+    """
+
+    at: NonNegativeInt
+    """The step before which it comes, counted from the start."""
+    reset_running_requests: bool = False
+    """Whether all that runs starts again; else nothing is reset while a block is held."""
+    reset_connector: bool = False
+    """Whether a KV connector is to forget what it has of before, too."""
+    connector_refuses: bool = False
+    """Whether the connector answers that it could not."""
+
+    __pydantic_config__ = STRICT
+
+
+@dataclass(frozen=True)
 class SchedulerHistory:
     """What arrives at a scheduler over time."""
 
@@ -446,6 +468,8 @@ class SchedulerHistory:
     """The requests by name; those of one step arrive in this order."""
     pauses: tuple[Pause, ...] = ()
     """When the engine is paused; those that begin earlier come first."""
+    resets: tuple[Reset, ...] = ()
+    """When the prefix cache is reset, besides before requests with ``after_reset``."""
     about: str = field(default="", compare=False)
     """What the history shows, for readers."""
     kind: Literal["scheduler"] = "scheduler"
@@ -484,6 +508,7 @@ class SchedulerHistory:
             seen.add(name)
         for session, inputs in self.sessions.items():
             self._check_session(session, inputs)
+        self._check_resets()
 
     @property
     def sessions(self) -> dict[str, list[str]]:
@@ -493,6 +518,19 @@ class SchedulerHistory:
             if request.session is not None:
                 found.setdefault(request.session, []).append(name)
         return found
+
+    def _check_resets(self) -> None:
+        connector = self.deployment.connector
+        if self.resets and (self.sessions or self.deployment.host is not None):
+            raise HistoryError(
+                "resets are not judged beside sessions and host pools; leave these out"
+            )
+        if connector is None and any(each.reset_connector for each in self.resets):
+            raise HistoryError("there is no connector to reset; set connector")
+        if any(each.connector_refuses for each in self.resets) and (
+            connector is None or connector.offloads
+        ):
+            raise HistoryError("what offloads says itself what it can; leave connector_refuses out")
 
     def _check_session(self, session: str, inputs: Sequence[str]) -> None:
         if session in self.requests:

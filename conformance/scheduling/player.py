@@ -17,7 +17,7 @@ from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.naming import Names, Prefixes
 from hitproof.conformance.histories.schema import Image
-from hitproof.conformance.histories.workloads import Pause, SchedulerHistory
+from hitproof.conformance.histories.workloads import Pause, Reset, SchedulerHistory
 from hitproof.conformance.judge.content import ContentModel
 from hitproof.conformance.judge.event_descriptions import DEVICE as ON_DEVICE
 from hitproof.conformance.judge.event_descriptions import HOST as ON_HOST
@@ -32,6 +32,7 @@ from hitproof.conformance.scheduling.offloading import Offloading
 from hitproof.conformance.scheduling.outcome import Life, SchedulerOutcome
 from hitproof.conformance.scheduling.progress import Progress, Standstill
 from hitproof.conformance.scheduling.promises import Donor, Due, PromisedHits
+from hitproof.conformance.scheduling.resets import Resets, judge_reset
 from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner, about, violation
 from hitproof.conformance.scheduling.sessions import Sessions
 from hitproof.conformance.scheduling.steps import Situation, StepRules
@@ -51,8 +52,8 @@ from hitproof.spec.groups import GroupKind
 SESSION = "session"
 _SPREADS = (Divergence.UNSOUND, Divergence.WRONG_DRAFTS)
 """What leaves contents wrong, so that later steps read or publish them."""
-_OF_NO_SESSION = (Code.PROMISED_HIT_MISSED, Code.IMAGE_ENCODED_AGAIN)
-"""What has nothing to do with sessions, where there are some."""
+_OF_NEITHER = (Code.PROMISED_HIT_MISSED, Code.IMAGE_ENCODED_AGAIN)
+"""What has nothing to do with sessions or connectors, where there are some."""
 
 
 def play_on(
@@ -121,6 +122,7 @@ class _Player:
         self._junctions: dict[str, int] = {}
         self._allocated = 0
         self._counted = Counter(dict.fromkeys(COUNTED, 0))
+        self._counted_loads = Counter(self._counted)
         self._looked_up: set[str] = set()
         self.outcome = SchedulerOutcome({name: Life() for name in history.requests})
         self._waiting = dict(history.requests)
@@ -130,6 +132,7 @@ class _Player:
         self._step = 0
         self._progress = Progress(history)
         self._pause: Pause | None = None
+        self._resets = Resets(history)
         self._sessions = Sessions(history, self._waiting, self._arrived, self._ended)
         self._grammars = Grammars(history)
         self._verified: tuple[int, int] | None = (0, 0)
@@ -162,6 +165,8 @@ class _Player:
     def _go_on(self) -> bool:
         if self.outcome.ended:
             return False
+        for wanted in self._resets.due(self._step, may_restart=self._may_restart):
+            self._reset(wanted)
         self._let_arrive()
         self._pause_or_go_on()
         plan: Plan | None = None
@@ -176,8 +181,8 @@ class _Player:
             self._judge_rest()
             if self._sessions and self._scheduler.unfinished() and not self.outcome.ended:
                 return not self._is_stuck(Plan(()))  # to the engine, there is nothing to do
-            more = bool(self._waiting) or self._pause is not None or self._sessions.idle > 0
-            return more and not self.outcome.ended
+            more = bool(self._waiting or self._resets) or self._pause is not None
+            return (more or self._sessions.idle > 0) and not self.outcome.ended
         if self._in_flight:
             self._take_up()
             self._judge_keys()
@@ -245,13 +250,12 @@ class _Player:
     def _let_arrive(self) -> None:
         for name, arrival in list(self._waiting.items()):
             since = 0 if arrival.after is None else self._ended.get(arrival.after)
-            # vLLM refuses a reset while pages are transferred; users try again.
-            waits = arrival.after_reset and (self._is_copying or self._scheduler.loading())
+            waits = arrival.after_reset and not self._may_restart
             waits = waits or not self._sessions.follows(name)
             if since is not None and self._step >= since + arrival.arrives and not waits:
                 del self._waiting[name]
                 if arrival.after_reset:
-                    self._reset()
+                    self._reset(Reset(self._step, reset_running_requests=True))
                 self._arrived[name] = self._step
                 self._scheduler.add_request(name, arrival)
                 if session := self._sessions.closes(name):
@@ -278,20 +282,32 @@ class _Player:
             self._scheduler.pause(pause)
             self._pause = pause
 
-    def _reset(self) -> None:
+    @property
+    def _may_restart(self) -> bool:
+        """Whether all that runs can start again.
+
+        vLLM refuses that while pages are transferred; users try again.
+        """
+        copies = self._tiers is not None and self._is_copying
+        defers = self._transfers is not None and self._scheduler.batches > 1
+        busy = copies or self._is_transferring or (defers and self._in_flight)
+        return not busy and not self._scheduler.loading()
+
+    def _reset(self, wanted: Reset) -> None:
         """Reset the prefix cache; what was computed before is of no use any more."""
-        running = tuple(self._scheduler.running())
-        self._verified = None
-        self._scheduler.reset()
-        pool = self._scheduler.pool()
-        if pool.cached or pool.held:
-            self._add(
-                violation(
-                    Defect(Code.CACHED_AFTER_RESET),
-                    "nothing is cached, and no block is held, after a reset",
-                    f"{len(pool.cached)} keys are cached, and {len(pool.held)} blocks held",
-                )
-            )
+        running: tuple[str, ...] = ()
+        held = False
+        if wanted.reset_running_requests:
+            running, self._verified = tuple(self._scheduler.running()), None
+        else:
+            held = bool(self._scheduler.pool().held)
+        was = self._scheduler.reset(wanted)
+        for each_wrong in judge_reset(wanted, was, held, self._scheduler.pool()):
+            self._add(each_wrong)
+        if wanted.reset_connector and self._transfers is not None and False not in was.connector:
+            self._transfers.forget(self._arrived)
+        if held:
+            return
         self._donors.clear()
         self._rules.start_again(running)
         lives = self.outcome.lives
@@ -384,6 +400,10 @@ class _Player:
             kind, tokens = "" if life.hit is None else "preempted_", tokens + len(life.delivered)
             for what, number in (("requests", 1), ("queries", tokens), ("hits", hit)):
                 self._counted[kind + what] += number
+            load = loads.get(name)
+            given = 0 if load is None else load.end - load.start
+            for what, number in (("requests", 1), ("queries", tokens - hit), ("hits", given)):
+                self._counted_loads[kind + what] += number
 
     def _skips(self, name: str) -> bool:
         """Whether a request takes nothing from the cache."""
@@ -686,21 +706,18 @@ class _Player:
                 )
             if life.hit is not None and name in self._ended and name not in self._reported:
                 self._add(_told("never", f"request {name}", "it is not reported"))
-        counted = self._scheduler.counted()
         # A load that fails, or that nobody waits for any more, may be looked up again.
         uncounted = self._sessions or isinstance(self._transfers, Offloading)
         uncounted = uncounted or any(
             each.load_fails or each.invalid_blocks or (each.loads and each.aborted)
             for each in self._history.requests.values()
         )
-        if self._tiers is None and not uncounted and counted not in (None, self._counted):
-            self._add(
-                violation(
-                    Defect(Code.STATISTICS_WRONG),
-                    f"statistics count {dict(self._counted)}",
-                    f"they count {dict(counted or {})}",
-                )
-            )
+        if self._tiers is None and not uncounted:
+            self._judge_counts(None, self._scheduler.counted(), self._counted)
+            # Who skips reading the cache is asked about, or not, and loads nothing.
+            if not any(map(self._skips, self._history.requests)):
+                counted_loads = self._scheduler.counted_loads()
+                self._judge_counts("loads", counted_loads, self._counted_loads)
         counted_drafts = self._scheduler.verified()
         if (
             self._kind == SCHEDULER
@@ -737,6 +754,19 @@ class _Player:
                 )
             )
 
+    def _judge_counts(
+        self, of: str | None, counted: Mapping[str, int] | None, due: Mapping[str, int]
+    ) -> None:
+        """What statistics count of lookups."""
+        if counted is not None and counted != due:
+            self._add(
+                violation(
+                    Defect.of(Code.STATISTICS_WRONG, of=of),
+                    f"statistics count {dict(due)}",
+                    f"they count {dict(counted)}",
+                )
+            )
+
     @property
     def _kind(self) -> str:
         if self._tiers is not None:
@@ -749,10 +779,10 @@ class _Player:
         """Record a violation; what follows one that leaves contents wrong may come from it.
 
         With a host's pool, a connector, or a session, what is wrong of the whole scheduler has a
-        signature of its own. No hits are promised to sessions, and images are evicted for whoever
-        needs room.
+        signature of its own. No hits are promised to either of the last two, and images are evicted
+        for whoever needs room.
         """
-        plain = self._kind == SESSION and wrong.signature.code in _OF_NO_SESSION
+        plain = self._kind != HOST and wrong.signature.code in _OF_NEITHER
         if wrong.signature.kind == SCHEDULER and not plain:
             wrong = replace(wrong, signature=replace(wrong.signature, kind=self._kind))
         for known in self.outcome.findings:

@@ -66,6 +66,14 @@ def _simplifications(history: SchedulerHistory) -> Iterator[Callable[[], Schedul
             value = plain.default
             if getattr(deployment, name) != value:
                 yield partial(_with, history, **{name: value})
+    for place, each in enumerate(history.resets):
+        others = history.resets[:place], history.resets[place + 1 :]
+        yield partial(replace, history, resets=sum(others, ()))
+        for name in ("reset_running_requests", "reset_connector", "connector_refuses"):
+            plainer = replace(each, **{name: False})
+            yield partial(replace, history, resets=(*others[0], plainer, *others[1]))
+    if deployment.encoder is not None and deployment.encoder.ec_connector:
+        yield partial(_with, history, encoder=replace(deployment.encoder, ec_connector=False))
     images = (image.identifier for each in requests.values() for image in each.images)
     for identifier in dict.fromkeys(images):
         yield partial(replace, history, requests=_without_image(requests, identifier))

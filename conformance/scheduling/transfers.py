@@ -10,7 +10,7 @@
   token that comes of it (`conformance.scheduling.runner`).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hitproof.conformance.findings.codes import Defect
@@ -75,6 +75,7 @@ class ConnectorTransfers:
         self._failed: set[str] = set()
         self._waited: set[str] = set()
         self._over: set[str] = set()
+        self._outdated: set[str] = set()
         self.spoilt: set[str] = set()
 
     @property
@@ -109,6 +110,10 @@ class ConnectorTransfers:
         """Requests whose load is over, as the scheduler has heard, and which were not admitted."""
         return frozenset(self._over)
 
+    def forget(self, requests: Iterable[str]) -> None:
+        """What the connector has of these is of old weights; loads under way go on."""
+        self._outdated.update(requests)
+
     def waited(self, request: str) -> bool:
         """Whether the request has waited for a load, so that it has blocks when it is admitted.
 
@@ -138,6 +143,8 @@ class ConnectorTransfers:
         for each in self._under_way:
             yield from self._left_alone(each, touched, held)
         for name, loading in told.loads.items():
+            if name in self._outdated:
+                yield _outdated(name)
             steps = self._arrivals[name].load_steps
             if steps is None:
                 self._write(name, loading, known(name))
@@ -241,4 +248,13 @@ def _wrong(transfer: _Transfer, how: str, pages: frozenset[int], actual: str) ->
         f"page {min(pages)}, which a connector {transfer.what} for request {transfer.request}, is "
         "left alone",
         actual,
+    )
+
+
+def _outdated(name: str) -> Violation:
+    defect = Defect.of(Code.CONNECTOR_RESET_WRONG, how="loads")
+    return Violation(
+        Signature("scheduler", Divergence.UNSOUND, CONNECTOR, False, defect),
+        "after a reset nothing is loaded that the connector had before",
+        f"that is loaded for request {name}",
     )

@@ -90,9 +90,9 @@ LIMITS: dict[str, Limit] = {
     "replay-requests": Limit(
         _REPLAY,
         "Histories of schedulers have no prompts with both images and embeddings, and context "
-        "parallelism is not judged beside Mamba states. Images have no encoder elsewhere (EC "
-        "connectors). Streaming sessions are not judged beside embeddings, loads and resets, and "
-        "without their statistics.",
+        "parallelism is not judged beside Mamba states. Encoder cache connectors have no images. "
+        "Streaming sessions are not judged beside embeddings, loads and resets, and without their "
+        "statistics.",
     ),
     "replay-grammars": Limit(
         _REPLAY,
@@ -117,7 +117,9 @@ LIMITS: dict[str, Limit] = {
         "not judged, nor statistics where a load fails, nor whose turn it is where steps are in "
         "flight or adapters are served. Single blocks of a "
         "load fail in one group only, no hit ends inside a block, and a history ends where a token "
-        "is delivered that comes of a failed load. Of connectors that keep blocks in host memory, "
+        "is delivered that comes of a failed load. Where all that runs starts again, the cache is "
+        "reset only while nothing is loaded or sent and, beside a connector, no step is in flight; "
+        "connectors of host pools are not reset. Of connectors that keep blocks in host memory, "
         "vLLM's simple one is judged in 0.33 and later, by content, without its lazy mode and its "
         "disk.",
     ),

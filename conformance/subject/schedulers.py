@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hitproof.conformance.histories.schema import EngineConfiguration, Image
-from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause
+from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause, Reset
 from hitproof.conformance.subject.managers import Event, Tables
 
 
@@ -266,6 +266,20 @@ class PoolState:
     offloaded: Mapping[tuple[int, Any], tuple[int, ...]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class WasReset:
+    """What came of a reset.
+
+    Attributes:
+        done: whether it was answered as done.
+        connector: what the KV connector has answered, as often as it was asked to forget what it
+            has; None where it does not say.
+    """
+
+    done: bool
+    connector: tuple[bool | None, ...] = ()
+
+
 class RunningScheduler(Protocol):
     """A scheduler that was started.
 
@@ -313,8 +327,8 @@ class RunningScheduler(Protocol):
     def abort(self, name: str) -> None:
         """A request's user gives up; of a session, all of it."""
 
-    def reset(self) -> None:
-        """The prefix cache is reset, and all that runs starts again."""
+    def reset(self, wanted: Reset) -> WasReset:
+        """Reset the prefix cache as is ``wanted``."""
 
     def pause(self, pause: Pause | None) -> None:
         """The engine is paused in that way, or goes on."""
@@ -356,6 +370,12 @@ class RunningScheduler(Protocol):
         ``requests``, ``queries`` (the tokens of these) and ``hits`` (those that were found), and
         the same with ``preempted_`` of requests that start again. None where lookups count that
         lead to no admission, as up to 0.29.
+        """
+
+    def counted_loads(self) -> Mapping[str, int] | None:
+        """The same as `counted` of what a KV connector was asked for, and gave.
+
+        ``queries`` are tokens that are not found on the device. None without a connector.
         """
 
     def verified(self) -> tuple[int, int] | None:

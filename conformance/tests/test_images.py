@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from hitproof.conformance.histories.encoder_workloads import encoder_workload
 from hitproof.conformance.histories.image_workloads import image_workload
 from hitproof.conformance.histories.schema import EngineConfiguration, Image
+from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import (
     Arrival,
     Deployment,
@@ -171,3 +173,13 @@ def _waits_with_an_image(history: SchedulerHistory) -> bool:
     blocks = [-(-len(each.prompt) // history.deployment.groups[0].block_size) for each in firsts]
     same = len({each.images[0].identifier for each in firsts}) < len(firsts)
     return same and sum(blocks) >= history.deployment.num_gpu_blocks
+
+
+def test_encoder_cache_connectors_come_beside_loads_and_sends() -> None:
+    made = [encoder_workload(f"1:{seed}") for seed in range(24)]
+    assert all(read_workload(write_workload(each)) == each for each in made)
+    beside = [h for h in made if h.deployment.encoder and h.deployment.encoder.ec_connector]
+    arrivals = [each for history in beside for each in history.requests.values()]
+    for each in (True, False):
+        assert any(bool(one.images) is each and one.send_steps for one in arrivals)
+        assert any(bool(one.images) is each and one.loads for one in arrivals)

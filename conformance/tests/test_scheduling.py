@@ -23,6 +23,7 @@ from hitproof.conformance.histories.workloads import (
     Deployment,
     Encoder,
     Pause,
+    Reset,
     SchedulerHistory,
 )
 from hitproof.conformance.judge.promises import JudgedPolicies
@@ -37,6 +38,7 @@ from hitproof.conformance.subject.schedulers import (
     PoolState,
     Scheduled,
     StartupRefused,
+    WasReset,
 )
 from hitproof.spec.groups import Group, GroupKind
 
@@ -148,18 +150,24 @@ class Small:
             if row.arrival.grammar_steps is not None and self.fault != "masks nothing"
         }
 
+    def counted_loads(self) -> None:
+        return None
+
     def verified(self) -> tuple[int, int]:
         return int(self.fault == "counts drafts"), 0
 
     def abort(self, name: str) -> None:
         del self._rows[name]
 
-    def reset(self) -> None:
+    def reset(self, wanted: Reset) -> WasReset:
+        if any(row.table for row in self._rows.values()) and not wanted.reset_running_requests:
+            return WasReset(self.fault == "says done")
         if self.fault != "kept":
             self._cached.clear()
         for row in self._rows.values():
             row.again = row.again or row.seen
             row.table, row.computed, row.seen = [], 0, False
+        return WasReset(self.fault != "says refused")
 
     def pause(self, pause: Pause | None) -> None:
         self._paused = pause is not None and self.fault != "never pauses"

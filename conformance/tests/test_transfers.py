@@ -112,6 +112,14 @@ def test_a_load_into_a_page_of_a_step_that_still_runs_is_found() -> None:
         assert wrong == [Code.TRANSFERRED_PAGE_USED] * still_runs
 
 
+def test_a_load_of_what_a_connector_was_to_forget_is_found() -> None:
+    for forgotten in (["b"], ["a"], []):
+        runner = Runner()
+        runner.transfers.forget(forgotten)
+        _, wrong = runner.step(Transfers({"b": LOADING}, {}))
+        assert wrong == [Code.CONNECTOR_RESET_WRONG] * ("b" in forgotten)
+
+
 def test_a_page_that_is_freed_while_it_is_loaded_is_found() -> None:
     runner = Runner()
     runner.held -= {2}

@@ -23,6 +23,7 @@ class LoadingConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  
         at_once: requests whose first step loads what it has of them.
         sends: requests whose blocks it sends when they finish.
         ended: the tables of those that it began to send since this was last emptied.
+        refuses: whether it answers that it could not forget what it has.
     """
 
     # Tests of findings have its source, too, so that it uses nothing of ours.
@@ -34,6 +35,7 @@ class LoadingConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  
         self.at_once: set[str] = set()
         self.sends: set[str] = set()
         self.ended: dict[str, Any] = {}
+        self.refuses = False
         self._start: dict[str, int] = {}
 
     def get_num_new_matched_tokens(
@@ -57,7 +59,7 @@ class LoadingConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  
         """The load begins."""
         name = request.request_id
         if num_external_tokens:
-            self.tokens.pop(name)
+            self.tokens.pop(name, None)
             start = self._start[name]
             end = start + num_external_tokens
             self.asked[name] = start, end, blocks.get_block_ids()
@@ -77,6 +79,13 @@ class LoadingConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  
         if sent:
             self.ended[name] = block_ids
         return sent, None
+
+    def reset_cache(self) -> bool | None:
+        """What it has of all requests is of old weights."""
+        if self.refuses:
+            return False
+        self.tokens.clear()
+        return True
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         """A worker's."""

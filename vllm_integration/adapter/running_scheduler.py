@@ -16,6 +16,7 @@ from hitproof.conformance.histories.workloads import (
     Arrival,
     Deployment,
     Pause,
+    Reset,
 )
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.managers import Event, Tables
@@ -26,6 +27,7 @@ from hitproof.conformance.subject.schedulers import (
     Plan,
     PoolState,
     Scheduled,
+    WasReset,
 )
 from hitproof.vllm_integration.adapter import transfers
 from hitproof.vllm_integration.adapter.blocks import (
@@ -108,6 +110,7 @@ class VllmScheduler:
         self._last_input: dict[str, Arrival] = {}
         self._seen: set[str] = set()
         self._counted: Counter[str] = Counter()
+        self._counted_loads: Counter[str] = Counter()
         self._reported: tuple[int, int, int] | None = None
         self._verified = (0, 0)
         self._grammars: RunningGrammars | None = None
@@ -253,15 +256,24 @@ class VllmScheduler:
         if inputs := self._inputs.get(request_id):
             self._ended[request_id] = inputs.popleft()
 
-    def reset(self) -> None:
+    def reset(self, wanted: Reset) -> WasReset:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         reset = attribute(self.scheduler, "reset_prefix_cache")
-        if _STARTS_AGAIN not in parameters_of(reset):
+        options = {
+            _STARTS_AGAIN: wanted.reset_running_requests,
+            "reset_connector": wanted.reset_connector,
+        }
+        given = {name: True for name, value in options.items() if value}
+        if not given.keys() <= set(parameters_of(reset)):
             raise CannotJudge(
-                "this release resets no cache that is in use; leave after_reset out, or name a "
-                "later release"
+                "this release resets no connector, and no cache that is in use; leave after_reset "
+                "and such resets out, or name a later release"
             )
-        reset(**{_STARTS_AGAIN: True})
+        if self._connector is None:
+            return WasReset(bool(reset(**given)))
+        with self._connector.resetting(wanted) as answers:
+            done = bool(reset(**given))
+        return WasReset(done, tuple(answers))
 
     def pause(self, pause: Pause | None) -> None:
         """See `conformance.subject.schedulers.RunningScheduler`."""
@@ -379,9 +391,13 @@ class VllmScheduler:
         self._reported = None
         answered = self.scheduler.update_from_output(plan.handle, result)
         for each in answered.values():
-            stats = getattr(each.scheduler_stats, "prefix_cache_stats", None)
-            for name in COUNTED if stats is not None else ():
-                self._counted[name] += getattr(stats, name)
+            for counted, name in (
+                (self._counted, "prefix_cache_stats"),
+                (self._counted_loads, "connector_prefix_cache_stats"),
+            ):
+                stats = getattr(each.scheduler_stats, name, None)
+                for what in COUNTED if stats is not None else ():
+                    counted[what] += getattr(stats, what)
             self._reported = _reported(each.scheduler_stats) or self._reported
             verified = getattr(each.scheduler_stats, "spec_decoding_stats", None)
             if verified is not None:
@@ -447,6 +463,11 @@ class VllmScheduler:
     def counted(self) -> Mapping[str, int] | None:
         """See `conformance.subject.schedulers.RunningScheduler`."""
         return self._counted if self._vllm.counts_admissions else None
+
+    def counted_loads(self) -> Mapping[str, int] | None:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        counts = self._vllm.counts_admissions and self._connector is not None
+        return self._counted_loads if counts else None
 
     def verified(self) -> tuple[int, int] | None:
         """See `conformance.subject.schedulers.RunningScheduler`."""

@@ -168,7 +168,7 @@ class VllmSchedulers:
         offloading = deployment.connector is not None and deployment.connector.offloads
         if offloading and not transfers.offloads():
             plain = replace(deployment, connector=None)
-            return self.possible(replace(history, deployment=plain, requests={}))
+            return self.possible(replace(history, deployment=plain, requests={}, resets=()))
         if deployment.connector is not None and not reports_failed_loads():
             whole = {name: replace(a, load_fails=False) for name, a in history.requests.items()}
             history = replace(history, requests=whole)
@@ -307,6 +307,14 @@ class VllmSchedulers:
             connect(made, deployment.host)
         if deployment.connector is not None:
             transfers.connect(made, deployment.connector)
+        if deployment.encoder is not None and deployment.encoder.ec_connector:
+            from hitproof.vllm_integration.adapter.encoding import ENCODING
+
+            made.ec_transfer_config = call(
+                attribute(config, "ECTransferConfig"),
+                {**ENCODING, "ec_role": "ec_consumer"},
+                "ECTransferConfig",
+            )
         settle = getattr(made, "_set_max_num_scheduled_tokens", None)
         if settle is not None:
             with _refusals():

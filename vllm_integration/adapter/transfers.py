@@ -3,12 +3,13 @@
 Imported in the worker process only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 from hitproof.conformance.histories.schema import EngineConfiguration
-from hitproof.conformance.histories.workloads import Arrival, Connector
+from hitproof.conformance.histories.workloads import Arrival, Connector, Reset
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.conformance.subject.schedulers import HostCopy, HostResult, Loading, Transfers
 from hitproof.spec.groups import Group, GroupKind
@@ -147,6 +148,23 @@ class RunningConnector:
     def cached(self) -> dict[tuple[int, Any], tuple[int, ...]]:
         """What it keeps in host memory, by its keys."""
         return {}
+
+    @contextmanager
+    def resetting(self, wanted: Reset) -> Iterator[list[bool | None]]:
+        """While the cache is reset; what it answers when it is asked to forget what it has."""
+        answers: list[bool | None] = []
+        real = self._connector.reset_cache
+
+        def recorded() -> bool | None:
+            answers.append(real())
+            return answers[-1]
+
+        self._connector.refuses = wanted.connector_refuses
+        self._connector.reset_cache = recorded
+        try:
+            yield answers
+        finally:
+            del self._connector.reset_cache
 
 
 class RunningOffload(RunningConnector):
