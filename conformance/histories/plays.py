@@ -20,8 +20,8 @@ from hitproof.conformance.histories.connections import connections
 from hitproof.conformance.histories.connector_workloads import connector_workload
 from hitproof.conformance.histories.contended_workloads import contended_workload
 from hitproof.conformance.histories.corpus import corpus
+from hitproof.conformance.histories.ec_workloads import ec_workload
 from hitproof.conformance.histories.edges import edges
-from hitproof.conformance.histories.encoder_workloads import encoder_workload
 from hitproof.conformance.histories.engine_workloads import engine_workload
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
@@ -179,7 +179,7 @@ class Origin(StrEnum):
     GRAMMARS = "grammars"
     FORMATS = "formats"
     RESETS = "resets"
-    ENCODERS = "encoder caches"
+    EC_CONNECTORS = "encoder connectors"
 
 
 _WORKLOADS = {
@@ -203,7 +203,7 @@ _WORKLOADS = {
     Origin.GRAMMARS: grammar_workload,
     Origin.FORMATS: format_workload,
     Origin.RESETS: reset_workload,
-    Origin.ENCODERS: encoder_workload,
+    Origin.EC_CONNECTORS: ec_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -373,7 +373,7 @@ _SEEDED = {
     Origin.GRAMMARS: {Profile.QUICK: 3, Profile.DEFAULT: 36, Profile.THOROUGH: 1_000},
     Origin.FORMATS: {Profile.QUICK: 4, Profile.DEFAULT: 24, Profile.THOROUGH: 600},
     Origin.RESETS: {Profile.QUICK: 4, Profile.DEFAULT: 32, Profile.THOROUGH: 1_000},
-    Origin.ENCODERS: {Profile.QUICK: 3, Profile.DEFAULT: 24, Profile.THOROUGH: 600},
+    Origin.EC_CONNECTORS: {Profile.QUICK: 3, Profile.DEFAULT: 24, Profile.THOROUGH: 600},
 }
 """How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-
 from hitproof.conformance.histories.encoder_workloads import encoder_workload
+
 from hitproof.conformance.histories.image_workloads import image_workload
 from hitproof.conformance.histories.schema import EngineConfiguration, Image
 from hitproof.conformance.histories.workload_json import read_workload, write_workload

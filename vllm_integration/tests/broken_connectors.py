@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any
 from unittest.mock import patch
 
-from hitproof.conformance.histories.encoder_workloads import encoder_workload
+from hitproof.conformance.histories.ec_workloads import ec_workload
 from hitproof.conformance.histories.reset_workloads import reset_workload
 from hitproof.conformance.scheduling.playing import play
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
@@ -23,7 +23,7 @@ _KNOWN = ("image-encoded-again", "null-block-read")
 def found(subject: VllmSchedulers, wanted: str) -> list[str]:
     """What the first history shows that shows something new which starts as ``wanted``."""
     for number in range(_MANY):
-        for workload in (reset_workload, encoder_workload):
+        for workload in (reset_workload, ec_workload):
             causes = play(workload(f"1:{number}"), subject).causes
             defects = [str(each.signature.defect) for each in causes]
             new = [each for each in defects if not each.startswith(_KNOWN)]

@@ -25,7 +25,7 @@ _PLAIN, _WINDOW, _AHEAD = range(3)
 _PLACEHOLDER = 1
 
 
-def encoder_workload(seed: int | str) -> SchedulerHistory:
+def ec_workload(seed: int | str) -> SchedulerHistory:
     """The scheduler history of a seed."""
     random = Random(f"hitproof encoder caches {seed}")
     turn = int(str(seed).rpartition(":")[2]) % 3
