@@ -338,6 +338,11 @@ class _Player:
         for each_wrong in self._rules.judge(plan, now):
             self._add(each_wrong)
         self._judge_ends(plan)
+        if self._transfers is None:
+            # The model runner is told what of a request that is resumed was delivered by then.
+            resumed = [e.request for e in plan.scheduled if e.whole and not e.first]
+            lives = self.outcome.lives
+            self._runner.start_again({name: len(lives[name].delivered) for name in resumed})
         done, wrong = self._runner.execute(plan, seen)
         for each_wrong in wrong:
             self._add(each_wrong)
