@@ -21,6 +21,7 @@ from hitproof.conformance.histories.connector_workloads import connector_workloa
 from hitproof.conformance.histories.contended_workloads import contended_workload
 from hitproof.conformance.histories.corpus import corpus
 from hitproof.conformance.histories.edges import edges
+from hitproof.conformance.histories.encoder_workloads import encoder_workload
 from hitproof.conformance.histories.engine_workloads import engine_workload
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
@@ -36,6 +37,7 @@ from hitproof.conformance.histories.module_families import module_histories
 from hitproof.conformance.histories.offload_workloads import offload_workload
 from hitproof.conformance.histories.ordering import is_turned, turned, turned_workload
 from hitproof.conformance.histories.rank_workloads import rank_workload
+from hitproof.conformance.histories.resumed_workloads import resumed_workload
 from hitproof.conformance.histories.resumption_workloads import resumption_workload
 from hitproof.conformance.histories.room_workloads import room_workload
 from hitproof.conformance.histories.schema import History, Load
@@ -156,7 +158,7 @@ class Origin(StrEnum):
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next seventeen; all others are of managers."""
+    """Of whole schedulers, as are the next nineteen; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -174,6 +176,8 @@ class Origin(StrEnum):
     OFFLOADS = "offloads"
     ROOM = "room"
     GRAMMARS = "grammars"
+    ENCODERS = "encoders"
+    RESUMED = "resumed in flight"
 
 
 _WORKLOADS = {
@@ -195,6 +199,8 @@ _WORKLOADS = {
     Origin.OFFLOADS: offload_workload,
     Origin.ROOM: room_workload,
     Origin.GRAMMARS: grammar_workload,
+    Origin.ENCODERS: encoder_workload,
+    Origin.RESUMED: resumed_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -362,6 +368,8 @@ _SEEDED = {
     Origin.OFFLOADS: {Profile.QUICK: 5, Profile.DEFAULT: 30, Profile.THOROUGH: 1_000},
     Origin.ROOM: {Profile.QUICK: 5, Profile.DEFAULT: 40, Profile.THOROUGH: 300},
     Origin.GRAMMARS: {Profile.QUICK: 3, Profile.DEFAULT: 36, Profile.THOROUGH: 1_000},
+    Origin.ENCODERS: {Profile.QUICK: 5, Profile.DEFAULT: 30, Profile.THOROUGH: 500},
+    Origin.RESUMED: {Profile.QUICK: 2, Profile.DEFAULT: 3, Profile.THOROUGH: 100},
 }
 """How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}

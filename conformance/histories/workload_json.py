@@ -48,10 +48,14 @@ def write_workload(history: SchedulerHistory) -> str:
     """The history as JSON text, one request per line; `read_workload` reads it."""
     data = workload_as_json(history)
     about = f' "about": {json.dumps(history.about)},\n' if history.about else ""
-    pauses = f',\n "pauses": {json.dumps(data["pauses"])}' if history.pauses else ""
+    events = "".join(
+        f',\n "{name}": {json.dumps(data[name])}'
+        for name in ("pauses", "encoder_resets")
+        if name in data
+    )
     rows = ",\n".join(f"  {json.dumps(n)}: {json.dumps(r)}" for n, r in data["requests"].items())
     return (
         f'{{\n "kind": "{history.kind}", "version": {history.version},\n{about}'
         f' "deployment": {json.dumps(data["deployment"])},\n "requests": {{\n{rows}\n }}'
-        f"{pauses}\n}}\n"
+        f"{events}\n}}\n"
     )

@@ -438,6 +438,9 @@ class SchedulerHistory:
     """The requests by name; those of one step arrive in this order."""
     pauses: tuple[Pause, ...] = ()
     """When the engine is paused; those that begin earlier come first."""
+    encoder_resets: tuple[NonNegativeInt, ...] = ()
+    """The steps before which the encoder's cache is reset, as when weights change, whatever runs.
+    vLLM: ``reset_encoder_cache``."""
     about: str = field(default="", compare=False)
     """What the history shows, for readers."""
     kind: Literal["scheduler"] = "scheduler"
@@ -448,6 +451,8 @@ class SchedulerHistory:
     __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
+        if self.encoder_resets and self.deployment.encoder is None:
+            raise HistoryError("nothing is encoded; set encoder, or leave encoder_resets out")
         seen: set[str] = set()
         for name, request in self.requests.items():
             self._check_transfers(name, request)

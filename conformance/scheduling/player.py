@@ -270,12 +270,15 @@ class _Player:
                 self._scheduler.grammar_is_ready(name)
 
     def _pause_or_go_on(self) -> None:
-        """Pause the engine, or let it go on."""
+        """Pause the engine, or let it go on; reset the encoder's cache."""
         now = (p for p in self._history.pauses if p.at <= self._step < p.at + p.steps)
         pause = next(now, None)
         if pause != self._pause:
             self._scheduler.pause(pause)
             self._pause = pause
+        if self._step in self._history.encoder_resets:
+            self._scheduler.reset_encoder()
+            self._rules.reset_encoder()
 
     def _reset(self) -> None:
         """Reset the prefix cache; what was computed before is of no use any more."""
@@ -732,12 +735,16 @@ class _Player:
                     f"blocks {sorted(held)} are",
                 )
             )
-        if pool.encoded:
+        encoder = self._history.deployment.encoder
+        left = f"{', '.join(sorted(pool.encoded))} are" if pool.encoded else ""
+        if encoder is not None and not left and not self._scheduler.may_encode(encoder.cache_size):
+            left = f"an image of {encoder.cache_size} tokens, as large as the cache, finds no room"
+        if left:
             self._add(
                 violation(
                     Defect(Code.IMAGES_HELD_WHEN_IDLE),
                     "no encoded image is held when all requests have ended",
-                    f"{', '.join(sorted(pool.encoded))} are",
+                    left,
                 )
             )
 

@@ -164,6 +164,15 @@ class Small:
     def pause(self, pause: Pause | None) -> None:
         self._paused = pause is not None and self.fault != "never pauses"
 
+    def reset_encoder(self) -> None:
+        if self.fault != "keeps encoded":
+            self._encoded.clear()
+
+    def may_encode(self, length: int) -> bool:
+        assert self.deployment.encoder is not None
+        left = self.deployment.encoder.cache_size - (self.fault == "loses room")
+        return length <= left
+
     def has_requests(self) -> bool:
         if self._paused and self.fault != "spins":
             return bool(self._gone)
@@ -566,6 +575,7 @@ def test_what_several_modules_compute_again_is_not_promised(modules: int, length
     [
         ("", set()),
         ("holds images", {"images-held-when-idle"}),
+        ("loses room", {"images-held-when-idle"}),
         ("never encodes", {"encoder-output-missing(how=never, of=tokens)"}),
         ("blind", {"other-content-read"}),
         ("no hit", {"promised-hit-missed(by=lookup, to=resend)"}),

@@ -144,6 +144,8 @@ class _Writer:
             raise CannotJudge("a test has one rank")
         if self._history.pauses or (deployment.ranks > 1 and not deployment.layers):
             raise CannotJudge("a test has no pauses and no pipeline")
+        if self._history.encoder_resets:
+            raise CannotJudge("a test does not reset the encoder's cache")
         if any(each.grammar_steps is not None for each in self._history.requests.values()):
             raise CannotJudge("a test has no grammars")
         if deployment.connector is not None and deployment.connector.offloads:
