@@ -43,6 +43,7 @@ from hitproof.conformance.histories.room_workloads import room_workload
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.session_workloads import session_workload
 from hitproof.conformance.histories.situations import fine_situations, situations
+from hitproof.conformance.histories.spread_workloads import NUM_SPREAD, spread_workload
 from hitproof.conformance.histories.stop_workloads import stop_workload
 from hitproof.conformance.histories.twins import fine_twins, twins
 from hitproof.conformance.histories.uncached import uncached_histories
@@ -158,7 +159,7 @@ class Origin(StrEnum):
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next nineteen; all others are of managers."""
+    """Of whole schedulers, as are the next twenty; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -178,6 +179,7 @@ class Origin(StrEnum):
     GRAMMARS = "grammars"
     ENCODERS = "encoders"
     RESUMED = "resumed in flight"
+    SPREAD = "spread layers"
 
 
 _WORKLOADS = {
@@ -201,6 +203,7 @@ _WORKLOADS = {
     Origin.GRAMMARS: grammar_workload,
     Origin.ENCODERS: encoder_workload,
     Origin.RESUMED: resumed_workload,
+    Origin.SPREAD: spread_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -370,6 +373,11 @@ _SEEDED = {
     Origin.GRAMMARS: {Profile.QUICK: 3, Profile.DEFAULT: 36, Profile.THOROUGH: 1_000},
     Origin.ENCODERS: {Profile.QUICK: 5, Profile.DEFAULT: 30, Profile.THOROUGH: 500},
     Origin.RESUMED: {Profile.QUICK: 2, Profile.DEFAULT: 3, Profile.THOROUGH: 100},
+    Origin.SPREAD: {
+        Profile.QUICK: 6,
+        Profile.DEFAULT: NUM_SPREAD + 12,
+        Profile.THOROUGH: NUM_SPREAD + 300,
+    },
 }
 """How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}

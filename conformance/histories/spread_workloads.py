@@ -1,7 +1,7 @@
 """Scheduler histories of start-up alone: layers of two sorts, as models have them, over ranks.
 
-First as many layers as models on hand have, on two, four and one pipeline ranks; then numbers, sizes
-and orders of chance, also with a third sort.
+First as many layers as models on hand have, on two, four and one pipeline ranks; then numbers,
+sizes and orders of chance, also with a third sort.
 """
 
 from dataclasses import replace
@@ -47,9 +47,7 @@ def spread_workload(seed: int | str) -> SchedulerHistory:
     return _started(tuple(sorts), random.choice((2, 3, 4)), random.choice((1, 1, 2)))
 
 
-def _started(
-    sorts: tuple[tuple[Group, int], ...], ranks: int, larger: int = 1
-) -> SchedulerHistory:
+def _started(sorts: tuple[tuple[Group, int], ...], ranks: int, larger: int = 1) -> SchedulerHistory:
     """Start-up with so many layers of each sort; those of full attention may be larger."""
     layers = tuple(
         Layers(count, larger if group.kind is GroupKind.FULL_ATTENTION else 1)

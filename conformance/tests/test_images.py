@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from hitproof.conformance.histories.encoder_workloads import encoder_workload
 from hitproof.conformance.histories.image_workloads import image_workload
 from hitproof.conformance.histories.schema import EngineConfiguration, Image
+from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import (
     Arrival,
     Deployment,
@@ -163,6 +165,19 @@ def test_histories_have_variety() -> None:
     assert any(each.num_mtp_modules > 1 for each in deployments)
     sharing = (history for history in made if _waits_with_an_image(history))
     assert any(sharing)
+
+
+def test_resets_come_while_images_are_half_computed() -> None:
+    made = [encoder_workload(f"1:{seed}") for seed in range(60)]
+    assert all(read_workload(write_workload(each)) == each for each in made)
+    assert all(each.encoder_resets for each in made)
+    arrivals = [(each, r) for each in made for r in each.requests.values()]
+    assert any(r.aborted for _, r in arrivals)
+    assert any(
+        i.length > h.deployment.max_num_batched_tokens for h, r in arrivals for i in r.images
+    )
+    assert any(len({i.identifier for i in r.images}) < len(r.images) for _, r in arrivals)
+    assert {each.deployment.policy for each in made} == {"fcfs", "priority"}
 
 
 def _waits_with_an_image(history: SchedulerHistory) -> bool:

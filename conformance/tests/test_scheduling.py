@@ -597,6 +597,20 @@ def test_requests_share_what_has_the_same_images(fault: str, defects: set[str]) 
 
 
 @pytest.mark.parametrize(
+    ("fault", "defects"),
+    [("", set()), ("keeps encoded", {"encoder-output-missing(how=reset, of=tokens)"})],
+)
+def test_images_are_encoded_again_after_a_reset(fault: str, defects: set[str]) -> None:
+    requests = {"a": Arrival(tuple(range(20)), (100,), images=(Image("cat", 2, 15),))}
+    deployment = replace(DEPLOYMENT, encoder=Encoder(15, 15))
+    history = SchedulerHistory(deployment, requests, encoder_resets=(1,))
+    outcome = play(history, Subject(fault))
+    assert {str(found.signature.defect) for found in outcome.causes} == defects
+    with pytest.raises(HistoryError, match="leave encoder_resets out"):
+        SchedulerHistory(DEPLOYMENT, {"b": Arrival((1,), (2,))}, encoder_resets=(1,))
+
+
+@pytest.mark.parametrize(
     ("encoder", "image", "reason"),
     [
         (None, Image("cat", 0, 3), "set encoder"),

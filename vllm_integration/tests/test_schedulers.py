@@ -268,7 +268,9 @@ def test_what_is_known_of_a_release_is_found(name: str, release: str, defect: st
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("broken", ["host_pools", "offloads", "ends", "grammars"])
+@pytest.mark.parametrize(
+    "broken", ["host_pools", "offloads", "ends", "grammars", "encoders", "resumed"]
+)
 def test_each_fault_of_a_part_is_found(broken: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", f"hitproof.vllm_integration.tests.broken_{broken}"],
