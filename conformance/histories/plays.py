@@ -371,7 +371,7 @@ _SEEDED = {
     Origin.OFFLOADS: {Profile.QUICK: 5, Profile.DEFAULT: 30, Profile.THOROUGH: 1_000},
     Origin.ROOM: {Profile.QUICK: 5, Profile.DEFAULT: 40, Profile.THOROUGH: 300},
     Origin.GRAMMARS: {Profile.QUICK: 3, Profile.DEFAULT: 36, Profile.THOROUGH: 1_000},
-    Origin.ENCODERS: {Profile.QUICK: 5, Profile.DEFAULT: 30, Profile.THOROUGH: 500},
+    Origin.ENCODERS: {Profile.QUICK: 15, Profile.DEFAULT: 40, Profile.THOROUGH: 500},
     Origin.RESUMED: {Profile.QUICK: 2, Profile.DEFAULT: 3, Profile.THOROUGH: 100},
     Origin.SPREAD: {
         Profile.QUICK: 6,
