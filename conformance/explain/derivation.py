@@ -467,6 +467,27 @@ def _few_groups(derived: Derived) -> Iterator[_Case]:
         yield sentence, Bound(most, tuple(derived.layers))
 
 
+def _dealt(derived: Derived) -> Iterator[str]:
+    """A rank's block is that of its widest group; each sort may be dealt evenly over its groups."""
+    alike = len(set(derived.pages)) == 1
+    taken: dict[tuple[int, Layer], int] = {}
+    groups_of: dict[Layer, set[int]] = {}
+    for index, group, _, layer in _placed(derived):
+        page = derived.pages[index] if alike or layer.any_block else _taken(layer, group)
+        taken[index, layer] = -(-page // layer.alignment) * layer.alignment
+        groups_of.setdefault(layer, set()).add(index)
+    for number, rank in enumerate(derived.ranks):
+        has = Counter(layer for name, layer in derived.layers.items() if name in rank.layers)
+        widths = [0] * len(derived.members)
+        for (index, layer), page in taken.items():
+            widths[index] += page * -(-has[layer] // len(groups_of[layer]))
+        aligned = math.lcm(*(layer.alignment for layer in has))
+        enough = -(-max(widths, default=0) // aligned) * aligned
+        block = rank.pool_bytes // max(rank.blocks, 1)
+        if has and block > enough:
+            yield f"a block of rank {number} takes {block} bytes, and {enough} would do"
+
+
 def _drafts(derived: Derived) -> Iterator[str]:
     if not derived.setup.use_eagle or any(each.draft is None for each in derived.layers.values()):
         return
@@ -499,4 +520,5 @@ _RULES: dict[Rule, Callable[[Derived], Iterator[_Case]]] = {
     Rule.LONG_REQUESTS: _long_requests,
     Rule.FILLED_BLOCKS: _filled_blocks,
     Rule.FEW_GROUPS: _few_groups,
+    Rule.DEALT: _dealt,
 }

@@ -26,6 +26,7 @@ class Rule(StrEnum):
     LONG_REQUESTS = "less than half of what a long request takes is padding"
     FILLED_BLOCKS = "layers of one sort are in no more groups than blocks have room for"
     FEW_GROUPS = "there are no more groups than the rarest sort of layers makes"
+    DEALT = "on each rank a block is no larger than layers need that are dealt out evenly"
 
     @property
     def parameter(self) -> str:
@@ -42,5 +43,6 @@ WASTEFUL = (
     Rule.LONG_REQUESTS,
     Rule.FILLED_BLOCKS,
     Rule.FEW_GROUPS,
+    Rule.DEALT,
 )
 """Where these are broken outputs are right, and memory or time is lost."""

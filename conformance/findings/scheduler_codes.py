@@ -400,6 +400,7 @@ MEANINGS: Mapping[Code, Meaning] = {
                 {
                     "never": ", which was not made",
                     "freed": ", which was freed",
+                    "reset": ", which a reset has dropped",
                     "full": ", for which there is no room",
                 },
                 optional=True,

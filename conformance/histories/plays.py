@@ -22,6 +22,7 @@ from hitproof.conformance.histories.contended_workloads import contended_workloa
 from hitproof.conformance.histories.corpus import corpus
 from hitproof.conformance.histories.ec_workloads import ec_workload
 from hitproof.conformance.histories.edges import edges
+from hitproof.conformance.histories.encoder_workloads import encoder_workload
 from hitproof.conformance.histories.engine_workloads import engine_workload
 from hitproof.conformance.histories.families import engines, families
 from hitproof.conformance.histories.fine_families import fine_histories
@@ -39,11 +40,13 @@ from hitproof.conformance.histories.offload_workloads import offload_workload
 from hitproof.conformance.histories.ordering import is_turned, turned, turned_workload
 from hitproof.conformance.histories.rank_workloads import rank_workload
 from hitproof.conformance.histories.reset_workloads import reset_workload
+from hitproof.conformance.histories.resumed_workloads import resumed_workload
 from hitproof.conformance.histories.resumption_workloads import resumption_workload
 from hitproof.conformance.histories.room_workloads import room_workload
 from hitproof.conformance.histories.schema import History, Load
 from hitproof.conformance.histories.session_workloads import session_workload
 from hitproof.conformance.histories.situations import fine_situations, situations
+from hitproof.conformance.histories.spread_workloads import NUM_SPREAD, spread_workload
 from hitproof.conformance.histories.stop_workloads import stop_workload
 from hitproof.conformance.histories.twins import fine_twins, twins
 from hitproof.conformance.histories.uncached import uncached_histories
@@ -159,7 +162,7 @@ class Origin(StrEnum):
     CORPUS = "corpus"
     """Distilled from the others; of managers and of schedulers, as are those that are written."""
     SCHEDULER = "scheduler"
-    """Of whole schedulers, as are the next twenty; all others are of managers."""
+    """Of whole schedulers, as are the next twenty-three; all others are of managers."""
     LAYERS = "layers"
     CONTENDED = "contended"
     CHUNKS = "chunks"
@@ -180,6 +183,9 @@ class Origin(StrEnum):
     FORMATS = "formats"
     RESETS = "resets"
     EC_CONNECTORS = "encoder connectors"
+    ENCODERS = "encoders"
+    RESUMED = "resumed in flight"
+    SPREAD = "spread layers"
 
 
 _WORKLOADS = {
@@ -204,6 +210,9 @@ _WORKLOADS = {
     Origin.FORMATS: format_workload,
     Origin.RESETS: reset_workload,
     Origin.EC_CONNECTORS: ec_workload,
+    Origin.ENCODERS: encoder_workload,
+    Origin.RESUMED: resumed_workload,
+    Origin.SPREAD: spread_workload,
 }
 """What makes the scheduler history of a seed, by origin."""
 
@@ -374,6 +383,13 @@ _SEEDED = {
     Origin.FORMATS: {Profile.QUICK: 4, Profile.DEFAULT: 24, Profile.THOROUGH: 600},
     Origin.RESETS: {Profile.QUICK: 4, Profile.DEFAULT: 32, Profile.THOROUGH: 1_000},
     Origin.EC_CONNECTORS: {Profile.QUICK: 3, Profile.DEFAULT: 24, Profile.THOROUGH: 600},
+    Origin.ENCODERS: {Profile.QUICK: 15, Profile.DEFAULT: 40, Profile.THOROUGH: 500},
+    Origin.RESUMED: {Profile.QUICK: 2, Profile.DEFAULT: 3, Profile.THOROUGH: 100},
+    Origin.SPREAD: {
+        Profile.QUICK: 6,
+        Profile.DEFAULT: NUM_SPREAD + 12,
+        Profile.THOROUGH: NUM_SPREAD + 300,
+    },
 }
 """How many scheduler histories of these origins are played, in this order."""
 _EVERY = {Profile.QUICK: 4, Profile.DEFAULT: 1, Profile.THOROUGH: 1}

@@ -48,7 +48,7 @@ def write_workload(history: SchedulerHistory) -> str:
     """The history as JSON text, one request per line; `read_workload` reads it."""
     data = workload_as_json(history)
     about = f' "about": {json.dumps(history.about)},\n' if history.about else ""
-    rest = (name for name in ("pauses", "resets") if name in data)
+    rest = (name for name in ("pauses", "resets", "encoder_resets") if name in data)
     more = "".join(f',\n "{name}": {json.dumps(data[name])}' for name in rest)
     rows = ",\n".join(f"  {json.dumps(n)}: {json.dumps(r)}" for n, r in data["requests"].items())
     return (

@@ -470,6 +470,9 @@ class SchedulerHistory:
     """When the engine is paused; those that begin earlier come first."""
     resets: tuple[Reset, ...] = ()
     """When the prefix cache is reset, besides before requests with ``after_reset``."""
+    encoder_resets: tuple[NonNegativeInt, ...] = ()
+    """The steps before which the encoder's cache is reset, as when weights change, whatever runs.
+    vLLM: ``reset_encoder_cache``."""
     about: str = field(default="", compare=False)
     """What the history shows, for readers."""
     kind: Literal["scheduler"] = "scheduler"
@@ -480,6 +483,8 @@ class SchedulerHistory:
     __pydantic_config__ = STRICT
 
     def __post_init__(self) -> None:
+        if self.encoder_resets and self.deployment.encoder is None:
+            raise HistoryError("nothing is encoded; set encoder, or leave encoder_resets out")
         seen: set[str] = set()
         for name, request in self.requests.items():
             self._check_transfers(name, request)

@@ -4,6 +4,7 @@
   far behind the step as they look ahead: their entry of a token depends on the next one, and that
   of each further MTP module on one token more. The step encodes the image, or an earlier step has,
   and it has not been freed since: a step frees first, then encodes.
+- A reset has the model runner forget all of them: steps after it encode again what they read.
 - A step encodes at most its budget, what is kept is at most the size of the cache, and what is
   kept is not encoded again.
 - Where images are computed whole, the step that computes the first token computes the last one.
@@ -44,6 +45,7 @@ class EncoderOutputs:
         self._ahead = max(engine.num_prefill_lookahead, 0)
         self._kept: dict[str, int] = {}
         self._freed: set[str] = set()
+        self._lost: set[str] = set()
         self._passed: dict[str, int] = {}
         inputs: dict[str, list[str]] = {}
         for name, each in arrivals.items():
@@ -73,6 +75,7 @@ class EncoderOutputs:
                 )
             cost += size
             self._kept[identifier] = size
+            self._lost.discard(identifier)
         if cost > self._encoder.budget:
             yield exceeds(
                 "encoder",
@@ -120,6 +123,11 @@ class EncoderOutputs:
         self.forget(self._before[e.request] for e in plan.scheduled if e.request in self._before)
         for each in plan.scheduled:
             self._passed[each.request] = each.start + each.num_tokens
+
+    def reset(self) -> None:
+        """The model runner forgets all outputs."""
+        self._lost.update(self._kept)
+        self._kept.clear()
 
     def forget(self, names: Iterable[str]) -> None:
         """The requests hold no images any more: they have ended, or start again."""
@@ -169,6 +177,8 @@ class EncoderOutputs:
                 )
 
     def _how(self, image: Image) -> str:
+        if image.identifier in self._lost:
+            return "reset"
         return "freed" if image.identifier in self._freed else "never"
 
     def _which(self, image: Image, scheduled: Scheduled, plan: Plan) -> str | None:

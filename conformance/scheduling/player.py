@@ -275,12 +275,15 @@ class _Player:
                 self._scheduler.grammar_is_ready(name)
 
     def _pause_or_go_on(self) -> None:
-        """Pause the engine, or let it go on."""
+        """Pause the engine, or let it go on; reset the encoder's cache."""
         now = (p for p in self._history.pauses if p.at <= self._step < p.at + p.steps)
         pause = next(now, None)
         if pause != self._pause:
             self._scheduler.pause(pause)
             self._pause = pause
+        if self._step in self._history.encoder_resets:
+            self._scheduler.reset_encoder()
+            self._rules.reset_encoder()
 
     @property
     def _may_restart(self) -> bool:
@@ -355,6 +358,11 @@ class _Player:
         for each_wrong in self._rules.judge(plan, now):
             self._add(each_wrong)
         self._judge_ends(plan)
+        if self._transfers is None:
+            # The model runner is told what of a request that is resumed was delivered by then.
+            resumed = [e.request for e in plan.scheduled if e.whole and not e.first]
+            lives = self.outcome.lives
+            self._runner.start_again({name: len(lives[name].delivered) for name in resumed})
         done, wrong = self._runner.execute(plan, seen)
         for each_wrong in wrong:
             self._add(each_wrong)
@@ -745,12 +753,16 @@ class _Player:
                     f"blocks {sorted(held)} are",
                 )
             )
-        if pool.encoded:
+        encoder = self._history.deployment.encoder
+        left = f"{', '.join(sorted(pool.encoded))} are" if pool.encoded else ""
+        if encoder is not None and not left and not self._scheduler.may_encode(encoder.cache_size):
+            left = f"an image of {encoder.cache_size} tokens, as large as the cache, finds no room"
+        if left:
             self._add(
                 violation(
                     Defect(Code.IMAGES_HELD_WHEN_IDLE),
                     "no encoded image is held when all requests have ended",
-                    f"{', '.join(sorted(pool.encoded))} are",
+                    left,
                 )
             )
 

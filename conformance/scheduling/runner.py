@@ -233,7 +233,7 @@ class ModelRunner:
                 self._sampled[name] = max(0, self._sampled.get(name, 0) - len(tokens))
 
     def start_again(self, delivered: Mapping[str, int]) -> None:
-        """All that runs starts again, from its prompt and the tokens that users have by now.
+        """Requests start again, from their prompts and the tokens that users have by now.
 
         What steps in flight have sampled is sampled again.
         """

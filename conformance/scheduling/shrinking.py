@@ -48,6 +48,9 @@ def _simplifications(history: SchedulerHistory) -> Iterator[Callable[[], Schedul
         }
         if kept:
             yield partial(replace, history, requests=kept)
+    for index in range(len(history.encoder_resets)):
+        resets = history.encoder_resets[:index] + history.encoder_resets[index + 1 :]
+        yield partial(replace, history, encoder_resets=resets)
     for index in range(len(deployment.groups) if len(deployment.groups) > 1 else 0):
         fewer = {
             name: each[:index] + each[index + 1 :]

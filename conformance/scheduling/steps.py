@@ -159,6 +159,10 @@ class StepRules:
         self._images.forget(running)
         self._restarted.update(running)
 
+    def reset_encoder(self) -> None:
+        """The encoder's outputs are forgotten."""
+        self._images.reset()
+
     def _may_join(self, name: str, running: Sequence[str]) -> bool:
         """Whether the adapters of the requests that run leave room for that of one more."""
         most, adapter = self._deployment.max_loras, self._arrivals[name].lora_name

@@ -333,6 +333,14 @@ class RunningScheduler(Protocol):
     def pause(self, pause: Pause | None) -> None:
         """The engine is paused in that way, or goes on."""
 
+    def reset_encoder(self) -> None:
+        """The encoder's cache is reset, whatever runs."""
+
+    def may_encode(self, length: int) -> bool:
+        """Whether an image of so many tokens has room in the encoder's cache, if need be by
+        evicting others. Asked last, when all requests have ended.
+        """
+
     def has_requests(self) -> bool:
         """Whether the scheduler has anything to schedule, or to report to the model runner."""
 

@@ -93,6 +93,25 @@ WIDE = replace(
 """Two windows side by side, so that the one layer of full attention has a sixteenth of a block."""
 
 
+WINDOWS = {name: Layer(WINDOW, PAGE, False) for name in "wxyz"}
+SPREAD = replace(
+    LAID_OUT,
+    setup=CacheSetup((FULL, WINDOW, WINDOW), 16, 16, num_blocks=10),
+    layers={"a": Layer(FULL, PAGE, False), "b": Layer(FULL, PAGE, False), **WINDOWS},
+    members=(("a", "b"), ("w", "y"), ("x", "z")),
+    pages=(PAGE,) * 3,
+    ranks=tuple(Rank(10, 10 * PAGE, 10 * PAGE, {}, frozenset(has)) for has in ("awx", "byz")),
+    available=None,
+)
+"""Each rank has one layer of each group, so that a block has one page there."""
+RUNS = replace(
+    SPREAD,
+    members=(("a", "b"), ("w", "x"), ("y", "z")),
+    ranks=tuple(replace(each, pool_bytes=20 * PAGE, available=20 * PAGE) for each in SPREAD.ranks),
+)
+"""Each rank has both layers of one group with windows, and none of the other."""
+
+
 def sized(derived: Derived, *sizes: int) -> Derived:
     """With blocks of these sizes."""
     groups = zip(derived.setup.groups, sizes, strict=True)
@@ -105,6 +124,7 @@ def sized(derived: Derived, *sizes: int) -> Derived:
     [
         RIGHT,
         LAID_OUT,
+        SPREAD,
         DRAFTING,
         WINDOW_DRAFTS,
         replace(RIGHT, kept=(PROBED, 31), again=3),
@@ -210,6 +230,7 @@ def test_a_right_configuration_breaks_none(derived: Derived) -> None:
         (SINGLE, Rule.PADDING),
         (NARROW, Rule.FILLED_BLOCKS),
         (WIDE, Rule.LONG_REQUESTS),
+        (RUNS, Rule.DEALT),
         (
             # One group, whose hits end at blocks, whatever a hash covers.
             replace(

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hitproof.conformance.histories.encoder_workloads import encoder_workload
 
+from hitproof.conformance.histories.ec_workloads import ec_workload
+from hitproof.conformance.histories.encoder_workloads import encoder_workload
 from hitproof.conformance.histories.image_workloads import image_workload
 from hitproof.conformance.histories.schema import EngineConfiguration, Image
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
@@ -167,6 +168,19 @@ def test_histories_have_variety() -> None:
     assert any(sharing)
 
 
+def test_resets_come_while_images_are_half_computed() -> None:
+    made = [encoder_workload(f"1:{seed}") for seed in range(60)]
+    assert all(read_workload(write_workload(each)) == each for each in made)
+    assert all(each.encoder_resets for each in made)
+    arrivals = [(each, r) for each in made for r in each.requests.values()]
+    assert any(r.aborted for _, r in arrivals)
+    assert any(
+        i.length > h.deployment.max_num_batched_tokens for h, r in arrivals for i in r.images
+    )
+    assert any(len({i.identifier for i in r.images}) < len(r.images) for _, r in arrivals)
+    assert {each.deployment.policy for each in made} == {"fcfs", "priority"}
+
+
 def _waits_with_an_image(history: SchedulerHistory) -> bool:
     """Whether two requests begin with one image, of which the pool has no room for both."""
     firsts = [each for each in history.requests.values() if len(each.images) > 1]
@@ -176,7 +190,7 @@ def _waits_with_an_image(history: SchedulerHistory) -> bool:
 
 
 def test_encoder_cache_connectors_come_beside_loads_and_sends() -> None:
-    made = [encoder_workload(f"1:{seed}") for seed in range(24)]
+    made = [ec_workload(f"1:{seed}") for seed in range(24)]
     assert all(read_workload(write_workload(each)) == each for each in made)
     beside = [h for h in made if h.deployment.encoder and h.deployment.encoder.ec_connector]
     arrivals = [each for history in beside for each in history.requests.values()]

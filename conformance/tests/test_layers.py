@@ -7,6 +7,7 @@ import pytest
 from hitproof.conformance.explain.derivation import Derived
 from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
 from hitproof.conformance.histories.schema import HistoryError
+from hitproof.conformance.histories.spread_workloads import NUM_SPREAD, spread_workload
 from hitproof.conformance.histories.workload_json import read_workload, write_workload
 from hitproof.conformance.histories.workloads import Arrival, Deployment, Layers, SchedulerHistory
 from hitproof.conformance.scheduling.deriving import wrong_groups
@@ -65,6 +66,14 @@ def test_layers_are_written_and_read() -> None:
     for number in range(NUM_MODELS + 3):
         history = layer_workload(f"1:{number}")
         assert read_workload(write_workload(history)) == history
+
+
+def test_layers_are_spread_over_ranks() -> None:
+    histories = [spread_workload(f"1:{number}") for number in range(NUM_SPREAD + 12)]
+    assert all(read_workload(write_workload(each)) == each for each in histories)
+    of_models = [each.deployment for each in histories[:NUM_SPREAD]]
+    assert len(set(of_models)) == NUM_SPREAD
+    assert {each.ranks for each in of_models} == {1, 2, 4}
 
 
 def test_layers_have_a_sort_each() -> None:

@@ -27,7 +27,7 @@ def test_every_history_can_be_made_and_is_another() -> None:
     of_schedulers = {play.origin for play in MADE if play.of_scheduler}
     written = {Origin.WRITTEN, Origin.CORPUS}
     assert {play.origin for play in QUICK} == {*Origin} - written - of_schedulers
-    assert len(of_schedulers) == 21
+    assert len(of_schedulers) == 24
     assert len({play.describe() for play in EVERY}) == len(EVERY)
 
 

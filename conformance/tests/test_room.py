@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hitproof.conformance.histories.contended_workloads import contended_workload
+from hitproof.conformance.histories.resumed_workloads import resumed_workload
 from hitproof.conformance.histories.room_workloads import room_workload
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.histories.situations import copies_of_last_blocks
@@ -24,6 +25,13 @@ def test_histories_are_of_each_sort_and_can_be_written() -> None:
     assert any(r.min_tokens < len(r.output) for _, r in wanted)
     assert any(each.deployment.num_gpu_blocks_override for each in ROOM)
     assert {each.deployment.blocks_of_ranks for each in ROOM if each.deployment.ranks == 2}
+
+
+def test_who_is_preempted_in_flight_finds_room() -> None:
+    resumed = [resumed_workload(f"1:{number}") for number in range(30)]
+    assert all(read_workload(write_workload(each)) == each for each in resumed)
+    assert {each.requests["b"].aborted is None for each in resumed} == {True, False}
+    assert {each.deployment.ranks for each in resumed} == {2, 3}
 
 
 def test_what_has_no_layers_derives_nothing() -> None:

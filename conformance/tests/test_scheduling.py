@@ -172,6 +172,15 @@ class Small:
     def pause(self, pause: Pause | None) -> None:
         self._paused = pause is not None and self.fault != "never pauses"
 
+    def reset_encoder(self) -> None:
+        if self.fault != "keeps encoded":
+            self._encoded.clear()
+
+    def may_encode(self, length: int) -> bool:
+        assert self.deployment.encoder is not None
+        left = self.deployment.encoder.cache_size - (self.fault == "loses room")
+        return length <= left
+
     def has_requests(self) -> bool:
         if self._paused and self.fault != "spins":
             return bool(self._gone)
@@ -574,6 +583,7 @@ def test_what_several_modules_compute_again_is_not_promised(modules: int, length
     [
         ("", set()),
         ("holds images", {"images-held-when-idle"}),
+        ("loses room", {"images-held-when-idle"}),
         ("never encodes", {"encoder-output-missing(how=never, of=tokens)"}),
         ("blind", {"other-content-read"}),
         ("no hit", {"promised-hit-missed(by=lookup, to=resend)"}),
@@ -592,6 +602,20 @@ def test_requests_share_what_has_the_same_images(fault: str, defects: set[str]) 
     assert {str(found.signature.defect) for found in outcome.causes} == defects
     hits = [life.hit for life in outcome.lives.values()]
     assert hits == {"no hit": [0, 0, 0], "blind": [0, 8, 8]}.get(fault, [0, 0, 8])
+
+
+@pytest.mark.parametrize(
+    ("fault", "defects"),
+    [("", set()), ("keeps encoded", {"encoder-output-missing(how=reset, of=tokens)"})],
+)
+def test_images_are_encoded_again_after_a_reset(fault: str, defects: set[str]) -> None:
+    requests = {"a": Arrival(tuple(range(20)), (100,), images=(Image("cat", 2, 15),))}
+    deployment = replace(DEPLOYMENT, encoder=Encoder(15, 15))
+    history = SchedulerHistory(deployment, requests, encoder_resets=(1,))
+    outcome = play(history, Subject(fault))
+    assert {str(found.signature.defect) for found in outcome.causes} == defects
+    with pytest.raises(HistoryError, match="leave encoder_resets out"):
+        SchedulerHistory(DEPLOYMENT, {"b": Arrival((1,), (2,))}, encoder_resets=(1,))
 
 
 @pytest.mark.parametrize(

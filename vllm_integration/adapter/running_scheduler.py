@@ -47,6 +47,7 @@ from hitproof.vllm_integration.adapter.transfers import RunningConnector
 
 ENCODED = "encoder_cache_manager"
 """That which keeps what is encoded."""
+RESET_ENCODER = "reset_encoder_cache"
 ADAPTIVE = "long_prefill_token_threshold_adaptive"
 SET_PAUSE = "set_pause_state"
 INTERVAL = "prefix_cache_retention_interval"
@@ -288,6 +289,26 @@ class VllmScheduler:
         if pause is not None:
             state = PauseState.PAUSED_NEW if pause.finishes_running else PauseState.PAUSED_ALL
         set_state(state)
+
+    def reset_encoder(self) -> None:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        reset = getattr(self.scheduler, RESET_ENCODER, None)
+        if reset is None:
+            raise CannotJudge(
+                "this release resets no encoder cache; leave encoder_resets out, or name a later "
+                "release"
+            )
+        reset()
+
+    def may_encode(self, length: int) -> bool:
+        """See `conformance.subject.schedulers.RunningScheduler`."""
+        large = Arrival((0,) * length, (0,), images=(Image("", 0, length),))
+        request = self.make_request("", large)
+        can_allocate = attribute(attribute(self.scheduler, ENCODED), "can_allocate")
+        try:
+            return bool(can_allocate(request, 0, length, 0))
+        except (KeyError, AssertionError):  # it counts on what is not there
+            return False
 
     def _adapter(self, name: str | None) -> Any:
         if name is None:

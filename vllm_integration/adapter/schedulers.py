@@ -49,6 +49,7 @@ from hitproof.vllm_integration.adapter.running_scheduler import (
     ADAPTIVE,
     ENCODED,
     INTERVAL,
+    RESET_ENCODER,
     SET_PAUSE,
     VllmScheduler,
 )
@@ -216,8 +217,9 @@ class VllmSchedulers:
         made = replace(deployment, **changes)
         if made.has_mamba and "mamba_cache_mode" not in mamba:
             # A step keeps every state, whatever its chunks: no request is judged.
-            return replace(history, deployment=made, requests={}, pauses=())
-        return replace(history, deployment=made, pauses=pauses)
+            return replace(history, deployment=made, requests={}, pauses=(), encoder_resets=())
+        resets = history.encoder_resets if hasattr(self._scheduler_class, RESET_ENCODER) else ()
+        return replace(history, deployment=made, pauses=pauses, encoder_resets=resets)
 
     @cached_property
     def _plans(self) -> bool:

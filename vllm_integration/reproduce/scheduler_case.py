@@ -146,6 +146,8 @@ class _Writer:
             raise CannotJudge("a test has no pauses and no pipeline")
         if self._history.resets or (deployment.encoder and deployment.encoder.ec_connector):
             raise CannotJudge("a test has no resets of their own, and no encoder cache connector")
+        if self._history.encoder_resets:
+            raise CannotJudge("a test does not reset the encoder's cache")
         if any(each.grammar_steps is not None for each in self._history.requests.values()):
             raise CannotJudge("a test has no grammars")
         if deployment.connector is not None and deployment.connector.offloads:

@@ -269,7 +269,17 @@ def test_what_is_known_of_a_release_is_found(name: str, release: str, defect: st
 
 @pytest.mark.release
 @pytest.mark.parametrize(
-    "broken", ["host_pools", "offloads", "ends", "grammars", "formats", "connectors"]
+    "broken",
+    [
+        "connectors",
+        "encoders",
+        "ends",
+        "formats",
+        "grammars",
+        "host_pools",
+        "offloads",
+        "resumed",
+    ],
 )
 def test_each_fault_of_a_part_is_found(broken: str) -> None:
     ended = subprocess.run(
