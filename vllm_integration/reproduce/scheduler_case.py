@@ -264,12 +264,12 @@ class _Writer:
         values, deployment = self._values, self._history.deployment
         for name in ("VllmConfig", "DeviceConfig"):
             values.import_("vllm.config", name)
-        made = 'vllm_config = VllmConfig(device_config=DeviceConfig("cpu"))'
+        line = '    vllm_config = VllmConfig(device_config=DeviceConfig("cpu"))'
         if deployment.v2_model_runner:
             yield "    # Nothing is computed, so it needs no Triton."
             yield f'    with patch.dict(os.environ, {_RUNNER}="0"):'
-            made = f"    {made}"
-        yield f"    {made}"
+            line = f"    {line}"
+        yield line
         yield f"    vllm_config.model_config = Model({deployment.max_model_len})"
         made = values.call_of(self._made["SchedulerConfig"])
         yield laid_out("vllm_config.scheduler_config = ", made)

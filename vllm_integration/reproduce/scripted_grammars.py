@@ -126,7 +126,8 @@ class GrammarEngine(Engine):
                 continue
             self.valid[name] = len(proposed)
             if every:
-                self.valid[name] = min(len(proposed), every[self.turns[name] % len(every)])
+                turn = self.turns[name] % len(every)
+                self.valid[name] = min(len(proposed), every[turn])
                 self.turns[name] += 1
                 for place in range(self.valid[name], len(proposed)):
                     proposed[place] = grammar.rejected
