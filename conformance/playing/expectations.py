@@ -125,6 +125,14 @@ class Allocated:
 
 
 @dataclass(frozen=True)
+class Admitted:
+    """A scheduler admits a request for the first time before it does another one."""
+
+    request: str
+    before: str
+
+
+@dataclass(frozen=True)
 class Returns:
     """No call of the history raises."""
 
@@ -140,6 +148,7 @@ Expected: TypeAlias = (
     | Reported
     | ReportReturns
     | Allocated
+    | Admitted
     | Returns
 )
 
@@ -182,7 +191,7 @@ def holds(expected: Expected, manager: Manager, hits: Mapping[str, Hit]) -> bool
         case ReportReturns(request):
             report(manager, request)
             return True
-        case Allocated():
+        case Allocated() | Admitted():
             raise CannotJudge("what a call returned is not seen when the history is over")
         case Returns():
             return True

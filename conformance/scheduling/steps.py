@@ -23,6 +23,7 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.schema import EngineConfiguration
 from hitproof.conformance.histories.workloads import Arrival, Deployment, Pause
+from hitproof.conformance.playing.expectations import Admitted
 from hitproof.conformance.scheduling.images import EncoderOutputs
 from hitproof.conformance.scheduling.promises import common
 from hitproof.conformance.scheduling.runner import exceeds, violation
@@ -548,6 +549,7 @@ class StepRules:
                     Defect(Code.ADMITTED_OUT_OF_TURN),
                     f"request {first} is admitted before request {late}",
                     f"{late} runs, and {first} waits",
+                    Admitted(first, late),
                 )
                 return
         if self._deployment.max_loras is not None:
@@ -558,6 +560,7 @@ class StepRules:
                     Defect(Code.ADMITTED_OUT_OF_TURN),
                     f"request {other} is admitted before request {one}",
                     f"{one} is first in the step",
+                    Admitted(other, one),
                 )
                 return
 
@@ -589,6 +592,7 @@ class StepRules:
                         Defect(Code.ADMITTED_OUT_OF_TURN),
                         f"request {first} is admitted, or loaded, before request {late}",
                         f"{late} is, and {first} waits",
+                        Admitted(first, late),
                     )
                     return
 

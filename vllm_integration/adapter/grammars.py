@@ -21,7 +21,7 @@ from hitproof.conformance.subject.schedulers import Masks
 from hitproof.vllm_integration.adapter.inspection import attribute
 
 _ALL = -1
-"""The row of a mask that allows every token."""
+"""The row of a mask that allows every token; a test has it as a number."""
 _STRIDE = "mask_stride"
 _ACCEPTABLE = "num_acceptable_drafts"
 
@@ -69,20 +69,22 @@ class ScriptedGrammar(StructuredOutputGrammar):  # type: ignore[misc]  # untyped
         self.accepted = 0
 
 
-class _Backend(StructuredOutputBackend):  # type: ignore[misc]  # untyped vLLM
+class ScriptedBackend(StructuredOutputBackend):  # type: ignore[misc]  # untyped vLLM
     """Makes masks of one number for each token that is sampled."""
 
     def __init__(self) -> None:
         pass  # no vocabulary, no tokenizer
 
     def compile_grammar(self, *_: Any, **__: Any) -> StructuredOutputGrammar:
+        """Nobody compiles a script."""
         raise NotImplementedError("grammars are scripts")
 
     def allocate_token_bitmask(self, max_num_seqs: int) -> torch.Tensor:
-        return torch.full((max_num_seqs, 1), _ALL, dtype=torch.int32)
+        """Rows of one number, which allow every token."""
+        return torch.full((max_num_seqs, 1), -1, dtype=torch.int32)
 
     def destroy(self) -> None:
-        pass
+        """There is nothing to free."""
 
 
 class RunningGrammars:
@@ -90,7 +92,7 @@ class RunningGrammars:
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
-        attribute(scheduler, "structured_output_manager").backend = _Backend()
+        attribute(scheduler, "structured_output_manager").backend = ScriptedBackend()
         self._compiling: dict[str, tuple[Future[Any], ScriptedGrammar]] = {}
 
     def begin(self, request: Any, arrival: Arrival) -> None:

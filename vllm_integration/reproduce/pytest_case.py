@@ -13,6 +13,7 @@ from typing import Any
 
 from hitproof.conformance.histories.schema import Evict, History
 from hitproof.conformance.playing.expectations import (
+    Admitted,
     Allocated,
     Expected,
     Held,
@@ -288,6 +289,8 @@ class _Writer:
                 return [f"    assert slots is {'not None' if gets else 'None'}"]
             case ReportReturns(request):
                 return self._asks_for_events(request)
+            case Admitted():
+                raise CannotJudge("a manager admits nobody")
             case Returns():
                 return []
 

@@ -19,15 +19,20 @@ from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.rules import Rule
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.histories.workloads import Arrival, Deployment, SchedulerHistory
-from hitproof.conformance.playing.expectations import Served
+from hitproof.conformance.playing.expectations import Admitted, Served
 from hitproof.conformance.scheduling.transfers import CONNECTOR
 from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.adapter.inspection import attribute, recorded
 from hitproof.vllm_integration.adapter.layers import LayeredExecutor, Workers
 from hitproof.vllm_integration.adapter.running_scheduler import ENCODED, VllmScheduler
 from hitproof.vllm_integration.adapter.schedulers import ENCODER_BUDGET, VllmSchedulers
 from hitproof.vllm_integration.adapter.transfers import LOADING
-from hitproof.vllm_integration.reproduce import scripted_engine, scripted_sessions
+from hitproof.vllm_integration.reproduce import (
+    scripted_engine,
+    scripted_grammars,
+    scripted_sessions,
+)
 from hitproof.vllm_integration.reproduce.pytest_case import Case
 from hitproof.vllm_integration.reproduce.source_text import (
     WIDTH,
@@ -47,12 +52,14 @@ _CONTENT = {
 }
 """The engine that asserts it, where what is wrong is the content of blocks."""
 
-_IMAGES = {
+_STEPPED = {
     Code.ENCODER_OUTPUT_MISSING: scripted_engine.SeeingEngine,
     Code.IMAGE_ENCODED_AGAIN: scripted_engine.SparingEngine,
     Code.IMAGE_SPLIT: scripted_engine.WholeEngine,
+    Code.DRAFTS_COUNTED_WRONG: scripted_engine.CountingEngine,
+    Code.GRAMMAR_IGNORED: scripted_grammars.ObeyingEngine,
 }
-"""The same of images."""
+"""The same of images, drafts and grammars."""
 
 _LOADING = {
     scripted_engine.Engine: scripted_engine.LoadingEngine,
@@ -61,14 +68,17 @@ _LOADING = {
 }
 """The same with the workers of a KV connector."""
 
-_CONVERSING = {
-    scripted_engine.Engine: scripted_sessions.SessionEngine,
-    scripted_engine.ReadingEngine: scripted_sessions.SessionReadingEngine,
-    scripted_engine.DraftingEngine: scripted_sessions.SessionDraftingEngine,
-    scripted_engine.SeeingEngine: scripted_sessions.SessionSeeingEngine,
-    scripted_engine.SparingEngine: scripted_sessions.SessionSparingEngine,
-}
-"""The same with streaming sessions."""
+_CONVERSING = (
+    scripted_engine.Engine,
+    scripted_engine.ReadingEngine,
+    scripted_engine.DraftingEngine,
+    scripted_engine.SeeingEngine,
+    scripted_engine.SparingEngine,
+)
+"""Engines that may have streaming sessions."""
+
+_CONSTRAINED = (*_CONVERSING, scripted_engine.WholeEngine, scripted_grammars.ObeyingEngine)
+"""Engines whose requests may have grammars."""
 
 _TRANSFERRING = (scripted_engine.LoadingEngine, scripted_engine.HostPoolEngine)
 """Engines whose workers transfer pages."""
@@ -102,6 +112,9 @@ def scheduler_case(
     try:
         test()
     except Exception as error:
+        crashes = violation.signature.divergence is Divergence.CRASH
+        if not (crashes or isinstance(error, AssertionError)):
+            raise CannotJudge(f"a test of it raises {error!r:.200}") from error
         return Case(text, True, type(error).__name__)
     finally:
         del sys.modules[module.__name__]
@@ -142,22 +155,33 @@ class _Writer:
             raise CannotJudge("a test does not follow the pages that a host's pool backs")
         if deployment.decode_context_parallel_size * deployment.prefill_context_parallel_size > 1:
             raise CannotJudge("a test has one rank")
-        if self._history.pauses or (deployment.ranks > 1 and not deployment.layers):
-            raise CannotJudge("a test has no pauses and no pipeline")
+        if deployment.ranks > 1 and not deployment.layers:
+            raise CannotJudge("a test has no pipeline")
         if self._history.resets or (deployment.encoder and deployment.encoder.ec_connector):
             raise CannotJudge("a test has no resets of their own, and no encoder cache connector")
         if self._history.encoder_resets:
             raise CannotJudge("a test does not reset the encoder's cache")
-        if any(each.grammar_steps is not None for each in self._history.requests.values()):
-            raise CannotJudge("a test has no grammars")
+        if deployment.precisions:
+            raise CannotJudge("a test has groups of one precision")
         if deployment.connector is not None and deployment.connector.offloads:
             raise CannotJudge("a test does not follow what a connector keeps in host memory")
         if deployment.host is not None:
-            return scripted_engine.HostPoolEngine
-        engine = self._engine_of(code, deployment)
-        if self._history.sessions:
-            return self._conversing(engine, code)
-        return engine if deployment.connector is None else self._loading(engine, code)
+            engine: type[scripted_engine.Engine] = scripted_engine.HostPoolEngine
+        else:
+            engine = self._engine_of(code, deployment)
+            if self._history.sessions:
+                engine = self._conversing(engine, code)
+            elif deployment.connector is not None:
+                engine = self._loading(engine, code)
+        if any(each.grammar_steps is not None for each in self._history.requests.values()):
+            if engine not in _CONSTRAINED:
+                raise CannotJudge(
+                    "a test has no grammars beside hashes, counts of drafts and transfers"
+                )
+            engine = _joined(scripted_grammars.GrammarEngine, engine)
+        if self._history.pauses:
+            engine = _joined(scripted_grammars.PausingEngine, engine)
+        return engine
 
     def _conversing(
         self, engine: type[scripted_engine.Engine], code: Code
@@ -170,7 +194,7 @@ class _Writer:
             return scripted_sessions.ToldEngine
         if engine not in _CONVERSING:
             raise CannotJudge("a test has no hashes or whole images beside streaming sessions")
-        return _CONVERSING[engine]
+        return _joined(scripted_sessions.SessionEngine, engine)
 
     def _loading(
         self, engine: type[scripted_engine.Engine], code: Code
@@ -191,10 +215,8 @@ class _Writer:
             if deployment.num_mtp_modules > 1 and code is Code.DRAFT_ENTRY_OF_OTHER_TOKEN:
                 raise CannotJudge("a test has one module that drafts")
             return _CONTENT[code]
-        if code in _IMAGES:
-            return _IMAGES[code]
-        if code is Code.DRAFTS_COUNTED_WRONG:
-            return scripted_engine.CountingEngine
+        if code in _STEPPED:
+            return _STEPPED[code]
         if not (self._ends_with_start_up or code in _WHOLE or self._violation.expected is not None):
             raise CannotJudge("what is wrong is not what the scheduler's methods return")
         return scripted_engine.Engine
@@ -219,7 +241,9 @@ class _Writer:
             body += ["", *self._play()]
             classes.append(scripted_engine.Arrival)
             if self._history.deployment.loads:
-                classes.append(self._connector())
+                classes += self._connector()
+            if issubclass(self._engine, scripted_grammars.GrammarEngine):
+                classes += self._grammars()
             if issubclass(self._engine, _TRANSFERRING):
                 classes.append(scripted_engine.Transfer)
             classes += [each for each in reversed(self._engine.__mro__) if each is not object]
@@ -246,7 +270,12 @@ class _Writer:
         values, deployment = self._values, self._history.deployment
         for name in ("VllmConfig", "DeviceConfig"):
             values.import_("vllm.config", name)
-        yield '    vllm_config = VllmConfig(device_config=DeviceConfig("cpu"))'
+        line = '    vllm_config = VllmConfig(device_config=DeviceConfig("cpu"))'
+        if deployment.v2_model_runner:
+            yield "    # Nothing is computed, so it needs no Triton."
+            yield f'    with patch.dict(os.environ, {_RUNNER}="0"):'
+            line = f"    {line}"
+        yield line
         yield f"    vllm_config.model_config = Model({deployment.max_model_len})"
         made = values.call_of(self._made["SchedulerConfig"])
         yield laid_out("vllm_config.scheduler_config = ", made)
@@ -312,7 +341,7 @@ class _Writer:
             "structured_output_manager": manager,
             "block_size": "block_size",
             "hash_block_size": "hash_block_size",
-            "log_stats": str(self._engine is scripted_engine.CountingEngine),
+            "log_stats": str(issubclass(self._engine, scripted_engine.CountingEngine)),
         }
         scheduler = type(running.scheduler)
         given = {name: named[name] for name in running.keywords}
@@ -440,6 +469,10 @@ class _Writer:
             yield from self._transfers()
         if issubclass(self._engine, scripted_sessions.SessionEngine):
             yield from self._sessions()
+        if issubclass(self._engine, scripted_grammars.GrammarEngine):
+            yield from self._constraints()
+        if self._history.pauses:
+            yield laid_out("engine.pauses = ", self._pauses())
         if issubclass(self._engine, (scripted_engine.ReadingEngine, scripted_engine.KeyedEngine)):
             kind = self._violation.signature.kind
             groups = self._running.engine.groups
@@ -462,9 +495,15 @@ class _Writer:
         arrivals = self._history.requests.values()
         tokens = sum(len(each.prompt) + len(each.sampled) for each in arrivals)
         waits = sum(
-            e.arrives + (e.load_steps or 0) + (e.send_steps or 0) + e.open_steps for e in arrivals
+            e.arrives
+            + (e.load_steps or 0)
+            + (e.send_steps or 0)
+            + e.open_steps
+            + (e.grammar_steps or 0)
+            for e in arrivals
         )
-        return 100 + 2 * tokens + waits
+        paused = sum(each.at + each.steps for each in self._history.pauses)
+        return 100 + 2 * tokens + waits + paused
 
     def _arrival(self, arrival: Arrival, request: Any) -> Any:
         plain = replace(arrival, prompt=(1,), output=(1,), stop=False, images=(), embeddings=())
@@ -477,14 +516,26 @@ class _Writer:
         output = literal(list(arrival.output))
         return call("Arrival", self._values.of(request), output, **named)
 
-    def _connector(self) -> type:
+    def _connector(self) -> list[type]:
         """The scheduler's half of the connector, with what it imports."""
         from hitproof.vllm_integration.adapter import loading
 
-        for name, thing in vars(loading).items():
+        self._import_as(loading)
+        return [loading.LoadingConnector]
+
+    def _grammars(self) -> list[type]:
+        """The classes of grammars, with what they import."""
+        from hitproof.vllm_integration.adapter import grammars
+
+        self._import_as(grammars)
+        self._values.imports["torch"] = set()
+        return [grammars.ScriptedGrammar, grammars.ScriptedBackend, scripted_grammars.Constraint]
+
+    def _import_as(self, module: ModuleType) -> None:
+        """Import what a module imports of vLLM."""
+        for name, thing in vars(module).items():
             if getattr(thing, "__module__", "").startswith("vllm."):
                 self._values.import_(thing.__module__, name)
-        return loading.LoadingConnector
 
     def _transfers(self) -> Iterator[str]:
         """The lines that say what the connector has."""
@@ -512,20 +563,66 @@ class _Writer:
         yield "    }"
         yield "    engine.converse(ends)"
 
+    def _constraints(self) -> Iterator[str]:
+        """The lines that say which requests have grammars."""
+        if self._history.deployment.v2_model_runner:
+            yield "    engine.keeps_drafts = True"
+        yield "    constraints = {"
+        for name, arrival in self._history.requests.items():
+            if arrival.grammar_steps is None:
+                continue
+            tokens, rejected = literal(list(arrival.sampled)), str(arrival.rejected)
+            given: list[Node] = [call("ScriptedGrammar", tokens, rejected)]
+            given.append(str(arrival.grammar_steps))
+            if arrival.valid_drafts:
+                given.append(literal(arrival.valid_drafts))
+            yield laid_out(f"{literal(name)}: ", call("Constraint", *given), ",", depth=2)
+        yield "    }"
+        yield "    engine.constrain(ScriptedBackend(), constraints)"
+
+    def _pauses(self) -> Node:
+        """When the engine is paused, and in what way."""
+        self._values.import_("vllm.v1.core.sched.interface", "PauseState")
+        pauses: list[tuple[str, Node]] = []
+        for each in self._history.pauses:
+            state = "PAUSED_NEW" if each.finishes_running else "PAUSED_ALL"
+            steps = f"range({each.at}, {each.at + each.steps})"
+            pauses.append(("", f"({steps}, PauseState.{state})"))
+        return Bracketed("[", tuple(pauses), "]")
+
     def _assertion(self) -> str:
         """What is asserted at the end; nothing where the steps themselves fail."""
         if isinstance(self._violation.expected, Served):
             due = self._violation.expected
             relation = ">=" if due.or_more else "=="
             return f"    assert engine.hits[{literal(due.request)}] {relation} {due.tokens}"
+        if isinstance(self._violation.expected, Admitted):
+            admitted, before = self._violation.expected.request, self._violation.expected.before
+            first, second = (f"order.index({literal(each)})" for each in (admitted, before))
+            return f"    order = list(engine.hits)\n    assert {first} < {second}"
         defect = self._violation.signature.defect
         if ("way", "rest") in defect.parameters:
             return "    assert not scheduler.has_requests()"
         return _WHOLE.get(defect.code, "")
 
 
+def _joined(
+    more: type[scripted_engine.Engine], engine: type[scripted_engine.Engine]
+) -> type[scripted_engine.Engine]:
+    """An engine that is another one, too."""
+    if issubclass(engine, more):
+        return engine
+    if engine is scripted_engine.Engine:
+        return more
+    name = more.__name__.removesuffix("Engine") + engine.__name__
+    return type(name, (more, engine), {"__doc__": "Is both."})
+
+
 def _source(thing: type) -> list[str]:
     """The lines of a class, without what only a type checker reads."""
+    if thing.__module__ == __name__:
+        bases = ", ".join(each.__name__ for each in thing.__bases__)
+        return [f"class {thing.__name__}({bases}):", f'    """{thing.__doc__}"""']
     lines = inspect.getsource(thing).rstrip().split("\n")
     return [line.split("  # type: ")[0] for line in lines]
 

@@ -67,17 +67,21 @@ class Engine:
         for step in range(steps):
             self.let_arrive(step)
             if self.is_busy():
-                output = self.scheduler.schedule()
-                chunks = self.take_tables(output)
-                self.execute(output, chunks)
-                self.in_flight.append((output, *self.sample(chunks)))
-                tokens = output.total_num_scheduled_tokens
-                if len(self.in_flight) < self.batches and tokens:
+                if not self.plan(step):
                     continue
             elif not self.in_flight and self.is_over():
                 return
             if self.in_flight:
                 self.update(step, *self.in_flight.popleft())
+
+    def plan(self, _: int) -> bool:
+        """Plan and compute a step; whether to take the oldest one up now."""
+        output = self.scheduler.schedule()
+        chunks = self.take_tables(output)
+        self.execute(output, chunks)
+        self.in_flight.append((output, *self.sample(chunks)))
+        tokens = output.total_num_scheduled_tokens
+        return len(self.in_flight) >= self.batches or not tokens
 
     def is_busy(self) -> bool:
         """Whether a step is to be planned."""
@@ -171,7 +175,8 @@ class Engine:
                 if tried and arrival.accepted:
                     turn = self.verified[name] % len(arrival.accepted)
                     wanted = arrival.accepted[turn]
-                    right = max(0, min(wanted, tried, len(rest) - 1))
+                    most = self.most_right(name, tried)
+                    right = max(0, min(wanted, most, len(rest) - 1))
                 self.verified[name] += bool(tried)
                 new = rest[: 1 + right] or [0]
                 self.sampled[name] += len(rest[: 1 + right])
@@ -182,6 +187,10 @@ class Engine:
         ids = [self.arrivals[name].request.request_id for name, _, _ in chunks]
         places = {request_id: place for place, request_id in enumerate(ids)}
         return ModelRunnerOutput(ids, places, tokens), drafts
+
+    def most_right(self, _: str, tried: int) -> int:
+        """At most so many of the drafts that are verified can be right."""
+        return tried
 
     def update(self, step: int, output: Any, result: Any, drafts: Any) -> Any:
         """Give the scheduler the result of a step; returns its answer."""

@@ -5,13 +5,7 @@ The source of these classes goes into the test, too.
 
 from typing import Any
 
-from hitproof.vllm_integration.reproduce.scripted_engine import (
-    DraftingEngine,
-    Engine,
-    ReadingEngine,
-    SeeingEngine,
-    SparingEngine,
-)
+from hitproof.vllm_integration.reproduce.scripted_engine import Engine
 
 
 class SessionEngine(Engine):
@@ -82,22 +76,6 @@ class SessionEngine(Engine):
         self.delivered[name] += output.new_token_ids
         if output.finish_reason is not None:
             self.ended.setdefault(name, step)
-
-
-class SessionReadingEngine(SessionEngine, ReadingEngine):
-    """Asserts it where there are sessions."""
-
-
-class SessionDraftingEngine(SessionEngine, DraftingEngine):
-    """Asserts it where there are sessions."""
-
-
-class SessionSeeingEngine(SessionEngine, SeeingEngine):
-    """Asserts it where there are sessions."""
-
-
-class SessionSparingEngine(SessionEngine, SparingEngine):
-    """Asserts it where there are sessions."""
 
 
 class ToldEngine(SessionEngine):

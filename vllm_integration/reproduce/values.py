@@ -23,12 +23,20 @@ from hitproof.vllm_integration.reproduce.source_text import (
 )
 
 _ATTRIBUTES = {
-    "SamplingParams": ("max_tokens", "ignore_eos", "stop_token_ids", "skip_reading_prefix_cache"),
+    "SamplingParams": (
+        "max_tokens",
+        "min_tokens",
+        "ignore_eos",
+        "stop_token_ids",
+        "skip_reading_prefix_cache",
+        "structured_outputs",
+    ),
     "LoRARequest": ("lora_name", "lora_int_id", "lora_path"),
     "PlaceholderRange": ("offset", "length"),
     "KVCacheMetricsCollector": ("sample_rate",),
 }
 """Plain vLLM objects that requests consist of, and the fields that the adapter sets."""
+_DEFAULTS = {"min_tokens": 0}
 
 
 @dataclass
@@ -129,10 +137,11 @@ class Values:
 
     def _plain(self, value: Any) -> Node:
         given = {
-            name: literal(found)
+            name: self.of(found)
             for name in _ATTRIBUTES[type(value).__name__]
             # An image may be at 0, which equals False.
-            if (found := getattr(value, name, None)) not in (None, []) and found is not False
+            if (found := getattr(value, name, None)) not in (_DEFAULTS.get(name), None, [])
+            and found is not False
         }
         return call(self.imported(type(value)), **given)
 

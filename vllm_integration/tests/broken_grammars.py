@@ -1,7 +1,8 @@
 """What generated histories show of a target that treats grammars in a wrong way.
 
 Run in a process of its own with the target on its path; writes what was found of each fault, in
-histories that show nothing of the target as it is.
+histories that show nothing of the target as it is, and whether a test of that fails with the fault
+alone.
 """
 
 import json
@@ -11,7 +12,9 @@ from unittest.mock import patch
 
 from hitproof.conformance.histories.grammar_workloads import grammar_workload
 from hitproof.conformance.scheduling.playing import play
+from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
+from hitproof.vllm_integration.reproduce.scheduler_case import scheduler_case
 
 _MANY = 100
 
@@ -28,6 +31,30 @@ def found(subject: VllmSchedulers, numbers: Collection[int], start: str) -> list
         if fitting := [each for each in shown(subject, number) if each.startswith(start)]:
             return fitting
     return []
+
+
+def is_tested(
+    subject: VllmSchedulers, numbers: Collection[int], start: str, fault: Any
+) -> bool | str:
+    """Whether a test of the first history that shows it fails, and passes without the fault.
+
+    Why there is none, where none is written.
+    """
+    for history in (grammar_workload(f"1:{number}") for number in numbers):
+        try:
+            with fault:
+                shows = [
+                    each.violation
+                    for each in play(history, subject).causes
+                    if str(each.signature.defect).startswith(start)
+                ]
+                if not shows:
+                    continue
+                fails = scheduler_case(subject, history, shows[0], "broken").fails
+            return fails and not scheduler_case(subject, history, shows[0], "broken").fails
+        except CannotJudge as error:
+            return str(error)
+    return "nothing shows it"
 
 
 def _kept(update: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,11 +165,23 @@ def faults() -> dict[str, tuple[str, Any]]:
     }
 
 
+_NOT_RETURNED = "not what the scheduler's methods return"
+NOT_WRITTEN = {
+    "keeps rejected drafts": _NOT_RETURNED,
+    "counts rejected drafts": "no grammars beside hashes, counts of drafts and transfers",
+    "rejects all drafts": _NOT_RETURNED,
+    "keeps others waiting": _NOT_RETURNED,
+}
+"""What has no test, and why."""
+
+
 if __name__ == "__main__":
     subject = VllmSchedulers()
     right = [number for number in range(_MANY) if not shown(subject, number)]
-    answers = {"none": found(subject, right, "")}
+    answers: dict[str, Any] = {"none": found(subject, right, "")}
     for name, (start, fault) in faults().items():
         with fault:
             answers[name] = found(subject, right, start)
+        tested, why_not = is_tested(subject, right, start, fault), NOT_WRITTEN.get(name)
+        answers[f"{name}: test"] = tested is True if why_not is None else why_not in str(tested)
     print(f"\nfound {json.dumps(answers)}")

@@ -190,7 +190,16 @@ def test_every_finding_of_a_release_has_a_test_that_fails_there(tmp_path: Path) 
         subprocess.run([*ruff, *how, "--isolated", tmp_path], check=True)
     text = "\n".join(f["pytest"] for f in found)
     imported = {line.split()[1].split(".")[0] for line in text.splitlines() if " import " in line}
-    assert imported <= {"collections", "os", "torch", "types", "typing", "unittest", "vllm"}
+    assert imported <= {
+        "collections",
+        "concurrent",
+        "os",
+        "torch",
+        "types",
+        "typing",
+        "unittest",
+        "vllm",
+    }
 
 
 @pytest.mark.release
@@ -228,6 +237,10 @@ def test_a_case_fails_with_the_fault_and_passes_without_it(
         ("image_split_first", "0.32.0", "0.33.0"),
         ("session_session_tokens_wrong_2", "0.32.0", "0.33.0"),
         ("session_delivered_tokens_wrong_2", "0.30.0", "0.31.0"),
+        ("scheduler_grammar_ignored_mask_async", "0.31.0", "0.33.0"),
+        ("scheduler_grammar_ignored_state_async", "0.29.0", "0.33.0"),
+        ("scheduler_admitted_out_of_turn_grammar", "0.30.0", "0.31.0"),
+        ("min_tokens_stuck", "0.28.0", "0.29.0"),
     ],
 )
 def test_a_case_of_a_scheduler_fails_with_the_fault_and_passes_without_it(
