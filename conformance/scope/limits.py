@@ -91,8 +91,8 @@ LIMITS: dict[str, Limit] = {
         _REPLAY,
         "Histories of schedulers have no prompts with both images and embeddings, and context "
         "parallelism is not judged beside Mamba states. Encoder cache connectors have no images, "
-        "and models that are encoders and decoders are not judged. Streaming sessions are not judged "
-        "beside embeddings, loads and resets, and without their statistics.",
+        "and models that are encoders and decoders are not judged. Streaming sessions are not "
+        "judged beside embeddings, loads and resets, and without their statistics.",
     ),
     "replay-grammars": Limit(
         _REPLAY,
