@@ -75,7 +75,7 @@ def encoder_workload(seed: int | str) -> SchedulerHistory:
 
 
 def _transfers(random: Random, length: int, *, whole: bool) -> dict[str, Any]:
-    """What a KV connector does for a request; ``whole`` is whether it may load all of its prompt."""
+    """What a KV connector does for a request, of which it may load the ``whole`` prompt."""
     made: dict[str, Any] = {}
     if random.random() < 0.7:
         made["send_steps"] = random.randint(1, 6)
