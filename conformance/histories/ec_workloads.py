@@ -51,7 +51,7 @@ def ec_workload(seed: int | str) -> SchedulerHistory:
             random.choice((None, None, *requests)),
             aborted=random.randint(1, 6) if random.random() < 0.1 else None,
             images=tuple(images),
-            **_transfers(random, len(prompt)),
+            **_transfers(random, len(prompt), whole=turn != _WINDOW),
         )
     longest = max(len(each.prompt) + len(each.output) for each in requests.values())
     budget = random.choice((2, 4, 10)) * _SIZE
@@ -74,13 +74,14 @@ def ec_workload(seed: int | str) -> SchedulerHistory:
     return SchedulerHistory(deployment, requests)
 
 
-def _transfers(random: Random, length: int) -> dict[str, Any]:
-    """What a KV connector does for a request."""
+def _transfers(random: Random, length: int, *, whole: bool) -> dict[str, Any]:
+    """What a KV connector does for a request, of which it may load the ``whole`` prompt."""
     made: dict[str, Any] = {}
     if random.random() < 0.7:
         made["send_steps"] = random.randint(1, 6)
     if random.random() < 0.35:
-        blocks = length // _SIZE
-        made["loads"] = random.choice((length, random.randint(min(1, blocks), blocks) * _SIZE))
+        blocks = (length - 1) // _SIZE
+        part = random.randint(min(1, blocks), blocks) * _SIZE
+        made["loads"] = random.choice((length, part)) if whole else part
         made["load_steps"] = random.choice((None, 0, 1, 3))
     return made
