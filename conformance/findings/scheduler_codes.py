@@ -153,7 +153,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         (_ASYNC, _DRAFTS),
     ),
     Code.PAGE_NOT_ZEROED: Meaning(
-        "page that is not full is read with bytes of {of}",
+        "page that is not full is read{reader} with bytes of {of}",
         "Attention reads whole pages, and weighs what is not computed yet by 0. What another group "
         "has left there in another format may not be a number, and 0 times that is none either.",
         "Outputs are wrong where such bytes are NaN or infinite in the format of the reader.",
@@ -164,6 +164,12 @@ MEANINGS: Mapping[Code, Meaning] = {
                 "of",
                 "what was left there",
                 {"state": "a recurrent state", "precision": "a group of another precision"},
+            ),
+            Parameter(
+                "reader",
+                "whether the group that reads it has a window or chunks",
+                {"local": " by a window or a chunk"},
+                optional=True,
             ),
         ),
     ),

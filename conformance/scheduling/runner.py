@@ -427,7 +427,11 @@ class ModelRunner:
                     if not state and self._precisions[other] == self._precisions[index]:
                         continue
                     yield violation(
-                        Defect.of(Code.PAGE_NOT_ZEROED, of="state" if state else "precision"),
+                        Defect.of(
+                            Code.PAGE_NOT_ZEROED,
+                            of="state" if state else "precision",
+                            reader=None if group.kind is GroupKind.FULL_ATTENTION else "local",
+                        ),
                         f"{_Name(scheduled.request, index, place)}: block {block} was zeroed since "
                         f"group {other} wrote into it, as it is not full yet",
                         "it was not",
