@@ -179,7 +179,7 @@ class ModelRunner:
                     of_loads.setdefault(each.request, misread)
                 else:
                     wrong.append(misread)
-            if plan.zeroed is not None:
+            if plan.zeroed is not None and self._tiers is None:  # these fill what they take
                 wrong += self._unzeroed(each)
             unknown = self._taken_from_load(each)
             if unknown is not None:
