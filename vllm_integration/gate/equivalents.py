@@ -39,16 +39,22 @@ class Equivalent:
         releases: the releases whose mutant it is, as a version specifier (PEP 440).
         reason: why no check can distinguish it from the target.
         family: the family of mutants that it is of.
+        noticed_by: those of vLLM's own tests that notice it, as they look at how the same is said.
     """
 
     change: Change
     releases: SpecifierSet
     reason: str
     family: Family = Family.SINGLE_POINT
+    noticed_by: tuple[str, ...] = ()
 
     def applies_to(self, version: str | None) -> bool:
         """Whether the entry speaks of ``version``; None stands for newer than any release."""
         return speaks_of(self.releases, version)
+
+    def excuses(self, test: str) -> bool:
+        """Whether one of vLLM's own tests, as ``file::function``, says nothing against it."""
+        return test in self.noticed_by
 
 
 def load(path: Path) -> tuple[Equivalent, ...]:
@@ -59,4 +65,5 @@ def load(path: Path) -> tuple[Equivalent, ...]:
 def _entry(raw: dict[str, Any]) -> Equivalent:
     change = Change(raw["function"], raw["original"], raw["mutant"], int(raw.get("occurrence", 1)))
     family = Family(raw.get("family", Family.SINGLE_POINT))
-    return Equivalent(change, SpecifierSet(raw["releases"]), raw["reason"], family)
+    noticed_by = tuple(raw.get("noticed_by", ()))
+    return Equivalent(change, SpecifierSet(raw["releases"]), raw["reason"], family, noticed_by)

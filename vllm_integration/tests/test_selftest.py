@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -26,10 +27,10 @@ from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
 from hitproof.vllm_integration.verdict import Verdict
 from hitproof.vllm_integration.worker.mutants import decides, sampled
-from hitproof.vllm_integration.worker.selftest import SelfTest, _Normal, _Said
+from hitproof.vllm_integration.worker.selftest import SelfTest, _Normal, _occurrences, _Said
 
 
-def described(mutant: str) -> dict[str, Any]:
+def described(mutant: str, occurrence: int = 1) -> dict[str, Any]:
     return {
         "function": "Manager.lookup",
         "line": 7,
@@ -38,6 +39,7 @@ def described(mutant: str) -> dict[str, Any]:
         "beside_known": False,
         "before": "if a < b:",
         "after": mutant,
+        "occurrence": occurrence,
     }
 
 
@@ -100,9 +102,30 @@ def test_what_could_not_be_run_is_inconclusive() -> None:
 def test_equal_texts_are_told_apart() -> None:
     made = SelfTestReport(Target("0.33.0", None, "0.33.0"), Profile.QUICK)
     outcome = {"caught": "", "by": "", "detail": ""}
-    fill(made, [described("if 0:")] * 2, {0: outcome, 1: outcome}, [equivalent(0)])
-    assert [m.change.occurrence for m in made.judged] == [1, 2]
+    places = [described("if 0:", occurrence) for occurrence in (2, 1)]
+    fill(made, places, {0: outcome, 1: outcome}, [equivalent(0)])
+    assert [m.change.occurrence for m in made.judged] == [2, 1]
     assert [m.change.occurrence for m in made.survivors] == [2]
+
+
+def test_an_equivalent_that_a_test_of_vllm_notices_needs_an_excuse() -> None:
+    outcome = {"caught": "", "by": "", "detail": "", "killed_by": "test_a.py::test_none"}
+    caught = {"caught": "crash", "by": "", "detail": ""}
+    mutants = [described("if 0:"), described("if 1:")]
+    for noticed_by, killed in (((), 1), (("test_a.py::test_none",), 0), (("test_b.py::x",), 1)):
+        made = SelfTestReport(Target("0.33.0", None, "0.33.0"), Profile.QUICK)
+        entry = replace(equivalent(0), noticed_by=noticed_by)
+        fill(made, mutants, {0: outcome, 1: caught}, [entry])
+        assert len(made.killed) == killed
+        assert made.verdict(0.0) is (Verdict.DIVERGES if killed else Verdict.CONFORMS)
+
+
+def test_a_mutant_is_numbered_among_all_of_its_text() -> None:
+    code, kind = sampled.__code__, Family.STRUCTURED
+    function = FunctionType(code, {})
+    texts = (("break", 1), ("break", 2), ("continue", 3))
+    mutants = [Mutant("x", function, code, kind, text, "pass", (n, n)) for text, n in texts]
+    assert list(_occurrences(mutants).values()) == [1, 2, 1]
 
 
 def test_every_recorded_equivalent_has_a_reason_and_a_release() -> None:

@@ -92,6 +92,17 @@ class _Normal:
     seconds: float
 
 
+def _occurrences(mutants: Sequence[Mutant]) -> dict[int, int]:
+    """By the ``id`` of each mutant which of those with its text in its function it is, from 1."""
+    seen: Counter[tuple[str, str, str]] = Counter()
+    found = {}
+    for mutant in mutants:
+        text = (mutant.function.__qualname__, mutant.before, mutant.after)
+        seen[text] += 1
+        found[id(mutant)] = seen[text]
+    return found
+
+
 class SelfTest:
     """The self-test of one subject."""
 
@@ -110,6 +121,7 @@ class SelfTest:
         every = of_target(Family(message["family"]), self._beside)
         wanted = message["functions"]
         chosen = [m for m in every if not wanted or m.function.__qualname__ in wanted]
+        self._occurrences = _occurrences(every)
         sample = message["sample"] or len(chosen)
         self.mutants = sampled(chosen, sample, message["seed"])
         self.functions = list(dict.fromkeys(mutant.function.__qualname__ for mutant in every))
@@ -134,6 +146,7 @@ class SelfTest:
                 "beside_known": mutant.function.__qualname__ in self._beside,
                 "before": mutant.before,
                 "after": mutant.after,
+                "occurrence": self._occurrences[id(mutant)],
             }
             for mutant in self.mutants
         ]
