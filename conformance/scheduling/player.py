@@ -313,8 +313,12 @@ class _Player:
             return
         self._donors.clear()
         self._rules.start_again(running)
+        self._start_again(running)
+
+    def _start_again(self, names: Iterable[str]) -> None:
+        """The model runner is told what was delivered of requests that start again."""
         lives = self.outcome.lives
-        self._runner.start_again({name: len(lives[name].delivered) for name in running})
+        self._runner.start_again({name: len(lives[name].delivered) for name in names})
 
     def _end(self, name: str, how: str) -> None:
         self._ended[name] = self._step
@@ -359,10 +363,7 @@ class _Player:
             self._add(each_wrong)
         self._judge_ends(plan)
         if self._transfers is None:
-            # The model runner is told what of a request that is resumed was delivered by then.
-            resumed = [e.request for e in plan.scheduled if e.whole and not e.first]
-            lives = self.outcome.lives
-            self._runner.start_again({name: len(lives[name].delivered) for name in resumed})
+            self._start_again(e.request for e in plan.scheduled if e.whole and not e.first)
         done, wrong = self._runner.execute(plan, seen)
         for each_wrong in wrong:
             self._add(each_wrong)

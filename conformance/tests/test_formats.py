@@ -23,6 +23,18 @@ STATE = Group(GroupKind.MAMBA, SIZE)
 ARRIVALS = {name: Arrival((number, 9, 9, 9), (7,)) for number, name in enumerate("ab")}
 OF_STATE = "page-not-zeroed(of=state)"
 TWO = ("float32", "fp8")
+POOL = PoolState({}, 0, frozenset(range(1, 20)))
+
+
+def runner_of(groups: tuple[Group, ...], precisions: tuple[str, ...] = ()) -> ModelRunner:
+    engine = EngineConfiguration(groups, 20, SIZE, 64)
+    requests = {name: each.request for name, each in ARRIVALS.items()}
+    judge = Judge(engine, requests, Prefixes(requests, SIZE, 0), JudgedPolicies())
+    content = ContentModel(
+        engine, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
+    )
+    deployment = Deployment(groups, 20, 64, 64)
+    return ModelRunner(engine, ARRIVALS, content, about(deployment), precisions=precisions)
 
 
 def found(
@@ -32,20 +44,12 @@ def found(
     precisions: tuple[str, ...] = (),
 ) -> list[str]:
     """What is wrong where a request takes blocks 1 and 2 as those of each other's groups."""
-    engine = EngineConfiguration(groups, 20, SIZE, 64)
-    requests = {name: each.request for name, each in ARRIVALS.items()}
-    judge = Judge(engine, requests, Prefixes(requests, SIZE, 0), JudgedPolicies())
-    content = ContentModel(
-        engine, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
-    )
-    deployment = Deployment(groups, 20, 64, 64)
-    runner = ModelRunner(engine, ARRIVALS, content, about(deployment), precisions=precisions)
-    pool = PoolState({}, 0, frozenset(range(1, 20)))
+    runner = runner_of(groups, precisions)
     first = Scheduled("a", 0, 4, 0, ((1,), (2,)), whole=True, first=True)
     second = Scheduled("b", 0, num_tokens, 0, ((2,), (1,)), whole=True, first=True)
     wrong = []
     for plan in (Plan((first,), zeroed=zeroed), Plan((second,), ("a",), zeroed=zeroed)):
-        wrong += runner.execute(plan, pool)[1]
+        wrong += runner.execute(plan, POOL)[1]
     return [str(each.signature.defect) for each in wrong]
 
 
@@ -69,18 +73,11 @@ def test_bytes_of_another_format_are_found(
 
 
 def test_what_is_zeroed_is_not_what_its_key_says() -> None:
-    engine = EngineConfiguration((FULL,), 20, SIZE, 64)
-    requests = {name: each.request for name, each in ARRIVALS.items()}
-    judge = Judge(engine, requests, Prefixes(requests, SIZE, 0), JudgedPolicies())
-    content = ContentModel(
-        engine, requests, lambda group, _c, defect, _d: judge.of_group(group, "x", defect)
-    )
-    runner = ModelRunner(engine, ARRIVALS, content, about(Deployment((FULL,), 20, 64, 64)))
-    pool = PoolState({}, 0, frozenset(range(1, 20)))
+    runner = runner_of((FULL,))
     half = Scheduled("a", 0, 2, 0, ((1,),), whole=True, first=True)
     rest = replace(half, start=2, blocks=((),), whole=False, first=False)
-    assert not runner.execute(Plan((half,), zeroed=(1,)), pool)[1]
-    (misread,) = runner.execute(Plan((rest,), zeroed=(1,)), pool)[1]
+    assert not runner.execute(Plan((half,), zeroed=(1,)), POOL)[1]
+    (misread,) = runner.execute(Plan((rest,), zeroed=(1,)), POOL)[1]
     assert str(misread.signature.code) == "other-content-read"
 
 

@@ -4,30 +4,15 @@ Run in a process of its own with the target on its path; writes what was found o
 histories that show nothing of the target as it is.
 """
 
-import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
 from hitproof.conformance.histories.encoder_workloads import encoder_workload
-from hitproof.conformance.scheduling.playing import play
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
+from hitproof.vllm_integration.tests.faults_in_parts import answers, silent, write
 
 _MANY = 30
-
-
-def shown(subject: VllmSchedulers, number: int) -> set[str]:
-    """What a history shows."""
-    causes = play(encoder_workload(f"1:{number}"), subject).causes
-    return {str(each.signature.defect) for each in causes}
-
-
-def found(subject: VllmSchedulers, numbers: Collection[int], start: str) -> list[str]:
-    """What begins so, in the first history that shows it."""
-    for number in numbers:
-        if fitting := [each for each in shown(subject, number) if each.startswith(start)]:
-            return fitting
-    return []
 
 
 def _keeping(*names: str) -> Callable[..., Any]:
@@ -81,9 +66,4 @@ def faults() -> dict[str, tuple[str, Any]]:
 
 if __name__ == "__main__":
     subject = VllmSchedulers()
-    right = [number for number in range(_MANY) if not shown(subject, number)]
-    answers = {"none": found(subject, right, "")}
-    for name, (start, fault) in faults().items():
-        with fault:
-            answers[name] = found(subject, right, start)
-    print(f"\nfound {json.dumps(answers)}")
+    write(answers(subject, silent(subject, encoder_workload, _MANY), faults()))

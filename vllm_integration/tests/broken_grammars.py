@@ -5,42 +5,29 @@ histories that show nothing of the target as it is, and whether a test of that f
 alone.
 """
 
-import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from typing import Any
 from unittest.mock import patch
 
 from hitproof.conformance.histories.grammar_workloads import grammar_workload
+from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.scheduling.playing import play
 from hitproof.conformance.subject.failures import CannotJudge
 from hitproof.vllm_integration.adapter.schedulers import VllmSchedulers
 from hitproof.vllm_integration.reproduce.scheduler_case import scheduler_case
+from hitproof.vllm_integration.tests.faults_in_parts import answers, silent, write
 
 _MANY = 100
 
 
-def shown(subject: VllmSchedulers, number: int) -> set[str]:
-    """What a history shows."""
-    causes = play(grammar_workload(f"1:{number}"), subject).causes
-    return {str(each.signature.defect) for each in causes}
-
-
-def found(subject: VllmSchedulers, numbers: Collection[int], start: str) -> list[str]:
-    """What begins so, in the first history that shows it."""
-    for number in numbers:
-        if fitting := [each for each in shown(subject, number) if each.startswith(start)]:
-            return fitting
-    return []
-
-
 def is_tested(
-    subject: VllmSchedulers, numbers: Collection[int], start: str, fault: Any
+    subject: VllmSchedulers, histories: Iterable[SchedulerHistory], start: str, fault: Any
 ) -> bool | str:
     """Whether a test of the first history that shows it fails, and passes without the fault.
 
     Why there is none, where none is written.
     """
-    for history in (grammar_workload(f"1:{number}") for number in numbers):
+    for history in histories:
         try:
             with fault:
                 shows = [
@@ -177,11 +164,9 @@ NOT_WRITTEN = {
 
 if __name__ == "__main__":
     subject = VllmSchedulers()
-    right = [number for number in range(_MANY) if not shown(subject, number)]
-    answers: dict[str, Any] = {"none": found(subject, right, "")}
+    right = silent(subject, grammar_workload, _MANY)
+    made = answers(subject, right, faults())
     for name, (start, fault) in faults().items():
-        with fault:
-            answers[name] = found(subject, right, start)
         tested, why_not = is_tested(subject, right, start, fault), NOT_WRITTEN.get(name)
-        answers[f"{name}: test"] = tested is True if why_not is None else why_not in str(tested)
-    print(f"\nfound {json.dumps(answers)}")
+        made[f"{name}: test"] = tested is True if why_not is None else why_not in str(tested)
+    write(made)
