@@ -192,8 +192,8 @@ class EngineConfiguration:
             self.mamba_checkpoint_alignment is not None or self.mamba_shared_prefix_checkpoint
         ) and not is_fine_grained(self.groups, self.hash_block_size):
             raise HistoryError(
-                "Mamba checkpoints are for engines whose hits may end inside blocks; leave them "
-                "out, or choose a smaller hash block size"
+                "Mamba checkpoints are judged where hits may end inside blocks; leave them out, or "
+                "choose a smaller hash block size (a deployment's prefix_match_unit)"
             )
         if not self.enable_prefix_caching:
             self._check_uncached()

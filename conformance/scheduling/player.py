@@ -37,7 +37,7 @@ from hitproof.conformance.scheduling.runner import SCHEDULER, Done, ModelRunner,
 from hitproof.conformance.scheduling.sessions import Sessions
 from hitproof.conformance.scheduling.steps import Situation, StepRules
 from hitproof.conformance.scheduling.transfers import CONNECTOR, ConnectorTransfers
-from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.failures import crash_of
 from hitproof.conformance.subject.managers import named_event
 from hitproof.conformance.subject.schedulers import (
     COUNTED,
@@ -152,10 +152,8 @@ class _Player:
         try:
             while self._go_on():
                 self._step += 1
-        except CannotJudge:
-            raise
         except Exception as error:  # whatever the target raises is its answer
-            defect = crash_defect(error)
+            defect = crash_defect(crash_of(error))
             signature = Signature(SCHEDULER, Divergence.CRASH, SCHEDULER, False, defect)
             self._add(Violation(signature, "the step is planned", f"it raises {error!r:.200}"))
             self.outcome.ended = f"the scheduler raises {error!r:.200}"

@@ -141,8 +141,9 @@ LIMITS: dict[str, Limit] = {
     ),
     "replay-checkpoints": Limit(
         _REPLAY,
-        "Histories in which a step exports Mamba states from inside its chunk are judged where the "
-        "end of a prompt is kept for resends (fine tail resend) only.",
+        "Histories in which a step exports Mamba states from inside its chunk are judged only "
+        "where hits may end inside blocks, and the end of a prompt is kept for resends (fine tail "
+        "resend).",
         "this release exports states for resends but keeps prompt ends for extensions; leave "
         "mamba_checkpoint_alignment out, or name a later release",
     ),

@@ -40,8 +40,8 @@ KINDS: list[tuple[BaseException, FailureKind, FailureKind]] = [
     (CannotJudge("no such method"), FailureKind.INCONCLUSIVE, FailureKind.INCONCLUSIVE),
     (BudgetExceeded("too many runs"), FailureKind.INCONCLUSIVE, FailureKind.INCONCLUSIVE),
     (InternalError("a hole"), FailureKind.INTERNAL, FailureKind.INTERNAL),
-    (HistoryError("odd"), FailureKind.CRASH, FailureKind.INCONCLUSIVE),
-    (ConfigurationError("odd"), FailureKind.CRASH, FailureKind.INCONCLUSIVE),
+    (HistoryError("odd"), FailureKind.INCONCLUSIVE, FailureKind.INCONCLUSIVE),
+    (ConfigurationError("odd"), FailureKind.INCONCLUSIVE, FailureKind.INCONCLUSIVE),
     (AssertionError("theirs"), FailureKind.CRASH, FailureKind.INTERNAL),
     (SystemExit(3), FailureKind.CRASH, FailureKind.INTERNAL),
 ]

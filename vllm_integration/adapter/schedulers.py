@@ -26,7 +26,7 @@ from hitproof.conformance.histories.workloads import (
     Layers,
     SchedulerHistory,
 )
-from hitproof.conformance.subject.failures import CannotJudge
+from hitproof.conformance.subject.failures import CannotJudge, crash_of
 from hitproof.conformance.subject.schedulers import (
     StartupRefused,
 )
@@ -390,10 +390,11 @@ class VllmSchedulers:
         """A scheduler of what the target derives from layers."""
         try:
             started = self.start_with(deployment, vllm_config, None, executor)
-        except (StartupRefused, CannotJudge):
+        except StartupRefused:
             raise
         except Exception as error:  # to the user, it does not start
-            raise StartupRefused(f"{type(error).__name__}: {error}"[:300]) from error
+            crash = crash_of(error)
+            raise StartupRefused(f"{type(crash).__name__}: {crash}"[:300]) from error
         engine = started.engine
         setup = CacheSetup(
             engine.groups,

@@ -309,6 +309,15 @@ def test_a_deployment_that_start_up_refuses_is_not_judged() -> None:
 
 
 @pytest.mark.release
+@pytest.mark.parametrize("layers", [(), (Layers(2), Layers(2))], ids=["groups", "layers"])
+def test_checkpoints_where_hits_are_aligned_are_not_judged(layers: tuple[Layers, ...]) -> None:
+    aligned = replace(STATES, mamba_checkpoint_alignment=16, layers=layers)
+    report = played("0.33.0", aligned)
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "Mamba checkpoints are judged where hits may end inside blocks" in report.unsettled
+
+
+@pytest.mark.release
 def test_the_command_plays_a_history_of_a_scheduler(tmp_path: Path) -> None:
     path = tmp_path / "history.json"
     path.write_text(write_workload(SchedulerHistory(ATTENTION, REQUESTS)), encoding="utf-8")
