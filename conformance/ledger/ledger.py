@@ -4,8 +4,9 @@ Beside them it may have `AcceptedRead`s: what the target reads although no check
 """
 
 import tomllib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Sized
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from hitproof.conformance.histories.json_format import read
 from hitproof.conformance.histories.plays import Origin, Play
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout, judged_from_json
+from hitproof.conformance.words import count
 from hitproof.spec.claims import CLAIMS, Divergence
 
 E = TypeVar("E")
@@ -28,6 +30,25 @@ _NEWER_THAN_ANY = Version("999999")
 
 class LedgerError(Exception):
     """The ledger file cannot be used; the message names the entry and the remedy."""
+
+
+class CauseStatus(StrEnum):
+    """Whether what diverges is wrong, or meant to be so."""
+
+    FAULT = "fault"
+    CHOICE = "upstream's choice"
+    """Its authors say that it is meant so."""
+    LIMIT = "limit of the design"
+    """It follows from a design that its authors document."""
+
+    def counted(self, causes: Sized) -> str:
+        """How many such causes there are, in words."""
+        match self:
+            case CauseStatus.CHOICE:
+                return count(causes, "upstream choice")
+            case CauseStatus.LIMIT:
+                return count(causes, self, "limits of the design")
+        return count(causes, self)
 
 
 @dataclass(frozen=True)
@@ -43,6 +64,7 @@ class Entry:
         link: where it is discussed; may be empty.
         cause: entries that one change to vLLM would fix have the same one; the reason
             where the file names none.
+        status: what its cause is; None where the file does not say.
     """
 
     signature: Signature
@@ -51,6 +73,7 @@ class Entry:
     reason: str
     link: str
     cause: str
+    status: CauseStatus | None = None
 
     def applies_to(self, version: str | None) -> bool:
         """Whether the entry speaks of ``version``; None stands for newer than any release."""
@@ -180,6 +203,7 @@ def _entry(directory: Path, raw: dict[str, Any]) -> Entry:
         reason=raw["reason"],
         link=raw.get("link", ""),
         cause=raw.get("cause", raw["reason"]),
+        status=CauseStatus(raw["status"]) if "status" in raw else None,
     )
     if not isinstance(entry.configuration, Play):  # histories show crashes of calls, too
         if entry.signature.claim not in CLAIMS:

@@ -39,6 +39,8 @@ def to_toml(entries: Sequence[Entry], comment: str, accepted: Sequence[AcceptedR
         about = {"releases": str(entry.releases), "cause": entry.cause, "reason": entry.reason}
         if entry.cause == entry.reason:
             del about["cause"]
+        if entry.status:
+            about["status"] = entry.status
         if entry.link:
             about["link"] = entry.link
         lines += _pairs(about)

@@ -10,7 +10,14 @@ from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.ledger.ledger import AcceptedRead, Entry, all_accepted_reads, judge, load
+from hitproof.conformance.ledger.ledger import (
+    AcceptedRead,
+    CauseStatus,
+    Entry,
+    all_accepted_reads,
+    judge,
+    load,
+)
 from hitproof.conformance.ledger.writing import adopted, to_toml
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.grid import configurations
@@ -36,6 +43,7 @@ def again(tmp_path: Path, *entries: Entry, comment: str = "") -> list[Entry]:
         ENTRY,
         replace(ENTRY, releases=SpecifierSet("")),
         replace(ENTRY, link="", cause="why"),
+        *(replace(ENTRY, status=each) for each in CauseStatus),
         replace(ENTRY, signature=replace(SIGNATURE, defect=Defect(Code.FINE_HIT_TOO_SHORT))),
         replace(
             ENTRY,

@@ -12,6 +12,7 @@ from hitproof.conformance.findings.signatures import SEVERITY, Signature
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.survey import faults
 from hitproof.vllm_integration.survey.faults import Fault
+from hitproof.vllm_integration.survey.survey import Release, Seen, read, seen_in, span
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,21 @@ class Cause:
     def others(self) -> str:
         """How many findings there are beside the worst, by class; empty for none."""
         rest = self.findings[1:]
-        classes = Counter(finding.signature.divergence for finding in rest)
-        listed = ", ".join(f"{each}: {classes[each]}" for each in SEVERITY if classes[each])
+        listed = classes_in_words(rest)
         return f"{count(rest, 'more finding')} of this cause ({listed})" if rest else ""
 
     @property
     def fault(self) -> str:
         """The faults in a line; empty if none is known."""
         return named(self.known_from)
+
+
+def classes_in_words(findings: Sequence[Finding]) -> str:
+    """Findings by class, the most severe first."""
+    counts = Counter(finding.signature.divergence for finding in findings)
+    return ", ".join(
+        f"{divergence}: {counts[divergence]}" for divergence in SEVERITY if counts[divergence]
+    )
 
 
 def causes(findings: Sequence[Finding], release: str | None) -> list[Cause]:
@@ -81,10 +89,19 @@ def known_from(signature: Signature, release: str | None) -> tuple[Fault, ...]:
 
 def named(known: Sequence[Fault]) -> str:
     """Faults of BUGS in a line; empty for none."""
-    return " or ".join(
-        f"BUGS {fault.number}, in releases {fault.releases or 'of all numbers'}: {fault.title}"
-        for fault in known
-    )
+    return " or ".join(f"BUGS {fault.number}, {seen(fault)}: {fault.title}" for fault in known)
+
+
+def seen(fault: Fault) -> str:
+    """The releases that a fault was seen in, by the survey."""
+    releases, by_number = _survey()
+    return f"seen in {span(by_number[fault.number], releases)}"
+
+
+@cache
+def _survey() -> tuple[Sequence[Release], Seen]:
+    releases = read()
+    return releases, seen_in(releases, _documented())
 
 
 def _keys(finding: Finding, release: str | None) -> Iterator[Hashable]:

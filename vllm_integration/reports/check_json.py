@@ -7,12 +7,15 @@ from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.branches import counted_json
 from hitproof.vllm_integration.reports.causes import Cause, causes, known_from, of
 from hitproof.vllm_integration.reports.policies import cost_json
+from hitproof.vllm_integration.reports.text import by_cause
+from hitproof.vllm_integration.survey.faults import status_of
 
 
 def report_json(report: Report) -> dict[str, Any]:
     """The report of `hitproof check` as JSON."""
     known = [
-        f.as_json() | {"reason": e.reason, "cause": e.cause} for f, e in report.judgement.known
+        f.as_json() | {"reason": e.reason, "cause": e.cause, "status": status_of(e)}
+        for f, e in report.judgement.known
     ]
     costs = costs_of(report.policies)
     found = causes(report.judgement.new, report.target.version)
@@ -77,6 +80,10 @@ def report_json(report: Report) -> dict[str, Any]:
         ],
         "causes": [cause_json(cause) for cause in found],
         "known_divergences": known,
+        "known_causes": [
+            {"cause": cause, "status": status_of(found[0][1]), "findings": len(found)}
+            for cause, found in by_cause(report).items()
+        ],
         "stale_ledger_entries": [
             {"signature": entry.signature.as_json(), "reason": entry.reason}
             for entry in report.judgement.stale

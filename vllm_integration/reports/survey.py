@@ -1,16 +1,33 @@
 """The survey as a table and as BUGS.md."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from hitproof.conformance.findings.signatures import SEVERITY
+from hitproof.conformance.ledger.ledger import CauseStatus
 from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.survey.costs import in_words
 from hitproof.vllm_integration.survey.costs import read as read_costs
-from hitproof.vllm_integration.survey.faults import Fault, Method, cause
-from hitproof.vllm_integration.survey.survey import Release, Sighting, State, this_state
+from hitproof.vllm_integration.survey.faults import Evidence, Fault, Method, cause
+from hitproof.vllm_integration.survey.survey import (
+    Release,
+    Sighting,
+    State,
+    seen_in,
+    span,
+    this_state,
+)
 from hitproof.vllm_integration.verdict import Verdict
 
 _UNDOCUMENTED = "not documented yet"
+
+FIXED = "Fixed"
+_OPEN = {
+    CauseStatus.FAULT: "Open",
+    CauseStatus.CHOICE: "Upstream's choices",
+    CauseStatus.LIMIT: "Limits of the design",
+}
+"""How the sections of BUGS.md begin."""
 
 _METHODS = {
     Method.CHECK: "an obligation of `hitproof check`, judged for every cache state up to a bound",
@@ -26,18 +43,15 @@ _METHODS = {
 }
 
 
-_Seen = dict[int, dict[str, list[Sighting]]]
-"""By the number of a fault, 0 for none, and by release: the findings that come from it."""
-
-
 def table(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
     """A Markdown table: a row for each fault, open ones first, and a column for each release."""
-    seen = _seen(releases, faults)
+    seen = seen_in(releases, faults)
     header = ["fault", *(release.version for release in releases)]
     lines = [f"| {' | '.join(header)} |", "|" + "---|" + ":-:|" * len(releases)]
     rows = {
         each.number: f"[{each.number}. {each.title}](BUGS.md#{each.number})"
-        for group in grouped(releases, faults)
+        + ("" if each.status is CauseStatus.FAULT else f" ({each.status})")
+        for group in grouped(releases, faults).values()
         for each in group
     }
     if 0 in seen:
@@ -113,7 +127,7 @@ def _states(releases: Sequence[Release]) -> Iterator[str]:
 
 def document(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
     """BUGS.md: open and fixed faults, each with its releases and its smallest case."""
-    seen = _seen(releases, faults)
+    seen = seen_in(releases, faults)
     versions = [release.version for release in releases]
     lines = [
         "# Faults found in vLLM's prefix cache",
@@ -121,50 +135,52 @@ def document(releases: Sequence[Release], faults: Sequence[Fault]) -> str:
         "`hitproof survey --format bugs` writes this page. Releases and cases are those of its",
         "survey; the surveyed releases are",
         f"{', '.join(versions)}.",
-        "A fault is open when the newest of them has it. The most severe come first.",
+        "A fault is open when the newest of them has it. Upstream's choices and limits of the",
+        "design are listed apart, with the place in vLLM that says so. The most severe come first.",
         "",
     ]
-    newest = "".join(f" in {version}" for version in versions[-1:])
-    for title, group in zip(("Open", "Fixed"), grouped(releases, faults), strict=True):
-        lines += [f"## {title}{newest}", ""]
+    for title, group in grouped(releases, faults).items():
+        lines += [f"## {title}", ""]
         lines += [f"- [{each.number}. {each.title}](#{each.number})" for each in group] or ["None."]
         lines.append("")
         for fault in group:
-            lines += _section(fault, seen[fault.number])
+            lines += _section(fault, seen[fault.number], releases)
     return "\n".join(lines)
 
 
-def grouped(
-    releases: Sequence[Release], faults: Sequence[Fault]
-) -> tuple[list[Fault], list[Fault]]:
-    """The faults that the last release has, and those that only earlier ones have.
+def grouped(releases: Sequence[Release], faults: Sequence[Fault]) -> dict[str, list[Fault]]:
+    """The faults by the sections of BUGS.md that they are in.
 
-    The most severe come first; faults that no release has are left out.
+    Those that the last release has come first, apart by status, then those that only earlier ones
+    have. In each section the most severe come first; faults that no release has are left out.
     """
-    seen = _seen(releases, faults)
-    found = [fault for fault in faults if fault.number in seen]
-    found.sort(key=lambda each: (SEVERITY.index(_classes(seen[each.number])[0]), each.number))
-    still = [each for each in found if releases[-1].version in seen[each.number]]
-    return still, [each for each in found if each not in still]
+    seen, newest = seen_in(releases, faults), releases[-1].version
+    found: dict[str, list[Fault]] = {f"{each} in {newest}": [] for each in (*_OPEN.values(), FIXED)}
+    for fault in faults:
+        if fault.number in seen:
+            is_open = newest in seen[fault.number]
+            found[f"{_OPEN[fault.status] if is_open else FIXED} in {newest}"].append(fault)
+    for group in found.values():
+        group.sort(key=lambda each: (_severity(seen[each.number], newest), each.number))
+    return found
 
 
-def _seen(releases: Sequence[Release], faults: Sequence[Fault]) -> _Seen:
-    seen: _Seen = {}
-    for release in releases:
-        for sighting in release.sightings:
-            fault = cause(faults, sighting.signature, release.version)
-            by_release = seen.setdefault(fault.number if fault else 0, {})
-            by_release.setdefault(release.version, []).append(sighting)
-    return seen
+def _severity(seen: Mapping[str, list[Sighting]], newest: str) -> int:
+    """How bad a fault is in the newest release, or else in any."""
+    return SEVERITY.index(_classes(seen.get(newest) or itertools.chain(*seen.values()))[0])
 
 
-def _section(fault: Fault, seen: dict[str, list[Sighting]]) -> Iterator[str]:
-    first, *_, last = (*seen, *seen)
-    where = f"{first} only" if first == last else f"{first} to {last}"
+def _section(
+    fault: Fault, seen: Mapping[str, list[Sighting]], releases: Sequence[Release]
+) -> Iterator[str]:
     yield f'### <a name="{fault.number}"></a>{fault.number}. {fault.title}'
     yield ""
-    yield f"*{', '.join(_classes(seen))}; seen in {where}.*"
+    yield f"*{_extent(seen, releases)}.*"
     yield ""
+    if fault.evidence:
+        said = "; ".join(map(_evidence, fault.evidence))
+        yield f"**{str(fault.status).capitalize()}.** {said}."
+        yield ""
     yield f"**Impact.** {fault.impact}"
     yield ""
     if costs := read_costs().get(fault.number):
@@ -172,13 +188,17 @@ def _section(fault: Fault, seen: dict[str, list[Sighting]]) -> Iterator[str]:
         yield ""
     yield f"**Trigger.** {fault.trigger}"
     yield ""
+    if fault.reach:
+        yield f"**Reached by.** {fault.reach}"
+        yield ""
     yield f"**Cause.** {fault.reason}"
     yield ""
     if fault.upstream:
         yield f"**Upstream.** <{fault.upstream}>"
         yield ""
     yield f"**Found by** {'; '.join(_METHODS[method] for method in fault.found_by)}."
-    smallest = min(seen[last], key=lambda sighting: _size(sighting))
+    last = max(seen, key=[release.version for release in releases].index)
+    smallest = min(seen[last], key=_size)
     yield ""
     yield f"The smallest case, on {last}:"
     yield ""
@@ -196,14 +216,32 @@ def _section(fault: Fault, seen: dict[str, list[Sighting]]) -> Iterator[str]:
     yield ""
 
 
-def _classes(seen: dict[str, list[Sighting]]) -> list[Divergence]:
-    names = {sighting.signature.divergence for found in seen.values() for sighting in found}
+def _extent(seen: Mapping[str, list[Sighting]], releases: Sequence[Release]) -> str:
+    """The classes of a fault and the releases that have them."""
+    classes = {
+        each: span([v for v, found in seen.items() if each in _classes(found)], releases)
+        for each in _classes(itertools.chain(*seen.values()))
+    }
+    if len({*classes.values()}) == 1:
+        return f"{', '.join(classes)}; seen in {span(seen, releases)}"
+    return "; ".join(f"{each} in {where}" for each, where in classes.items())
+
+
+def _evidence(evidence: Evidence) -> str:
+    """Where vLLM says so, and how."""
+    quote = " ".join(evidence.quote.split())
+    url = f", <{evidence.url}>" if evidence.url else ""
+    return f"`{evidence.file}:{evidence.line}` of {evidence.release}{url}: \u201c{quote}\u201d"
+
+
+def _classes(found: Iterable[Sighting]) -> list[Divergence]:
+    names = {sighting.signature.divergence for sighting in found}
     return [each for each in SEVERITY if each in names]
 
 
 def _cell(found: Sequence[Sighting]) -> str:
     letters = {Divergence.WRONG_DRAFTS: "D", Divergence.WRONG_METRIC: "M"}
-    return "".join(letters.get(name, name[0].upper()) for name in _classes({"": [*found]}))
+    return "".join(letters.get(name, name[0].upper()) for name in _classes(found))
 
 
 def _size(sighting: Sighting) -> tuple[int, int, str]:

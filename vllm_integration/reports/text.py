@@ -11,18 +11,18 @@ from hitproof.conformance.explain.traces import Trace
 from hitproof.conformance.findings.demonstration import CaseOutcome, Demonstration
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.footprints import in_words
-from hitproof.conformance.findings.signatures import SEVERITY
-from hitproof.conformance.ledger.ledger import Entry
+from hitproof.conformance.ledger.ledger import CauseStatus, Entry
 from hitproof.conformance.ledger.records import Shrunk
 from hitproof.conformance.scope.models import MODELS
 from hitproof.conformance.words import count
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.gate.report import Report
-from hitproof.vllm_integration.reports.causes import Cause, causes
+from hitproof.vllm_integration.reports.causes import Cause, causes, classes_in_words
 from hitproof.vllm_integration.reports.lines import print_fact, print_whole
 from hitproof.vllm_integration.reports.policies import print_costs, print_policy_change
 from hitproof.vllm_integration.reports.traces import print_trace
+from hitproof.vllm_integration.survey.faults import status_of
 from hitproof.vllm_integration.verdict import Verdict
 
 _MOST_INCONCLUSIVE = 5
@@ -184,10 +184,30 @@ def by_cause(report: Report) -> dict[str, list[tuple[Finding, Entry]]]:
     return causes
 
 
+def known_in_words(report: Report) -> str:
+    """The known divergences and their causes, counted by status, those of faults by class, too."""
+    by_status: dict[CauseStatus, list[list[Finding]]] = {status: [] for status in CauseStatus}
+    for known in by_cause(report).values():
+        by_status[status_of(known[0][1])].append([finding for finding, _ in known])
+    parts = []
+    for status, group in by_status.items():
+        found = [finding for each in group for finding in each]
+        classes = f" ({classes_in_words(found)})" if status is CauseStatus.FAULT else ""
+        if group:
+            parts.append((len(found), f"{status.counted(group)}{classes}"))
+    total = count(report.judgement.known, "known divergence")
+    if len(parts) == 1:
+        return f"{total} of {parts[0][1]}"
+    return f"{total}: {', '.join(f'{number} of {those}' for number, those in parts)}"
+
+
 def _print_known(known: list[tuple[Finding, Entry]], console: Console) -> None:
     """The divergences of one cause, each reason once."""
     for entry in {entry.reason: entry for _, entry in known}.values():
-        console.print(f"[yellow]known[/] since {entry.releases}: {escape(entry.reason.strip())}")
+        status = "" if status_of(entry) is CauseStatus.FAULT else f" ({status_of(entry)})"
+        console.print(
+            f"[yellow]known[/]{status} since {entry.releases}: {escape(entry.reason.strip())}"
+        )
     for finding, _ in known:
         print_finding(finding, console, verbose=True)
 
@@ -300,12 +320,7 @@ def print_verdict(report: Report, console: Console) -> None:
     known = report.judgement.known
     words = {
         Verdict.CONFORMS: "[bold green]conforms[/]"
-        + (
-            f", {count(known, 'known divergence')} of {count(by_cause(report), 'cause')} "
-            f"({_classes(report)})"
-            if known
-            else ""
-        ),
+        + (f", {known_in_words(report)}" if known else ""),
         Verdict.DIVERGES: f"[bold red]diverges[/], {_what_diverges(report)}",
         Verdict.INCONCLUSIVE: "[bold yellow]inconclusive[/], "
         f"{count(report.unsettled, 'obligation')} not settled"
@@ -365,14 +380,6 @@ def _what_diverges(report: Report) -> str:
         if report.shrunk:
             parts.append(f"{count(report.shrunk, 'footprint')} too large")
     return ", ".join(parts)
-
-
-def _classes(report: Report) -> str:
-    """The known divergences by class, the most severe first."""
-    counts = Counter(finding.signature.divergence for finding, _ in report.judgement.known)
-    return ", ".join(
-        f"{divergence}: {counts[divergence]}" for divergence in SEVERITY if counts[divergence]
-    )
 
 
 def _scientific(number: int) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.ledger.ledger import read_entries, read_signature
+from hitproof.conformance.ledger.ledger import CauseStatus, Entry, read_entries, read_signature
 from hitproof.vllm_integration.bundled import FAULTS
 
 _SIGNATURE = ("claim", "divergence", "kind", "eagle", "code", "parameters")
@@ -33,12 +34,35 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """Where vLLM says that something is meant to be so.
+
+    Attributes:
+        release: the release that says it.
+        file: relative to the root of that release's source.
+        line: where ``quote`` begins.
+        quote: what stands there.
+        url: a pull request or an issue that says it, too; may be empty.
+    """
+
+    release: str
+    file: str
+    line: int
+    quote: str
+    url: str = ""
+
+
+@dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong in some releases.
+    """One thing that diverges from the spec in some releases.
 
     Attributes:
         number: a stable identifier, from 1; pages link to it.
         title: what is wrong, in a line.
+        status: whether it is wrong, or meant to be so.
+        evidence: what says that it is no fault.
+        reach: a configuration of vLLM's own models and connectors that reaches it, or that none is
+            known; empty for what is fixed.
         impact: what users see, and on which models and configurations.
         trigger: what makes it happen.
         reason: why it happens.
@@ -51,6 +75,9 @@ class Fault:
 
     number: int
     title: str
+    status: CauseStatus
+    evidence: tuple[Evidence, ...]
+    reach: str
     impact: str
     trigger: str
     reason: str
@@ -69,10 +96,23 @@ def load(path: Path = FAULTS) -> tuple[Fault, ...]:
     return read_entries(path, "fault", "install hitproof anew", _fault)
 
 
+def status_of(entry: Entry) -> CauseStatus:
+    """What the ledger says of an entry, or else BUGS of the fault that is its cause."""
+    return entry.status or _statuses().get(entry.cause, CauseStatus.FAULT)
+
+
+@cache
+def _statuses() -> dict[str, CauseStatus]:
+    return {fault.title: fault.status for fault in load()}
+
+
 def _fault(raw: dict[str, Any]) -> Fault:
     return Fault(
         raw["number"],
         raw["title"],
+        CauseStatus(raw.get("status", CauseStatus.FAULT)),
+        tuple(Evidence(**each) for each in raw.get("evidence", ())),
+        raw.get("reach", ""),
         raw["impact"],
         raw["trigger"],
         raw["reason"],

@@ -2,7 +2,7 @@
 
 import importlib.metadata
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -180,6 +180,38 @@ def _without_besides(report: Report) -> Report:
             known=tuple(each for each in judgement.known if each[0].signature in shown),
         ),
     )
+
+
+Seen = dict[int, dict[str, list[Sighting]]]
+"""By the number of a fault, 0 for none, and by release: the findings that come from it."""
+
+
+def seen_in(releases: Sequence[Release], faults: Sequence[Fault]) -> Seen:
+    """What comes of which fault; findings that two faults cause in one release count for both."""
+    by_signature: dict[Signature, list[Fault]] = {}
+    for fault in faults:
+        for signature in fault.signatures:
+            by_signature.setdefault(signature, []).append(fault)
+    found: Seen = {}
+    for release in releases:
+        for each in release.sightings:
+            alike = by_signature.get(each.signature, ())
+            told = [f.number for f in alike if f.explains(each.signature, release.version)]
+            for number in told or [0]:
+                found.setdefault(number, {}).setdefault(release.version, []).append(each)
+    return found
+
+
+def span(versions: Collection[str], releases: Sequence[Release]) -> str:
+    """Some of the surveyed releases, in words: ``0.17.0 to 0.26.0 and 0.28.0``."""
+    runs: list[list[str]] = [[]]
+    for release in releases:
+        if release.version in versions:
+            runs[-1].append(release.version)
+        elif runs[-1]:
+            runs.append([])
+    told = [run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs if run]
+    return f"{told[0]} only" if len(versions) == 1 else " and ".join(told)
 
 
 def is_told(releases: Sequence[Release], faults: Sequence[Fault]) -> bool:

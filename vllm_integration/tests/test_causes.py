@@ -1,5 +1,6 @@
 """One cause, one finding: changes, places, and what annotations say of them."""
 
+import html
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,7 +13,7 @@ from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.places import Location, Passed, Why
-from hitproof.conformance.ledger.ledger import Judgement
+from hitproof.conformance.ledger.ledger import CauseStatus, Judgement
 from hitproof.conformance.scope.configurations import single_group
 from hitproof.spec.groups import GroupKind
 from hitproof.vllm_integration.gate.obligations import Task
@@ -20,9 +21,13 @@ from hitproof.vllm_integration.gate.places import located
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.gate.sessions import Session
 from hitproof.vllm_integration.reports.causes import causes, known_from, of
+from hitproof.vllm_integration.reports.check_json import report_json
 from hitproof.vllm_integration.reports.ci import github
+from hitproof.vllm_integration.reports.html.pages import check_page
+from hitproof.vllm_integration.reports.text import known_in_words
 from hitproof.vllm_integration.sandbox.driver import Worker
 from hitproof.vllm_integration.survey import faults
+from hitproof.vllm_integration.survey.faults import status_of
 from hitproof.vllm_integration.targets.changed import Hunk, hunks
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import MANAGERS, Copy, release
@@ -170,7 +175,7 @@ def test_a_fault_of_another_release_is_named() -> None:
     finding = replace(shown([1]), signature=signature)
     assert {each.number for each in known_from(signature, None)} == numbers
     (cause,) = causes([finding], "99.0")
-    assert f"BUGS {min(numbers)}, in releases " in cause.fault
+    assert f"BUGS {min(numbers)}, seen in " in cause.fault
     text = github.annotations(
         replace(conforming(), judgement=Judgement((finding,), (), ())), verbose=False
     )
@@ -236,3 +241,33 @@ def test_the_case_of_a_cause_is_new_rather_than_grown() -> None:
     older, newer = (replace(each, passed=Passed(where)) for each in (has_grown, shown([1])))
     (cause,) = causes([older, newer], None)
     assert cause.findings == (newer, older)
+
+
+def test_known_divergences_are_counted_by_the_status_of_their_cause() -> None:
+    shown = [at(n, f"f{n}") for n in range(4)]
+    entries = tuple(
+        (each, replace(entry(each), cause=f"{status}", status=status))
+        for each, status in zip(shown, (None, *CauseStatus), strict=False)
+    )
+    report = replace(conforming(), judgement=Judgement((), entries, ()))
+    told = (
+        "4 known divergences: 2 of 2 faults (lost hit: 2), 1 of 1 upstream choice, "
+        "1 of 1 limit of the design"
+    )
+    assert known_in_words(report) == told
+    assert f"conforms, {told}" in github.annotations(report, verbose=False)
+    assert "known upstream's choice: " in github.annotations(report, verbose=True)
+    assert told in html.unescape(check_page(report, "c"))
+    counted = {each["cause"]: each["status"] for each in report_json(report)["known_causes"]}
+    assert list(counted.values()) == [CauseStatus.FAULT, *CauseStatus]
+    assert {e["status"] for e in report_json(report)["known_divergences"]} == {*CauseStatus}
+    assert "known limit of the design: " in github.annotations(report, verbose=True)
+
+
+def test_an_entry_has_the_status_of_the_fault_that_it_names_unless_it_states_its_own() -> None:
+    named = {fault.title: fault.status for fault in faults.load()}
+    for title, status in named.items():
+        of_fault = replace(entry(at(1, "f")), cause=title)
+        assert status_of(of_fault) is status
+        assert status_of(replace(of_fault, status=CauseStatus.LIMIT)) is CauseStatus.LIMIT
+    assert status_of(entry(at(1, "f"))) is CauseStatus.FAULT

@@ -108,7 +108,7 @@ def test_known_findings_are_told_with_verbose_only() -> None:
     assert kind == "warning"
     assert told["title"].startswith("lost hit: sliding window")
     assert message.startswith(
-        "known: tolerated, 100 % sure\ncode  : lookahead-block-unregistered\nclaim : "
+        "known fault: tolerated, 100 % sure\ncode  : lookahead-block-unregistered\nclaim : "
     )
 
 
@@ -296,6 +296,7 @@ def test_a_known_result_is_the_same_one_suppressed() -> None:
     )
     assert old.partialFingerprints == new.partialFingerprints
     assert [s.justification for s in old.suppressions] == ["tolerated, 100 % sure"]
+    assert (new.properties.get("status"), old.properties["status"]) == (None, "fault")
     assert not new.suppressions
 
 
@@ -436,7 +437,7 @@ def test_a_test_case_ends_as_its_obligation_does() -> None:
     assert "lookahead block is not registered" in failure.attrib["message"]
     assert "spec  : block 2 is the lookahead block" in (failure.text or "")
     (output,) = suites(junit.junit(known()))[claim].iter("system-out")
-    assert output.text == "known: tolerated, 100 % sure"
+    assert output.text == "known fault: tolerated, 100 % sure"
     first, second = list(suites(junit.junit(inconclusive())).values())[:2]
     (error,) = first.iter("error")
     assert error.attrib["message"] == "it said \ufffd[31m\ufffd, ::error::"

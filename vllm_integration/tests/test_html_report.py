@@ -138,6 +138,7 @@ def test_known_divergences_are_folded() -> None:
     assert places.index("details") < places.index("article")
     assert not any("open" in attributes for attributes in page.named("details"))
     assert "tolerated, 100 % sure" in page.text
+    assert "1 known divergence of 1 fault (lost hit: 1)" in page.text
 
 
 def test_what_a_target_says_cannot_become_part_of_the_page() -> None:

@@ -1,27 +1,33 @@
 """The survey: BUGS.md is what it prints, and a real release confirms it."""
 
+import itertools
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from hitproof.conformance.findings.footprints import Footprint
+from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.conformance.histories.plays import Origin, Play
-from hitproof.conformance.ledger.ledger import LedgerError
+from hitproof.conformance.ledger.ledger import CauseStatus, LedgerError
 from hitproof.conformance.ledger.ledger import load as load_ledger
 from hitproof.conformance.ledger.records import Reach
+from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import FAULTS, LEDGER, SURVEY
 from hitproof.vllm_integration.reports.survey import checks, document, grouped, table
-from hitproof.vllm_integration.survey.faults import cause, load
+from hitproof.vllm_integration.survey.faults import Evidence, cause, load
 from hitproof.vllm_integration.survey.survey import (
     Checked,
     Release,
     of_report,
     read,
+    seen_in,
+    span,
     this_state,
     to_json,
     verdict,
@@ -32,14 +38,15 @@ from hitproof.vllm_integration.tests.reports import replayed_history
 from hitproof.vllm_integration.verdict import Verdict
 
 HOUSE = Path(__file__).resolve().parents[2]
+survey, causes = cache(read), cache(load)
 
 
 def test_bugs_is_what_is_printed() -> None:
-    assert (HOUSE / "BUGS.md").read_text() == document(read(), load())
+    assert (HOUSE / "BUGS.md").read_text() == document(survey(), causes())
 
 
 def test_every_finding_is_documented_and_every_fault_was_found() -> None:
-    releases, faults = read(), load()
+    releases, faults = survey(), causes()
     assert verdict(releases, faults) is Verdict.CONFORMS
     for fault in faults:
         for signature in fault.signatures:
@@ -52,7 +59,7 @@ def test_every_finding_is_documented_and_every_fault_was_found() -> None:
 
 
 def test_numbers_are_unique_and_every_text_says_something() -> None:
-    faults = load()
+    faults = causes()
     assert sorted(fault.number for fault in faults) == list(range(1, len(faults) + 1))
     assert len({fault.title for fault in faults}) == len(faults)
     for fault in faults:
@@ -85,31 +92,78 @@ def test_an_unknown_way_of_finding_is_refused(tmp_path: Path) -> None:
 
 
 def test_open_and_fixed_come_from_the_survey() -> None:
-    releases, faults = read(), load()
-    still, fixed = grouped(releases, faults)
-    assert sorted([*still, *fixed], key=lambda fault: fault.number) == list(faults)
+    releases, faults = survey(), causes()
+    groups = grouped(releases, faults).values()
+    assert sorted(itertools.chain(*groups), key=lambda fault: fault.number) == list(faults)
     none = replace(releases[-1], sightings=())
-    assert grouped([*releases[:-1], none], faults)[0] == []
-    order = ["unsound", "crash", "wrong drafts", "lost hit", "waste"]
-    for group in document(releases, faults).split("## Fixed"):
-        classes = re.findall(r"^\*(unsound|crash|wrong drafts|lost hit|waste)\b", group, flags=re.M)
-        assert classes == sorted(classes, key=order.index)
+    *still, fixed = grouped([*releases[:-1], none], faults).values()
+    assert still == [[], [], []]
+    assert fixed
+    newest = seen_in(releases[-1:], faults)
+    for group in groups:
+        worst = [
+            min(SEVERITY.index(each.signature.divergence) for each in found)
+            for fault in group
+            for found in newest.get(fault.number, {}).values()
+        ]
+        assert worst == sorted(worst)
 
 
 def test_a_fault_of_one_release_says_only() -> None:
-    releases, faults = read(), load()
+    releases, faults = survey(), causes()
     (alone,) = (each for each in releases if each.version == "0.19.1")
     assert "seen in 0.19.1 only" in document([alone], faults)
     assert "seen in 0.14.0 to 0.33.0" in document(releases, faults)
 
 
+def test_the_releases_of_a_class_and_gaps_between_releases_are_said() -> None:
+    releases, faults = survey(), causes()
+    versions = [release.version for release in releases]
+    assert span(versions, releases) == f"{versions[0]} to {versions[-1]}"
+    assert span([*versions[:3], versions[4]], releases) == (
+        f"{versions[0]} to {versions[2]} and {versions[4]}"
+    )
+    text, found_in = document(releases, faults), seen_in(releases, faults)
+    for fault in faults:
+        seen = found_in[fault.number]
+        found = re.search(rf'name="{fault.number}"></a>.*\n\n\*(.*)\.\*', text)
+        assert found is not None
+        for divergence in Divergence:
+            shown = [
+                v
+                for v, each in seen.items()
+                if divergence in {s.signature.divergence for s in each}
+            ]
+            assert (divergence in found[1]) is bool(shown)
+            assert not shown or span(shown, releases) in found[1]
+
+
+@pytest.mark.parametrize("status", CauseStatus)
+def test_only_faults_are_listed_as_faults(status: CauseStatus) -> None:
+    releases, faults = survey(), causes()
+    fault = grouped(releases, faults)["Open in 0.33.0"][0]
+    evidence = Evidence("0.33.0", "vllm/v1/core/x.py", 7, "on\npurpose")
+    told = replace(fault, status=status, evidence=(evidence,), reach="any model")
+    releases = releases[-1:]
+    others = [told if each is fault else each for each in faults]
+    groups = grouped(releases, others)
+    assert [told in group for group in groups.values()] == [
+        each is status for each in (*CauseStatus, None)
+    ]
+    text = document(releases, others)
+    assert "`vllm/v1/core/x.py:7` of 0.33.0: \u201con purpose\u201d." in text
+    assert "**Reached by.** any model" in text
+    marked = f"{fault.title}](BUGS.md#{fault.number}) ({status})" in table(releases, others)
+    assert marked is (status is not CauseStatus.FAULT)
+
+
 def test_causes_in_the_ledger_are_titles_of_faults() -> None:
-    titles = {fault.title for fault in load()}
+    titles = {fault.title for fault in causes()}
     assert {entry.cause for entry in load_ledger(LEDGER)} <= titles
 
 
 def test_what_is_not_documented_or_not_settled_is_no_pass() -> None:
-    releases, faults = read(), load()
+    releases, faults = survey(), causes()
     assert verdict(releases, faults[1:]) is Verdict.DIVERGES
     assert "not documented yet" in table(releases, faults[1:])
     unsettled = replace(releases[0], verdict="inconclusive")
@@ -118,7 +172,7 @@ def test_what_is_not_documented_or_not_settled_is_no_pass() -> None:
 
 
 def test_what_a_check_says_of_each_release_has_a_reason(tmp_path: Path) -> None:
-    releases, faults = read(), load()
+    releases, faults = survey(), causes()
     old, new = releases[0], releases[-1]
     signatures = tuple(sighting.signature for sighting in old.sightings)
     judged = [
@@ -142,7 +196,7 @@ def test_what_a_check_says_of_each_release_has_a_reason(tmp_path: Path) -> None:
 def test_what_another_profile_cannot_judge_is_no_pass(
     unsettled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    release = read()[-1]
+    release = survey()[-1]
     target = Target(release.version, None, release.version)
     replaced: dict[str, object] = {
         "resolve": lambda _, **__: target,
@@ -177,8 +231,8 @@ def test_the_verdict_of_check_leaves_out_what_only_histories_of_the_ledger_show(
 
 def test_a_survey_survives_json(tmp_path: Path) -> None:
     path = tmp_path / "survey.json"
-    path.write_text(json.dumps(to_json(read())))
-    assert read(path) == read()
+    path.write_text(json.dumps(to_json(survey())))
+    assert read(path) == survey()
     path.write_text("[{}]")
     result = CliRunner().invoke(cli.app, ["survey", "--from", str(path)])
     assert result.exit_code == 2
@@ -186,9 +240,9 @@ def test_a_survey_survives_json(tmp_path: Path) -> None:
 
 
 def test_the_state_that_judged_is_said_and_is_never_claimed_to_be_this_one_when_it_is_not() -> None:
-    faults, this = load(), this_state()
-    old = replace(read()[0], judged_by=None)
-    new = replace(read()[-1], judged_by=this)
+    faults, this = causes(), this_state()
+    old = replace(survey()[0], judged_by=None)
+    new = replace(survey()[-1], judged_by=this)
     other = replace(new, judged_by=replace(this, digest="0" * 64))
     assert "judged by an earlier state of hitproof, which was not recorded" in table([old], faults)
     assert f"judged by this state of hitproof, {this.version}." in table([new], faults)
@@ -198,7 +252,7 @@ def test_the_state_that_judged_is_said_and_is_never_claimed_to_be_this_one_when_
 
 
 def test_the_kept_survey_is_said_to_be_of_this_state_only_if_it_is() -> None:
-    is_ours = any(release.judged_by == this_state() for release in read())
+    is_ours = any(release.judged_by == this_state() for release in survey())
     shown = CliRunner().invoke(cli.app, ["survey"]).output
     assert ("judged by this state of hitproof" in shown) is is_ours
     assert "judged by" in shown
@@ -206,7 +260,7 @@ def test_the_kept_survey_is_said_to_be_of_this_state_only_if_it_is() -> None:
 
 def test_a_state_survives_json(tmp_path: Path) -> None:
     path = tmp_path / "survey.json"
-    judged = [replace(read()[0], judged_by=this_state())]
+    judged = [replace(survey()[0], judged_by=this_state())]
     path.write_text(json.dumps(to_json(judged)))
     assert read(path) == judged
 

@@ -90,7 +90,7 @@ def refusal(verdict: Verdict, sentence: str) -> str:
 def _annotation(kind: str, problem: Problem) -> str:
     text = problem.text or problem.title
     if problem.accepted:
-        text = f"known: {problem.accepted}\n{text}"
+        text = f"known {problem.status}: {problem.accepted}\n{text}"
     return command(kind, text, file=problem.path, line=problem.line, title=problem.title)
 
 

@@ -142,8 +142,8 @@ def _refuted(
     unknown = [signature for signature in signatures if signature not in known]
     if unknown or not signatures:
         return _failure(name, [new[s] for s in unknown if s in new])
-    told = dict.fromkeys(known[s].accepted for s in signatures)
-    return _Case(name, output="known: " + "\n".join(told))
+    told = dict.fromkeys(f"known {known[s].status}: {known[s].accepted}" for s in signatures)
+    return _Case(name, output="\n".join(told))
 
 
 def _of_policies(report: Report) -> Iterator[_Case]:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.ledger.ledger import Entry
+from hitproof.conformance.ledger.ledger import CauseStatus, Entry
 from hitproof.conformance.ledger.records import Shrunk
 from hitproof.spec.claims import CLAIMS, Divergence
 from hitproof.vllm_integration.gate.policies import Standing
@@ -25,6 +25,7 @@ from hitproof.vllm_integration.reports.text import (
     print_shrunk,
     print_stale,
 )
+from hitproof.vllm_integration.survey.faults import status_of
 
 POLICY_CHANGE = "policy_change"
 STALE_ENTRY = "stale_ledger_entry"
@@ -59,6 +60,7 @@ class Problem:
         pytest: a test that fails for it, as the text of a module; may be empty.
         code: the code of a finding; empty for anything else.
         accepted: why it is tolerated; empty if it is new.
+        status: what the cause of something known is; None if it is new.
         steps: what is done until it shows, a step each; empty where no history shows it.
     """
 
@@ -71,6 +73,7 @@ class Problem:
     identity: str = ""
     pytest: str = ""
     accepted: str = ""
+    status: CauseStatus | None = None
     code: str = ""
     steps: tuple[str, ...] = ()
 
@@ -123,6 +126,7 @@ def _problem(
         _canonical(_identity(finding.signature)),
         readable(finding.demonstration.pytest),
         "" if entry is None else readable(entry.reason.strip()),
+        None if entry is None else status_of(entry),
         finding.signature.code,
     )
 

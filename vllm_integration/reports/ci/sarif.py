@@ -159,7 +159,7 @@ def _result(problem: Problem, root: Path | None) -> dict[str, Any]:
     }
     if problem.steps:
         result["codeFlows"] = [_code_flow(problem.steps, physical, root)]
-    properties = {"code": problem.code, "pytest": problem.pytest}
+    properties = {"code": problem.code, "pytest": problem.pytest, "status": problem.status}
     if any(properties.values()):
         result["properties"] = {name: value for name, value in properties.items() if value}
     if problem.accepted:

@@ -20,18 +20,19 @@ from hitproof.conformance.findings.findings import Finding, figures
 from hitproof.conformance.findings.replayed import describe
 from hitproof.conformance.findings.strip_svg import STYLE, inline_svg
 from hitproof.conformance.findings.strips import ROLES, SIGNS
-from hitproof.conformance.ledger.ledger import Entry
+from hitproof.conformance.ledger.ledger import CauseStatus, Entry
 from hitproof.spec.claims import CLAIMS, Divergence, Status
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.obligations import Obligation
 from hitproof.vllm_integration.gate.replay import ReplayReport, worst
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports import diff as diff_rendering
-from hitproof.vllm_integration.reports.causes import causes
+from hitproof.vllm_integration.reports.causes import causes, seen
 from hitproof.vllm_integration.reports.ci.problems import readable
 from hitproof.vllm_integration.reports.html.scripts import THEME, TRACE
 from hitproof.vllm_integration.reports.html.traces import ShownTrace
-from hitproof.vllm_integration.reports.text import by_cause, coverage_in_words
+from hitproof.vllm_integration.reports.text import by_cause, coverage_in_words, known_in_words
+from hitproof.vllm_integration.survey.faults import status_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -78,11 +79,13 @@ class Cause:
         entries: the entries of the ledger, one for each reason.
         shown: the divergences.
         divergences: the ways to be wrong among them, the most severe first.
+        status: whether it is a fault.
     """
 
     entries: tuple[Entry, ...]
     shown: tuple[Shown, ...]
     divergences: tuple[Divergence, ...]
+    status: CauseStatus
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,8 @@ def check_page(report: Report, command: str) -> str:
             for cause in causes(judgement.new, report.target.version)
         ],
         causes=[_cause(known) for known in by_cause(report).values()],
+        known=known_in_words(report),
+        seen=seen,
         coverage=coverage_in_words(report),
         settled=_settled(report.obligations),
     )
@@ -181,6 +186,7 @@ def _cause(known: Sequence[tuple[Finding, Entry]]) -> Cause:
         tuple({entry.reason: entry for _, entry in known}.values()),
         tuple(Shown.of(finding) for finding, _ in known),
         tuple(each for each in Divergence if each in found),
+        status_of(known[0][1]),
     )
 
 
