@@ -3,9 +3,11 @@
 import itertools
 import json
 import re
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -20,7 +22,7 @@ from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import FAULTS, LEDGER, SURVEY
 from hitproof.vllm_integration.reports.survey import checks, document, grouped, table
-from hitproof.vllm_integration.survey.faults import Evidence, cause, load
+from hitproof.vllm_integration.survey.faults import Evidence, Fault, cause, load
 from hitproof.vllm_integration.survey.survey import (
     Checked,
     Release,
@@ -155,6 +157,56 @@ def test_only_faults_are_listed_as_faults(status: CauseStatus) -> None:
     assert "**Reached by.** any model" in text
     marked = f"{fault.title}](BUGS.md#{fault.number}) ({status})" in table(releases, others)
     assert marked is (status is not CauseStatus.FAULT)
+
+
+_IMPLIED = {
+    Divergence.UNSOUND: r"wrong (output|content)",
+    Divergence.CRASH: r"crash|\bdies\b|engine (ends|hangs)|does not start",
+    Divergence.WRONG_DRAFTS: r"wrong drafts|fewer drafts are accepted",
+    Divergence.LOST_HIT: r"lost hit",
+    Divergence.WASTE: r"\bwast",
+    Divergence.WRONG_METRIC: r"wrong (metric|statistic)",
+}
+"""Words that say of what class a fault is."""
+
+
+def contradictions(fault: Fault, classes: Set[str]) -> Iterator[str]:
+    """What the texts of a fault say that the record should, or that it does not."""
+    for text in (fault.title, fault.impact, fault.trigger, fault.reason):
+        yield from re.findall(r"\b0\.\d\d\S*", text)
+    yield from re.findall(rf"^(?:{'|'.join(Divergence)}|wrong output|hang)s?:", fault.impact, re.I)
+    for divergence, words in _IMPLIED.items():
+        if divergence not in classes:
+            said = re.finditer(words, f"{fault.title} {fault.impact}", re.I)
+            yield from (each[0] for each in said)
+
+
+def test_texts_name_no_release_and_no_class_that_the_record_has_not() -> None:
+    faults = causes()
+    found = seen_in(survey(), faults)
+    for fault in faults:
+        classes = {s.signature.divergence for each in found[fault.number].values() for s in each}
+        assert not [*contradictions(fault, classes)], fault.number
+    for entry in load_ledger(LEDGER):
+        assert not re.search(r"\b0\.\d\d", entry.reason), entry.reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"reason": "From 0.30 on it is so."}, ["0.30"]),
+        ({"impact": "Waste: a state is kept."}, ["Waste:"]),
+        ({"impact": "The engine dies."}, ["dies"]),
+        ({"impact": "It is wrong output."}, ["wrong output"]),
+        ({"title": "The engine hangs"}, ["engine hangs"]),
+        ({"impact": "Memory is wasted."}, []),
+    ],
+)
+def test_a_text_that_contradicts_the_record_is_noticed(
+    changes: dict[str, Any], told: list[str]
+) -> None:
+    fault = replace(causes()[0], **dict.fromkeys(("title", "impact", "reason"), "x") | changes)
+    assert [*contradictions(fault, {Divergence.WASTE})] == told
 
 
 def test_causes_in_the_ledger_are_titles_of_faults() -> None:
