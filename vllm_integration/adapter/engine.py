@@ -7,10 +7,12 @@ process only.
 """
 
 import itertools
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -31,10 +33,22 @@ _ORDER = (
 _MOST_STEPS = 20_000
 _MOST_EMPTY = 100
 _DRAFT = "is_draft"
+_TEXT_ONLY = "language_model_only"
+_MODALITIES = ("image", "video", "audio")
+_OURS = ("skip_tokenizer_init", "skip-tokenizer-init", "meta tensor")
+"""What messages name that comes from how engines are set up here, not from the user."""
 
 
 class Refused(Exception):
     """The target refuses the model or the arguments; the message is its own."""
+
+
+class OutOfReach(Exception):
+    """The deployment cannot be set up without a device; that says nothing about the target."""
+
+
+class DraftModel(Exception):
+    """The model only drafts for another one; the message has its architecture."""
 
 
 class NoProgress(Exception):
@@ -59,10 +73,14 @@ class Served:
 
 
 class Engine:
-    """One engine of the target. Raises `Refused` where the target does not start.
+    """One engine of the target.
+
+    Raises `Refused` where the target does not start, `DraftModel` for a model that cannot be
+    served alone, and `OutOfReach` where the limit is hitproof's.
 
     Attributes:
         config: its ``VllmConfig``, with all that start-up resolved.
+        text_only: whether only the language model of a multimodal one is set up.
     """
 
     def __init__(self, model: str, argv: Sequence[str]) -> None:
@@ -70,12 +88,12 @@ class Engine:
 
         set_up_once()
         try:
-            self.config = _engine_arguments(model, argv).create_engine_config()
+            self.config, self.text_only = _configured(model, argv)
             self._core = EngineCore(self.config, executor_class(), False)
-        except Refused:
+        except (Refused, OutOfReach, DraftModel):
             raise
         except Exception as error:
-            raise Refused(_in_a_sentence(error)) from error
+            raise _failure(error) from error
         self._scheduler = self._core.scheduler
         self._cache = self._scheduler.kv_cache_config
         self._pool = self._scheduler.kv_cache_manager.block_pool
@@ -313,7 +331,7 @@ def _inspected(function: Callable[[], Any]) -> Any:
         return function()
     except ImportError as error:
         # The target would only log the reason.
-        raise Refused(f"its code for this model cannot be imported: {error}") from error
+        raise OutOfReach(f"its code for this model cannot be imported: {error}") from error
 
 
 def _engine_arguments(model: str, argv: Sequence[str]) -> Any:
@@ -336,6 +354,64 @@ def _engine_arguments(model: str, argv: Sequence[str]) -> Any:
         )
     except SystemExit as error:
         raise Refused("the arguments cannot be read") from error
+
+
+def _configured(model: str, argv: Sequence[str]) -> tuple[Any, bool]:
+    """The target's configuration, and whether it is that of the language model only.
+
+    What prepares images takes files beside the config.json; the language model decides the cache.
+    """
+    asked = _engine_arguments(model, argv)
+    config = asked.create_engine_config()
+    model_config = config.model_config
+    if model_config.is_encoder_decoder:
+        raise OutOfReach("encoder-decoder models are not set up; name a decoder-only model")
+    if model_config.runner_type != "generate":
+        raise OutOfReach("models that generate no tokens are not set up; name one that does")
+    text_only = bool(model_config.is_multimodal_model)
+    if text_only:
+        if hasattr(asked, _TEXT_ONLY):
+            setattr(asked, _TEXT_ONLY, True)
+        else:
+            asked.limit_mm_per_prompt = dict.fromkeys(_MODALITIES, 0)
+        config = asked.create_engine_config()
+    from vllm.model_executor.models import registry
+
+    drafting = getattr(registry, "_SPECULATIVE_DECODING_MODELS", {})
+    for architecture in model_config.architectures:
+        if architecture in drafting:
+            raise DraftModel(architecture)
+    if getattr(config, "kv_transfer_config", None) is not None:
+        raise OutOfReach(
+            "the transfers of KV connectors are not played; leave out --kv-transfer-config and "
+            "--kv-offloading-size"
+        )
+    return config, text_only
+
+
+def _failure(error: Exception) -> Refused | OutOfReach:
+    """Whose limit an exception at start-up is.
+
+    The target refuses what it raises an exception for, or asserts, in code of its own. All else
+    comes from what is missing here: packages, files beside the config.json, operators, a device.
+    """
+    import vllm
+
+    own = str(Path(vllm.__file__ or "").parent)
+    frames = traceback.extract_tb(error.__traceback__)
+    validates = type(error).__module__.partition(".")[0].startswith("pydantic")
+    last = frames[-1]
+    line = (last.line or "").strip()
+    said = str(error)
+    on_purpose = last.filename.startswith(own) and line.startswith(("raise", "assert"))
+    missing = isinstance(error, (ImportError, OSError)) or any(each in said for each in _OURS)
+    if validates or (on_purpose and not missing):
+        if not said and isinstance(error, AssertionError):
+            condition = line.removeprefix("assert").strip()
+            return Refused(f"it asserts `{condition}` ({Path(last.filename).name}:{last.lineno})")
+        return Refused(_in_a_sentence(error))
+    where = next((each for each in reversed(frames) if each.filename.startswith(own)), last)
+    return OutOfReach(f"{_in_a_sentence(error)} ({Path(where.filename).name}:{where.lineno})")
 
 
 def _in_a_sentence(error: BaseException) -> str:

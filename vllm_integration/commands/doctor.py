@@ -26,7 +26,9 @@ from hitproof.vllm_integration.commands.running import (
 )
 from hitproof.vllm_integration.gate.doctor import (
     ModelError,
+    OutOfReach,
     Wanted,
+    bundled_drafts,
     bundled_models,
     diagnose,
     read_model,
@@ -59,7 +61,8 @@ def doctor(
             metavar="MODEL",
             help="A directory with a config.json, or that file; or one of the configurations that "
             f"hitproof has: {', '.join(bundled_models())}. After it come arguments of `vllm "
-            "serve`, such as --block-size 32.",
+            "serve`, such as --block-size 32; --speculative-config may name the draft models "
+            f"{' and '.join(bundled_drafts())}.",
         ),
     ],
     target: Annotated[
@@ -122,7 +125,7 @@ def doctor(
     timeout: Timeout = 60.0,
     memory: Memory = MEMORY,
 ) -> None:
-    """Say what prompts of a model will hit in the prefix cache of a release, and what costs hits.
+    """Estimate prefix-cache hits for a model on a release, and explain misses.
 
     The target's own code reads the model's config.json and the arguments, groups the layers and
     schedules requests; no weights and no GPU are needed. The exit code is 0 whatever is found.
@@ -145,6 +148,8 @@ def doctor(
                 timeout=timeout,
                 memory=in_bytes(memory),
             )
+        except OutOfReach as error:
+            fail(Verdict.INCONCLUSIVE, str(error), output)
         except ModelError as error:
             fail(Verdict.USAGE, str(error), output)
         except WorkerGone as gone:

@@ -29,6 +29,10 @@ class ModelError(ValueError):
     """There is no such model, or it cannot be served; the message names the remedy."""
 
 
+class OutOfReach(ModelError):
+    """Doctor cannot set the deployment up, whatever the target does with it."""
+
+
 @dataclass(frozen=True)
 class Model:
     """A model by its configuration.
@@ -169,8 +173,8 @@ class Diagnosis:
 def read_model(name: str) -> Model:
     """A model by name, by its directory or by its config.json. Raises `ModelError`."""
     path = Path(name)
-    if not path.exists() and (MODELS / name / "config.json").is_file():
-        path = MODELS / name
+    if not path.exists():
+        path = _bundled(name) or path
     if path.is_dir():
         path /= "config.json"
     try:
@@ -191,6 +195,20 @@ def read_model(name: str) -> Model:
 def bundled_models() -> list[str]:
     """The names of the models that hitproof has."""
     return sorted(each.parent.name for each in MODELS.glob("*/config.json"))
+
+
+def bundled_drafts() -> list[str]:
+    """The names of the draft models that hitproof has."""
+    return sorted(each.parent.name for each in _DRAFTS.glob("*/config.json"))
+
+
+_DRAFTS = MODELS / "drafts"
+
+
+def _bundled(name: str) -> Path | None:
+    """The directory of a model or draft model that hitproof has."""
+    places = (MODELS / name, _DRAFTS / name)
+    return next((each for each in places if (each / "config.json").is_file()), None)
 
 
 def with_paths(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -214,7 +232,7 @@ def _absolute(speculation: str) -> str:
     except (ValueError, AttributeError):
         return speculation  # the target says what is wrong with it
     if isinstance(model, str):
-        path = MODELS / model if (MODELS / model).is_dir() else Path(model)
+        path = _bundled(model) or Path(model)
         if path.is_dir():
             raw["model"] = os.path.abspath(path)
     return json.dumps(raw)
@@ -243,10 +261,7 @@ def diagnose(
         with Worker(target, python, memory) as worker:
             answer = worker.ask(timeout, **wanted.asked(wanted.arguments, shortest=True))
             if answer["refused"]:
-                raise ModelError(
-                    f"vLLM {target.label} refuses this deployment ({answer['refused']}); change "
-                    "the arguments, or name another --target"
-                )
+                raise _refusal(wanted.model, target.label, answer)
             rows = answer["rows"]
             changes = [
                 _change(shlex.join(more), rows, worker.ask(timeout, **wanted.asked(arguments)))
@@ -269,6 +284,29 @@ def diagnose(
         [each for each in changes if each.better],
         releases,
     )
+
+
+def _refusal(model: Model, release: str, answer: dict[str, Any]) -> ModelError:
+    """Why a deployment has no hits, whose limit that is, and what to do."""
+    kind = OutOfReach if answer["end"] == "out of reach" else ModelError
+    said = _ENDS[answer["end"]].format(
+        model=model.name, release=f"vLLM {release}", why=answer["refused"]
+    )
+    return kind(said)
+
+
+_ENDS = {
+    "refused": "{release} refuses this deployment ({why}); change the arguments, or name another "
+    "--target",
+    "no progress": "{release} starts this deployment, but {why}; change the arguments, or name "
+    "another --target",
+    "out of reach": "doctor cannot set this deployment up, which says nothing about {release}: "
+    "{why}",
+    "draft model": "{model} is a draft model ({why}); name the model that it drafts for, and this "
+    "one in --speculative-config, as in "
+    '\'{{"method": "eagle", "model": "{model}", "num_speculative_tokens": 2}}\'',
+}
+"""The sentences about deployments without hits."""
 
 
 def _alternatives(wanted: Wanted, answer: dict[str, Any]) -> Iterator[tuple[list[str], list[str]]]:
@@ -312,9 +350,17 @@ def _without(arguments: Sequence[str], option: str) -> list[str]:
     return kept
 
 
+_SHORT = {
+    "refused": "vLLM refuses this deployment ({})",
+    "no progress": "vLLM starts this deployment, but {}",
+    "out of reach": "doctor cannot set it up ({})",
+    "draft model": "vLLM takes it for a draft model ({})",
+}
+
+
 def _change(what: str, rows: Sequence[dict[str, Any]], answer: dict[str, Any]) -> Change:
     if answer["refused"]:
-        return Change(what.strip("'"), refused=answer["refused"])
+        return Change(what.strip("'"), refused=_SHORT[answer["end"]].format(answer["refused"]))
     then = {(row["prompt"], row["reuse"]): row["hit"] for row in answer["rows"]}
     pairs = [(row, then.get((row["prompt"], row["reuse"]), row["hit"])) for row in rows]
     return Change(

@@ -75,6 +75,8 @@ def facts(found: Diagnosis) -> list[str]:
             f"{' and '.join(told['left_out'])} is not installed and was left out; no layer of a "
             "language model needs it"
         )
+    if told["text_only"]:
+        lines.append("the language model of a multimodal model: prompts have no images")
     if wanted.model.quantized_cache:
         lines.append(
             "how the model's quantization stores keys and values is left out; --kv-cache-dtype "
@@ -133,7 +135,7 @@ def causes(found: Diagnosis) -> list[str]:
 def change_in_words(change: Change) -> str:
     """What other arguments or another release change."""
     if change.refused:
-        return f"{change.what}: it refuses this deployment ({change.refused})"
+        return f"{change.what}: {change.refused}"
     if not (change.better or change.worse):
         return f"{change.what}: the same hits"
     pairs = (*change.better, *change.worse)

@@ -18,10 +18,14 @@ from hitproof.conformance.histories.workload_json import read_workload, write_wo
 from hitproof.conformance.scope.models import MODELS, Model
 from hitproof.spec.groups import Group, GroupKind
 from hitproof.vllm_integration import cli
+from hitproof.vllm_integration.commands import doctor as commands_doctor
+from hitproof.vllm_integration.gate import doctor as gate_doctor
 from hitproof.vllm_integration.gate.doctor import (
     Diagnosis,
     ModelError,
+    OutOfReach,
     Wanted,
+    bundled_drafts,
     bundled_models,
     read_model,
     with_paths,
@@ -323,7 +327,8 @@ def a_diagnosis() -> Diagnosis:
         "prefix_cacheable": True, "spec": "<b>Spec</b>", "layers": 32, "first_layer": "layers.0",
     }  # fmt: skip
     deployment = {
-        "device": "a GPU", "left_out": ["torchvision"], "groups": [group], "alignment": 16,
+        "device": "a GPU", "left_out": ["torchvision"], "text_only": True, "groups": [group],
+        "alignment": 16,
         "scheduler_block_size": 16,
         "hash_block_size": 16, "num_blocks": 9, "use_eagle": False, "hash_lookahead": 0,
         "retention": None, "prefix_caching": True, "mamba_cache_mode": None, "max_model_len": 64,
@@ -366,6 +371,95 @@ def test_a_row_is_a_history(reuse: str, lengths: list[int], tmp_path: Path) -> N
     assert history.about.endswith("hits 16, at best 32")
     several_states = found.deployment | {"mamba_cache_mode": "all"}
     assert history_of(several_states, row, 2, 2) is None
+
+
+VISION = {
+    "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1,
+    "image_size": 28, "patch_size": 14, "model_type": "siglip_vision_model",
+}  # fmt: skip
+WHISPER = {
+    "architectures": ["WhisperForConditionalGeneration"], "model_type": "whisper",
+    "is_encoder_decoder": True, "torch_dtype": "float16",
+}  # fmt: skip
+
+
+def multimodal() -> str:
+    """A checkpoint whose text part is a bundled model."""
+    text = json.loads(read_model("gemma-3-27b").config)
+    text["num_hidden_layers"] = 6
+    del text["architectures"]
+    return json.dumps(
+        {
+            "architectures": ["Gemma3ForConditionalGeneration"],
+            "model_type": "gemma3",
+            "text_config": text,
+            "vision_config": VISION,
+        }
+    )
+
+
+@pytest.mark.release
+def test_whose_limit_it_is() -> None:
+    """The target's refusals, draft models, and what doctor cannot set up are told apart."""
+    llama = read_model("llama-3-8b").config
+    offload = ["--kv-offloading-size", "4"]
+    asked = {
+        "refused": (llama, ["--max-model-len", "9000000"]),
+        "draft model": (read_model("llama-3-8b-eagle").config, []),
+        "connector": (llama, offload),
+        "encoder": (json.dumps(WHISPER), []),
+        "text": (multimodal(), []),
+    }
+    wanted = Wanted(read_model("llama-3-8b"), (), (600,), ANSWER, QUESTION)
+    with Worker(resolve(NEWEST), sys.executable, 16 << 30) as worker:
+        answers = {
+            name: worker.ask(
+                60, **wanted.asked(arguments) | {"config": config, "arguments": arguments}
+            )
+            for name, (config, arguments) in asked.items()
+        }
+    text = answers.pop("text")
+    assert {name: each["end"] for name, each in answers.items()} == {
+        "refused": "refused",
+        "draft model": "draft model",
+        "connector": "out of reach",
+        "encoder": "out of reach",
+    }
+    assert answers["draft model"]["refused"] == "EagleLlamaForCausalLM"
+    assert "--kv-offloading-size" in answers["connector"]["refused"]
+    assert text["deployment"]["text_only"]
+    assert {each["kind"] for each in text["deployment"]["groups"]} == {
+        "sliding_window",
+        "full_attention",
+    }
+
+
+def test_sentences_about_deployments_without_hits(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = read_model("llama-3-8b-eagle")
+    ends = {
+        end: gate_doctor._refusal(model, "1.2", {"end": end, "refused": "WHY"})
+        for end in ("refused", "no progress", "out of reach", "draft model")
+    }
+    assert [end for end, each in ends.items() if isinstance(each, OutOfReach)] == ["out of reach"]
+    assert str(ends["refused"]).startswith("vLLM 1.2 refuses this deployment (WHY);")
+    assert "says nothing about vLLM 1.2: WHY" in str(ends["out of reach"])
+    drafted = str(ends["draft model"])
+    assert drafted.startswith("llama-3-8b-eagle is a draft model (WHY); name the model that it")
+    said = json.loads(drafted[drafted.index("{") : -1])
+    assert with_paths(["--speculative-config", json.dumps(said)])[1] != json.dumps(said)
+
+    def fails(*_: Any, **__: Any) -> Diagnosis:
+        raise ends["out of reach"]
+
+    monkeypatch.setattr(commands_doctor, "diagnose", fails)
+    monkeypatch.setattr(commands_doctor, "resolve", lambda *_, **__: None)
+    assert CliRunner().invoke(cli.app, ["doctor", "llama-3-8b"]).exit_code == 3
+
+
+def test_draft_models_are_no_models_of_their_own() -> None:
+    assert not set(bundled_drafts()) & set(bundled_models())
+    for name in bundled_drafts():
+        assert read_model(name).config
 
 
 def test_without_a_model() -> None:

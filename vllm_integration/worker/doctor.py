@@ -11,8 +11,10 @@ from hitproof.conformance.explain.derivation import Derived, broken_rules
 from hitproof.conformance.explain.reuse import Before, CacheSetup, Kept, Reuse, shortfall
 from hitproof.vllm_integration.adapter.device import DEVICE
 from hitproof.vllm_integration.adapter.engine import (
+    DraftModel,
     Engine,
     NoProgress,
+    OutOfReach,
     Refused,
     Served,
     set_up_once,
@@ -20,6 +22,13 @@ from hitproof.vllm_integration.adapter.engine import (
 from hitproof.vllm_integration.adapter.subject import VllmSubject
 
 _MODEL = "model"
+_ENDS: dict[type[Exception], str] = {
+    Refused: "refused",
+    OutOfReach: "out of reach",
+    DraftModel: "draft model",
+    NoProgress: "no progress",
+}
+"""What an answer without rows says of why there are none."""
 _ENDLESS = {"rule": "what start-up accepts finishes"}
 _LARGEST = 1 << 17
 """The most tokens of a request that is served to see whether it finishes."""
@@ -37,8 +46,8 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
     del subject
     try:
         engine = Engine(_model(message["config"]), message["arguments"])
-    except Refused as refusal:
-        return {"refused": str(refusal)}
+    except tuple(_ENDS) as end:
+        return {"refused": str(end), "end": _ENDS[type(end)]}
     patient = _Patient(engine, message["answer"], message["question"])
     try:
         shortest = patient.shortest() if message["shortest"] else None
@@ -47,7 +56,7 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
             rows.append(patient.resend(shortest - 1))
         endless = message["shortest"] and patient.never_finishes()
     except NoProgress as problem:
-        return {"refused": str(problem)}
+        return {"refused": str(problem), "end": _ENDS[NoProgress]}
     setup = patient.setup
     config = engine.config
     return {
@@ -55,6 +64,7 @@ def deploy(subject: VllmSubject, message: dict[str, Any]) -> dict[str, Any]:
         "deployment": {
             "device": DEVICE,
             "left_out": set_up_once(),
+            "text_only": engine.text_only,
             "groups": [
                 {
                     "kind": str(group.kind),
@@ -101,8 +111,8 @@ def broken_by(config: str, arguments: Sequence[str]) -> frozenset[str]:
     """The rules that the groups of a model break; why start-up refuses it is one."""
     try:
         engine = Engine(_model(config), arguments)
-    except Refused as refusal:
-        return frozenset({f"start-up: {refusal}"})
+    except tuple(_ENDS) as end:
+        return frozenset({f"start-up: {end}"})
     return frozenset(str(each.rule) for each in broken_rules(_derived(engine, setup_of(engine))))
 
 
