@@ -3,15 +3,18 @@
 An exception that comes up while a subject is asked is one of four kinds. Either hitproof itself
 says why it cannot judge (`CannotJudge`, `Predates`, and what the spec or the format of histories
 does not have), or that it is wrong (`InternalError`), or its call does not reach the subject, which
-lacks a name or a parameter; all else is the subject's own: it crashes. Where hitproof runs beside a
-subject that somebody else drives, as in a shadow, nothing that its own code raises is the
-subject's.
+lacks a name or a parameter, or the subject reads what an object of hitproof's lacks that stands in
+for one of its own; all else is the subject's: it crashes. Where hitproof runs beside a subject that
+somebody else drives, as in a shadow, nothing that its own code raises is the subject's.
 """
 
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import Enum, auto
+from pathlib import Path
+from traceback import walk_tb
+from types import FrameType
 
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.spec.groups import ConfigurationError
@@ -93,22 +96,56 @@ def crash_of(error: Exception) -> Exception:
 
 
 def _unreached(error: BaseException) -> str:
-    """What the subject lacks, if a call of hitproof did not reach it; otherwise empty."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    here = trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS)
-    if not here:
-        return ""
+    """What the subject lacks, or hitproof where it stands in for a part of it; otherwise empty."""
+    frames = list(walk_tb(error.__traceback__))
+    if not (frames and _is_ours(frames[-1][0])):
+        return _not_stood_in_for(error, frames)
     match error:
         case AttributeError(name=str() as name, obj=lacking):
             kind = lacking if isinstance(lacking, type) else type(lacking)
-            if kind.__module__ == "builtins" or kind.__module__.startswith(_OURS):
-                return ""
+            if kind.__module__ == "builtins" or _is_of_ours(kind):
+                return _not_stood_in_for(error, frames)
             return f"{kind.__name__} has no {name}{instead(name, dir(lacking))}"
         case TypeError() if _NOT_CALLED.search(str(error)):
             return str(error)
     return ""
+
+
+def _not_stood_in_for(error: BaseException, frames: list[tuple[FrameType, int]]) -> str:
+    """What the subject reads of an object of ours that lacks it; otherwise empty."""
+    if not (isinstance(error, AttributeError) and error.name and _is_of_ours(type(error.obj))):
+        return ""
+    while frames and frames[-1][0].f_code.co_name == "__getattr__":
+        frames.pop()
+    if not frames or _is_ours(frames[-1][0]):
+        return ""
+    what = getattr(error.obj, "stands_for", type(error.obj).__name__)
+    return (
+        f"hitproof's stand-in for {what} has no attribute {error.name!r}, which "
+        f"{_place(*frames[-1])} reads; this is a limit of hitproof"
+    )
+
+
+def raised(error: BaseException) -> str:
+    """An exception in one line: its type, its message, and the line that raises it."""
+    said = f"{type(error).__name__}: {error}".strip(": ").replace("\n", " ")[:300]
+    frames = list(walk_tb(error.__traceback__))
+    return f"{said} ({_place(*frames[-1])})" if frames else said
+
+
+def _place(frame: FrameType, line: int) -> str:
+    """The file from its top package on, and the line."""
+    file = Path(frame.f_code.co_filename)
+    depth = frame.f_globals.get("__name__", "").count(".") + 1 + (file.stem == "__init__")
+    return f"{'/'.join(file.parts[-depth:])}:{line}"
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return bool(frame.f_globals.get("__name__", "").startswith(_OURS))
+
+
+def _is_of_ours(kind: type) -> bool:
+    return kind.__module__.startswith(_OURS)
 
 
 _OURS = "hitproof."

@@ -23,6 +23,7 @@ from hitproof.conformance.subject.failures import (
     Predates,
     classify,
     crash_of,
+    raised,
     refusal_of,
 )
 from hitproof.conformance.subject.managers import Hit
@@ -64,6 +65,53 @@ def test_what_is_no_crash_passes_and_so_does_what_is_no_refusal() -> None:
         refusal_of(crash)
     with pytest.raises(ValueError, match="ours"):
         refusal_of(ValueError("ours"), asked=False)
+
+
+class Plain:
+    """An object of ours, handed to a subject."""
+
+    __module__ = "hitproof.plain"
+
+
+class Asking:
+    """Another one, which answers some questions only when they are asked."""
+
+    __module__, stands_for = "hitproof.asking", "ModelConfig"
+
+    def __getattr__(self, name: str) -> bool:
+        raise AttributeError(f"no {name}", name=name, obj=self)
+
+
+def reading(given: Any) -> Exception:
+    """What comes of a subject that reads an attribute of what it is ``given``."""
+    source = compile("def read(given):\n    return given.limit\n", "/a/vllm/core/asks.py", "exec")
+    theirs: dict[str, Any] = {"__name__": "vllm.core.asks"}
+    exec(source, theirs)
+    try:
+        theirs["read"](given)
+    except AttributeError as error:
+        return error
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("given", "what"), [(Plain(), "Plain"), (Asking(), "ModelConfig")])
+def test_what_a_stand_in_lacks_is_no_crash_of_the_subject(given: Any, what: str) -> None:
+    error = reading(given)
+    assert classify(error) is FailureKind.INCONCLUSIVE
+    assert refusal_of(error) == (
+        f"hitproof's stand-in for {what} has no attribute 'limit', which vllm/core/asks.py:2 "
+        "reads; this is a limit of hitproof"
+    )
+    with pytest.raises(CannotJudge, match="stand-in"):
+        crash_of(error)
+
+
+def test_what_the_subject_itself_lacks_is_its_crash() -> None:
+    error = reading(object())
+    assert classify(error) is FailureKind.CRASH
+    assert raised(error) == (
+        "AttributeError: 'object' object has no attribute 'limit' (vllm/core/asks.py:2)"
+    )
 
 
 class Raising:

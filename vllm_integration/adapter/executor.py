@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from hitproof.vllm_integration.adapter.device import NoPrefill
+from hitproof.vllm_integration.adapter.stand_ins import StandIn
 
 _CHOICE, _KERNEL = "get_mla_prefill_backend", "flash_attn_varlen_func"
 _ROOM = 4
@@ -69,7 +70,7 @@ class Worker:
         """Those of the backends of the layers."""
         from vllm.v1.worker.worker_base import WorkerBase
 
-        worker = SimpleNamespace(vllm_config=self._config)
+        worker = StandIn("WorkerBase", vllm_config=self._config)
         layouts: list[str] = WorkerBase.get_supported_kv_cache_layouts(worker)
         return layouts
 

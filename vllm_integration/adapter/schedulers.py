@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import zip_longest
-from types import SimpleNamespace
 from typing import Any
 
 from hitproof.conformance.explain.derivation import PROBED
@@ -53,6 +52,7 @@ from hitproof.vllm_integration.adapter.running_scheduler import (
     SET_PAUSE,
     VllmScheduler,
 )
+from hitproof.vllm_integration.adapter.stand_ins import StandIn, model_config
 from hitproof.vllm_integration.adapter.transfers import reports_failed_loads
 
 ENCODER_BUDGET = "max_num_encoder_input_tokens"
@@ -79,30 +79,6 @@ _AT_MOST = "max_num_scheduled_tokens"
 _WATERMARK = "watermark"
 _STAGGERED = "next_decode_eligible_step"
 _SKIPPED = "get_num_skipped_tokens"
-
-
-class ModelFacts:
-    """What a scheduler asks of ``ModelConfig``, which cannot be made without compiled operators.
-
-    It is a model of text that generates; questions of yes or no are answered with no.
-    """
-
-    runner_type = "generate"
-    skip_tokenizer_init = True
-    hf_overrides = None
-    multimodal_config = None
-    logits_processors = None
-
-    def __init__(self, max_model_len: int) -> None:
-        self.max_model_len = max_model_len
-        self.original_max_model_len = max_model_len
-
-    def __getattr__(self, name: str) -> bool:
-        if name.startswith(
-            ("is_", "uses_", "use_", "supports_", "has_", "requires_", "return_", "enable_")
-        ):
-            return False
-        raise AttributeError(f"ModelConfig.{name}")
 
 
 class _Executor:
@@ -243,7 +219,7 @@ class VllmSchedulers:
         from vllm import config
 
         made = copy.copy(self._base)
-        made.model_config = ModelFacts(deployment.max_model_len)
+        made.model_config = model_config(deployment.max_model_len)
         for name, ranks in (
             *((name, getattr(deployment, name)) for name in _CONTEXT_PARALLEL),
             (_PIPELINE, deployment.ranks),
@@ -304,7 +280,7 @@ class VllmSchedulers:
             values = {"max_loras": deployment.max_loras, "max_cpu_loras": deployment.max_loras}
             made.lora_config = call(attribute(config, "LoRAConfig"), values, "LoRAConfig")
         if deployment.speculative_method is not None:
-            made.speculative_config = self._speculative(deployment)
+            made.speculative_config = self._speculative(deployment, made.model_config)
         if deployment.host is not None:
             connect(made, deployment.host)
         if deployment.connector is not None:
@@ -323,7 +299,7 @@ class VllmSchedulers:
                 settle()
         return made
 
-    def _speculative(self, deployment: Deployment) -> Any:
+    def _speculative(self, deployment: Deployment, model: Any) -> Any:
         made = call(
             self._speculative_class,
             {
@@ -337,9 +313,13 @@ class VllmSchedulers:
             "SpeculativeConfig",
         )
         made.method = deployment.speculative_method
+        made.target_model_config = made.draft_model_config = model
         if deployment.has_draft_head:
-            facts = SimpleNamespace(num_nextn_predict_layers=deployment.num_mtp_modules)
-            made.draft_model_config = SimpleNamespace(hf_config=facts, architectures=[])
+            made.draft_model_config = model_config(deployment.max_model_len)
+            made.draft_model_config.hf_config = StandIn(
+                "the Hugging Face configuration of the draft model",
+                num_nextn_predict_layers=deployment.num_mtp_modules,
+            )
         if deployment.num_mtp_modules > 1 and not hasattr(made, _SEVERAL):
             raise CannotJudge(
                 "this release has no multi-module MTP; leave num_mtp_modules out, or name a later "
@@ -417,7 +397,8 @@ class VllmSchedulers:
             made = self.vllm_config(deployment)
         hybrid = deployment.disable_hybrid_kv_cache_manager
         made.scheduler_config.disable_hybrid_kv_cache_manager = hybrid
-        made.model_config.hf_config = SimpleNamespace(model_type="")
+        name = "the Hugging Face configuration of the model"
+        made.model_config.hf_config = StandIn(name, model_type="")
         return made, LayeredExecutor(self.interface, deployment)
 
     def start_with(
@@ -509,7 +490,7 @@ class VllmSchedulers:
             given = {
                 "get_kv_cache_configs": lambda *_, **__: [config],
                 "get_global_kv_cache_groups": lambda *_, **__: groups,
-                "resolve_kv_cache_layout": lambda *_, **__: SimpleNamespace(name="NHD"),
+                "resolve_kv_cache_layout": lambda *_, **__: StandIn("KVCacheLayout", name="NHD"),
             }
         with _replaced(core, given):
             found = engine._initialize_kv_caches(vllm_config)

@@ -24,7 +24,12 @@ from hitproof.conformance.scope.layouts import Layout
 from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.obligations import Obligation, Played, Task, unsettled
 from hitproof.vllm_integration.gate.reads import ReadsReport
-from hitproof.vllm_integration.sandbox.driver import Answers, EnvironmentFailure, WorkerGone
+from hitproof.vllm_integration.sandbox.driver import (
+    Answers,
+    EnvironmentFailure,
+    WorkerGone,
+    WorkerRaised,
+)
 
 _CHECKS_TO_SHRINK = 2_000
 """Checks that are run to shrink the evidence of one finding."""
@@ -139,6 +144,8 @@ class Session:
             return Played(play, unsettled=f"not replayed, since {known_fatal}")
         try:
             answer = self.ask(op="replay", play=play.as_json(), record=record)
+        except WorkerRaised as crash:
+            return Played(play, unsettled=f"{play.describe()}: {crash}")
         except WorkerGone as gone:
             self._fatal[entry] = f"{play.describe()} failed: {gone}"
             return Played(play, unsettled=self._fatal[entry])
@@ -231,6 +238,8 @@ class Session:
             raise WorkerGone(self._gone) from failure
         try:
             return self._worker.ask(self._timeout, **message)
+        except WorkerRaised:
+            raise
         except WorkerGone:
             self._end()
             raise

@@ -223,20 +223,26 @@ def _print_unsettled(report: Report, console: Console, verbose: bool) -> None:
             f"[bold yellow]inconclusive[/] ({count(times, 'obligation')}): {escape(reason)}",
             highlight=False,
         )
-    if len(reasons) > len(shown):
-        console.print(
-            f"... and {count(len(reasons) - len(shown), 'more reason')}; --verbose shows them"
-        )
+    _print_number_left(len(reasons), console, verbose)
     if report.unrecorded:
         console.print(f"[bold yellow]inconclusive[/]: {escape(report.unrecorded)}", highlight=False)
-    if unplayed := report.unplayed:
+    first = {each.reason: each.unsettled for each in reversed(report.unplayed)}
+    unplayed = Counter(each.reason for each in report.unplayed)
+    for reason in list(unplayed)[: None if verbose else _MOST_INCONCLUSIVE]:
         console.print(
-            f"[bold yellow]inconclusive[/] ({len(unplayed)} of "
-            f"{count(report.played, 'history', 'histories')}): {escape(unplayed[0].unsettled)}",
+            f"[bold yellow]inconclusive[/] ({unplayed[reason]} of "
+            f"{count(report.played, 'history', 'histories')}): {escape(first[reason])}",
             highlight=False,
         )
+    _print_number_left(len(unplayed), console, verbose)
     if report.unsettled:
         _print_settled(report, console)
+
+
+def _print_number_left(reasons: int, console: Console, verbose: bool) -> None:
+    if not verbose and reasons > _MOST_INCONCLUSIVE:
+        left = count(reasons - _MOST_INCONCLUSIVE, "more reason")
+        console.print(f"... and {left}; --verbose shows them")
 
 
 def _print_settled(report: Report, console: Console) -> None:

@@ -310,7 +310,10 @@ class _Writer:
             facts = call(
                 "SimpleNamespace", num_nextn_predict_layers=str(deployment.num_mtp_modules)
             )
-            model = call("SimpleNamespace", hf_config=facts, architectures="[]")
+            limit = str(deployment.max_model_len)
+            model = call(
+                "SimpleNamespace", hf_config=facts, architectures="[]", max_model_len=limit
+            )
             yield laid_out("speculative_config.draft_model_config = ", model)
         if not deployment.lookahead_hashes:
             yield "    speculative_config.disable_lookahead_block_hashes = True"

@@ -1,6 +1,7 @@
 """The driver: starts a worker under the chosen interpreter, talks to it, and outlives it."""
 
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from socket import send_fds, socketpair
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, BinaryIO, Protocol, Self
 
 from packaging.version import Version
 
@@ -57,6 +58,17 @@ _BOOTSTRAP = (
     "main(*map(int, sys.argv[2:]))\n"
 )
 _LOG_TAIL = 1 << 16  # bytes
+_FRAME = r'File "(?:[^"\n]*/(?=(?:vllm|hitproof)/))?(?P<file>[^"\n]+)", line (?P<line>\d+)'
+_FATAL = re.compile(rf"Fatal Python error: (?P<error>.+)\n(?s:.*?){_FRAME}")
+_RAISED = re.compile(rf"(?s:.*){_FRAME}.*\n(?:[ \t].*\n)*(?P<error>\S.*)\s*\Z")
+
+
+def last_words(printed: str) -> str:
+    """The last line that a process printed; of a traceback, with the line that raises."""
+    if found := _FATAL.search(printed) or _RAISED.match(printed):
+        return f"{found['error'].strip()[:300]} ({found['file']}:{found['line']})"
+    lines = (line.strip()[:300] for line in reversed(printed.split("\n")))
+    return next(filter(None, lines), "")
 
 
 class EnvironmentFailure(Exception):
@@ -69,6 +81,10 @@ class InternalFailure(Exception):
 
 class WorkerGone(Exception):
     """The worker ended or did not answer in time; the message says which."""
+
+
+class WorkerRaised(WorkerGone):
+    """The worker could not answer for an exception, which the message tells; it goes on."""
 
 
 class Answers(Protocol):
@@ -108,6 +124,7 @@ class Asked(ABC):
     _channel: Channel
     _imported: Imported
     _home: str
+    _log: BinaryIO
 
     @abstractmethod
     def close(self) -> None:
@@ -140,8 +157,8 @@ class Asked(ABC):
             raise WorkerGone(self._ending()) from None
         except (ValueError, KeyError) as error:
             raise WorkerGone(f"its answer cannot be read ({error})") from error
-        if kind is Failure.TAMPERED:
-            raise WorkerGone(text)
+        if kind in (Failure.TAMPERED, Failure.RAISED):
+            raise (WorkerGone if kind is Failure.TAMPERED else WorkerRaised)(text)
         raise (EnvironmentFailure if kind is Failure.ENVIRONMENT else InternalFailure)(text)
 
     def _ending(self) -> str:
@@ -151,14 +168,24 @@ class Asked(ABC):
                 return "its process closed the connection"
             time.sleep(0.01)
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return f"its process {how}"
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LOG_TAIL))
+        last = last_words(self._log.read(_LOG_TAIL).decode(errors="replace"))
+        return f"its process {how}" + (f"; its last words: {last}" if last else "")
 
 
 class Copy(Asked):
     """A copy of a worker, in the worker's state at that time."""
 
-    def __init__(self, worker: "Worker", number: int, mark: str, requests: int, answers: int):
-        self._worker, self._number, self._mark = worker, number, mark
+    def __init__(
+        self,
+        worker: "Worker",
+        number: int,
+        mark: str,
+        requests: int,
+        answers: int,
+        log: BinaryIO,
+    ) -> None:
+        self._worker, self._number, self._mark, self._log = worker, number, mark, log
         self._imported, self._home = worker._imported, worker._home
         self._channel = Channel(requests, answers, lambda: is_running(number))
 
@@ -166,6 +193,7 @@ class Copy(Asked):
         """End the copy and whatever it started."""
         end_copy(self._number, self._mark)
         self._channel.close()
+        self._log.close()
 
     def _exit_code(self) -> int | None:
         return self._worker.exit_code_of(self._number)
@@ -239,11 +267,9 @@ class Worker(Asked):
                 **judged_with(target, memory, policies or {}),
             )
         except WorkerGone as gone:
-            last = self.last_words()
             self.close()
             raise EnvironmentFailure(
                 f"importing vLLM {target.label} with {python} did not succeed: {gone}"
-                f"{f' ({last})' if last else ''}"
             ) from gone
         except BaseException:
             self.close()
@@ -274,15 +300,17 @@ class Worker(Asked):
         """Make a copy; end it before the worker. Raises `WorkerGone` when there is none."""
         asked, requests = os.pipe()
         answers, answered = os.pipe()
+        log = tempfile.TemporaryFile()  # noqa: SIM115 the copy closes it
         mark = new_mark()
         try:
             with self._copying:
-                send_fds(self._handover, [b"\0"], [asked, answered])
+                send_fds(self._handover, [b"\0"], [asked, answered, log.fileno()])
                 number = self.ask(_COPY_SECONDS, op="copy", mark=mark)["number"]
-            copy = Copy(self, number, mark, requests, answers)
+            copy = Copy(self, number, mark, requests, answers, log)
         except (OSError, WorkerGone, EnvironmentFailure) as error:
             for end_of_ours in (requests, answers):
                 os.close(end_of_ours)
+            log.close()
             raise WorkerGone(f"its process cannot be copied ({error})") from error
         finally:
             for end_of_theirs in (asked, answered):
@@ -302,13 +330,6 @@ class Worker(Asked):
                 return code
         except (WorkerGone, EnvironmentFailure):
             return None
-
-    def last_words(self) -> str:
-        """The last line that the target printed, for error messages."""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _LOG_TAIL))
-        lines = self._log.read(_LOG_TAIL).decode(errors="replace").split("\n")
-        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
 
     def _exit_code(self) -> int | None:
         return self._process.poll()

@@ -87,6 +87,8 @@ class Failure(StrEnum):
     """The target does not import under this interpreter."""
     TAMPERED = "tampered"
     """The target changed the code that judges it."""
+    RAISED = "raised"
+    """An exception that nothing of ours expects; the worker goes on."""
     INTERNAL = "internal"
     """A fault of hitproof itself."""
 

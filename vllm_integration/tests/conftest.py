@@ -42,6 +42,7 @@ EDITED = tuple(
         "kv_cache_utils",
         "kv_cache_planning",  # from 0.33 on
         "sched/scheduler",
+        "sched/async_scheduler",
     )
 )
 

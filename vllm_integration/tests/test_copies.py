@@ -11,7 +11,14 @@ import pytest
 
 from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.sandbox import driver
-from hitproof.vllm_integration.sandbox.driver import Asked, Copy, Worker, WorkerGone, Workers
+from hitproof.vllm_integration.sandbox.driver import (
+    Asked,
+    Copy,
+    Worker,
+    WorkerGone,
+    WorkerRaised,
+    Workers,
+)
 from hitproof.vllm_integration.targets.resolving import resolve
 from hitproof.vllm_integration.targets.target import Target
 from hitproof.vllm_integration.tests.conftest import LOOKUP, ended
@@ -59,6 +66,10 @@ def test_the_target_is_imported_once(imported: list[Worker]) -> None:
     with workers_of(resolve("0.33.0")) as workers:
         first, second = workers.start(), workers.start()
         assert policies(first) == policies(second)
+        with pytest.raises(
+            WorkerRaised, match=r"the worker crashed: KeyError: 'x' \(hitproof/.*py"
+        ):
+            first.ask(60, op="finding", by="x")
         os.kill(number(first), signal.SIGKILL)
         with pytest.raises(WorkerGone, match="was killed by signal 9"):
             policies(first)

@@ -31,7 +31,7 @@ from hitproof.vllm_integration.commands.options import MEMORY, in_bytes
 from hitproof.vllm_integration.gate.schedule import SchedulerReport, run_scheduler
 from hitproof.vllm_integration.reports.schedule import print_scheduler, scheduler_json
 from hitproof.vllm_integration.targets.resolving import resolve
-from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
+from hitproof.vllm_integration.tests.conftest import Copy, hitproof, one_sentence
 from hitproof.vllm_integration.tests.forkserver import PYTHON
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -365,3 +365,19 @@ def test_a_history_of_a_scheduler_has_no_trace(tmp_path: Path) -> None:
     result = hitproof("replay", str(path), "0.33.0", "--trace")
     assert result.returncode == int(Verdict.USAGE)
     assert "leave out --trace" in one_sentence(result)
+
+
+def test_a_scheduler_that_asks_its_configuration_for_more(broken_copy: Copy) -> None:
+    """What vLLM's own class of configuration has is there; what ours lacks is one sentence."""
+    draft = "        draft = self.vllm_config.speculative_config.draft_model_config\n"
+    asks = "        assert draft.max_model_len == self.max_model_len\n"
+    asks += "        assert draft.max_logprobs and draft.hf_config.hidden_size\n"
+    start = "        super().__init__(*args, **kwargs)\n"
+    root = broken_copy("0.33.0", {start: start + draft + asks})
+    history = KNOWN / "scheduler_page_freed_in_flight_head_async.json"
+    ran = hitproof("replay", history, root)
+    assert ran.returncode == Verdict.INCONCLUSIVE
+    assert (
+        "hitproof's stand-in for the Hugging Face configuration of the draft model has no "
+        "attribute 'hidden_size', which vllm/v1/core/sched/async_scheduler.py:"
+    ) in ran.stdout

@@ -11,12 +11,17 @@ from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.demonstration import Demonstration
 from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.signatures import Signature
-from hitproof.conformance.histories.plays import Origin, plays
+from hitproof.conformance.histories.plays import Origin, Play, plays
 from hitproof.conformance.scope.profiles import Profile
 from hitproof.spec.claims import CLAIMS, Status
 from hitproof.vllm_integration.gate.obligations import Played, Task, tasks
 from hitproof.vllm_integration.gate.sessions import Outcome, Session, Sessions
-from hitproof.vllm_integration.sandbox.driver import Asked, WorkerGone
+from hitproof.vllm_integration.sandbox.driver import (
+    Asked,
+    WorkerGone,
+    WorkerRaised,
+    last_words,
+)
 
 EVERY = tasks(Profile.QUICK, ())
 ENDS = EVERY[len(EVERY) // 2].entry
@@ -181,3 +186,49 @@ def test_an_error_in_one_ends_all() -> None:
         FakeWorker.breaks = None
     assert not any(worker.open for worker in FakeWorker.started)
     assert len(FakeWorker.asked) < len(EVERY)
+
+
+def test_an_exception_ends_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks() -> None:
+        raise WorkerRaised("the worker crashed: AttributeError: no limit (asks.py:2)")
+
+    monkeypatch.setattr(FakeWorker, "breaks", staticmethod(breaks))
+    with closing(Session(lambda: cast(Asked, FakeWorker()), 60)) as session:
+        played = [session.play(Play(Origin.GENERATED, f"1:{seed}")) for seed in range(3)]
+    assert len(FakeWorker.started) == 1
+    (reason,) = {each.reason for each in played}
+    assert reason == "the worker crashed: AttributeError: no limit (asks.py:2)"
+
+
+TRACEBACK = """\
+INFO starts
+Traceback (most recent call last):
+  File "/a/hitproof/vllm_integration/worker/main.py", line 3, in main
+    ask()
+  File "/b/vllm/core/asks.py", line 7, in ask
+    given.limit
+    ^^^^^^^^^^^
+AttributeError: no limit
+"""
+KILLED = """\
+Fatal Python error: Segmentation fault
+
+Current thread 0x01 (most recent call first):
+  File "/b/vllm/core/asks.py", line 7 in ask
+  File "/a/hitproof/vllm_integration/worker/main.py", line 3 in main
+
+Extension modules: torch._C (total: 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        (TRACEBACK, "AttributeError: no limit (vllm/core/asks.py:7)"),
+        (KILLED, "Segmentation fault (vllm/core/asks.py:7)"),
+        (f"{TRACEBACK}out of luck\n\n", "out of luck"),
+        ("", ""),
+    ],
+)
+def test_the_last_words_of_a_process(printed: str, words: str) -> None:
+    assert last_words(printed) == words

@@ -5,6 +5,7 @@ It is the only process that imports vLLM. Started by `vllm_integration.sandbox.d
 so that the target's changes to the path have no effect.
 """
 
+import faulthandler
 import fcntl
 import gc
 import os
@@ -20,7 +21,13 @@ from hitproof.conformance.checks.outcomes import CheckResult
 from hitproof.conformance.checks.registry import CHECKS
 from hitproof.conformance.comparison.behaviour import behaviour
 from hitproof.conformance.scope.layouts import judged_from_json
-from hitproof.conformance.subject.failures import FailureKind, InternalError, classify, refusal_of
+from hitproof.conformance.subject.failures import (
+    FailureKind,
+    InternalError,
+    classify,
+    raised,
+    refusal_of,
+)
 from hitproof.vllm_integration.adapter.aliases import AliasError, take_up
 from hitproof.vllm_integration.adapter.overrides import OverrideError, put_in_place
 from hitproof.vllm_integration.adapter.subject import VllmSubject
@@ -63,23 +70,27 @@ def main(requests: int, answers: int, handover: int) -> None:
         try:
             if message["op"] == "hello":
                 subject = _import_target(message)
+                faulthandler.enable()  # after torch, which has a handler of its own
                 result = {"python": sys.version.split()[0], "copies": _can_be_copied()}
                 end_copies_of_others()
                 gc.freeze()  # what was imported stays, and need not be looked through again
             elif message["op"] == "copy":
-                _, pipes, _, _ = recv_fds(handed_over, 1, 2)
+                _, (*pipes, log), _, _ = recv_fds(handed_over, 1, 3)
                 copy = make_copy()
                 if copy == 0:
                     for inherited in (asked, answered, handed_over):
                         inherited.close()
                     asked = _out_of_the_way(pipes[0], "rb")
                     answered = _out_of_the_way(pipes[1], "wb")
+                    for printed in (1, 2):
+                        os.dup2(log, printed)
+                    os.close(log)
                     pid = us()
                     lead()
                     os.environ[MARK] = message["mark"]
                     continue
-                for pipe in pipes:
-                    os.close(pipe)
+                for descriptor in (*pipes, log):
+                    os.close(descriptor)
                 result = {"number": copy}
             else:
                 assert subject is not None
@@ -89,6 +100,11 @@ def main(requests: int, answers: int, handover: int) -> None:
             answer = {"ok": False, "kind": refusal.kind, "message": str(refusal)}
         except InternalError as error:
             answer = {"ok": False, "kind": Failure.INTERNAL, "message": str(error)}
+        except MemoryError:
+            raise  # little can be done with what is left
+        except Exception as error:
+            reason = f"the worker crashed: {raised(error)}"
+            answer = {"ok": False, "kind": Failure.RAISED, "message": reason}
         if us() != pid:  # a copy that the target made of this process
             leave(1)
         if changed := seal.broken():
