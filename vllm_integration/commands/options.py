@@ -79,7 +79,8 @@ Release = Annotated[
         "--release",
         metavar="RELEASE",
         help="Hold the target against this release. [default: the one that it is or descends "
-        "from, by PKG-INFO, git tags or vllm/_version.py]",
+        "from, by PKG-INFO, git tags or vllm/_version.py, or else the one that its files are "
+        "nearest to]",
         show_default=False,
     ),
 ]

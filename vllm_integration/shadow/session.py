@@ -17,7 +17,7 @@ from hitproof.vllm_integration.shadow.recorder import write_histories
 from hitproof.vllm_integration.shadow.report import LEDGERS, Report, load_known
 from hitproof.vllm_integration.shadow.scope import policies_of
 from hitproof.vllm_integration.shadow.watch import Watch
-from hitproof.vllm_integration.targets.descent import number, of_tree
+from hitproof.vllm_integration.targets.descent import UNKNOWN, by_content, number, of_tree
 from hitproof.vllm_integration.targets.target import TargetError, check_aliases
 
 
@@ -103,7 +103,8 @@ def imported_version() -> str | None:
         return descent.release
     try:
         installed = distribution("vllm")
+        if Path(str(installed.locate_file("vllm"))).resolve() == root / "vllm":
+            return number(Version(installed.version))
     except PackageNotFoundError:
-        return None
-    here = Path(str(installed.locate_file("vllm"))).resolve() == root / "vllm"
-    return number(Version(installed.version)) if here else None
+        pass
+    return by_content(root, UNKNOWN).release

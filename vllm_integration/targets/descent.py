@@ -3,10 +3,13 @@
 A tree is held against that release: its ledger entries, footprints and policies. PKG-INFO is what
 an unpacked release has. In a git repository the newest tag among the ancestors decides; vLLM tags
 main with candidates only, so a candidate counts as its release. ``vllm/_version.py`` is written
-when a checkout is built, by setuptools-scm, which counts on from the last release.
+when a checkout is built, by setuptools-scm, which counts on from the last release. Where none of
+them says it, it is the release that the judged files have the most in common with. What is stated
+counts even where another release is nearer: it does not change from commit to commit.
 """
 
 import re
+from collections.abc import Callable
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +17,7 @@ from typing import NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from hitproof.vllm_integration.targets.commits import CommitError, tags_before, top_level
+from hitproof.vllm_integration.targets.content import compared_with, content_of, known, nearest
 
 _WRITTEN = re.compile(r"""^(?:__version__ = )?version = (['"])(?P<version>.+?)\1""", re.MULTILINE)
 
@@ -46,6 +50,34 @@ def stated_version(root: Path) -> str | None:
         return None if stated is None else number(Version(stated))
     except (OSError, ValueError):
         return None
+
+
+def by_content(
+    root: Path, stated: Descent, announce: Callable[[str], None] = lambda _: None
+) -> Descent:
+    """What is ``stated`` of the tree, beside what its judged files say.
+
+    ``announce`` gets what they say, or that they do not, where nothing is stated.
+    """
+    content = content_of(root)
+    near = nearest(content)
+    if stated.release is None:
+        if near is not None:
+            announce(f"{root}: {near.describe()}")
+            return Descent(near.release, f"the content of its files ({near.describe()})")
+        oldest, *_, newest = known()
+        announce(
+            f"{root} has nothing in common with the releases {oldest} to {newest} in the files "
+            "that are judged, so it counts as newer than any; name its release with --release"
+        )
+        return stated
+    its = compared_with(content, stated.release)
+    if near is None or its is None or its.units <= near.units:
+        return stated
+    return stated._replace(
+        source=f"{stated.source}; its files are nearer to another one ({near.describe()}, and "
+        f"{its.different} from {stated.release}), which --release {near.release} names"
+    )
 
 
 def of_tree(root: Path) -> Descent:

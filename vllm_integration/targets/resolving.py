@@ -15,6 +15,7 @@ from hitproof.vllm_integration.targets.commits import (
 )
 from hitproof.vllm_integration.targets.descent import (
     Descent,
+    by_content,
     newest_tag,
     number,
     of_commit,
@@ -94,6 +95,7 @@ def held_as(target: Target, release: str | None) -> Target:
 
 
 def _descending(text: str, root: Path, descent: Descent, announce: Callable[[str], None]) -> Target:
+    descent = by_content(root, descent, announce)
     if descent.release is not None:
         _is_tested(descent.release, announce)
     return Target(text, root, descent.release, inferred=descent.source)

@@ -1,11 +1,15 @@
 """From which release a target descends, and what says so."""
 
+import json
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from hitproof.vllm_integration.bundled import CONTENT, SURVEY
+from hitproof.vllm_integration.targets import content
 from hitproof.vllm_integration.targets.resolving import held_as, resolve, tree_before
 from hitproof.vllm_integration.targets.target import Target, TargetError
 
@@ -123,3 +127,100 @@ def test_what_is_older_than_what_was_tested_is_announced(checkout: Path) -> None
     resolve(str(checkout), announce=said.append)
     (sentence,) = said
     assert sentence.startswith("0.13.0 is older than 0.14.0, the oldest release that hitproof")
+
+
+OLD = """\
+import math  # the first line
+
+class Manager:
+    @property
+    def size(self):
+        return 1
+
+    def lookup(self):
+        # from the left
+        return 2
+"""
+MASKED = OLD + "\n    def mask(self):\n        return 3\n"
+NEW = MASKED.replace("return 2", "return -2").replace("return 1", "return -1")
+MANAGER, POOL = "vllm/v1/core/kv_cache_manager.py", "vllm/v1/core/block_pool.py"
+
+
+def holding(root: Path, manager: str, pool: str = "def touch():\n    pass\n") -> Path:
+    """A tree with these files."""
+    for path, text in ((MANAGER, manager), (POOL, pool)):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return root
+
+
+@pytest.fixture
+def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Three releases, of which the first two have the same content."""
+    made = {"0.27.0": OLD, "0.27.1": OLD, "0.28.0": NEW}
+    table = {
+        release: content.content_of(holding(tmp_path / release, text))
+        for release, text in made.items()
+    }
+    (tmp_path / "content.json").write_text(content.to_json(table))
+    monkeypatch.setattr(content, "CONTENT", tmp_path / "content.json")
+    content.known.cache_clear()
+    yield
+    content.known.cache_clear()
+
+
+@pytest.mark.usefixtures("releases")
+@pytest.mark.parametrize(
+    ("text", "release", "nearest"),
+    [
+        (MASKED, "0.27.1", "0.27.1, the newest one; 0.27.0 as near: 1 of 2 files differ"),
+        (NEW.replace("-2", "7"), "0.28.0", "0.28.0: 1 of 2 files differ"),
+        (NEW.replace("    def", "    # x\n\n    def"), "0.28.0", "0.28.0: 0 of 2 files differ"),
+    ],
+)
+def test_where_nothing_states_it_the_content_decides(
+    checkout: Path, text: str, release: str, nearest: str
+) -> None:
+    said: list[str] = []
+    target = resolve(str(holding(checkout, text)), announce=said.append)
+    assert target.version == release
+    assert target.inferred == f"the content of its files (nearest release {nearest})"
+    assert said == [f"{checkout}: nearest release {nearest}"]
+    assert target.as_json()["version_from"] == target.inferred
+    assert held_as(target, "0.27.0").version == "0.27.0"
+    committed(checkout)
+    assert resolve(f"{checkout}@main").version == release
+
+
+@pytest.mark.usefixtures("releases")
+def test_what_is_stated_counts_even_where_another_release_is_nearer(checkout: Path) -> None:
+    holding(checkout, NEW)
+    (checkout / "PKG-INFO").write_text("Name: vllm\nVersion: 0.27.0\n")
+    target = resolve(str(checkout))
+    assert target.version == "0.27.0"
+    assert target.inferred == (
+        "PKG-INFO; its files are nearer to another one (nearest release 0.28.0: 0 of 2 files "
+        "differ, and 1 from 0.27.0), which --release 0.28.0 names"
+    )
+    holding(checkout, OLD)
+    assert resolve(str(checkout)).inferred == "PKG-INFO"
+
+
+@pytest.mark.usefixtures("releases")
+def test_files_that_have_nothing_in_common_with_a_release(checkout: Path) -> None:
+    said: list[str] = []
+    target = resolve(str(holding(checkout, "x = 1\n", "y = 2\n")), announce=said.append)
+    assert (target.version, target.inferred) == (None, "")
+    (sentence,) = said
+    assert "nothing in common with the releases 0.27.0 to 0.28.0" in sentence
+    assert "--release" in sentence
+
+
+def test_each_release_of_the_survey_is_nearest_to_itself() -> None:
+    surveyed = [release["version"] for release in json.loads(SURVEY.read_text())]
+    for release in surveyed:
+        near = content.nearest(content.known()[release])
+        assert near is not None
+        assert release in (near.release, *near.others)
+        assert (near.different, near.units) == (0, 0)
+    assert content.to_json(content.known()) == CONTENT.read_text()
