@@ -34,7 +34,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from hitproof.spec.groups import Group, GroupKind, alignment
+from hitproof.spec.groups import ConfigurationError, Group, GroupKind, alignment
 from hitproof.spec.releases.fine import is_fine_grained
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.retention import check_interval
@@ -197,7 +197,10 @@ class EngineConfiguration:
             )
         if not self.enable_prefix_caching:
             self._check_uncached()
-        check_interval(self.retention_interval, self.alignment)
+        try:
+            check_interval(self.retention_interval, self.alignment)
+        except ConfigurationError as error:
+            raise HistoryError(str(error)) from error
 
     def _check_uncached(self) -> None:
         kept = self.retention_interval, self.mamba_checkpoint_alignment

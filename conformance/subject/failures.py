@@ -1,10 +1,10 @@
 """Failures: what an exception says, and of whom. Checks, replay and shadow all ask here.
 
 An exception that comes up while a subject is asked is one of four kinds. Either hitproof itself
-says why it cannot judge (`CannotJudge`, `Predates`, and what the spec or the format of histories
-does not have), or that it is wrong (`InternalError`), or its call does not reach the subject, which
-lacks a name or a parameter, or the subject reads what an object of hitproof's lacks that stands in
-for one of its own; all else is the subject's: it crashes. Where hitproof runs beside a subject that
+says why it cannot judge (`CannotJudge`, `Predates`, and `HistoryError` of what no history can ask
+for), or that it is wrong (`InternalError`), or its call does not reach the subject, which lacks a
+name or a parameter, or the subject reads what an object of hitproof's lacks that stands in for one
+of its own; all else is the subject's: it crashes. Where hitproof runs beside a subject that
 somebody else drives, as in a shadow, nothing that its own code raises is the subject's.
 """
 
@@ -72,12 +72,14 @@ def classify(error: BaseException, *, asked: bool = True) -> FailureKind:
             return FailureKind.INCONCLUSIVE
         case InternalError():
             return FailureKind.INTERNAL
-        case HistoryError() | ConfigurationError():  # ours: the spec does not have what is asked
+        case HistoryError():  # no subject has it: what is asked of it has no history
             return FailureKind.INCONCLUSIVE
         case AttributeError() | TypeError() if asked and _unreached(error):
             return FailureKind.INCONCLUSIVE
         case _ if asked:
             return FailureKind.CRASH
+        case ConfigurationError():  # somebody's use of it that the spec has not
+            return FailureKind.INCONCLUSIVE
         case _:
             return FailureKind.INTERNAL
 

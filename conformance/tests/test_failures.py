@@ -42,7 +42,7 @@ KINDS: list[tuple[BaseException, FailureKind, FailureKind]] = [
     (BudgetExceeded("too many runs"), FailureKind.INCONCLUSIVE, FailureKind.INCONCLUSIVE),
     (InternalError("a hole"), FailureKind.INTERNAL, FailureKind.INTERNAL),
     (HistoryError("odd"), FailureKind.INCONCLUSIVE, FailureKind.INCONCLUSIVE),
-    (ConfigurationError("odd"), FailureKind.INCONCLUSIVE, FailureKind.INCONCLUSIVE),
+    (ConfigurationError("odd"), FailureKind.CRASH, FailureKind.INCONCLUSIVE),
     (AssertionError("theirs"), FailureKind.CRASH, FailureKind.INTERNAL),
     (SystemExit(3), FailureKind.CRASH, FailureKind.INTERNAL),
 ]
