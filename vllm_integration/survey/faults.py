@@ -1,7 +1,7 @@
 """Distinct faults of vLLM: what findings of many signatures come from."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -68,8 +68,9 @@ class Fault:
         reason: why it happens.
         upstream: the issue or pull request of vLLM about it; may be empty.
         found_by: how it was found first.
-        releases: releases in which findings of these signatures come from it; where a signature
-            has different causes in different releases, this separates them.
+        releases: where findings of a signature have different causes in different releases, those
+            in which they come from it: by the defect, or under "" for all others.
+        same_cases: the numbers of faults that the cases of this one show in other releases.
         signatures: the signatures of its findings.
     """
 
@@ -83,12 +84,14 @@ class Fault:
     reason: str
     upstream: str
     found_by: tuple[Method, ...]
-    releases: SpecifierSet
+    releases: Mapping[str, SpecifierSet] = field(hash=False)
+    same_cases: tuple[int, ...]
     signatures: frozenset[Signature]
 
     def explains(self, signature: Signature, release: str) -> bool:
         """Whether a finding of that signature in that release comes from this fault."""
-        return signature in self.signatures and Version(release) in self.releases
+        own = self.releases.get(str(signature.defect), self.releases[""])
+        return signature in self.signatures and Version(release) in own
 
 
 def load(path: Path = FAULTS) -> tuple[Fault, ...]:
@@ -118,9 +121,15 @@ def _fault(raw: dict[str, Any]) -> Fault:
         raw["reason"],
         raw.get("upstream", ""),
         tuple(map(Method, raw["found_by"])),
-        SpecifierSet(raw.get("releases", "")),
+        _releases(raw.get("releases", "")),
+        tuple(raw.get("same_cases", ())),
         frozenset(read_signature(_by_name(values)) for values in raw["signatures"]),
     )
+
+
+def _releases(raw: str | dict[str, str]) -> dict[str, SpecifierSet]:
+    by_defect = {"": raw} if isinstance(raw, str) else {"": "", **raw}
+    return {defect: SpecifierSet(releases) for defect, releases in by_defect.items()}
 
 
 def _by_name(values: list[Any]) -> dict[str, Any]:

@@ -3,18 +3,20 @@
 import itertools
 import json
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from typer.testing import CliRunner
 
-from hitproof.conformance.findings.footprints import Footprint
+from hitproof.conformance.findings.footprints import Footprint, name_of, place_of
 from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.conformance.histories.plays import Origin, Play
+from hitproof.conformance.ledger import records
 from hitproof.conformance.ledger.ledger import CauseStatus, LedgerError
 from hitproof.conformance.ledger.ledger import load as load_ledger
 from hitproof.conformance.ledger.records import Reach
@@ -26,6 +28,7 @@ from hitproof.vllm_integration.survey.faults import Evidence, Fault, cause, load
 from hitproof.vllm_integration.survey.survey import (
     Checked,
     Release,
+    Sighting,
     of_report,
     read,
     seen_in,
@@ -41,6 +44,7 @@ from hitproof.vllm_integration.verdict import Verdict
 
 HOUSE = Path(__file__).resolve().parents[2]
 survey, causes = cache(read), cache(load)
+on_record = cache(lambda: records.read(LEDGER))
 
 
 def test_bugs_is_what_is_printed() -> None:
@@ -53,7 +57,7 @@ def test_every_finding_is_documented_and_every_fault_was_found() -> None:
     for fault in faults:
         for signature in fault.signatures:
             assert any(
-                cause(faults, sighting.signature, release.version) is fault
+                fault.explains(sighting.signature, release.version)
                 for release in releases
                 for sighting in release.sightings
                 if sighting.signature == signature
@@ -207,6 +211,83 @@ def test_a_text_that_contradicts_the_record_is_noticed(
 ) -> None:
     fault = replace(causes()[0], **dict.fromkeys(("title", "impact", "reason"), "x") | changes)
     assert [*contradictions(fault, {Divergence.WASTE})] == told
+
+
+def disagreements(faults: Sequence[Fault]) -> Iterator[str]:
+    """Where faults, the ledger and the cases on record contradict each other."""
+    by_title, by_number = ({getattr(f, name): f for f in faults} for name in ("title", "number"))
+    versions = [release.version for release in survey()]
+    same_cases: dict[int, set[int]] = {fault.number: set() for fault in faults}
+    for entry in load_ledger(LEDGER):
+        fault, place = by_title[entry.cause], place_of(entry.configuration)
+        for version in versions:
+            if fault.explains(entry.signature, version):
+                continue
+            what = f"{name_of(entry.signature)} in {version}"
+            if entry.applies_to(version):
+                yield f"the ledger says {fault.number} of {what}"
+            if on_record()[version].at(entry.signature, place):
+                others = {
+                    n for n in fault.same_cases if by_number[n].explains(entry.signature, version)
+                }
+                same_cases[fault.number] |= others
+                if not others:
+                    yield f"a case of {fault.number} shows {what}"
+    for fault in faults:
+        if {*fault.same_cases} != same_cases[fault.number]:
+            yield f"{fault.number} names {fault.same_cases} in vain"
+
+
+def loose(fault: Fault, seen: Mapping[str, Sequence[Sighting]]) -> Iterator[str]:
+    """Bounds of the releases of a fault at which the record does not have it."""
+    versions = [release.version for release in survey()]
+    for defect, releases in fault.releases.items():
+        signatures = {
+            s
+            for s in fault.signatures
+            if str(s.defect) == defect or (not defect and str(s.defect) not in fault.releases)
+        }
+        shown = {v for v, found in seen.items() if signatures & {s.signature for s in found}}
+        within = [version for version in versions if version in releases]
+        for bound, end in ((">", within[0]), ("<", within[-1])):
+            if bound in str(releases) and end not in shown:
+                yield f"{fault.number} {defect} {releases}: not in {end}"
+
+
+def test_faults_ledger_and_record_agree_on_releases() -> None:
+    assert not [*disagreements(causes())]
+    found = seen_in(survey(), causes())
+    for fault in causes():
+        assert not [*loose(fault, found[fault.number])]
+        if any(map(str, fault.releases.values())):
+            assert any(
+                fault.signatures & other.signatures for other in causes() if other is not fault
+            ), f"the record alone says in which releases {fault.number} is"
+
+
+@pytest.mark.parametrize(
+    ("number", "releases", "told"),
+    [
+        (58, "<0.26", "the ledger says 58 of scheduler"),
+        (72, ">=0.26,<0.32", "a case of 72 shows scheduler"),
+        (14, "", "14 names (15,) in vain"),
+    ],
+)
+def test_a_range_that_the_record_contradicts_is_noticed(
+    number: int, releases: str, told: str
+) -> None:
+    others = [
+        replace(each, releases={"": SpecifierSet(releases)}) if each.number == number else each
+        for each in causes()
+    ]
+    assert any(each.startswith(told) for each in disagreements(others))
+
+
+@pytest.mark.parametrize("releases", [">=0.20,<0.26", ">=0.24,<0.27", ">=0.20,<0.24"])
+def test_a_bound_at_which_nothing_was_found_is_noticed(releases: str) -> None:
+    fault = next(each for each in causes() if each.number == 54)
+    bounded = replace(fault, releases={"": SpecifierSet(releases)})
+    assert [*loose(bounded, seen_in(survey(), causes())[54])]
 
 
 def test_causes_in_the_ledger_are_titles_of_faults() -> None:
