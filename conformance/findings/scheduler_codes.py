@@ -299,7 +299,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "step leaves work that it has room for{what}{states}",
         "Tokens, places and blocks are left in the step, and a request gets fewer tokens than it "
         "has.",
-        "Outputs are right. Requests take more steps than need be.",
+        "Outputs are right. Requests take more steps than need be, or later ones find no state.",
         _SCHEDULER,
         (Divergence.WASTE,),
         (
@@ -465,9 +465,10 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.LAYERS_REFUSED: Meaning(
         "start-up refuses layers for which there is room{error}",
         "There is memory for them and for a request of the greatest length.",
-        "The model cannot be served.",
+        "The model cannot be served: start-up raises an exception, or says that memory is too "
+        "small because grouping has wasted it.",
         _SCHEDULER,
-        (Divergence.CRASH,),
+        (Divergence.CRASH, Divergence.WASTE),
         (
             Parameter(
                 "error",

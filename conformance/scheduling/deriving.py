@@ -13,6 +13,8 @@ from hitproof.conformance.scheduling.runner import violation
 from hitproof.spec.claims import Divergence
 
 _TOO_FEW = "TooFewBlocks"
+_TOO_LITTLE = ("ValueError", _TOO_FEW)
+"""How start-up says, in a sentence of its own, that memory is too small: grouping has wasted it."""
 _ENOUGH, _BESIDE = 2, 8
 """So many times the blocks of the longest request, and so many for states and drafts, are room for
 it however layers are grouped: less than half of the pool is padding."""
@@ -24,8 +26,7 @@ def wrong_groups(derived: Derived) -> Iterator[Violation]:
         defect = Defect.of(Code.DERIVED_GROUPS_WRONG, rule=broken.rule.parameter)
         wrong = violation(defect, str(broken.rule), broken.sentence)
         if broken.rule in WASTEFUL:
-            signature = replace(wrong.signature, divergence=Divergence.WASTE)
-            wrong = replace(wrong, signature=signature)
+            wrong = _wasteful(wrong)
         yield wrong
 
 
@@ -45,5 +46,14 @@ def refusal(history: SchedulerHistory, reason: str) -> list[Occurrence]:
     if not deployment.layers or little or unit:
         return []
     error = reason.partition(":")[0]
-    defect = Defect.of(Code.LAYERS_REFUSED, error=error if error.isidentifier() else _TOO_FEW)
-    return [Occurrence(violation(defect, "start-up accepts the layers", reason), 0, "step")]
+    error = error if error.isidentifier() else _TOO_FEW
+    found = violation(
+        Defect.of(Code.LAYERS_REFUSED, error=error), "start-up accepts the layers", reason
+    )
+    if error in _TOO_LITTLE:
+        found = _wasteful(found)
+    return [Occurrence(found, 0, "step")]
+
+
+def _wasteful(found: Violation) -> Violation:
+    return replace(found, signature=replace(found.signature, divergence=Divergence.WASTE))

@@ -52,10 +52,20 @@ def test_what_is_derived_is_judged_when_a_scheduler_starts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "error"), [("KeyError: 512", "KeyError"), ("the pool is too small", "TooFewBlocks")]
+    ("reason", "error", "divergence"),
+    [
+        ("KeyError: 512", "KeyError", Divergence.CRASH),
+        (
+            "ValueError: more memory is needed",
+            "ValueError",
+            Divergence.WASTE,
+        ),
+        ("the pool is too small", "TooFewBlocks", Divergence.WASTE),
+    ],
 )
-def test_layers_that_fit_are_not_refused(reason: str, error: str) -> None:
+def test_layers_that_fit_are_not_refused(reason: str, error: str, divergence: Divergence) -> None:
     outcome = play(HISTORY, Refuses(reason))
+    assert [f.signature.divergence for f in outcome.findings] == [divergence]
     assert [str(f.signature.defect) for f in outcome.findings] == [f"layers-refused(error={error})"]
     assert not play(replace(HISTORY, deployment=DEPLOYMENT), Refuses(reason)).findings
     little = replace(HISTORY.deployment, num_gpu_blocks=39)

@@ -24,7 +24,7 @@ from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration import cli
 from hitproof.vllm_integration.bundled import FAULTS, LEDGER, SURVEY
 from hitproof.vllm_integration.reports.survey import checks, document, grouped, table
-from hitproof.vllm_integration.survey.faults import Evidence, Fault, cause, load
+from hitproof.vllm_integration.survey.faults import Evidence, Fault, load
 from hitproof.vllm_integration.survey.survey import (
     Checked,
     Release,
