@@ -109,6 +109,7 @@ def check_agreement(subject: ServingSubject, layout: Layout) -> CheckResult:
             for result in results
             for signature, footprint in result.footprints.items()
         },
+        refuting={claim: found for result in results for claim, found in result.refuting.items()},
     )
 
 

@@ -110,6 +110,18 @@ class _Request(Request[ConnectorEvidence]):
             lambda number, block: (number, block) in cached,
         )
 
+    def contradicted(self, cached: frozenset[Question], answer: Answer) -> Iterator[str]:
+        """By each sentence itself, whatever the divergence is booked under."""
+        if isinstance(answer, Exception):
+            yield _LONGEST
+            return
+        if answer.hit_length != self.expected(cached).length:
+            yield _LONGEST
+        hit = self.hit(answer)
+        lacks = hit is None or not self.needs(hit, answer.diverged) <= cached
+        if lacks or wrong_in_tables(self.layout, answer):
+            yield _STATES_ONLY
+
     def diverging_completions(self, path: Path) -> Iterator[frozenset[Question]]:
         """Cache states of the path at which the answer is wrong, one for each way to be wrong."""
         held = frozenset(question for question, cached in path.answers.items() if cached)

@@ -14,6 +14,7 @@ from hitproof.conformance.exploration.symbolic import Question, Space
 from hitproof.conformance.findings.evidence import LookupEvidence, smallest
 from hitproof.conformance.findings.footprints import Row
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.subject.failures import CannotJudge, InternalError
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 
@@ -51,6 +52,10 @@ class Request(ABC, Generic[_E]):
         """What is wrong with ``answer`` when exactly ``cached`` is cached."""
 
     @abstractmethod
+    def contradicted(self, cached: frozenset[Question], answer: Answer) -> Iterator[str]:
+        """The claims whose sentences ``answer`` makes false when exactly ``cached`` is cached."""
+
+    @abstractmethod
     def due(self, cached: frozenset[Question]) -> int:
         """The hit that is due, in tokens, by the spec itself, which knows no candidates."""
 
@@ -85,18 +90,23 @@ def cases(
             refusal = error
         if refusal is not None:
             answers = list(concrete.answers(space, request.max_length))
-            yield Case(0, 0, _evidence_of(request, answers), runs=concrete.runs - before)
+            seen = [_whole(request, *each) for each in answers]
+            evidence, runs = _evidence_in(request, seen), concrete.runs - before
+            yield Case(0, 0, evidence, runs=runs, contradicts=_contradicts(request, seen))
             continue
-        evidence = _evidence_in(request, exploration.paths)
+        seen = list(exploration.paths)
+        evidence = _evidence_in(request, seen)
         counted: Counter[tuple[Code, Row]] = Counter()
         for path in exploration.paths if evidence else ():
             if any(True for _ in request.diverging_completions(path)):
                 counted.update(request.diverging_states(path))
         otherwise = list(concrete.disagreeing(space, request.max_length, exploration))
-        evidence += _evidence_of(request, otherwise)
+        seen += [_whole(request, *each) for each in otherwise]
+        evidence += _evidence_in(request, seen[len(exploration.paths) :])
+        contradicts = _contradicts(request, seen) if evidence else {}
         runs = concrete.runs - before
         states, coarse = 1 << space.questions, exploration.coarse
-        yield Case(len(exploration.paths), states, evidence, coarse, counted, runs)
+        yield Case(len(exploration.paths), states, evidence, coarse, counted, runs, contradicts)
         if otherwise:
             raise CannotJudge("the lookup does not answer as it does when it is explored")
     if refusal is not None:
@@ -104,13 +114,6 @@ def cases(
     before = concrete.runs
     concrete.do_again(fresh())
     yield Case(0, 0, (), runs=concrete.runs - before)
-
-
-def _evidence_of(
-    request: Request[_E], answers: Sequence[tuple[frozenset[Question], Answer]]
-) -> list[_E]:
-    """The smallest evidence of each signature in answers to whole cache states, confirmed."""
-    return _evidence_in(request, (_whole(request, *each) for each in answers))
 
 
 def _whole(request: Request[_E], cached: frozenset[Question], answer: Answer) -> Path:
@@ -126,6 +129,26 @@ def _evidence_in(request: Request[_E], paths: Iterable[Path]) -> list[_E]:
         for cached in request.diverging_completions(path)
     )
     return [_confirmed(request, evidence) for evidence in diverging.values()]
+
+
+def _contradicts(request: Request[_E], paths: Sequence[Path]) -> dict[str, frozenset[Signature]]:
+    """The claims whose sentences the answers make false, with the signatures of these answers.
+
+    Of the states of a path those are looked at that differ in how they are wrong, and the one in
+    which the most is cached, where a hit is the shortest beside what is due.
+    """
+    contradicts: dict[str, frozenset[Signature]] = {}
+    for path in paths:
+        states = list(request.diverging_completions(path))
+        if states:
+            missing = {question for question, cached in path.answers.items() if not cached}
+            states.append(frozenset(request.space.keys.values()) - missing)
+        for cached in dict.fromkeys(states):
+            if claims := set(request.contradicted(cached, path.answer)):
+                signature = request.evidence(cached, path.answer).signature
+                for claim in claims:
+                    contradicts[claim] = contradicts.get(claim, frozenset()) | {signature}
+    return contradicts
 
 
 def _confirmed(request: Request[_E], evidence: _E) -> _E:

@@ -12,6 +12,7 @@ from hitproof.conformance.checks.counting import Judging, Need, diverging_states
 from hitproof.conformance.checks.explored import Answer, Request
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
 from hitproof.conformance.checks.spaces import (
+    can_resume,
     candidate,
     of_missing,
     out_of_reach,
@@ -169,6 +170,26 @@ class _Request(Request[LookupEvidence]):
         hit = self.hit(answer.hit_length)
         assert hit is not None
         return not hit.required <= cached or hit.length != self.expected(cached)
+
+    def contradicted(self, cached: frozenset[Question], answer: Answer) -> Iterator[str]:
+        """By each sentence itself, whatever the divergence is booked under."""
+        judged, several = self.judged, isinstance(self.judged, Layout)
+        served = None if isinstance(answer, Exception) else answer.hit_length
+        if served != self.expected(cached):
+            yield _COMMON_LONGEST if several else _LONGEST
+        if isinstance(answer, Exception):
+            return
+        hit, table = self.hit(served), wrong_in_tables(judged, answer)
+        lacks = hit is None or not hit.required <= cached or bool(self.out_of_reach(hit.length))
+        if several:
+            if lacks or table:
+                yield _COMMON_VALID
+            return
+        if table or not can_resume(judged, served, cached):
+            yield _TABLE
+        kept = table is not None and table.defect.code is Code.TABLE_LENGTH_WRONG
+        if judged.looked_up[0].group.eagle and (lacks or kept):
+            yield _EAGLE
 
     def diverging_completions(self, path: Path) -> Iterator[frozenset[Question]]:
         """Cache states of the path at which the answer is wrong, one for each way to be wrong."""

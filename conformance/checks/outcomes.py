@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from hitproof.conformance.findings.evidence import Evidence, smallest
@@ -25,6 +25,8 @@ class CheckResult:
         detail: why a claim is inconclusive; empty otherwise.
         footprints: how far each signature of the evidence reaches.
         runs: runs on whole cache states, which must answer as was found.
+        refuting: for each claim that is refuted, the signatures of what makes its sentence false.
+            Where none is booked under the claim itself, they are booked under others.
     """
 
     statuses: dict[str, Status]
@@ -34,6 +36,7 @@ class CheckResult:
     detail: str = ""
     footprints: Mapping[Signature, Footprint] = field(default_factory=dict)
     runs: int = 0
+    refuting: Mapping[str, tuple[Signature, ...]] = field(default_factory=dict)
 
 
 @dataclass
@@ -46,6 +49,9 @@ class Case:
         evidence: one for each diverging case or, where those are counted, some of each signature.
         coarse: whether signatures are not told apart in all cases.
         counted: how many cases of each code diverge, by what the subject answers.
+        contradicts: the claims whose sentences what was seen makes false, with the signatures that
+            it is booked under. Those of a signature's own claim need not be here.
+        cut: whether what comes after a divergence was left out, so that nothing else is proved.
     """
 
     paths: int
@@ -54,10 +60,16 @@ class Case:
     coarse: bool = False
     counted: Mapping[tuple[Code, Row], int] | None = None
     runs: int = 0
+    contradicts: Mapping[str, Set[Signature]] = field(default_factory=dict)
+    cut: bool = False
 
 
 def finished(claims: tuple[str, ...], cases: Callable[[], Iterator[Case]]) -> CheckResult:
-    """Go through the cases; a claim that none of them breaks is proved, if all could be run."""
+    """Go through the cases; a claim that none of them contradicts is proved, if all could be run.
+
+    A divergence has one signature, which names one claim. The other claims whose sentences it makes
+    false are refuted as well.
+    """
     done: list[Case] = []
     detail = ""
     try:
@@ -69,17 +81,33 @@ def finished(claims: tuple[str, ...], cases: Callable[[], Iterator[Case]]) -> Ch
     evidence = smallest(item for case in done for item in case.evidence)
     if any(case.coarse and case.evidence for case in done):
         detail = detail or "too much diverges to distinguish every way to diverge"
-    broken = {signature.claim for signature in evidence}
+    if any(case.cut for case in done):
+        detail = detail or "what comes after a divergence is not explored"
+    refuting = _refuting(claims, done, evidence)
     unbroken = Status.INCONCLUSIVE if detail or not done else Status.PROVED
     return CheckResult(
-        statuses={c: Status.REFUTED if c in broken else unbroken for c in claims},
+        statuses={c: Status.REFUTED if c in refuting else unbroken for c in claims},
         evidence=tuple(evidence.values()),
         paths=sum(case.paths for case in done),
         states=sum(case.states for case in done),
         detail=detail or ("" if done else "the bound allows no case"),
         footprints=_footprints(done, evidence),
         runs=sum(case.runs for case in done),
+        refuting=refuting,
     )
+
+
+def _refuting(
+    claims: Sequence[str], done: Sequence[Case], found: Mapping[Signature, Evidence]
+) -> dict[str, tuple[Signature, ...]]:
+    """By claim, what is booked under it or, where nothing is, under others and contradicts it."""
+    refuting: dict[str, tuple[Signature, ...]] = {}
+    for claim in claims:
+        own = [signature for signature in found if signature.claim == claim]
+        others = {s for case in done for s in case.contradicts.get(claim, ())}
+        if cited := own or sorted(others, key=str):
+            refuting[claim] = tuple(cited)
+    return refuting
 
 
 def _footprints(

@@ -16,7 +16,14 @@ from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from functools import partial
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
-from hitproof.conformance.checks.pool_faults import COUNT, IN_USE, NAMES, NULL, ORDER
+from hitproof.conformance.checks.pool_faults import (
+    COUNT,
+    IN_USE,
+    NAMES,
+    NULL,
+    ORDER,
+    contradicts,
+)
 from hitproof.conformance.checks.pool_model import Operation, World
 from hitproof.conformance.findings.evidence import PoolEvidence, smallest
 from hitproof.conformance.findings.footprints import Row
@@ -62,8 +69,15 @@ def _cases(subject: PoolSubject, configuration: Configuration) -> Iterator[Case]
 
 
 def _exhaustive(start: _Start, configuration: Configuration) -> Case:
-    """Every sequence of up to `_DEPTH` operations, the shortest first."""
-    known: set[Hashable] = {start().canonical()}
+    """Every sequence of up to `_DEPTH` operations, the shortest first.
+
+    What comes after a divergence is not explored, unless only the order of the queue is wrong:
+    after that the other claims are judged as before, and the order is not counted again.
+    """
+    known: set[tuple[Hashable, bool]] = {(start().canonical(), False)}
+    misordered: set[tuple[Operation, ...]] = set()
+    contradicted: dict[str, set[Signature]] = {}
+    cut = False
     evidence: dict[Signature, PoolEvidence] = {}
     counted: Counter[tuple[Code, Row]] = Counter()
     frontier: list[tuple[Operation, ...]] = [()]
@@ -75,18 +89,34 @@ def _exhaustive(start: _Start, configuration: Configuration) -> Case:
                 world = _after(start, done)
                 violations = world.do(operation)
                 tried += 1
+                if done in misordered:
+                    violations = _but_order(violations)
                 if violations:
+                    for claim, found_as in contradicts(violations).items():
+                        contradicted.setdefault(claim, set()).update(found_as)
                     for violation in violations:
                         counted[violation.signature.code, _row(world, violation)] += 1
                     new = {v.signature for v in violations} - evidence.keys()
                     if new:
                         found = _evidence(start, configuration, (*done, operation))
                         evidence |= {s: e for s, e in found.items() if s in new}
-                elif (state := world.canonical()) not in known:
-                    known.add(state)
+                if _but_order(violations):
+                    cut = True
+                    continue
+                state, after = world.canonical(), bool(violations) or done in misordered
+                if known.isdisjoint({(state, False), (state, after)}):
+                    known.add((state, after))
                     reached.append((*done, operation))
+                    if after:
+                        misordered.add(reached[-1])
         frontier = reached
-    return Case(tried, len(known), list(evidence.values()), counted=counted)
+    shown, states = list(evidence.values()), len({state for state, _ in known})
+    return Case(tried, states, shown, counted=counted, contradicts=contradicted, cut=cut)
+
+
+def _but_order(violations: Sequence[Violation]) -> list[Violation]:
+    """Those after which the pool is no longer as callers expect."""
+    return [violation for violation in violations if violation.signature.claim != ORDER]
 
 
 def _row(world: World, violation: Violation) -> Row:
@@ -100,19 +130,20 @@ def _long(
     """One long sequence; what it breaks is cut down to the operations that it takes."""
     choose, world = random.Random(seed), start()
     done: list[Operation] = []
-    while len(done) < _MANY_STEPS:
+    found: list[Violation] = []
+    counted: Counter[tuple[Code, Row]] = Counter()
+    evidence: list[PoolEvidence] = []
+    while len(done) < _MANY_STEPS and not _but_order(found):
         done.append(choose.choice(list(world.possible())))
         broken = world.do(done[-1])
-        new = [v.signature for v in broken if v.signature not in known]
-        if broken:
-            where = seed, len(done)
-            counted = Counter((v.signature.code, (*where, *v.answer)) for v in broken)
-            evidence: list[PoolEvidence] = []
-            if new:
-                short = _shortened(start, done, new[0])
-                evidence += _evidence(start, configuration, short).values()
-            return Case(len(done), 1, evidence, counted=counted)
-    return Case(len(done), 1, [])
+        broken = _but_order(broken) if found else broken
+        found += broken
+        counted.update((v.signature.code, (seed, len(done), *v.answer)) for v in broken)
+        if new := [v.signature for v in broken if v.signature not in known]:
+            short = _shortened(start, done, new[0])
+            evidence += _evidence(start, configuration, short).values()
+    cut, also = bool(_but_order(found)), contradicts(found)
+    return Case(len(done), 1, evidence, counted=counted, contradicts=also, cut=cut)
 
 
 def _after(start: _Start, done: Sequence[Operation]) -> World:

@@ -1,6 +1,6 @@
 """What can be wrong with a block of the pool: the claim it breaks, and what it means for users."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
@@ -15,6 +15,27 @@ COUNT = "free_count_is_free_queue_length"
 NULL = "null_block_is_never_served"
 NAMES = "cached_key_names_its_content"
 ORDER = "least_recently_used_block_goes_first"
+
+
+ALSO: Mapping[Code, str] = {
+    Code.BLOCK_IN_USE_QUEUED: COUNT,
+    Code.NULL_BLOCK_QUEUED: COUNT,
+    Code.NULL_BLOCK_CACHED: NAMES,
+    Code.NULL_BLOCK_FOUND: NAMES,
+}
+"""What contradicts the sentence of a second claim, too, wherever it is seen.
+
+The free queue holds no block in use and not the null block, and no key describes the null block.
+"""
+
+
+def contradicts(found: Iterable[Violation]) -> dict[str, set[Signature]]:
+    """The claims that violations contradict without being booked under them."""
+    second: dict[str, set[Signature]] = {}
+    for each in found:
+        if claim := ALSO.get(each.signature.code):
+            second.setdefault(claim, set()).add(each.signature)
+    return second
 
 
 def violation(

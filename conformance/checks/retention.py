@@ -5,7 +5,7 @@ latest-boundary-only policy and with an interval of two alignments. An interval 
 on boundaries must be refused.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from hitproof.conformance.checks.outcomes import Case, CheckResult, finished
@@ -62,12 +62,14 @@ def _cases(subject: RetentionSubject, configuration: Configuration) -> Iterator[
             try:
                 registered = subject.retained(configuration, num_tokens, interval)
             except Exception as error:
-                yield Case(1, 1, [_crash(configuration, num_tokens, interval, crash_of(error))])
+                crash = _crash(configuration, num_tokens, interval, crash_of(error))
+                siblings = {_SIBLINGS: {crash.signature}} if interval else {}
+                yield Case(1, 1, [crash], contradicts=siblings)
                 continue
             if len(registered) != num_tokens // size:
                 raise CannotJudge(f"not all of {num_tokens // size} blocks are accounted for")
-            evidence = _evidence(subject, configuration, num_tokens, interval, registered)
-            yield Case(1, 1, list(evidence))
+            evidence = list(_evidence(subject, configuration, num_tokens, interval, registered))
+            yield Case(1, 1, evidence, contradicts=_contradicts(subject, evidence))
             first = first or (num_tokens, interval, registered)
     if first is not None and subject.retained(configuration, *first[:2]) != first[2]:
         raise CannotJudge("asked again, the producer retains other blocks: it keeps state")
@@ -121,6 +123,32 @@ def _evidence(
         ):
             continue
         yield _divergence(configuration, num_tokens, interval, policy, registered, block, promised)
+
+
+def _contradicts(
+    subject: RetentionSubject, evidence: Sequence[RetentionEvidence]
+) -> dict[str, set[Signature]]:
+    """The claims that blocks contradict which are left out: one may be promised to several."""
+    contradicts: dict[str, set[Signature]] = {}
+    for each in evidence:
+        if each.block is not None and each.block not in each.registered:
+            configuration, shape = each.configuration, each.configuration.shape
+            every = each.interval // configuration.group.block_size or None
+            replays = configuration.replays(each.num_tokens, subject.lookahead_horizon)
+            promised, _ = promised_to(shape, each.block, *replays, every)
+            for name in needing(shape, each.block, promised):
+                claim = _SIBLINGS if name == "sibling" else _REPLAYS
+                contradicts.setdefault(claim, set()).add(each.signature)
+    return contradicts
+
+
+def needing(shape: BlockGeometry, block: int, promised: Mapping[str, int]) -> list[str]:
+    """Whose promised hits need the block."""
+    return [
+        name
+        for name, boundary in promised.items()
+        if boundary >= 1 and in_required_run(shape, block, boundary)
+    ]
 
 
 def _holds(registered: Sequence[bool]) -> Callable[[int], bool]:
@@ -198,11 +226,6 @@ def _divergence(
 ) -> RetentionEvidence:
     group, shape = configuration.group, configuration.shape
     long = "alignment" if configuration.lookahead_tokens == configuration.alignment else None
-    needing = [
-        name
-        for name, boundary in promised.items()
-        if boundary >= 1 and in_required_run(shape, block, boundary)
-    ]
     if registered[block]:
         claim, divergence = _ONLY, Divergence.WASTE
         boundary = 0 if block in required_run(shape, 0) else next_boundary(shape, block)
@@ -215,7 +238,7 @@ def _divergence(
         spec = f"block {block} is in the required run of no promised hit; do not register it"
         actual = f"block {block} is registered"
     else:
-        name = needing[0]
+        name = needing(shape, block, promised)[0]
         boundary = promised[name]
         earlier = required_run(shape, boundary - shape.segment)
         instead = boundary == shape.segment or all(registered[b] for b in earlier)

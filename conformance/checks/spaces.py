@@ -4,7 +4,9 @@ from hitproof.conformance.exploration.symbolic import Candidate, Question, Space
 from hitproof.conformance.scope.configurations import Configuration
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.lookups import Lookup
+from hitproof.spec.attention import attends
 from hitproof.spec.claims import Divergence
+from hitproof.spec.groups import GroupKind
 from hitproof.spec.hits import required_run, within_reach
 from hitproof.spec.releases.horizons import LookaheadHorizon
 
@@ -68,6 +70,26 @@ def read_by(judged: Configuration | Layout, hit: Candidate) -> frozenset[Questio
     """The required blocks of a hit that attention reads: not the lookahead blocks."""
     sizes = [looked_up.group.block_size for looked_up in judged.looked_up]
     return frozenset((n, block) for n, block in hit.required if block < hit.length // sizes[n])
+
+
+def can_resume(judged: Configuration | Layout, length: object, cached: frozenset[Question]) -> bool:
+    """Whether all is cached that attention reads of a hit of so many tokens, wherever it ends.
+
+    By tokens, from the clauses of `spec.attention`.
+    """
+    if not isinstance(length, int) or length < 0:
+        return False
+    for number, looked_up in enumerate(judged.looked_up):
+        group, size = looked_up.group, looked_up.group.block_size
+        if group.kind is GroupKind.MAMBA:
+            read = {end // size - 1 if end % size == 0 else -1 for end in (length,) if end}
+        else:
+            first = length - group.window + 1 if group.window is not None else 0
+            tokens = range(max(first, 0), length)
+            read = {t // size for t in tokens if attends(length, t, group.window, group.chunk)}
+        if not {(number, block) for block in read} <= cached:
+            return False
+    return True
 
 
 def worst_missing(

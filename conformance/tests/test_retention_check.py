@@ -57,7 +57,7 @@ def no_siblings(kept: list[bool], interval: int) -> list[bool]:
 FAULTS = {
     "keeps nothing": (nothing, {RESENDS, SIBLINGS}, Code.PROMISED_HIT_LOST),
     "keeps everything": (everything, {ONLY}, Code.UNPROMISED_BLOCK_KEPT),
-    "forgets its last block": (all_but_the_last, {RESENDS}, Code.PROMISED_HIT_LOST),
+    "forgets its last block": (all_but_the_last, {RESENDS, SIBLINGS}, Code.PROMISED_HIT_LOST),
     "forgets siblings": (no_siblings, {SIBLINGS, RESENDS}, Code.PROMISED_HIT_LOST),
 }
 

@@ -30,7 +30,8 @@ class Obligation:
         paths: runs of the target that were compared with the spec.
         states: cache states that those runs cover.
         detail: why it is inconclusive.
-        signatures: what was found where it is refuted.
+        signatures: what was found where it is refuted. Where nothing is booked under the claim,
+            these are the divergences of other claims that make its sentence false.
         runs: runs of the target on whole cache states, which answer as the paths do.
     """
 

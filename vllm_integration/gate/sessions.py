@@ -124,7 +124,7 @@ class Session:
                 int(answer["paths"]),
                 int(answer["states"]),
                 str(answer["detail"]),
-                tuple(e.signature for e in evidence if e.signature.claim == claim),
+                tuple(map(Signature.from_json, answer["refuting"].get(claim, ()))),
                 int(answer["runs"]),
             )
             for claim, status in answer["statuses"].items()

@@ -62,6 +62,7 @@ def report_json(report: Report) -> dict[str, Any]:
                 "states": o.states,
                 "runs": o.runs,
                 "detail": o.detail,
+                "refuted_by": [signature.as_json() for signature in o.signatures],
             }
             for o in report.obligations
         ],

@@ -49,7 +49,7 @@ def obligations(result: CheckResult) -> list[Obligation]:
             result.paths,
             result.states,
             result.detail,
-            tuple(e.signature for e in result.evidence if e.signature.claim == claim),
+            result.refuting.get(claim, ()),
         )
         for claim, status in result.statuses.items()
     ]

@@ -235,6 +235,10 @@ def _as_json(result: CheckResult) -> dict[str, Any]:
         "states": result.states,
         "runs": result.runs,
         "detail": result.detail,
+        "refuting": {
+            claim: [signature.as_json() for signature in signatures]
+            for claim, signatures in result.refuting.items()
+        },
         "footprints": [result.footprints[each.signature].as_json() for each in result.evidence],
     }
 
