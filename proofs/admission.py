@@ -42,7 +42,16 @@ def _is_read(at: Interpretation, kind: GroupKind, slip: int = 0) -> Statement:
     both = at.implies(reads, from_there) & at.implies(from_there, reads)
     return Statement(
         (*sizes, ("positions are counted from 0", (0 <= token) & (0 <= query))),
-        both,
+        both & (0 <= first),
+    )
+
+
+def _leaves_reserved(at: Interpretation, more: int = 0) -> Statement:
+    """``more``: that many blocks beside the reserved ones are left, too."""
+    needed, free, reserved = (at.integer(name) for name in ("needed", "free", "reserved"))
+    return Statement(
+        (("the blocks can be taken", admission.fits(needed, free, reserved)),),
+        reserved + more <= free - needed,
     )
 
 
@@ -262,6 +271,12 @@ def _obligations() -> tuple[Obligation, ...]:
             )
         )
     found += [
+        Obligation(
+            "reserved_blocks_are_left",
+            "When the blocks that a request needs are taken, those that are reserved are left.",
+            _leaves_reserved,
+            (Mutant("one_more", "One more is left.", partial(_leaves_reserved, more=1)),),
+        ),
         Obligation(
             "promise_is_kept",
             "A request for which the most blocks that a step needs were free gets those of each "

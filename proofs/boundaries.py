@@ -1,4 +1,7 @@
-"""Boundaries in tokens are boundaries in blocks, in every one of any number of groups.
+"""Boundaries in tokens are boundaries in blocks, in one group and in all.
+
+Of several groups only the set of the lengths is looked at that are block edges in all of them, and
+what is taken for granted of it; that it is so for any number of groups is an argument in words.
 
 ``length``, ``alignment``, ``cap``, ``horizon``, ``given`` and ``returned`` are in tokens,
 ``count`` is in segments and in alignments, ``share`` is the alignment in blocks of a group, and
@@ -149,7 +152,7 @@ def _conditions_in_tokens(
 
 
 def obligations(kinds: Iterable[GroupKind], any_group: AnyGroup) -> Iterable[Obligation]:
-    """What the alignment is to lengths in tokens, for any number of groups."""
+    """What the alignment is to lengths in tokens."""
     yield Obligation(
         "edges_less_alignments_are_edges",
         "A block edge less any number of alignments is a block edge, whatever the group.",

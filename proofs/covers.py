@@ -12,11 +12,14 @@ COVERS: dict[str, str] = {
     "needed, with and without the lookahead block; and who drops one, among any number of groups.",
     "lookup_returns_longest_valid_hit": "For one group of any kind: what makes a hit valid, that "
     "the longest is one, and that a scan from above, as the reference has it, ends there.",
-    "common_hit_is_valid_for_every_group": "For any number of groups whose lookups keep their "
-    "contract: what the rounds end with is valid for each. The horizon stays as it is.",
-    "common_hit_is_the_longest": "For any number of groups whose lookups keep their contract: the "
-    "rounds end, and skip no common hit. Without a margin: what one turn costs, and what full "
-    "attention and one other group end with.",
+    "common_hit_is_valid_for_every_group": "For one arbitrary group, whose lookup keeps its "
+    "contract: what the rounds end with is valid for it. That this makes it valid for any number "
+    "of groups, and that their lookups keep the contract, is argued in words. The horizon stays as "
+    "it is.",
+    "common_hit_is_the_longest": "For one arbitrary group, whose lookup keeps its contract: the "
+    "rounds end, and skip no common hit. That this holds for any number of groups is argued in "
+    "words. Without a margin: what one turn costs, and what full attention and one other group end "
+    "with.",
     "local_prefix_lacks_states_only": "For one group of any kind: a load completes what is read at "
     "its end, and a local prefix whose state is cached is a hit.",
     "local_prefix_is_the_longest": "For one group of any kind: a hit is a local prefix. That the "
@@ -33,8 +36,10 @@ COVERS: dict[str, str] = {
     "retention_keeps_junctions": "For one group of any kind: the junction is the longest hit of "
     "the next sibling, and its run is kept. Not how a junction is noticed, which is checked on "
     "real code.",
-    "lookup_agrees_under_dense_retention": "For any number of groups of any kind and any history "
-    "of requests, chunks and evictions, by induction over its steps. Hits end on block edges.",
+    "lookup_agrees_under_dense_retention": "For any sets of keys and any history of requests, "
+    "chunks and evictions, by induction over its steps; which blocks are owed and kept, for one "
+    "group of any kind. That sets of keys stand for any number of groups is argued in words. Hits "
+    "end on block edges.",
     "lookup_agrees_under_interval_retention": "The same; dense caching is of what was computed. "
     "What a request promises beside the interval is covered as under latest retention.",
     "lookup_agrees_under_latest_retention": "The same, for each boundary that a request promises, "
@@ -42,9 +47,9 @@ COVERS: dict[str, str] = {
     "promised boundaries dense caching may hit more.",
     "fine_grained_hit_is_vouched_for": "For one group, full attention or Mamba: a hit is served "
     "only with its entry, an entry holds just the hash units that it vouches for, and on block "
-    "edges such hits are the aligned ones. That lookup returns the longest is the theorem on "
-    "lookup, which holds for any set of cached blocks, hash units among them. Which layouts have "
-    "such hits is executable only.",
+    "edges such hits are the aligned ones; with a lookahead of 0 or 1 hash unit. That lookup "
+    "returns the longest is the theorem on lookup, which holds for any set of cached blocks, hash "
+    "units among them. Which layouts have such hits is tested only.",
     "retention_keeps_only_promised_blocks": "For one group of any kind: each kept block is needed "
     "by a promised hit, and is in the dense mask.",
     "reused_content_is_determined_by_the_hit": "For chained hashes that are taken to be injective: "
@@ -57,7 +62,8 @@ COVERS: dict[str, str] = {
     "each way in which one of them joins it, stays or is taken.",
     "admitted_request_gets_its_blocks": "For one group with attention, any sizes and any step: "
     "which blocks it takes, and how many at once at most; and for one request, that it gets them. "
-    "How many states a Mamba group holds, and what blocks of a hit take, is executable only.",
+    "How many states a Mamba group holds, and what blocks of a hit take, is tested only.",
     "cached_key_names_its_content": "For any block of a pool of any size, after each operation.",
 }
-"""By the name of the claim. What is covered is covered for all sizes and positions."""
+"""By the name of the claim. What is covered is covered for all sizes and positions, and for a
+lookahead of any number of blocks, unless the text says otherwise."""

@@ -118,8 +118,96 @@ def _scratch_goes_first(at: Interpretation, before: bool = True) -> Statement:
     )
 
 
+def _by_last_use(at: Interpretation, last: bool = True) -> Statement:
+    """Cached blocks stand in the order of their last use, behind all others.
+
+    ``last``: the block that joins is used last.
+    """
+    joining, stays = _block(at, "joining"), _block(at, "stays")
+    cached = at.integer("cached")  # the place from which on they stand
+    places: Hypotheses = tuple(
+        (
+            "a free block that lookup finds stands by its last use, any other before all of these",
+            at.implies(block.free & block.keyed, block.place == cached + block.used)
+            & at.implies(block.free & at.negation(block.keyed), block.place < cached)
+            & (0 <= block.used),
+        )
+        for block in (joining, stays)
+    )
+    later = (("the block that joins is used last", stays.used < joining.used),)
+    ordered = eviction.is_least_recently_used_first
+    return Statement(
+        (*places, ("it joins", joining.free), *(later if last else ())),
+        eviction.joins_at_the_end(joining, stays, at)
+        & eviction.joins_before_cached(joining, stays, at)
+        & ordered(joining, stays, at)
+        & ordered(stays, joining, at),
+    )
+
+
+def _places_by_last_use(at: Interpretation, both: bool = True) -> Statement:
+    """``both``: cached blocks stand by their last use; blocks without a key stand anywhere."""
+    first, second = _block(at, "first"), _block(at, "second")
+    cached = at.integer("cached")
+    places: Hypotheses = tuple(
+        (
+            "a free block that lookup finds stands by its last use",
+            at.implies(block.free & block.keyed, block.place == cached + block.used),
+        )
+        for block in ((first, second) if both else (first,))
+    )
+    return Statement(places, eviction.is_least_recently_used_first(first, second, at))
+
+
+def _in_their_places(at: Interpretation, kept: bool = True) -> Statement:
+    """``kept``: a block that stays free keeps its place."""
+    first, second = _block(at, "first"), _block(at, "second")
+    then, second_then = _block(at, "then"), _block(at, "second_then")
+    pairs = ((first, then), (second, second_then)) if kept else ()
+    places: Hypotheses = tuple(
+        (
+            "a block that stays free keeps its place",
+            at.implies(block.free & after.free, after.place == block.place),
+        )
+        for block, after in pairs
+    )
+    return Statement(places, eviction.keeps_its_place(first, second, then, second_then, at))
+
+
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
     "least_recently_used_block_goes_first": (
+        Obligation(
+            "a_queue_by_last_use_will_do",
+            "A block joins as it should a queue in which cached blocks stand in the order of their "
+            "last use, behind all others.",
+            _by_last_use,
+            (
+                Mutant(
+                    "not_used_last",
+                    "So it does whenever it was used.",
+                    partial(_by_last_use, last=False),
+                ),
+            ),
+        ),
+        Obligation(
+            "places_by_last_use_are_in_order",
+            "Cached blocks that stand in the order of their last use are in the right order, "
+            "wherever the others stand.",
+            _places_by_last_use,
+            (
+                Mutant(
+                    "one_of_two",
+                    "They are when only one of two stands so.",
+                    partial(_places_by_last_use, both=False),
+                ),
+            ),
+        ),
+        Obligation(
+            "places_keep_the_order",
+            "Blocks that stay free keep their order if each keeps its place.",
+            _in_their_places,
+            (Mutant("any_places", "They do anyway.", partial(_in_their_places, kept=False)),),
+        ),
         Obligation(
             "order_is_kept[joins]",
             "When a cached block joins the free queue at its end, cached blocks stay in the order "

@@ -1,9 +1,10 @@
-"""The fixed point of the groups' lookups, for any number of groups.
+"""The fixed point of the groups' lookups, one arbitrary group at a time.
 
 The groups' lookups shrink a candidate one after the other, in rounds, until all agree on it: a
 round runs each group's lookup once, begins with what one of them returned, and ends the iteration
 if the others leave that unchanged (`reference.joint`). Each obligation is about one arbitrary
-group, so it holds for each of any number. Conditions on its lookup are the hypotheses; dropping any
+group. That it then holds for each of any number of groups, and for all of them together, is an
+argument in words, which no solver checks. Conditions on its lookup are the hypotheses; dropping any
 one of them is a mutant.
 That each group's lookup meets them is what `lookup_returns_longest_valid_hit` says, where what is
 valid must be the same for every candidate: `candidate_only_caps_a_group`. Lengths may be in any

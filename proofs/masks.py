@@ -127,6 +127,22 @@ def _stored_is_kept(
     )
 
 
+def _mask_is_stored(
+    at: Interpretation, kind: GroupKind, lookahead: int, only: bool = False, slip: int = 0
+) -> Statement:
+    """``only``: nothing else is stored, instead."""
+    block, end = at.integer("block"), at.integer("end")
+    group, sizes = any_group(at, kind, lookahead)
+    if only:
+        given = mask.in_stored_mask(group, block, end, at)
+        then = mask.in_mask(group, block - slip, at)
+    else:
+        given = mask.in_mask(group, block, at)
+        then = mask.in_stored_mask(group, block - slip, end, at)
+    hypotheses = (("the request has a block", 1 <= end), ("the block is there", given))
+    return Statement((*sizes, *hypotheses), then)
+
+
 def _served_is_due(at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0) -> Statement:
     block, count, num_final = (at.integer(n) for n in ("block", "count", "num_final"))
     group, sizes = any_group(at, kind, lookahead)
@@ -158,6 +174,13 @@ def _stored_and_due() -> Iterable[Obligation]:
                     ),
                 ),
             )
+        state = partial(_mask_is_stored, kind=kind, lookahead=lookahead)
+        yield Obligation(
+            case_name("mask_is_stored", kind, lookahead),
+            "A KV connector stores each block of the mask.",
+            state,
+            (Mutant("one_before", "It stores the block before it.", partial(state, slip=1)),),
+        )
         state = partial(_served_is_due, kind=kind, lookahead=lookahead)
         yield Obligation(
             case_name("final_run_is_due", kind, lookahead),
@@ -218,6 +241,14 @@ def _only_stored_and_due() -> Iterable[Obligation]:
                         partial(state, boundaries_only=True),
                     ),
                 ),
+            )
+        elif lookahead:
+            state = partial(_mask_is_stored, kind=kind, lookahead=lookahead, only=True)
+            yield Obligation(
+                case_name("only_the_mask_is_stored", kind, lookahead),
+                "Of a group that drops a block a KV connector stores no block but the mask's.",
+                state,
+                (Mutant("one_before", "The block before it is in it.", partial(state, slip=1)),),
             )
         due = partial(_due_is_served, kind=kind, lookahead=lookahead)
         yield Obligation(

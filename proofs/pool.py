@@ -81,14 +81,86 @@ def _count_is_kept(
 
 def _found_is_real(at: Interpretation, apart: bool) -> Statement:
     block = _any_block(at)
-    sound = pool.is_sound(block, at) if apart else pool.is_named_for_its_content(block)
+    holds = pool.is_kept_apart(block, at) if apart else pool.is_named_for_its_content(block)
     return Statement(
         (
-            ("all that must hold of the block holds", sound),
-            ("the cache names the block", 1 <= block.named),
+            ("what must hold of the block holds", holds),
+            ("a key finds the block, or it carries one", (1 <= block.named) | (1 <= block.keys)),
         ),
         at.negation(block.null),
     )
+
+
+# --- what the invariants and the preconditions say of a block -------------------------------
+
+
+def _sound_by_cases(at: Interpretation, leaks: bool = False, stale: bool = True) -> Statement:
+    """``leaks``: an unused block need not be queued. ``stale``: no entry describes old content."""
+    block = _any_block(at)
+    nowhere = (block.queued == 0) & (block.keys == 0) & (block.named == 0)
+    unused = (block.holders == 0) & (block.queued == 1)
+    if leaks:
+        unused = unused | ((block.holders == 0) & (block.queued == 0))
+    queued = unused | ((1 <= block.holders) & (block.queued == 0))
+    other = at.negation(block.null) & (block.ref_count == block.holders) & queued
+    cases = (block.null & nowhere) | (other & (block.named == block.keys))
+    if stale:
+        cases = cases & (block.stale == 0)
+    return Statement((), pool.is_sound(block, at) == cases)
+
+
+def _resets(at: Interpretation, held: bool = False) -> Statement:
+    block = _any_block(at)
+    free = block.null | pool.is_unused(block, at)
+    if held:
+        free = free | (1 <= block.holders)
+    sound = ("all that must hold of the block holds", pool.is_sound(block, at))
+    return Statement((sound,), pool.can_be_reset(block, at) == free)
+
+
+def _comes_next(at: Interpretation, first: Operation, then: Operation, sound: bool) -> Statement:
+    """What one operation leaves, another one may be asked for."""
+    block = _any_block(at)
+    hypotheses: Hypotheses = (("the first is possible", first.possible(block, at)),)
+    if sound:
+        hypotheses += (("all that must hold of the block holds before", pool.is_sound(block, at)),)
+    return Statement(hypotheses, then.possible(first.after(block, at), at))
+
+
+def _registers_once(at: Interpretation, again: bool = False) -> Statement:
+    """Neither an unused block is registered, nor one that has a key."""
+    block = _any_block(at)
+    possible = pool.can_be_registered(block, at)
+    after = block if again else pool.registered(block, at)
+    twice = possible & pool.can_be_registered(after, at)
+    sound = ("all that must hold of the block holds", pool.is_sound(block, at))
+    return Statement((sound,), at.negation(twice | (possible & pool.is_unused(block, at))))
+
+
+def _unused_can_be_taken(at: Interpretation, unused: bool = True) -> Statement:
+    block = _any_block(at)
+    hypotheses: Hypotheses = (("all that must hold of the block holds", pool.is_sound(block, at)),)
+    if unused:
+        hypotheses += (("the block is unused", pool.is_unused(block, at)),)
+    return Statement(hypotheses, pool.can_be_taken(block, at))
+
+
+def _empty_counts_nothing(at: Interpretation, length: int = 0) -> Statement:
+    count = at.integer("free_count")
+    hypothesis = ("the count of free blocks is right", pool.is_free_queue_length(count, length))
+    return Statement((hypothesis,), count == 0)
+
+
+def _goes_on_finding(at: Interpretation, kept: bool = True) -> Statement:
+    before = _any_block(at)
+    after = replace(before, named=at.integer("named_then"), stale=at.integer("stale_then"))
+    hypotheses: Hypotheses = (
+        ("a key finds the block", 1 <= before.named),
+        ("it describes the content", before.stale == 0),
+    )
+    if kept:
+        hypotheses += (("keys are kept", pool.keeps_its_keys(before, after)),)
+    return Statement(hypotheses, (1 <= after.named) & (after.stale <= 0))
 
 
 # --- what is shown of a block before and after an operation --------------------------------
@@ -278,6 +350,14 @@ def _each(
             yield Obligation(f"{name}[{operation.name}]", full, state, tuple(mutants))
 
 
+def _what_follows(first: Operation, then: Operation, sentence: str) -> Iterable[Obligation]:
+    state = partial(_comes_next, first=first, then=then, sound=True)
+    wrong = Mutant(
+        "in_turn", "So it is the other way round.", partial(state, first=then, then=first)
+    )
+    yield Obligation(f"{then.name}_after_{first.name}", sentence, state, (wrong,))
+
+
 OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
     "block_in_use_is_never_evicted": (
         *_each(
@@ -293,6 +373,32 @@ OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
             _nobody_holds_it,
             _TAKES_WHAT_IS_HELD,
         ),
+        Obligation(
+            "sound_blocks_are_of_two_kinds",
+            "All that must hold of a block holds just when it is the null block, not queued and "
+            "not cached, or another one that is counted, queued when no table holds it and not "
+            "otherwise, and named by its keys, which describe it.",
+            _sound_by_cases,
+            (
+                Mutant(
+                    "leaked",
+                    "Or one that no table holds and that is not queued.",
+                    partial(_sound_by_cases, leaks=True),
+                ),
+                Mutant(
+                    "stale",
+                    "So it is when keys describe old content.",
+                    partial(_sound_by_cases, stale=False),
+                ),
+            ),
+        ),
+        Obligation(
+            "reset_waits_for_holders",
+            "A block allows a reset just when it is unused or the null block.",
+            _resets,
+            (Mutant("held", "Or when a table holds it.", partial(_resets, held=True)),),
+        ),
+        *_what_follows(GET, FREE, "What has just been handed out can be given back."),
     ),
     "free_count_is_free_queue_length": (
         *_each(
@@ -306,6 +412,24 @@ OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
             "After {}, the count of free blocks is the length of the free queue.",
             None,
             _COUNTS_WRONG,
+        ),
+        Obligation(
+            "unused_block_can_be_taken",
+            "A block that is unused can be handed out.",
+            _unused_can_be_taken,
+            (Mutant("any", "So can any other.", partial(_unused_can_be_taken, unused=False)),),
+        ),
+        Obligation(
+            "empty_queue_counts_nothing",
+            "When the free queue is empty, no block is counted as free.",
+            _empty_counts_nothing,
+            (
+                Mutant(
+                    "one_left",
+                    "None is when it holds one.",
+                    partial(_empty_counts_nothing, length=1),
+                ),
+            ),
         ),
     ),
     "null_block_is_never_served": (
@@ -323,7 +447,7 @@ OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
         ),
         Obligation(
             "null_block_is_not_found",
-            "What a key finds is not the null block.",
+            "What a key finds is not the null block, nor is what carries a key.",
             partial(_found_is_real, apart=True),
             (
                 Mutant(
@@ -347,6 +471,19 @@ OBLIGATIONS: dict[str, tuple[Obligation, ...]] = {
             _keeps_its_keys,
             _LOSES_KEYS,
         ),
+        Obligation(
+            "kept_key_finds_the_content",
+            "Where keys are kept, what a key found it finds, and no entry describes old content.",
+            _goes_on_finding,
+            (Mutant("not_kept", "So it is anyway.", partial(_goes_on_finding, kept=False)),),
+        ),
+        Obligation(
+            "block_is_registered_once",
+            "No block is registered that is unused, nor twice.",
+            _registers_once,
+            (Mutant("at_all", "No block is registered.", partial(_registers_once, again=True)),),
+        ),
+        *_what_follows(GET, CACHE, "What has just been handed out can be registered."),
     ),
 }
 """The obligations of each claim on the block pool, by its name."""

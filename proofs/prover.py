@@ -196,8 +196,12 @@ def replay(state: State, model: Model, broken: bool) -> None:
         )
 
 
-def prove_obligation(claim: str, obligation: Obligation, settings: Settings) -> ProofResult:
+def prove_obligation(
+    claim: str, obligation: Obligation, settings: Settings, *, twice: bool = True
+) -> ProofResult:
     """Prove one obligation, show that its premises can hold, and refute its mutants.
+
+    ``twice`` asks the second solver, too, if there is one.
 
     Raises `ReplayError` when a model does not hold on ints, or when the same proof would also
     prove a refuted mutant.
@@ -210,7 +214,7 @@ def prove_obligation(claim: str, obligation: Obligation, settings: Settings) -> 
     proved, reason = solver.contradict(formulas, at)
     result = ProofResult(claim, obligation.name, Status.INCONCLUSIVE)
     result = _judge(result, obligation, solver, None if proved else reason)
-    if result.status is Status.PROVED and available():
+    if twice and result.status is Status.PROVED and available():
         query = obligation_query(claim, obligation, (at, formulas))
         result = replace(result, second_opinion=opinion(query, settings.second_resource_limit))
     return replace(

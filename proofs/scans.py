@@ -2,8 +2,9 @@
 
 The functions that step through a lookup are the ones proved here. The invariant holds at the
 start, each step keeps it and comes closer to the end, and at the end it says that the hit is the
-longest valid one. What is cached is arbitrary, and so are all sizes; the lookahead is an unknown
-too. Names of unknowns are as in `theorems`; ``left``, ``right`` and ``limit`` are in blocks.
+longest valid one. What is cached is arbitrary, and so are all sizes, the lookahead, the cap and the
+lookahead horizon. Names of unknowns are as in `theorems`; ``left``, ``right``, ``cap`` and
+``horizon`` are in blocks.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,14 +37,20 @@ class _Setting:
 
     at: Interpretation
     group: BlockGeometry
-    limit: Term
+    cap: Term
+    horizon: Term
     other: Term
     cached: Callable[[Term], Formula]
 
+    @property
+    def limit(self) -> Term:
+        """How many blocks the reference asks about at most (`reference.spec_groups`)."""
+        return self.at.minimum(self.cap + self.group.lookahead, self.horizon)
+
     def valid(self, boundary: Term) -> Formula:
         """Whether lookup may serve the boundary, given that it is positive."""
-        limit = self.limit
-        return hits.valid_boundary(self.group, boundary, limit, limit, self.cached, self.at)
+        cap, horizon = self.cap, self.horizon
+        return hits.valid_boundary(self.group, boundary, cap, horizon, self.cached, self.at)
 
     def nothing_longer(self, boundary: Term) -> Formula:
         """Whether the other hit is no counterexample to: no valid hit is longer."""
@@ -58,7 +65,7 @@ class _Setting:
         known = at.for_all(start, state.left, self.cached) & at.for_all(
             at.maximum(state.right, start), end, self.cached
         )
-        shorter_at_least = hits.within_reach(group, boundary, self.limit, self.limit)
+        shorter_at_least = hits.within_reach(group, boundary, self.cap, self.horizon)
         return (
             self.nothing_longer(boundary)
             & shorter_at_least
@@ -71,12 +78,13 @@ def _setting(
 ) -> tuple[_Setting, Hypotheses]:
     lookahead = at.integer("lookahead")
     group, sizes = any_group(at, kind, lookahead)
-    limit, other = at.integer("limit"), at.integer("other")
-    setting = _Setting(at, group, limit, at.times(other, group.segment), at.block_set("cached"))
+    cap, horizon, other = at.integer("cap"), at.integer("horizon"), at.integer("other")
+    longer, cached = at.times(other, group.segment), at.block_set("cached")
+    setting = _Setting(at, group, cap, horizon, longer, cached)
     return setting, (
         *sizes,
-        ("a group looks ahead by one block or not at all", (0 <= lookahead) & (lookahead <= 1)),
-        ("the request is not negative", 0 <= limit),
+        ("a group does not look back", 0 <= lookahead),
+        ("the request is not negative", (0 <= cap) & (0 <= horizon)),
         ("the other hit is not empty", 1 <= other),
     )
 

@@ -1,8 +1,11 @@
 """The small model in the blocks of a manager: what a history computes, and what it should.
 
 It runs beside the symbolic content model, on the same calls: after every one that computes, the
-logits are compared with those of the request computed without a cache. The two share no rules of
-what is written where, so that each confirms the other.
+logits are compared with those of the request computed without a cache. What a step writes where,
+and what it reads, is decided here and there by separate code, so that each confirms the other. Both
+take from the same functions which groups are modelled, which of them have draft layers and how far
+these look ahead (`conformance.judge.content_entries`), and where states are exported
+(`conformance.playing.checkpoints`): an error in these shows in neither.
 
 - A page that nobody holds and no key names is NaN, and so is one that was taken for another use.
 - A step computes the tokens that the request has in the end; those of drafts that turn out wrong

@@ -1,7 +1,7 @@
 """What is tried in numbers: layouts of every shape, and the presets scaled down.
 
-Numbers are for what the theorems take for granted, so small sizes are enough: what holds for all
-sizes is proved.
+Numbers are for what the theorems take for granted, so small sizes are enough: what required runs
+are, given that, is proved of one group for all sizes.
 """
 
 import math

@@ -2,46 +2,40 @@
 
 The mutants are generated from the spec's text, so a new clause brings its own. What catches
 them: the token-level tests of `spec` and the tests of `reference`, then the theorems, then the
-checks on the reference, cheapest first. A mutant that nothing catches must be listed below, with
-the reason why it means the same.
+checks on the reference, cheapest first. A mutant that nothing catches must be listed in
+`conformance.spec_mutants`, with the reason why it means the same.
+
+A clause that is called proved has no mutant that the theorems alone let pass.
 """
 
 import inspect
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from time import process_time
-from types import FrameType
-from typing import Any, TypeAlias
 
 import pytest
 
 from hitproof.conformance.checks.lookup import check_lookup
 from hitproof.conformance.checks.mask import check_mask
-from hitproof.conformance.mutation import Mutant, mutants
+from hitproof.conformance.mutation import Mutant
 from hitproof.conformance.reference.subject import ReferenceSubject
 from hitproof.conformance.scope.configurations import Configuration, single_group
+from hitproof.conformance.spec_mutants import (
+    EQUIVALENT,
+    SAME_WHERE_ASKED,
+    Line,
+    all_mutants,
+    lines_changed,
+    lines_run,
+    noticed_by,
+)
 from hitproof.proofs.obligation import Obligation
 from hitproof.proofs.prover import DEFAULTS, Solver
 from hitproof.proofs.theorems import THEOREMS
 from hitproof.reference.tests import test_lookup
-from hitproof.spec import (
-    admission,
-    attention,
-    connector,
-    eviction,
-    groups,
-    hits,
-    mask,
-    pool,
-    retention,
-    sharing,
-    terms,
-)
-from hitproof.spec.claims import Status
+from hitproof.spec.claims import CLAIMS, TESTED, Basis, Clause, Status, basis
 from hitproof.spec.groups import GroupKind
-from hitproof.spec.releases import fine, horizons, sequential
 from hitproof.spec.tests import (
     test_admission,
     test_attention,
@@ -60,24 +54,6 @@ from hitproof.spec.tests import (
 
 pytestmark = pytest.mark.slow
 
-MUTATED = (
-    terms,
-    attention,
-    groups,
-    hits,
-    mask,
-    retention,
-    sharing,
-    pool,
-    eviction,
-    admission,
-    horizons,
-    sequential,
-    fine,
-    connector,
-)
-"""All of the spec but the registry, which states no predicate."""
-
 TESTS = (
     test_terms,
     test_pool,
@@ -95,88 +71,8 @@ TESTS = (
     test_lookup,
 )
 
-ORDER = (
-    "the greater, the lesser, the sum, the product and either of two do not depend on their order"
-)
-NOT_LOOKED_AT = "no clause reads the tail or the chunk of a kind that has none"
-SAME = "the two are the same"
-ZERO_IS_PAST = "length 0 is handled before"
-TOO_HIGH = "the scan starts higher, at lengths that are beyond the cap and so not valid"
-
 PARTS = 16
 """Into so many tests the mutants are split."""
-
-EQUIVALENT: dict[str, str] = {
-    "spec.admission.first_token_read: arithmetic.maximum(0, query - window + 1) -> "
-    "arithmetic.maximum(query - window + 1, 0)": ORDER,
-    "spec.admission.blocks_at_once: states_at_once(drafts, exports) -> "
-    "states_at_once(exports, drafts)": ORDER,
-    "spec.admission.blocks_at_once: "
-    "min(tokens_at_once(step + again, group.window, group.chunk), num_tokens) -> "
-    "min(num_tokens, tokens_at_once(step + again, group.window, group.chunk))": ORDER,
-    "spec.retention.resend_cap: arithmetic.maximum(1, hash_lookahead_tokens) -> "
-    "arithmetic.maximum(hash_lookahead_tokens, 1)": ORDER,
-    "spec.retention.serves_follow_ups: arithmetic.maximum(next_boundary(group, block, arithmetic), "
-    "extension + group.segment) -> arithmetic.maximum(extension + group.segment, "
-    "next_boundary(group, block, arithmetic))": ORDER,
-    "spec.releases.fine.witness_unit: "
-    "arithmetic.times(block, units) -> arithmetic.times(units, block)": (ORDER),
-    "spec.releases.fine.witness_end: "
-    "arithmetic.times(block_of(unit, units, arithmetic) + 1, units) -> "
-    "arithmetic.times(units, block_of(unit, units, arithmetic) + 1)": ORDER,
-    "spec.releases.fine.witness_entries: min(end, horizon // hash_block_size) -> "
-    "min(horizon // hash_block_size, end)": ORDER,
-    "spec.releases.fine.is_held: "
-    "arithmetic.minimum(witness_end(kind, unit, units, arithmetic), horizon_units) -> "
-    "arithmetic.minimum(horizon_units, witness_end(kind, unit, units, arithmetic))": ORDER,
-    "spec.releases.sequential.valid_without_margin: "
-    "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic) -> "
-    "valid_boundary(group, boundary, candidate, candidate, cached, arithmetic)": SAME,
-    "spec.releases.sequential.longest_joint_hit: horizon(policy, num_tokens, candidate) -> "
-    "horizon(num_tokens, policy, candidate)": "only one policy gets there, and its horizon is the "
-    "candidate, whatever the request",
-    "spec.releases.sequential.longest_joint_hit: "
-    "policy is not LookaheadHorizon.CANDIDATE or not one_pass_suffices(groups) -> "
-    "not one_pass_suffices(groups)": "with a fixed horizon, one pass leaves the longest valid hit, "
-    "too",
-    "spec.releases.sequential.longest_joint_hit: "
-    "longest_valid_hit(asked, alignment_tokens, candidate, peek, cached) -> "
-    "longest_valid_hit(asked, alignment_tokens, peek, candidate, cached)": SAME,
-    "spec.retention.junction_boundary: "
-    "replay_boundary(shared, shared, lookahead_tokens, alignment_tokens, arithmetic) -> "
-    "replay_boundary(shared, shared, lookahead_tokens, alignment_tokens, arithmetic)": SAME,
-    "spec.terms.IntegerArithmetic.maximum: max(left, right) -> max(right, left)": ORDER,
-    "spec.hits.required_run: max(run_start(group, boundary), 0) -> "
-    "max(0, run_start(group, boundary))": ORDER,
-    "spec.terms.IntegerArithmetic.minimum: min(left, right) -> min(right, left)": ORDER,
-    "spec.hits.run_start: arithmetic.times(boundary, group.block_size) -> "
-    "arithmetic.times(group.block_size, boundary)": ORDER,
-    "spec.hits.has_required_run: arithmetic.maximum(run_start(group, boundary, arithmetic), 0) -> "
-    "arithmetic.maximum(0, run_start(group, boundary, arithmetic))": ORDER,
-    "spec.retention.replay_boundary: arithmetic.minimum(cap, horizon_tokens - lookahead_tokens) -> "
-    "arithmetic.minimum(horizon_tokens - lookahead_tokens, cap)": ORDER,
-    "spec.retention.replay_boundary: "
-    "arithmetic.maximum(arithmetic.multiple_at_most(limit, alignment_tokens), 0) -> "
-    "arithmetic.maximum(0, arithmetic.multiple_at_most(limit, alignment_tokens))": ORDER,
-    "spec.pool.vacancy: arithmetic.maximum(1 - block.ref_count, 0) -> "
-    "arithmetic.maximum(0, 1 - block.ref_count)": ORDER,
-    "spec.mask.next_boundary: arithmetic.maximum(passed + group.segment, group.segment) -> "
-    "arithmetic.maximum(group.segment, passed + group.segment)": ORDER,
-    "spec.groups.share_eagle: drops_block(use_eagle, group in flagged, none_flagged) -> "
-    "drops_block(use_eagle, none_flagged, group in flagged)": ORDER,
-    "spec.groups.geometry: 0 -> 1": NOT_LOOKED_AT,
-    "spec.groups.geometry: 0 -> -1": NOT_LOOKED_AT,
-    "spec.groups.geometry: 1 if group.chunk is None else group.chunk -> group.chunk": NOT_LOOKED_AT,
-    "spec.groups.geometry: 1 -> 2 #2": NOT_LOOKED_AT,
-    "spec.groups.geometry: 1 -> 0 #2": NOT_LOOKED_AT,
-    "spec.hits.run_start: 0 -> -1": "a start below 0 means from block 0",
-    "spec.hits.valid_hit: length < 0 -> length <= 0": ZERO_IS_PAST,
-    "spec.hits.valid_hit: 0 -> 1 #2": ZERO_IS_PAST,
-    "spec.hits.longest_valid_hit: cap // alignment_tokens -> cap * alignment_tokens": TOO_HIGH,
-    "spec.hits.longest_valid_hit: cap // alignment_tokens -> cap": TOO_HIGH,
-    "spec.hits.longest_valid_hit: 0 -> -1": "the scan also tries length 0, which is valid",
-}
-"""Mutants that mean the same as the spec, and why."""
 
 
 @cache
@@ -200,44 +96,18 @@ def exhaustive_tests() -> list[tuple[str, Callable[[], object]]]:
     return sorted(tests, key=seconds)
 
 
-Line: TypeAlias = tuple[str, int]
-
-
 @cache
-def lines_run() -> dict[Callable[[], object], set[Line]]:
+def lines_tested() -> dict[Callable[[], object], set[Line]]:
     """The lines of the spec that each test runs, with their files."""
-    files = {module.__file__ for module in MUTATED}
-    run: dict[Callable[[], object], set[Line]] = {}
-    for _, test in exhaustive_tests():
-        lines = run[test] = set()
-
-        def in_spec(frame: FrameType, event: str, _: Any, lines: set[Line] = lines) -> Any:
-            if event == "line":
-                lines.add((frame.f_code.co_filename, frame.f_lineno))
-            return in_spec
-
-        def in_any(frame: FrameType, _: str, __: Any, here: Any = in_spec) -> Any:
-            return here if frame.f_code.co_filename in files else None
-
-        before = sys.gettrace()
-        sys.settrace(in_any)
-        try:
-            test()
-        finally:
-            sys.settrace(before)
-    return run
+    return {test: lines_run(test) for _, test in exhaustive_tests()}
 
 
 def broken_test(mutant: Mutant | None = None) -> str | None:
     """The first test that fails. One that does not run the line of the mutant cannot."""
     tests = exhaustive_tests()
-    changed: set[Line] = set()
-    if mutant is not None:
-        first, last = mutant.lines
-        file = mutant.function.__code__.co_filename
-        changed = {(file, line) for line in range(first, last + 1)}
+    changed = set[Line]() if mutant is None else lines_changed(mutant)
     for position, (name, test) in enumerate(tests):
-        if changed and changed.isdisjoint(lines_run()[test]):
+        if changed and changed.isdisjoint(lines_tested()[test]):
             continue
         try:
             test()
@@ -291,16 +161,12 @@ def diverging_check() -> str | None:
 
 def caught_by(mutant: Mutant) -> str | None:
     """What notices the mutant. One that is said to mean the same is spared the slow ones."""
-    lines_run()  # while nothing is wrong
+    lines_tested()  # while nothing is wrong
     with mutant.applied():
         noticed = broken_test(mutant)
         if noticed or mutant.name in EQUIVALENT:
             return noticed
         return lost_theorem() or diverging_check()
-
-
-def all_mutants() -> list[Mutant]:
-    return [mutant for module in MUTATED for mutant in mutants(module)]
 
 
 def test_nothing_is_wrong_with_the_spec_itself() -> None:
@@ -334,15 +200,70 @@ def test_mutants_have_names_of_their_own() -> None:
     names = [mutant.name for mutant in all_mutants()]
     assert len(names) >= 40
     assert len(set(names)) == len(names)
-    assert EQUIVALENT.keys() <= set(names)
+    assert EQUIVALENT.keys() | SAME_WHERE_ASKED.keys() <= set(names)
+    assert EQUIVALENT.keys().isdisjoint(SAME_WHERE_ASKED)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_each_mutant_is_caught_or_means_the_same(part: int) -> None:
-    generated = all_mutants()[part::PARTS]
+    generated = list(all_mutants())[part::PARTS]
     caught = {mutant.name: caught_by(mutant) for mutant in generated}
     catchers = Counter(caught.values())
     print(f"{len(generated)} mutants, {catchers.pop(None, 0)} not caught; caught by {catchers}")
     same = {name: reason for name, reason in EQUIVALENT.items() if name in caught}
     assert complaints(caught, same) == []
+
+
+CITED: dict[str, Clause] = {
+    clause.__name__: clause for claim in CLAIMS.values() for clause in claim.clauses
+}
+
+
+def unlike_its_label(clause: str, survivors: list[str]) -> str:
+    """What is wrong with the label of a clause, given the mutants that no theorem notices."""
+    differing = [name for name in survivors if name not in EQUIVALENT | SAME_WHERE_ASKED]
+    label = basis(CITED[clause])
+    if label is Basis.PROVED and differing:
+        return f"{clause} is called proved, but no theorem notices {differing[0]}"
+    if label is Basis.TESTED and not differing:
+        return f"{clause} is called tested, but theorems notice each change of it"
+    return ""
+
+
+def mutants_of(clause: str) -> list[Mutant]:
+    return [each for each in all_mutants({clause}) if each.function is CITED[clause]]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "clause", sorted(n for n, each in CITED.items() if basis(each) is not Basis.EXECUTABLE)
+)
+def test_a_clause_is_called_proved_if_theorems_notice_each_change_of_it(clause: str) -> None:
+    generated = mutants_of(clause)
+    survivors = [mutant.name for mutant in generated if noticed_by(mutant) is None]
+    assert unlike_its_label(clause, survivors) == ""
+
+
+@pytest.mark.parametrize("clause", ["within_reach", "next_boundary"])
+def test_a_sample_of_the_same(clause: str) -> None:
+    for mutant in mutants_of(clause):
+        assert noticed_by(mutant) or mutant.name in EQUIVALENT
+
+
+def test_no_theorem_notices_a_hit_that_is_valid_for_any_group() -> None:
+    """So the definition of a hit of several groups is not called proved."""
+    (mutant,) = (each for each in mutants_of("valid_hit") if "-> any((valid(" in each.name)
+    assert noticed_by(mutant) is None
+    assert basis(CITED["valid_hit"]) is Basis.EXECUTABLE
+    (weaker,) = (m for m in mutants_of("fits") if m.name.endswith("needed + reserved -> needed"))
+    assert noticed_by(weaker) is None
+    assert basis(CITED["fits"]) is Basis.TESTED
+
+
+def test_a_wrong_label_is_a_complaint() -> None:
+    (proved, tested) = ("within_reach", min(clause.__name__ for clause in TESTED))
+    assert unlike_its_label(proved, []) == unlike_its_label(tested, ["other"]) == ""
+    assert "is called proved, but no theorem notices other" in unlike_its_label(proved, ["other"])
+    assert unlike_its_label(proved, [next(iter(EQUIVALENT))]) == ""
+    assert "is called tested, but theorems notice" in unlike_its_label(tested, [])
