@@ -15,6 +15,12 @@ from hitproof.proofs.theorems import THEOREMS
 from hitproof.spec.claims import CLAIMS, Basis, Claim, basis
 from hitproof.spec.terms import is_multiple
 
+PROVED_FOR = (
+    "all block sizes, windows, alignments and positions; of several groups, what holds of each of "
+    "them, while the step from there to any number of groups is an argument in words"
+)
+"""How far the theorems reach, in README's words."""
+
 _SEARCH = "https://github.com/search?type=code&q="
 
 
@@ -45,10 +51,15 @@ def _overview() -> str:
             "",
             "## Proved and executable clauses",
             "",
-            "A clause that serves ints and Z3 terms is *proved*: a solver sees it in the theorem "
-            "of each claim that cites it. One that takes a whole configuration, or gives a range "
-            "or a list, is *executable*: it runs on ints only. A test derives these labels from "
-            "what the solvers are asked.",
+            f"{how_many_are_proved()}",
+            "",
+            "A clause is *proved* when a solver sees it in the theorem of each claim that cites "
+            "it, and with each single-point change of its code that means something else some "
+            "theorem is no longer proved. One of which a solver sees only a part is *tested*: "
+            "there are changes that no theorem notices, and tests do. One that takes a whole "
+            "configuration, or gives a range or a list, is *executable*: it runs on ints only, "
+            "and is tested. Tests derive these labels from what the solvers are asked, and from "
+            "the changes (`python -m hitproof.conformance.spec_mutants`).",
             "",
             "| clause | basis | of the claims |",
             "|---|---|---|",
@@ -58,11 +69,32 @@ def _overview() -> str:
     )
 
 
+def how_many_are_proved() -> str:
+    """How many clauses are proved, and the names of the others."""
+    clauses = {clause for claim in CLAIMS.values() for clause in claim.clauses}
+    rest = sorted(each.__name__ for each in clauses if basis(each) is not Basis.PROVED)
+    return (
+        f"{len(clauses) - len(rest)} of {len(clauses)} clauses are proved; {len(rest)} run and are "
+        f"tested, not proved: {', '.join(rest)}"
+    )
+
+
+_ROW = "| **proved, unbounded** |"
+
+
+def written(text: str) -> str:
+    """README with its line about what is proved."""
+    row = (
+        f"{_ROW} the clauses of the specification agree with each other and with what attention "
+        f"reads (`hitproof prove`: Z3, then cvc5). {how_many_are_proved()} | {PROVED_FOR} |\n"
+    )
+    lines = text.splitlines(keepends=True)
+    return "".join(row if line.startswith(_ROW) else line for line in lines)
+
+
 def _labelled() -> Iterator[str]:
     clauses = {clause for claim in CLAIMS.values() for clause in claim.clauses}
-    for clause in sorted(
-        clauses, key=lambda each: (basis(each) is Basis.EXECUTABLE, each.__name__)
-    ):
+    for clause in sorted(clauses, key=lambda each: (list(Basis).index(basis(each)), each.__name__)):
         claims = [claim.name for claim in CLAIMS.values() if clause in claim.clauses]
         links = ", ".join(f"[{title(name)}]({name}.md)" for name in claims)
         yield f"| `{clause.__name__}` | {basis(clause)} | {links} |"
@@ -145,6 +177,10 @@ def _theorem(claim: Claim) -> Iterator[str]:
     yield f"{theorem.covers}\n"
     count = len(theorem.obligations)
     mutants = sum(len(each.mutants) for each in theorem.obligations)
+    unproved = [each.__name__ for each in claim.clauses if basis(each) is not Basis.PROVED]
+    if unproved:
+        names = ", ".join(f"`{name}`" for name in unproved)
+        yield f"Not proved, but tested, are the clauses {names}.\n"
     yield (
         f"This is proved without bounds, in {count} obligations; {mutants} deliberate errors in "
         f"them are refuted. `hitproof prove {claim.name}` proves it again.\n"

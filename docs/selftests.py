@@ -1,5 +1,7 @@
 """The figures of the self-test: what was run last, and what README and the pages say of it.
 
+README's line about what is proved (`docs.clauses`) is written with them.
+
 ``hitproof selftest 0.33.0 --format json > run.json`` makes a run, ``python -m docs.selftests
 run.json`` puts it in the place of the last one of its family and profile, and writes README anew.
 """
@@ -9,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from docs import clauses
 from docs.source import ROOT
 
 RECORD = ROOT / "docs" / "selftests.json"
@@ -57,12 +60,14 @@ def table() -> str:
 def row() -> str:
     """README's line."""
     said = ", ".join(
-        f"{run['family']}{' with `--quick`' if run['profile'] == 'quick' else ''} {share(run)}"
+        f"{run['family']}{' with `--quick`' if run['profile'] == 'quick' else ''} {share(run)} "
+        f"({run['mutants']} generated, {run['equivalent']} equivalent by reading)"
         for run in runs()
     )
     return (
         f"{_ROW} faults that are put into vLLM's own code are noticed ([`hitproof selftest`]"
-        f"(docs/pages/commands/selftest.md)) | {said} of the generated faults in a sample |"
+        f"(docs/pages/commands/selftest.md)) | of samples of the generated faults, without those "
+        f"that are equivalent: {said} |"
     )
 
 
@@ -81,7 +86,7 @@ def main(files: list[str]) -> None:
         kept[run["family"], run["profile"]] = {"target": run["target"]["name"]} | chosen
     ordered = [kept[key] for key in sorted(kept, reverse=True)]
     RECORD.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
-    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
+    README.write_text(clauses.written(written(README.read_text("utf-8"))), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from docs import selftests
+from docs import clauses, selftests
 from docs.source import ROOT, NoSuchCode, find
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import grid
 from hitproof.conformance.scope.profiles import Profile
+from hitproof.spec.claims import CLAIMS, Basis, basis
 from hitproof.vllm_integration.verdict import Verdict
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -43,6 +44,23 @@ def test_readme_has_the_figures_of_the_last_self_tests() -> None:
     other = README.replace(selftests.row(), "| **self-tested** | all | all |")
     assert other != README
     assert selftests.written(other) == README
+    for run in selftests.runs():
+        left_out = f"({run['mutants']} generated, {run['equivalent']} equivalent by reading)"
+        assert f"{selftests.share(run)} {left_out}" in README
+
+
+def test_readme_says_which_clauses_are_not_proved() -> None:
+    """All of them, by name, and that numbers of groups rest on words."""
+    assert clauses.written(README) == README
+    (line,) = (line for line in README.splitlines() if line.startswith("| **proved, unbounded**"))
+    cited = {clause for claim in CLAIMS.values() for clause in claim.clauses}
+    unproved = [clause.__name__ for clause in cited if basis(clause) is not Basis.PROVED]
+    assert all(name in line for name in unproved)
+    proved = len(cited) - len(unproved)
+    assert f"{proved} of {len(cited)} clauses are proved" in line
+    assert "any number of groups is an argument in words" in line
+    other = README.replace(line, "| **proved, unbounded** | all clauses | all numbers of groups |")
+    assert clauses.written(other) == README
 
 
 def test_each_family_and_profile_has_a_self_test_on_record() -> None:
