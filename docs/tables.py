@@ -6,6 +6,7 @@ from functools import cache
 from docs.source import folded, listing, place
 from hitproof.conformance.findings.codes import MEANINGS
 from hitproof.conformance.findings.meaning import Meaning, Parameter
+from hitproof.conformance.findings.rules import RULES
 from hitproof.conformance.scope.grid import configurations
 from hitproof.conformance.scope.layouts import grid
 from hitproof.conformance.scope.limits import LIMITS
@@ -25,6 +26,7 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "faults.md", document(survey(), faults())
     yield "policies.md", policies()
     yield "codes.md", codes()
+    yield "sanity_rules.md", sanity_rules()
 
 
 def releases() -> str:
@@ -73,13 +75,32 @@ def codes() -> str:
     return "\n".join(lines)
 
 
+def sanity_rules() -> str:
+    """What is expected of vLLM though no claim implies it, and which codes cite it."""
+    lines = [
+        "# Sanity rules",
+        "",
+        "A finding contradicts a [claim of the spec](clauses.md) or one of these rules. A claim is "
+        "derived from what attention needs, and has a theorem. A sanity rule is expected of a "
+        "sound engine, for the reason given here; nothing is proved about it.",
+    ]
+    for rule in RULES.values():
+        codes = [code for code, meaning in sorted(MEANINGS.items()) if rule.name in meaning.claims]
+        links = ", ".join(f"[{code}](codes.md#{code})" for code in codes)
+        symbols = ", ".join(f"`{each}`" for each in rule.symbols)
+        lines += ["", f"## {rule.name}", "", f"**{rule.sentence}** {rule.reason}", ""]
+        lines += [f"Codes that cite it: {links}. In vLLM: {symbols}."]
+    return "\n".join(lines)
+
+
 def _meaning(meaning: Meaning) -> Iterator[str]:
     yield f"*{', '.join(meaning.classes)}.* {meaning.means}"
     yield ""
     yield meaning.effect
     yield ""
-    claims = ", ".join(map(_claim, meaning.claims)) or "any"
-    yield f"Sentence: `{meaning.sentence}`. Claims that it violates: {claims}."
+    claims = [_claim(name) for name in meaning.claims]
+    claims += ["the claim that a check is about"] * meaning.any_claim
+    yield f"Sentence: `{meaning.sentence}`. It contradicts: {', '.join(claims)}."
     if meaning.parameters:
         yield ""
         yield "| parameter | about | values |"
@@ -88,8 +109,9 @@ def _meaning(meaning: Meaning) -> Iterator[str]:
 
 
 def _claim(name: str) -> str:
-    """A claim of the spec, with its page; or what is judged on whole managers only."""
-    return f"[{name}]({name}.md)" if name in CLAIMS else f"`{name}`"
+    """A claim of the spec or a sanity rule, with its page."""
+    page = f"{name}.md" if name in CLAIMS else f"sanity_rules.md#{name}"
+    return f"[{name}]({page})"
 
 
 def _parameter(parameter: Parameter) -> str:

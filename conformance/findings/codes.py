@@ -18,7 +18,7 @@ from hitproof.conformance.findings import (
     scheduler_codes,
 )
 from hitproof.conformance.findings.meaning import Code, Meaning
-from hitproof.spec.claims import Divergence
+from hitproof.spec.claims import CLAIMS, Divergence
 
 MEANINGS: Mapping[Code, Meaning] = {
     **hit_codes.MEANINGS,
@@ -37,6 +37,20 @@ class UnknownCode(ValueError):
 def worst_class(code: Code) -> Divergence:
     """What the code can be for users at worst."""
     return min(MEANINGS[code].classes, key=list(Divergence).index)
+
+
+def booked(code: Code, parameters: Mapping[str, str], claim: str = "") -> str:
+    """The claim or sanity rule under which a divergence is booked.
+
+    That is the one that a parameter decides on; otherwise ``claim``, what its judge or an older
+    file names, where the code can contradict it, or else the first one of the code.
+    """
+    meaning = MEANINGS[code]
+    for each in meaning.parameters:
+        if decided := each.claims.get(parameters.get(each.name, "")):
+            return decided
+    known = meaning.any_claim and claim in CLAIMS
+    return claim if known or claim in meaning.claims or not meaning.claims else meaning.claims[0]
 
 
 def named(name: str) -> Code:
@@ -92,6 +106,10 @@ class Defect:
     def __str__(self) -> str:
         values = ", ".join(f"{name}={value}" for name, value in self.parameters)
         return f"{self.code}({values})" if values else str(self.code)
+
+    def booked(self, claim: str = "") -> str:
+        """The claim or sanity rule under which it is booked; see `booked`."""
+        return booked(self.code, dict(self.parameters), claim)
 
     @property
     def sentence(self) -> str:

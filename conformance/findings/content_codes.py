@@ -10,7 +10,7 @@ from hitproof.spec.claims import Divergence
 _READ = "hit_has_every_block_attention_reads"
 _SHARED = "reused_content_is_determined_by_the_hit"
 _NAMED = "cached_key_names_its_content"
-_KEYS = "block_hashes"
+_STEP_READS = "step_reads_what_was_computed"
 
 _UNSOUND = (Divergence.UNSOUND,)
 _LOST = (Divergence.LOST_HIT,)
@@ -61,14 +61,14 @@ MEANINGS: Mapping[Code, Meaning] = {
         "two contents share a key",
         "In a history two blocks of different content have the same key.",
         _WRONG,
-        (_KEYS,),
+        (_SHARED,),
         _UNSOUND,
     ),
     Code.TWO_KEYS_FOR_CONTENT: Meaning(
         "one content has two keys",
         "In a history the same content has different keys.",
         _SLOW,
-        (_KEYS,),
+        (_SHARED,),
         _LOST,
     ),
     Code.KEY_NAMES_OTHER_CONTENT: Meaning(
@@ -96,7 +96,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "null or missing block is read{after}{requests}",
         "Where a step reads, the request's block table has a null block, or ends before.",
         _WRONG,
-        (_READ,),
+        (_READ, _STEP_READS),
         _UNSOUND,
         (
             Parameter(
@@ -105,6 +105,7 @@ MEANINGS: Mapping[Code, Meaning] = {
                 "counted as computed and then rejected",
                 {"load": " after a load", "rejection": " after drafts in flight are rejected"},
                 optional=True,
+                claims={"load": _STEP_READS, "rejection": _STEP_READS},
             ),
             SESSIONS,
         ),
@@ -114,7 +115,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A step reads a block that holds something other than the request's own prefix, such as "
         "what a KV connector has failed to load.",
         _WRONG,
-        (_READ,),
+        (_READ, _STEP_READS),
         _UNSOUND,
         (
             Parameter(
@@ -122,6 +123,7 @@ MEANINGS: Mapping[Code, Meaning] = {
                 "whether the content is that of a load that the KV connector reports invalid",
                 {"invalid-load": ", one of an invalid load"},
                 optional=True,
+                claims={"invalid-load": _STEP_READS},
             ),
             SESSIONS,
         ),

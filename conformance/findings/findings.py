@@ -26,12 +26,12 @@ from hitproof.conformance.findings.figures import (
     promise_figure,
 )
 from hitproof.conformance.findings.places import NOT_RUN, Location, Passed
+from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.strips import Figure, draw
 from hitproof.conformance.histories.schema import Evict, Schedule
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.words import in_blocks, in_tokens
-from hitproof.spec.claims import CLAIMS
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Finding:
 
     Attributes:
         signature: see `Signature`.
-        sentence: the claim's sentence.
+        sentence: that of the claim or the sanity rule.
         given: the configuration and the cache state, one fact a line.
         spec: what the spec says.
         actual: what the subject did.
@@ -91,6 +91,7 @@ class Finding:
         """The finding as JSON, as `hitproof check --format json` prints it."""
         return {
             "claim": self.signature.claim,
+            "cites": sort_of(self.signature.claim),
             "sentence": self.sentence,
             "class": self.signature.divergence,
             "signature": self.signature.as_json(),
@@ -117,7 +118,7 @@ def finding(
     """The finding that ``evidence`` shows; ``source`` is the judged code, as file:line."""
     return Finding(
         signature=evidence.signature,
-        sentence=CLAIMS[evidence.signature.claim].sentence,
+        sentence=evidence.signature.sentence,
         given=tuple(given(evidence)),
         spec=evidence.spec,
         actual=evidence.actual,

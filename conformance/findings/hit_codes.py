@@ -66,10 +66,10 @@ MEANINGS: Mapping[Code, Meaning] = {
     ),
     Code.RAISES_EXCEPTION: Meaning(
         "raises {error}{message}{site}{method}{during}{retention}",
-        "The code under test raises an exception at a call that its callers may make. On a whole "
-        "manager the finding's claim is the method that was called.",
+        "The code under test raises an exception at a call that its callers may make. Where a "
+        "check makes the call, the finding is booked under the claim that the check is about.",
         "The exception leaves the engine's scheduler: the request fails, or the engine ends.",
-        (),
+        ("allowed_call_raises_nothing",),
         (Divergence.CRASH,),
         (
             Parameter("error", "the type of the exception", "{}"),
@@ -90,13 +90,14 @@ MEANINGS: Mapping[Code, Meaning] = {
             DURING,
             RETENTION_OF_CRASH,
         ),
+        any_claim=True,
     ),
     Code.LOCKSTEP_DIFFERENCE: Meaning(
         "{field} differs from the reference after {method}",
         "The target and the reference implementation were played the same history and differ, and "
         "neither of them breaks a claim.",
         "Nothing is wrong with it. The target behaves in another way than its release is known to.",
-        ("lockstep",),
+        ("target_behaves_as_its_release",),
         (Divergence.POLICY_CHANGE,),
         (
             Parameter("field", "what differs: the answer, or a part of the observed state", "{}"),
@@ -124,6 +125,7 @@ MEANINGS: Mapping[Code, Meaning] = {
             ),
             Parameter("of", "the divergence: its code and parameters", "{}"),
         ),
+        any_claim=True,
     ),
     Code.HIT_OFF_BOUNDARY: Meaning(
         "hit does not end on a boundary within reach{modules}",
@@ -207,7 +209,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A request with `skip_reading_prefix_cache` takes no hits, because it needs what only a "
         "computed token has, such as its prompt log probabilities.",
         "What the request asked for is missing for the tokens of the hit.",
-        (_READ, _EAGLE, _FINE, _LOCAL_VALID, "scheduler"),
+        ("skipping_request_reads_no_hit",),
         _UNSOUND,
     ),
     Code.REQUIRED_BLOCK_UNCACHED: Meaning(

@@ -1,7 +1,7 @@
 """The codes of divergences by name, and what goes with each: sentence, parameters, meaning."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hitproof.spec.claims import Divergence
@@ -162,12 +162,14 @@ class Parameter:
         phrases: for each value, what it puts into the sentence; or, where a value is any name that
             the code under test has, the phrase with ``{}`` for it.
         optional: whether it may be left out, and puts nothing into the sentence then.
+        claims: for values that decide what is contradicted, the claim or sanity rule.
     """
 
     name: str
     about: str
     phrases: Mapping[str, str] | str
     optional: bool = False
+    claims: Mapping[str, str] = field(default_factory=dict)
 
     def phrase(self, value: str) -> str:
         """What ``value`` puts into the sentence. Raises ValueError for one that it cannot have."""
@@ -189,9 +191,12 @@ class Meaning:
         sentence: what is wrong, with the name of each parameter in braces.
         means: what that is, in full.
         effect: what users see of it.
-        claims: the claims that it breaks; empty where it can break any.
+        claims: the claims (`spec.claims`) and sanity rules (`conformance.findings.rules`) that it
+            contradicts. A finding is booked under the first one, unless a parameter or what is
+            judged decides on another.
         classes: what it can be for users.
         parameters: what divergences of the code can differ in.
+        any_claim: whether a check books it under the claim that it is about, whichever that is.
     """
 
     sentence: str
@@ -200,3 +205,4 @@ class Meaning:
     claims: tuple[str, ...]
     classes: tuple[Divergence, ...]
     parameters: tuple[Parameter, ...] = ()
+    any_claim: bool = False

@@ -12,8 +12,11 @@ _NULL = "null_block_is_never_served"
 _NAMES = "cached_key_names_its_content"
 _ORDER = "least_recently_used_block_goes_first"
 _ADMISSION = "admitted_request_gets_its_blocks"
-_BOOKS = "block_pool"
-"""Of whole managers the invariants of the pool are judged together, under this name."""
+_HELD = "request_holds_only_what_it_reads"
+_ENDED = "ended_request_leaves_nothing"
+_HANDED = "connector_is_handed_the_blocks_of_its_tokens"
+_EVENTS = "events_describe_the_cache"
+_STATISTICS = "statistics_count_what_happened"
 
 _UNSOUND = (Divergence.UNSOUND,)
 _OVERWRITTEN = "A block is given to one request while another uses it: outputs of both are wrong."
@@ -98,7 +101,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "On a whole manager the reference count of a block is not the number of entries that block "
         "tables have of it.",
         _LATER,
-        (_BOOKS,),
+        (_IN_USE,),
         _UNSOUND,
     ),
     Code.BLOCK_QUEUED_TWICE: _seen(
@@ -140,49 +143,49 @@ MEANINGS: Mapping[Code, Meaning] = {
         "count of free blocks is not the length of the free queue",
         "On a whole manager the two differ.",
         "The engine ends for want of blocks, or leaves some unused.",
-        (_BOOKS,),
+        (_COUNT,),
         (Divergence.CRASH, Divergence.WASTE),
     ),
     Code.FREE_QUEUE_WRONG: Meaning(
         "free queue does not hold each free block once",
         "On a whole manager the free queue has a block twice, or one that is not in the pool.",
         _OVERWRITTEN,
-        (_BOOKS,),
+        (_COUNT,),
         _UNSOUND,
     ),
     Code.BLOCK_FREE_AND_IN_USE: Meaning(
         "block is free and in use",
         "A block table holds a block that is in the free queue.",
         _OVERWRITTEN,
-        (_BOOKS,),
+        (_COUNT,),
         _UNSOUND,
     ),
     Code.BLOCK_LEAKED: Meaning(
         "block leaks, it is neither free nor in use",
         "No block table holds the block, and it is not in the free queue.",
         _SMALLER,
-        (_BOOKS,),
+        (_COUNT,),
         (Divergence.WASTE,),
     ),
     Code.TWO_CONTENTS_IN_BLOCK: Meaning(
         "block in use holds two contents",
         "Block tables hold the same block for two groups, or for two prefixes.",
         _OVERWRITTEN,
-        (_BOOKS,),
+        (_IN_USE,),
         _UNSOUND,
     ),
     Code.BLOCK_UNDER_TWO_KEYS: Meaning(
         "block is registered under more than one key",
         "Where hits end on block edges, a block has one key, and only blocks of the pool have one.",
         _STALE,
-        (_BOOKS,),
+        (_NAMES,),
         _UNSOUND,
     ),
     Code.USAGE_WRONG: Meaning(
         "usage is not the share of blocks in use",
         "The reported usage of the cache is not what the free queue shows.",
         "The metric is wrong.",
-        (_BOOKS,),
+        (_STATISTICS,),
         (Divergence.WRONG_METRIC,),
     ),
     Code.COMMON_PREFIX_NOT_SHARED: Meaning(
@@ -191,7 +194,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "table of each request that holds blocks.",
         "Cascade attention reads these blocks once for all requests: some attend to blocks of "
         "another, and their outputs are wrong.",
-        (_BOOKS,),
+        ("cascade_reads_shared_blocks",),
         _UNSOUND,
     ),
     Code.FREED_REQUEST_HOLDS_BLOCKS: Meaning(
@@ -255,7 +258,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A reset is refused while requests hold blocks: what they compute would be registered "
         "after it.",
         "After an update of the weights, blocks of the old weights can be hit.",
-        (_NAMES, _IN_USE),
+        (_IN_USE, _NAMES),
         _UNSOUND,
     ),
     Code.RESET_REFUSED: Meaning(
@@ -285,7 +288,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A table of a window or of chunks still has a block before the first one that the step "
         "reads, or one of Mamba states more of them than a step takes.",
         "Outputs are right. Fewer blocks are free: other requests wait, and content is evicted.",
-        (_BOOKS,),
+        (_HELD,),
         (Divergence.WASTE,),
     ),
     Code.ALLOCATION_REFUSED: Meaning(
@@ -293,7 +296,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "Fewer blocks would do for all that the request needs at this step, or as a whole, than "
         "are free.",
         "The request waits, or is preempted, without need; the engine may stand still.",
-        (_ADMISSION, _BOOKS),
+        (_ADMISSION,),
         (Divergence.WASTE,),
     ),
     Code.ADMITTED_WITHOUT_SPACE: Meaning(
@@ -302,7 +305,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "as a whole those that its last token reads, and those of its hit that are free.",
         "The request is preempted in the middle, and what it has computed is computed again; the "
         "engine may stand still.",
-        (_ADMISSION, _BOOKS),
+        (_ADMISSION,),
         (Divergence.WASTE,),
     ),
     Code.ADMISSION_NOT_KEPT: Meaning(
@@ -311,7 +314,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "refused blocks, though no other request has taken any since.",
         "The request is preempted in the middle, and what it has computed is computed again; the "
         "engine may stand still.",
-        (_ADMISSION, _BOOKS),
+        (_ADMISSION,),
         (Divergence.WASTE,),
     ),
     Code.RESERVED_BLOCKS_TAKEN: Meaning(
@@ -319,7 +322,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A request whose tokens a KV connector loads is admitted, and fewer blocks are left free "
         "than it was to leave.",
         "Requests that run wait for blocks until the load is done, or are preempted.",
-        (_BOOKS,),
+        ("reserved_blocks_stay_free",),
         (Divergence.WASTE,),
     ),
     Code.OTHER_BLOCKS_TAKEN: Meaning(
@@ -327,7 +330,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "Something outside takes a number of free blocks, or all of them, and gets others, more "
         "or fewer.",
         _OVERWRITTEN,
-        (_BOOKS,),
+        ("free_blocks_are_taken_as_asked",),
         _UNSOUND,
     ),
     Code.HANDED_BLOCKS_WRONG: Meaning(
@@ -336,7 +339,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "the first ones of its tables that these tokens fill; or those that a load writes are not "
         "all of its tables but the hit's.",
         "The connector stores or loads blocks of other tokens, or leaves some out.",
-        (_BOOKS,),
+        (_HANDED,),
         (Divergence.UNSOUND,),
     ),
     Code.ZEROED_BLOCKS_WRONG: Meaning(
@@ -345,7 +348,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "is hit keeps its content, and a new one holds nothing that reads as no number.",
         "What a request reads of its hit is zero, or a state or a sum becomes NaN: outputs are "
         "wrong.",
-        (_BOOKS,),
+        ("unwritten_bytes_are_numbers",),
         _UNSOUND,
     ),
     Code.OFFERED_STATE_WRONG: Meaning(
@@ -353,7 +356,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A Mamba state that is offered for storage is not that of its boundary, is not a state, or "
         "is offered twice.",
         "The connector stores another state: what is served from it is wrong.",
-        (_BOOKS,),
+        (_HANDED,),
         _UNSOUND,
     ),
     Code.STATE_NOT_OFFERED: Meaning(
@@ -361,7 +364,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A Mamba state at the end of a block was registered in this step, and is not offered for "
         "storage, or is offered before an earlier one of its request.",
         "Outputs are right. The connector does not store the state, or not while it has room.",
-        (_BOOKS,),
+        (_HANDED,),
         (Divergence.LOST_HIT,),
     ),
     Code.CACHED_TOKENS_WRONG: Meaning(
@@ -369,7 +372,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "The number of tokens of a request that are said to be cached is not up to where each of "
         "its groups has a registered block.",
         "The engine reports another share of cached tokens.",
-        (_BOOKS,),
+        (_STATISTICS,),
         (Divergence.WRONG_METRIC,),
     ),
     Code.FREED_REQUEST_KEPT: Meaning(
@@ -378,7 +381,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "up its blocks.",
         "Memory grows with each request; a request that was preempted resumes with what it had "
         "before.",
-        (_BOOKS,),
+        (_ENDED,),
         (Divergence.WASTE,),
     ),
     Code.EVENTS_WRONG: Meaning(
@@ -387,7 +390,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "cached after it: one is missing, says what did not happen, or comes before that of its "
         "parent.",
         "Routers and connectors that follow the events look for blocks where they are not.",
-        (_BOOKS,),
+        (_EVENTS,),
         (Divergence.LOST_HIT,),
     ),
     Code.EVENT_DESCRIPTION_WRONG: Meaning(
@@ -395,7 +398,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "The medium of an event, or the parent, the tokens, the adapter or the extra keys of a "
         "stored one, are not those of the blocks whose keys it has.",
         "Routers and connectors that follow the events take blocks for others.",
-        (_BOOKS,),
+        (_EVENTS,),
         (Divergence.LOST_HIT,),
     ),
     Code.UNCACHED_BLOCK_REPORTED: Meaning(
@@ -403,14 +406,14 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A request asks for events about the blocks that it hits. One of them has a key under "
         "which its group has no block.",
         "Routers and connectors that follow the events look for blocks where they are not.",
-        (_BOOKS,),
+        (_EVENTS,),
         (Divergence.LOST_HIT,),
     ),
     Code.HIT_NOT_REPORTED: Meaning(
         "events about a hit leave out a block of it",
         "A request asks for events about the blocks that it hits. One of these blocks is in none.",
         "Routers and connectors that follow the events do not find the block.",
-        (_BOOKS,),
+        (_EVENTS,),
         (Divergence.LOST_HIT,),
     ),
     Code.HIT_REPORTED_TWICE: Meaning(
@@ -418,7 +421,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A request asks for events about the blocks that it hits. One of these blocks is in them "
         "again.",
         "Routers and connectors that follow the events count the block twice.",
-        (_BOOKS,),
+        (_EVENTS,),
         (Divergence.WRONG_METRIC,),
     ),
     Code.STATISTICS_WRONG: Meaning(
@@ -427,7 +430,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "scheduler do not have each admission. Of a KV connector they have the tokens that are not "
         "found on the device, and those of them that it gives.",
         "The metric is wrong.",
-        (_BOOKS, "scheduler"),
+        (_STATISTICS,),
         (Divergence.WRONG_METRIC,),
         (
             Parameter(
@@ -443,7 +446,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "After a step the statistics of a scheduler have another number of requests that run, or "
         "that wait, than it has.",
         "The metric is wrong, and what scales or routes by it.",
-        ("scheduler",),
+        (_STATISTICS,),
         (Divergence.WRONG_METRIC,),
     ),
     Code.EVICTION_ORDER_WRONG: Meaning(
@@ -451,7 +454,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "The free queue does not keep its order, blocks are not taken from its front, or cached "
         "blocks join it elsewhere than at its end, the last of a request first.",
         "Outputs are right. Content that is used is evicted before content that is not.",
-        (_ORDER, _BOOKS),
+        (_ORDER,),
         (Divergence.LOST_HIT,),
     ),
     Code.SCRATCH_BLOCK_NOT_FIRST: Meaning(

@@ -13,7 +13,6 @@ from hitproof.conformance.histories.schema import EngineConfiguration, History
 from hitproof.conformance.histories.workload_json import workload_as_json
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.words import in_blocks, in_tokens
-from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import Group
 
 
@@ -28,7 +27,6 @@ def replayed(
     trace: dict[str, Any] | None = None,
 ) -> Finding:
     """What the history ``play`` shows at ``step``, an index."""
-    claim = CLAIMS.get(signature.claim)
     given = [play.describe()]
     if play.text and play.of_scheduler:
         given = of_workload(play.workload())
@@ -36,7 +34,7 @@ def replayed(
         given = up_to(read(play.text), step)
     return Finding(
         signature=signature,
-        sentence="" if claim is None else claim.sentence,
+        sentence=signature.sentence,
         given=tuple(given),
         spec=spec,
         actual=actual,

@@ -6,8 +6,19 @@ from hitproof.conformance.findings.meaning import Code, Meaning, Parameter
 from hitproof.conformance.findings.rules import Rule
 from hitproof.spec.claims import Divergence
 
-_SCHEDULER = ("scheduler",)
-"""Of whole schedulers the clauses are judged together, under this name."""
+_REPLAYS = "retention_keeps_resends_and_extensions"
+_SIBLINGS = "retention_keeps_siblings"
+_LONGEST = "lookup_returns_longest_valid_hit"
+_COMMON_LONGEST = "common_hit_is_the_longest"
+_KEPT = "mask_keeps_every_reachable_block"
+_CHUNKS = "chunk_ends_where_a_state_is_kept"
+_TOLD = "model_runner_is_told_what_is_so"
+_WRITES = "step_writes_its_own_pages"
+_IN_USE = "page_in_use_is_left_alone"
+_ENDED = "ended_request_leaves_nothing"
+_RESET = "reset_forgets_everything"
+_ORDER = "requests_go_in_the_order_of_the_policy"
+_ENCODED = "image_is_encoded_once_before_it_is_read"
 
 _DRAFTS = Parameter(
     "drafts",
@@ -45,7 +56,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "Start-up allows the deployment, and the request fits into it, but no further step "
         "computes a new token of it.",
         "The request never ends, and others may wait behind it, until the engine is restarted.",
-        _SCHEDULER,
+        ("accepted_request_finishes",),
         (Divergence.CRASH,),
         (
             Parameter(
@@ -69,7 +80,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "user does not get the tokens that were sampled",
         "Tokens that the model sampled for a request are lost, doubled or out of order.",
         "Outputs are wrong.",
-        _SCHEDULER,
+        ("sampled_token_is_delivered_once",),
         (Divergence.UNSOUND,),
     ),
     Code.SESSION_TOKENS_WRONG: Meaning(
@@ -77,7 +88,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "An input of a streaming session goes on with what came before it and the output so far, "
         "but for the last token. The model runner is told other tokens, or images in other places.",
         "Outputs are wrong.",
-        _SCHEDULER,
+        (_TOLD,),
         (Divergence.UNSOUND,),
         (
             Parameter(
@@ -92,7 +103,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "blocks are held when no request is left",
         "All requests have ended, and some blocks still have references.",
         "The cache becomes smaller until the engine restarts.",
-        _SCHEDULER,
+        (_ENDED,),
         (Divergence.WASTE,),
     ),
     Code.PROMISED_HIT_MISSED: Meaning(
@@ -100,18 +111,9 @@ MEANINGS: Mapping[Code, Meaning] = {
         "What an ended request has computed is looked up again, nothing can have been evicted, and "
         "less of it is found than could be kept.",
         "Outputs are right. More is computed than need be, so time to first token grows.",
-        _SCHEDULER,
+        (_REPLAYS, _SIBLINGS, _LONGEST, _COMMON_LONGEST, _KEPT, _CHUNKS),
         (Divergence.LOST_HIT,),
         (
-            Parameter(
-                "to",
-                "whose hit it is",
-                {
-                    "resend": " by a resend",
-                    "extension": " by an extension of the prompt",
-                    "sibling": " by a sibling",
-                },
-            ),
             Parameter(
                 "by",
                 "the part that loses it: a lookup, which does not find what is cached; the "
@@ -125,6 +127,22 @@ MEANINGS: Mapping[Code, Meaning] = {
                     "mask": ", it is not registered",
                     "retention": ", retention does not keep it",
                 },
+                claims={
+                    "lookup": _LONGEST,
+                    "coordinator": _COMMON_LONGEST,
+                    "chunks": _CHUNKS,
+                    "mask": _KEPT,
+                },
+            ),
+            Parameter(
+                "to",
+                "whose hit it is",
+                {
+                    "resend": " by a resend",
+                    "extension": " by an extension of the prompt",
+                    "sibling": " by a sibling",
+                },
+                claims={"resend": _REPLAYS, "extension": _REPLAYS, "sibling": _SIBLINGS},
             ),
             _STATES,
         ),
@@ -133,14 +151,14 @@ MEANINGS: Mapping[Code, Meaning] = {
         "page is written through two names in one step",
         "Two requests, two groups or two places of one block table write into one page.",
         "Each overwrites what the other needs: outputs are wrong.",
-        _SCHEDULER,
+        (_WRITES,),
         (Divergence.UNSOUND,),
     ),
     Code.NULL_PAGE_WRITTEN: Meaning(
         "step writes into the null page",
         "A token is computed for which the block table has no page of its own.",
         "What is computed is lost: outputs are wrong.",
-        _SCHEDULER,
+        (_WRITES,),
         (Divergence.UNSOUND,),
     ),
     Code.PAGE_FREED_IN_FLIGHT: Meaning(
@@ -148,7 +166,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "The step starts where the last drafts are known to be right. A page that it needs from "
         "there was freed when it was planned.",
         "If the page is handed out before the step ran, outputs are wrong.",
-        _SCHEDULER,
+        (_IN_USE,),
         (Divergence.UNSOUND,),
         (_ASYNC, _DRAFTS),
     ),
@@ -157,7 +175,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "Attention reads whole pages, and weighs what is not computed yet by 0. What another group "
         "has left there in another format may not be a number, and 0 times that is none either.",
         "Outputs are wrong where such bytes are NaN or infinite in the format of the reader.",
-        _SCHEDULER,
+        ("unwritten_bytes_are_numbers",),
         (Divergence.UNSOUND,),
         (
             Parameter(
@@ -178,7 +196,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A connector writes the page, or reads it, until it reports that it is done. No step waits "
         "for that, and it waits for no step.",
         "What is loaded, computed or sent is overwritten: outputs are wrong.",
-        _SCHEDULER,
+        (_IN_USE,),
         (Divergence.UNSOUND,),
         (
             Parameter(
@@ -203,7 +221,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "With the results of a step a KV connector reports blocks whose load has failed. What is "
         "computed from them is wrong, until they are computed again.",
         "Outputs are wrong.",
-        _SCHEDULER,
+        ("failed_load_is_never_delivered",),
         (Divergence.UNSOUND,),
         (
             Parameter(
@@ -223,7 +241,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "blocks are cached or held after a reset",
         "A reset that starts running requests again leaves no key and no block in use.",
         "After an update of the weights, tokens are computed from blocks of the old weights.",
-        _SCHEDULER,
+        (_RESET,),
         (Divergence.UNSOUND,),
     ),
     Code.CONNECTOR_RESET_WRONG: Meaning(
@@ -233,7 +251,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "alone.",
         "After an update of the weights, tokens are computed from blocks of the old weights; or "
         "what could be loaded is computed again.",
-        _SCHEDULER,
+        (_RESET,),
         (Divergence.UNSOUND, Divergence.LOST_HIT),
         (
             Parameter(
@@ -254,7 +272,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "A reset is done where no block is held, or all that holds some starts again, and the KV "
         "connector does not say that it could not. It says whether it is done.",
         "Blocks of old weights are used, as nobody tries again; or it is tried for ever.",
-        _SCHEDULER,
+        (_RESET,),
         (Divergence.UNSOUND, Divergence.WASTE),
         (
             Parameter(
@@ -268,7 +286,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "step exceeds a limit{limit}",
         "The step computes more than the configuration allows.",
         "Buffers of the model runner are too small for it, or one prompt holds up the others.",
-        _SCHEDULER,
+        ("step_keeps_the_limits",),
         (Divergence.CRASH,),
         (
             Parameter(
@@ -300,7 +318,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "Tokens, places and blocks are left in the step, and a request gets fewer tokens than it "
         "has.",
         "Outputs are right. Requests take more steps than need be, or later ones find no state.",
-        _SCHEDULER,
+        ("step_does_what_it_has_room_for",),
         (Divergence.WASTE,),
         (
             Parameter(
@@ -325,7 +343,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "request is admitted before one that comes first",
         "By arrival, or by priority where that is the policy, another request is the next.",
         "Requests wait longer than their turn.",
-        _SCHEDULER,
+        (_ORDER,),
         (Divergence.POLICY_CHANGE,),
     ),
     Code.PREEMPTED_WRONGLY: Meaning(
@@ -333,7 +351,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "It loses its blocks and starts again, where another comes later by policy, or nobody "
         "needs to.",
         "Outputs are right. What it has computed is computed again.",
-        _SCHEDULER,
+        (_ORDER,),
         (Divergence.WASTE,),
         (
             Parameter(
@@ -350,7 +368,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "step says another number of drafts than it computes",
         "The tokens past those that the request knows are drafts.",
         "The model runner verifies other tokens than it computes: outputs are wrong.",
-        _SCHEDULER,
+        (_TOLD,),
         (Divergence.UNSOUND,),
     ),
     Code.DRAFTS_COUNTED_WRONG: Meaning(
@@ -358,7 +376,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "Statistics have another number of drafts, or of accepted ones, than the steps whose "
         "outputs were taken up; drafts that grammars reject do not count.",
         "The metric is wrong.",
-        _SCHEDULER,
+        ("statistics_count_what_happened",),
         (Divergence.WRONG_METRIC,),
     ),
     Code.GRAMMAR_IGNORED: Meaning(
@@ -368,7 +386,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "verified.",
         "The output may break the grammar; where that is noticed, the request ends with an error, "
         "or the engine dies.",
-        _SCHEDULER,
+        ("grammar_decides_what_is_sampled",),
         (Divergence.UNSOUND,),
         (
             Parameter(
@@ -392,7 +410,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "tokens, and the model runner does not have what the encoder makes of it.",
         "The engine dies. Where only draft layers lack it, fewer drafts are accepted; up to 0.23 "
         "the engine dies then, too.",
-        _SCHEDULER,
+        (_ENCODED,),
         (Divergence.CRASH, Divergence.WRONG_DRAFTS),
         (
             Parameter(
@@ -417,7 +435,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "image is encoded again while its output is kept",
         "The model runner has the encoder's output of the image, and a step encodes it.",
         "Outputs are right. Time and the encoder's budget are lost.",
-        _SCHEDULER,
+        (_ENCODED,),
         (Divergence.WASTE,),
     ),
     Code.IMAGE_SPLIT: Meaning(
@@ -425,7 +443,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "One step computes the first tokens of an image, and not the last one, though images are "
         "not to be cut, as for models whose image tokens attend to all of the image.",
         "Those of the first step do not see the others: outputs are wrong.",
-        _SCHEDULER,
+        ("image_is_computed_whole",),
         (Divergence.UNSOUND,),
         (
             Parameter(
@@ -445,20 +463,21 @@ MEANINGS: Mapping[Code, Meaning] = {
         "encoded images are held when no request is left",
         "All requests have ended, and some outputs of the encoder cannot be given up.",
         "The encoder's cache becomes smaller until the engine restarts.",
-        _SCHEDULER,
+        (_ENDED,),
         (Divergence.WASTE,),
     ),
     Code.DERIVED_GROUPS_WRONG: Meaning(
         "groups that start-up derives from layers are wrong{rule}",
         "Start-up groups the layers, sizes blocks and pages, and lays the pool out.",
         "Layers share bytes or lack them, or memory is lost.",
-        _SCHEDULER,
+        tuple(each.sanity_rule for each in Rule),
         (Divergence.UNSOUND, Divergence.WASTE),
         (
             Parameter(
                 "rule",
                 "the rule that they break",
                 {each.parameter: f"; the rule is that {each}" for each in Rule},
+                claims={each.parameter: each.sanity_rule for each in Rule},
             ),
         ),
     ),
@@ -467,7 +486,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "There is memory for them and for a request of the greatest length.",
         "The model cannot be served: start-up raises an exception, or says that memory is too "
         "small because grouping has wasted it.",
-        _SCHEDULER,
+        ("layers_that_fit_are_served",),
         (Divergence.CRASH, Divergence.WASTE),
         (
             Parameter(
@@ -481,7 +500,7 @@ MEANINGS: Mapping[Code, Meaning] = {
         "end of a request is reported {how}",
         "The model runner forgets a request when it is told, once, that it has ended.",
         "It forgets a request that goes on, or keeps one that has ended.",
-        _SCHEDULER,
+        (_TOLD,),
         (Divergence.CRASH,),
         (
             Parameter(

@@ -4,14 +4,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hitproof.conformance.findings.codes import MEANINGS, Defect
+from hitproof.conformance.findings.codes import MEANINGS, Defect, booked
 from hitproof.conformance.findings.former_prose import from_prose
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.rules import RULES, cited
 from hitproof.spec.claims import CLAIMS, Divergence
+from hitproof.spec.groups import GroupKind
 
 SEVERITY = tuple(Divergence)
-_PLACES = {claim: place for place, claim in enumerate(CLAIMS)}
+_PLACES = {name: place for place, name in enumerate((*CLAIMS, *RULES))}
 _BEFORE_THE_CODE = ("claim", "divergence", "kind", "eagle")
+OF_SCHEDULER = "scheduler, "
+"""Starts the kind where a group is judged as a whole scheduler uses it."""
+_FORMER = frozenset(
+    (
+        "scheduler",
+        "block_pool",
+        "block_hashes",
+        "lockstep",
+        "add_request",
+        "allocate_slots",
+        "append_output",
+        "cache_blocks",
+        "estimate_cached_tokens",
+        "evict_blocks",
+        "finalize_partial_tail_offloads",
+        "free",
+        "get_computed_blocks",
+        "get_computed_blocks_for_connector",
+        "get_new_blocks",
+        "new_step_starts",
+        "remove_skipped_blocks",
+        "reset_prefix_cache",
+        "set_progress",
+        "take_boundary_state_offloads",
+        "touch",
+    )
+)
+"""What findings cited that are judged on histories, before each cited a claim or a sanity rule."""
 
 
 @dataclass(frozen=True)
@@ -19,10 +49,10 @@ class Signature:
     """The structure of a divergence: findings with equal signatures have one cause.
 
     Attributes:
-        claim: the claim that is broken.
+        claim: the claim or the sanity rule that is broken.
         divergence: the class, a `hitproof.spec.claims.Divergence`.
-        kind: the group's kind, the kinds of several, joined by " + ", or what is judged if that is
-            no group.
+        kind: the group's kind, after `OF_SCHEDULER` where a whole scheduler is judged; the kinds of
+            several, joined by " + ", or what is judged if that is no group.
         eagle: whether the group, or one of several, drops a lookahead block; for what is retained
             of Mamba, whether the full attention beside it does.
         defect: how it is broken, as a code with parameters that do not depend on sizes.
@@ -48,8 +78,9 @@ class Signature:
         """Inverse of `as_json`.
 
         The sentence is derived from the code, so the pattern is not read where there is a code.
-        What was written before there were codes has a pattern only. Raises KeyError, ValueError or
-        TypeError on anything else.
+        What was written before there were codes has a pattern only, and what was written before
+        each finding cited a claim or a sanity rule may cite something else. Raises KeyError,
+        ValueError or TypeError on anything else.
         """
         raw = dict(data)
         claim, divergence, kind, eagle = (raw.pop(name) for name in _BEFORE_THE_CODE)
@@ -63,7 +94,18 @@ class Signature:
             defect = from_prose(pattern)
         else:
             raise KeyError("code")
+        claim, kind = as_booked(claim, kind, defect.code, dict(defect.parameters))
         return Signature(claim, _divergence(divergence, defect), kind, eagle, defect)
+
+    @property
+    def sentence(self) -> str:
+        """The claim or the sanity rule that is broken, in one sentence."""
+        return cited(self.claim).sentence
+
+    @property
+    def group_kind(self) -> str:
+        """The kind without what says that a whole scheduler is judged."""
+        return self.kind.removeprefix(OF_SCHEDULER)
 
     @property
     def code(self) -> Code:
@@ -82,12 +124,25 @@ class Signature:
 
     @property
     def severity(self) -> tuple[int, int, str, str]:
-        """Sorts the most severe first; of a class, in the order of the claims.
+        """Sorts the most severe first; of a class, in the order of the claims and sanity rules.
 
         Claims on one group come before those on what follows from it, so causes before effects.
         """
         place = _PLACES.get(self.claim, len(_PLACES))
         return SEVERITY.index(Divergence(self.divergence)), place, self.claim, self.pattern
+
+
+def as_booked(claim: str, kind: str, code: Code, parameters: Mapping[str, str]) -> tuple[str, str]:
+    """The claim or sanity rule under which a divergence is booked now, and its kind.
+
+    ``claim`` and ``kind`` may be those of an older file. Raises ValueError, with one sentence, when
+    nothing was ever called ``claim``.
+    """
+    if claim not in _FORMER:
+        cited(claim)
+    elif claim == "scheduler" and set(kind.split(" + ")) <= set(GroupKind):
+        kind = OF_SCHEDULER + kind
+    return booked(code, parameters, claim), kind
 
 
 def _divergence(written: str, defect: Defect) -> str:

@@ -326,8 +326,7 @@ class JudgedManager:
         seen = self._observe(call)
         if done and held:
             self._add(
-                self._judge.pool_claim(
-                    "block_in_use_is_never_evicted",
+                self._judge.of_pool(
                     Defect(Code.RESET_WHILE_IN_USE),
                     "a reset is refused while blocks are in use",
                     f"it is done while {', '.join(held)} hold blocks",
@@ -339,9 +338,7 @@ class JudgedManager:
         elif not seen.ref_counts:
             due, actual = "a reset is done where no block is in use", "it is refused"
             code = Defect(Code.RESET_REFUSED)
-            self._add(
-                self._judge.pool_claim("cached_key_names_its_content", code, due, actual), call
-            )
+            self._add(self._judge.of_pool(code, due, actual), call)
         return done
 
     def new_step_starts(self) -> None:
@@ -412,7 +409,7 @@ class JudgedManager:
         handed = self._ask(call, lambda _: find(name, num_tokens), name)
         for due, actual in wrong_blocks(self._engine, tables, num_tokens, handed):
             code = Defect(Code.HANDED_BLOCKS_WRONG)
-            self._add(self._judge.pool_claim("block_pool", code, due, actual), call)
+            self._add(self._judge.of_pool(code, due, actual), call)
 
     def _judge_estimate(self, name: str, seen: Observation) -> None:
         """Judge how many tokens of a request are said to be cached."""
@@ -427,7 +424,7 @@ class JudgedManager:
             # It is an estimate from the blocks in the table, and from what they are registered as.
             held = frozenset(Block(each) for table in self._tables(seen, name) for each in table)
             for code, due, actual in found:
-                violation = self._judge.pool_claim("block_pool", Defect(code), due, actual)
+                violation = self._judge.of_pool(Defect(code), due, actual)
                 self._add(replace(violation, evidence=(held,)), call)
 
     def _judge_local_prefix(self, name: str) -> None:
@@ -482,8 +479,7 @@ class JudgedManager:
         free, reserved = len(seen.free_queue), allocation.reserved_blocks
         if not is_answered_right(False, 0, need, free, reserved):
             self._add(
-                self._judge.pool_claim(
-                    "block_pool",
+                self._judge.of_pool(
                     Defect(Code.ALLOCATION_REFUSED),
                     f"{need} blocks are enough for request {name}",
                     f"it gets none, though {free} are free",
@@ -592,13 +588,12 @@ class JudgedManager:
         # What is reported of a wrong pool, or under a key for two contents, is wrong, too.
         known = frozenset([*wrong, *map(Key, self._named.names.ambiguous)])
         for code, due, actual in self._books.wrong(before, seen, call, held, name, copied):
-            violation = self._judge.pool_claim("block_pool", Defect(code), due, actual)
+            violation = self._judge.of_pool(Defect(code), due, actual)
             self._add(replace(violation, evidence=(known,)), call)
         if call not in _FORGETTING and not self._rewrites_keys:
             for block, key in lost_keys(before, seen, touched, name):
                 self._add(
-                    self._judge.pool_claim(
-                        "cached_key_names_its_content",
+                    self._judge.of_pool(
                         Defect.of(Code.KEY_LOST, method=call),
                         f"block {block} is found under {key}: nobody has taken it",
                         "it is not found any more",
@@ -630,7 +625,7 @@ class JudgedManager:
     def _add_wrong(
         self, call: str, code: Code, due: str, actual: str, expected: Expected | None = None
     ) -> None:
-        wrong = self._judge.pool_claim("block_pool", Defect(code), due, actual)
+        wrong = self._judge.of_pool(Defect(code), due, actual)
         self._add(replace(wrong, expected=expected), call)
 
     def _tables(self, seen: Observation, name: str) -> Tables:
@@ -639,8 +634,7 @@ class JudgedManager:
     def _must_be_forgotten(self, call: str, found: set[int]) -> None:
         if found:
             self._add(
-                self._judge.pool_claim(
-                    "cached_key_names_its_content",
+                self._judge.of_pool(
                     Defect.of(Code.KEY_NOT_REMOVED, method=call),
                     f"no key finds a block after {call}",
                     f"keys find blocks {sorted(found)}",

@@ -70,7 +70,8 @@ class Judge(LocalPrefixJudge):
         wrong books.
         """
         kinds, eagle = self._kinds()
-        signature = Signature(call, Divergence.CRASH, kinds, eagle, crash_defect(error))
+        defect = crash_defect(error)
+        signature = Signature(defect.booked(), Divergence.CRASH, kinds, eagle, defect)
         raised = f"{call} raises {error!r:.200}"
         tables: list[Part] = [Table(request, index, 0) for index in range(len(self._groups))]
         tables += map(Block, held)
@@ -90,7 +91,7 @@ class Judge(LocalPrefixJudge):
         defect = Defect(Code.TWO_CONTENTS_UNDER_KEY if shared else Code.TWO_KEYS_FOR_CONTENT)
         kinds, eagle = self._kinds()
         return Violation(
-            Signature("block_hashes", divergence, kinds, eagle, defect),
+            Signature(defect.booked(), divergence, kinds, eagle, defect),
             "a key stands for one content, and a content has one key",
             f"{first} and {second}" if shared else first,
             damages=(Key(first),),
@@ -214,24 +215,24 @@ class Judge(LocalPrefixJudge):
             f"group {group_index}: there is an entry",
         )
 
-    def pool_claim(self, claim: str, defect: Defect, spec: str, actual: str) -> Violation:
-        """An operation on the pool violated a claim."""
+    def of_pool(self, defect: Defect, spec: str, actual: str) -> Violation:
+        """An operation on the pool went wrong."""
         kinds, eagle = self._kinds()
         worst = worst_class(defect.code)
-        return Violation(Signature(claim, worst, kinds, eagle, defect), spec, actual)
+        return Violation(Signature(defect.booked(), worst, kinds, eagle, defect), spec, actual)
 
     def report(
         self, index: int, defect: Defect, spec: str, actual: str, expected: Expected | None
     ) -> Violation:
         """The events about a hit say something wrong of a group."""
-        signature = self.of_group(index, "block_pool", defect, worst_class(defect.code))
+        signature = self.of_group(index, "", defect, worst_class(defect.code))
         return Violation(signature, spec, actual, expected)
 
     def policy(self, call: str, field: str, real: str, reference: str) -> Violation:
         """The two managers differ, and neither violates the spec."""
         kinds, eagle = self._kinds()
         differs = Defect.of(Code.LOCKSTEP_DIFFERENCE, field=field, method=call)
-        signature = Signature("lockstep", Divergence.POLICY_CHANGE, kinds, eagle, differs)
+        signature = Signature(differs.booked(), Divergence.POLICY_CHANGE, kinds, eagle, differs)
         return Violation(signature, reference[:300], real[:300])
 
     def tables(
@@ -308,7 +309,7 @@ class Judge(LocalPrefixJudge):
     def _unread(self, number: int, spec: str, table: Sequence[int]) -> Violation:
         defect = Defect(Code.UNREAD_BLOCK_HELD)
         return Violation(
-            self.of_group(number, "block_pool", defect, Divergence.WASTE),
+            self.of_group(number, "", defect, Divergence.WASTE),
             f"group {number}: {spec} are held",
             f"its table is {tuple(table)}",
         )
@@ -323,7 +324,8 @@ class Judge(LocalPrefixJudge):
         kinds, eagle = self._kinds()
         found = violated_invariants(self._engine, self._requests, self._prefixes, seen)
         for code, spec, actual, blocks in found:
-            signature = Signature("block_pool", worst_class(code), kinds, eagle, Defect(code))
+            wrong_as = Defect(code)
+            signature = Signature(wrong_as.booked(), worst_class(code), kinds, eagle, wrong_as)
             evidence = tuple(self._may_explain(block, seen) for block in sorted(blocks))
             wrong: tuple[Part, ...] = tuple(map(Block, sorted(blocks)))
             if code in _OF_THE_BOOKS:
@@ -334,7 +336,7 @@ class Judge(LocalPrefixJudge):
             number, actual, blocks = unshared
             defect = Defect(Code.COMMON_PREFIX_NOT_SHARED)
             yield Violation(
-                self.of_group(number, "block_pool", defect),
+                self.of_group(number, "", defect),
                 f"group {number}: the blocks of the common prefix head the tables of all requests",
                 actual,
                 evidence=tuple(self._may_explain(block, seen) for block in sorted(blocks)),

@@ -74,7 +74,8 @@ class LocalPrefixJudge(LookupJudge):
             )
 
         def unsound(defect: Defect) -> Violation:
-            return violation(Signature(_STATES_ONLY, Divergence.UNSOUND, kinds, eagle, defect))
+            claim = defect.booked(_STATES_ONLY)
+            return violation(Signature(claim, Divergence.UNSOUND, kinds, eagle, defect))
 
         if skips and prefix.length:
             return unsound(Defect(Code.HIT_FOR_SKIPPING_REQUEST))

@@ -42,7 +42,6 @@ from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.managers import ManagerSubject
 from hitproof.conformance.words import count, in_tokens
 from hitproof.spec.attention import attends
-from hitproof.spec.claims import CLAIMS
 from hitproof.spec.groups import geometry
 from hitproof.spec.mask import next_boundary
 
@@ -164,10 +163,10 @@ class _Derivations:
 
     def broken(self, found: Occurrence, before: State, after: State) -> Broken:
         """A finding at its step, whose states are given."""
-        signature, claim = found.signature, CLAIMS.get(found.signature.claim)
+        signature = found.signature
         return Broken(
             claim=signature.claim,
-            sentence="" if claim is None else claim.sentence,
+            sentence=signature.sentence,
             divergence=signature.divergence,
             headline=signature.headline,
             code=str(signature.defect),

@@ -207,7 +207,7 @@ def _entry(directory: Path, raw: dict[str, Any]) -> Entry:
     )
     if not isinstance(entry.configuration, Play):  # histories show crashes of calls, too
         if entry.signature.claim not in CLAIMS:
-            raise ValueError(f"no claim is called {entry.signature.claim}")
+            raise ValueError(f"{entry.signature.claim} is a sanity rule; name its history instead")
         _ = entry.configuration.looked_up  # refuses sizes that do not fit together
     return entry
 

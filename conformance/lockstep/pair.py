@@ -149,8 +149,8 @@ class Pair:
             self._blame(self._judge_pool(self._reference.observe()), differs)
             wrong = self._judge_pool(self._real.observe())
             if wrong is None and real is None:  # The reference shows that the blocks are enough.
-                wrong = self._judge.pool_claim(
-                    "block_pool", Defect(Code.ALLOCATION_REFUSED), str(reference), "no blocks"
+                wrong = self._judge.of_pool(
+                    Defect(Code.ALLOCATION_REFUSED), str(reference), "no blocks"
                 )
             self._settle(wrong, differs)
         self._registered(call, name)

@@ -39,9 +39,10 @@ _Load = Callable[[str, Loading], None]
 _Ranges = Mapping[str, tuple[int, int]]
 
 
-def violation(claim: str, code: Code, spec: str, actual: str) -> Violation:
+def violation(code: Code, spec: str, actual: str) -> Violation:
     """What is wrong with the host's pool, or with the pages that it backs."""
-    signature = Signature(claim, worst_class(code), HOST, False, Defect(code))
+    defect = Defect(code)
+    signature = Signature(defect.booked(), worst_class(code), HOST, False, defect)
     return Violation(signature, spec, actual)
 
 
@@ -67,13 +68,12 @@ class HostTiers:
         arrivals: Mapping[str, Arrival],
         requests: Mapping[str, RequestInput],
         store: ContentStore,
-        claim: str,
     ) -> None:
         self._size = engine.groups[0].block_size
         self._first = len(engine.groups)
         self._num_blocks = engine.num_gpu_blocks
         self._layers = range(host.resident_groups)
-        self._host, self._arrivals, self._claim = host, arrivals, claim
+        self._host, self._arrivals = host, arrivals
         self._device = store
         self._pools = [ContentStore() for _ in self._layers]
         self._due = DueEntries(engine, requests)
@@ -101,8 +101,8 @@ class HostTiers:
         return few and not self.is_busy and not self._host.loads
 
     def _sign(self, group: int, claim: str, defect: Defect, divergence: Divergence) -> Signature:
-        del group, claim
-        return Signature(self._claim, divergence, HOST, False, defect)
+        del group
+        return Signature(defect.booked(claim), divergence, HOST, False, defect)
 
     # --- one step, in the order of a worker ------------------------------------------------------
 
@@ -181,7 +181,6 @@ class HostTiers:
         """What is held though nothing is left to do."""
         if state.held:
             yield violation(
-                self._claim,
                 Code.BLOCKS_HELD_WHEN_IDLE,
                 "no block of the host's pool is held when all requests have ended",
                 f"blocks {sorted(state.held)} are",
@@ -244,7 +243,7 @@ class HostTiers:
                 else:
                     code, actual = None, ""
                 if code is not None:
-                    wrong.setdefault(code, violation(self._claim, code, spec, actual))
+                    wrong.setdefault(code, violation(code, spec, actual))
                 entry = self._due.entry(name, 0, token)
                 self._device.write(self._first + layer, block, slot, entry, name)
         yield from wrong.values()
@@ -278,6 +277,6 @@ class HostTiers:
                 code = Code.NULL_BLOCK_READ if missing else Code.OTHER_CONTENT_READ
                 held = found if isinstance(found, str) else found.target
                 spec = f"request {name}: token {token} is read, the entry as of {wanted.target}"
-                found_wrong = violation(self._claim, code, spec, f"{where}: {held}")
+                found_wrong = violation(code, spec, f"{where}: {held}")
                 wrong.setdefault((bool(block), code), found_wrong)
         yield from wrong.values()

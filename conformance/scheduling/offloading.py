@@ -103,5 +103,5 @@ class Offloading(ConnectorTransfers):
 
 
 def _signature(group: int, claim: str, defect: Defect, divergence: Divergence) -> Signature:
-    del group, claim
-    return Signature("scheduler", divergence, CONNECTOR, False, defect)
+    del group
+    return Signature(defect.booked(claim), divergence, CONNECTOR, False, defect)

@@ -13,7 +13,7 @@ from typing import Any
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.crashes import crash_defect
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.findings.signatures import Signature
+from hitproof.conformance.findings.signatures import OF_SCHEDULER, Signature
 from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.naming import Names, Prefixes
 from hitproof.conformance.histories.schema import Image
@@ -88,7 +88,6 @@ class _Player:
                 history.requests,
                 requests,
                 self._content.store,
-                SCHEDULER,
             )
         self._events = PublishedEvents(engine, requests, prefixes)
         connector = history.deployment.connector
@@ -137,12 +136,13 @@ class _Player:
         self._grammars = Grammars(history)
         self._verified: tuple[int, int] | None = (0, 0)
 
-    def _sign(self, group: int, _claim: str, defect: Defect, divergence: Divergence) -> Signature:
+    def _sign(self, group: int, claim: str, defect: Defect, divergence: Divergence) -> Signature:
         """The signature of what is read or published wrong: of a scheduler, not of a manager."""
         if self._sessions.have_begun:
             given = dict(defect.parameters) | {"requests": "sessions"}
             defect = Defect.read(defect.code, given)
-        return replace(self._judge.of_group(group, SCHEDULER, defect), divergence=divergence)
+        signature = self._judge.of_group(group, claim, defect, divergence)
+        return replace(signature, kind=OF_SCHEDULER + signature.kind)
 
     def run(self) -> None:
         """Play until nothing is left to do, or nothing more happens."""
@@ -154,7 +154,7 @@ class _Player:
                 self._step += 1
         except Exception as error:  # whatever the target raises is its answer
             defect = crash_defect(crash_of(error))
-            signature = Signature(SCHEDULER, Divergence.CRASH, SCHEDULER, False, defect)
+            signature = Signature(defect.booked(), Divergence.CRASH, SCHEDULER, False, defect)
             self._add(Violation(signature, "the step is planned", f"it raises {error!r:.200}"))
             self.outcome.ended = f"the scheduler raises {error!r:.200}"
         if not self.outcome.ended:

@@ -56,7 +56,8 @@ def _name(found: Occurrence, **parameters: str) -> None:
     """Name a finding by what another play has shown."""
     signature = found.signature
     defect = Defect.read(signature.code, dict(signature.defect.parameters) | parameters)
-    found.violation = replace(found.violation, signature=replace(signature, defect=defect))
+    booked = replace(signature, claim=defect.booked(signature.claim), defect=defect)
+    found.violation = replace(found.violation, signature=booked)
 
 
 def _ends_with_room(history: SchedulerHistory, subject: SchedulerSubject) -> bool:

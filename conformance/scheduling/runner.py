@@ -35,14 +35,14 @@ from hitproof.spec.attention import attends
 from hitproof.spec.groups import Group, GroupKind
 
 SCHEDULER = "scheduler"
-"""Of whole schedulers the clauses are judged together, under this name."""
+"""What is judged, where it is a whole scheduler, whatever groups it has."""
 
 
 def violation(
     defect: Defect, spec: str, actual: str, expected: Expected | None = None
 ) -> Violation:
     """Where a whole scheduler is wrong, whatever groups it has."""
-    signature = Signature(SCHEDULER, worst_class(defect.code), SCHEDULER, False, defect)
+    signature = Signature(defect.booked(), worst_class(defect.code), SCHEDULER, False, defect)
     return Violation(signature, spec, actual, expected)
 
 

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import string
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,18 @@ from hitproof.conformance.findings.codes import (
     named,
     worst_class,
 )
+from hitproof.conformance.findings.footprints import name_of, named_now
 from hitproof.conformance.findings.former_prose import from_prose
 from hitproof.conformance.findings.meaning import Code, Parameter
+from hitproof.conformance.findings.rules import RULES, Rule, SanityRule, cited
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.spec.claims import CLAIMS, Divergence
 
 HERE = Path(__file__).resolve().parent
+KEPT = "mask_keeps_every_reachable_block"
+NAMES = "cached_key_names_its_content"
 PROSE = json.loads((HERE / "former_prose.json").read_text())
 """Every pattern that the ledger, the faults and the survey had before there were codes."""
-
-BESIDE_CLAIMS = {"block_pool", "block_hashes", "lockstep", "scheduler"}
-"""What whole managers are judged by that is no claim of its own."""
 
 
 def values(parameter: Parameter) -> list[str]:
@@ -54,7 +56,10 @@ def test_a_code_has_a_meaning_and_uses_each_parameter(code: Code) -> None:
     assert meaning.means.endswith(".")
     assert meaning.effect.endswith(".")
     assert meaning.classes
-    assert set(meaning.claims) <= CLAIMS.keys() | BESIDE_CLAIMS
+    assert meaning.claims or meaning.any_claim
+    assert set(meaning.claims) <= CLAIMS.keys() | RULES.keys()
+    decided = {claim for each in meaning.parameters for claim in each.claims.values()}
+    assert decided <= set(meaning.claims)
     assert all(each.about for each in meaning.parameters)
 
 
@@ -72,7 +77,7 @@ def test_each_defect_has_a_sentence_of_its_own_and_is_read_back() -> None:
             assert sentences.setdefault(defect.sentence, defect) == defect
             assert "{" not in defect.sentence
             assert "  " not in defect.sentence
-            signature = Signature("block_pool", "crash", "mamba", False, defect)
+            signature = Signature(defect.booked(KEPT), "crash", "mamba", False, defect)
             told = json.loads(json.dumps(signature.as_json()))
             assert told["pattern"] == defect.sentence
             assert Signature.from_json(told) == signature
@@ -83,7 +88,7 @@ def test_former_sentences_are_read(told: dict[str, Any]) -> None:
     defect = Defect.read(told["code"], told["parameters"])
     assert from_prose(told["pattern"]) == defect
     raw = {"claim": "block_pool", "divergence": "crash", "kind": "mamba", "eagle": False}
-    signature = Signature("block_pool", "crash", "mamba", False, defect)
+    signature = Signature(defect.booked(), "crash", "mamba", False, defect)
     assert Signature.from_json(raw | {"pattern": told["pattern"]}) == signature
 
 
@@ -162,6 +167,97 @@ def test_whole_managers_are_judged_by_the_class_of_the_code() -> None:
     assert worst_class(Code.BLOCK_QUEUED_TWICE) is Divergence.UNSOUND
 
 
+@pytest.mark.parametrize("code", Code)
+def test_every_possible_signature_of_a_code_cites_a_claim_or_a_sanity_rule(code: Code) -> None:
+    meaning = MEANINGS[code]
+    for defect in examples(code):
+        assert defect.booked(KEPT) in {*meaning.claims, *([KEPT] * meaning.any_claim)}
+        for claim in meaning.claims:
+            assert cited(defect.booked(claim)).sentence
+
+
+@pytest.mark.parametrize(
+    ("code", "parameters", "claim"),
+    [
+        (Code.DERIVED_GROUPS_WRONG, {"rule": "padding"}, "planning_padding"),
+        (Code.PROMISED_HIT_MISSED, {"by": "mask", "to": "sibling"}, KEPT),
+        (
+            Code.PROMISED_HIT_MISSED,
+            {"by": "retention", "to": "sibling"},
+            "retention_keeps_siblings",
+        ),
+        (Code.NULL_BLOCK_READ, {"after": "load"}, "step_reads_what_was_computed"),
+        (Code.NULL_BLOCK_READ, {}, "hit_has_every_block_attention_reads"),
+    ],
+)
+def test_a_parameter_may_decide_what_is_contradicted(
+    code: Code, parameters: dict[str, str], claim: str
+) -> None:
+    defect = Defect.of(code, **parameters)
+    assert defect.booked() == claim
+    assert defect.booked(KEPT) == claim
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        (("scheduler", "mamba", "key-names-other-content"), (NAMES, "scheduler, mamba")),
+        (("scheduler", "session", "key-names-other-content"), (NAMES, "session")),
+        (("block_pool", "mamba", "block-leaked"), ("free_count_is_free_queue_length", "mamba")),
+        (
+            ("hit_has_every_block_attention_reads", "mamba", "hit-for-skipping-request"),
+            ("skipping_request_reads_no_hit", "mamba"),
+        ),
+        (
+            ("allocate_slots", "mamba", "raises-exception(error=KeyError)"),
+            ("allowed_call_raises_nothing", "mamba"),
+        ),
+        (
+            ("scheduler", "scheduler", "derived-groups-wrong(rule=few-groups)"),
+            ("planning_few_groups", "scheduler"),
+        ),
+        (
+            (KEPT, "mamba + mamba", "raises-exception(error=KeyError, message=a: b, site=f)"),
+            (KEPT, "mamba + mamba"),
+        ),
+    ],
+)
+def test_what_cited_no_claim_is_read_as_what_it_contradicts(
+    former: tuple[str, str, str], now: tuple[str, str]
+) -> None:
+    claim, kind, defect = former
+    code, _, given = defect.rstrip(")").partition("(")
+    parameters = dict(each.split("=") for each in given.split(", ")) if given else {}
+    raw = {"claim": claim, "divergence": "unsound", "kind": kind, "eagle": True}
+    signature = Signature.from_json(raw | {"code": code, "parameters": parameters})
+    assert (signature.claim, signature.kind) == now
+    assert named_now(f"{claim}: unsound: {kind} with EAGLE: {defect}") == name_of(signature)
+
+
+def test_a_name_of_nothing_is_refused() -> None:
+    raw = {"claim": "made_up", "divergence": "waste", "kind": "mamba", "eagle": False}
+    with pytest.raises(ValueError, match="no claim or sanity rule is called 'made_up'; see"):
+        Signature.from_json(raw | {"code": "block-leaked"})
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_sanity_rule_says_why_it_is_expected_and_is_shown_broken(rule: SanityRule) -> None:
+    assert rule.name not in CLAIMS
+    assert rule.name.islower()
+    assert all(text.endswith(".") for text in (rule.sentence, rule.reason))
+    assert rule.symbols
+    codes = {code for code, meaning in MEANINGS.items() if rule.name in meaning.claims}
+    assert codes & produced()
+
+
+def test_each_rule_of_planning_is_a_sanity_rule() -> None:
+    planning = [name for name in RULES if name.startswith("planning_")]
+    assert planning == [rule.sanity_rule for rule in Rule]
+    shown = (HERE / "test_derivation.py").read_text()
+    assert all(re.search(rf"\bRule\.{rule.name}\b", shown) for rule in Rule)
+
+
+@cache
 def produced() -> set[str]:
     """The codes that tests expect of broken subjects, here and in vllm_integration."""
     found = set()

@@ -42,7 +42,7 @@ class Worker:
     def __init__(self, host: HostPool, free: Sequence[int] = ()) -> None:
         requests = {name: each.request for name, each in ARRIVALS.items()}
         self.store = ContentStore()
-        self.tiers = HostTiers(ENGINE, host, ARRIVALS, requests, self.store, "scheduler")
+        self.tiers = HostTiers(ENGINE, host, ARRIVALS, requests, self.store)
         self.held = frozenset(range(1, 20)) - set(free)
 
     def name(self, request: str, end: int) -> str:

@@ -44,7 +44,14 @@ def again(tmp_path: Path, *entries: Entry, comment: str = "") -> list[Entry]:
         replace(ENTRY, releases=SpecifierSet("")),
         replace(ENTRY, link="", cause="why"),
         *(replace(ENTRY, status=each) for each in CauseStatus),
-        replace(ENTRY, signature=replace(SIGNATURE, defect=Defect(Code.FINE_HIT_TOO_SHORT))),
+        replace(
+            ENTRY,
+            signature=replace(
+                SIGNATURE,
+                claim="fine_grained_hit_is_vouched_for",
+                defect=Defect(Code.FINE_HIT_TOO_SHORT),
+            ),
+        ),
         replace(
             ENTRY,
             signature=replace(

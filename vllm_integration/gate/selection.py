@@ -31,7 +31,7 @@ _NAMES = (
 
 
 def names_from(start: str) -> list[str]:
-    """The claims and codes that start so."""
+    """The claims, sanity rules and codes that start so."""
     return [name for name in _NAMES if name.startswith(start)]
 
 
@@ -44,7 +44,7 @@ class Selection:
     """What of a check is wanted; all of it where nothing is named.
 
     Attributes:
-        only: claims and codes, by name or glob.
+        only: claims, sanity rules and codes, by name or glob.
         configurations: configurations, layouts and histories: a part of their names, a glob, or a
             configuration as JSON, which need not be one that the profile has.
     """
@@ -59,7 +59,7 @@ class Selection:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The claims and codes that are named. Raises `NothingSelected`."""
+        """The claims, sanity rules and codes that are named. Raises `NothingSelected`."""
         found: set[str] = set()
         for pattern in self.only:
             name_only = pattern.partition("(")[0]  # findings have codes with parameters
@@ -67,7 +67,7 @@ class Selection:
             if not matching:
                 like = get_close_matches(pattern, _NAMES, 3, 0.5)
                 raise NothingSelected(
-                    f"no claim or code is called {pattern!r}; "
+                    f"no claim, sanity rule or code is called {pattern!r}; "
                     + (f"did you mean {' or '.join(like)}?" if like else "see `hitproof explain`")
                 )
             found |= matching
@@ -82,7 +82,7 @@ class Selection:
             claim
             for code, meaning in MEANINGS.items()
             if code in self.names
-            for claim in meaning.claims or CLAIMS
+            for claim in (CLAIMS if meaning.any_claim else meaning.claims)
         }
         return frozenset(CLAIMS) & (self.names | of_codes)
 
@@ -173,7 +173,7 @@ class Restricted:
         stopped: whether it ended at the first new finding.
         checks: checks that were run on a configuration or layout, and all of them.
         histories: histories that were replayed, and all of them.
-        others: new findings of other claims and codes, which are not shown.
+        others: new findings of other claims, rules and codes, which are not shown.
     """
 
     selection: Selection

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from hitproof.conformance.findings.codes import MEANINGS
 from hitproof.conformance.findings.meaning import Code, Parameter
-from hitproof.spec.claims import CLAIMS
+from hitproof.conformance.findings.rules import cited, sort_of
 from hitproof.vllm_integration.survey.examples import Example
 
 _PIPE_WIDTH = 100
@@ -31,9 +31,10 @@ def _meaning_json(code: Code) -> dict[str, Any]:
         "sentence": meaning.sentence,
         "classes": list(meaning.classes),
         "claims": [
-            {"claim": name, "sentence": CLAIMS[name].sentence if name in CLAIMS else ""}
+            {"claim": name, "cites": sort_of(name), "sentence": cited(name).sentence}
             for name in meaning.claims
         ],
+        "any_claim": meaning.any_claim,
         "means": meaning.means,
         "effect": meaning.effect,
         "parameters": [
@@ -75,12 +76,11 @@ def print_code(code: Code, example: Example | None, console: Console) -> None:
     meaning = MEANINGS[code]
     _line(f"{code}: {_sentence(code)}", console)
     _fact("class", ", ".join(meaning.classes), console)
-    for number, name in enumerate(meaning.claims):
-        _fact("" if number else "claims", name, console)
-        if name in CLAIMS:
-            _fact("", f"  {CLAIMS[name].sentence}", console)
-    if not meaning.claims:
-        _fact("claims", "any", console)
+    named = [(f"{sort_of(name)} {name}", cited(name).sentence) for name in meaning.claims]
+    named += [("any claim", "where a check that is about it finds it")] * meaning.any_claim
+    for number, (name, sentence) in enumerate(named):
+        _fact("" if number else "breaks", name, console)
+        _fact("", f"  {sentence}", console)
     _fact("means", meaning.means, console)
     _fact("effect", meaning.effect, console)
     for number, parameter in enumerate(meaning.parameters):

@@ -220,7 +220,7 @@ def faults_of(found: Diagnosis) -> dict[str, list[Fault]]:
                 signature.code in codes
                 and fault.explains(signature, version or "")
                 and signature.eagle == told["use_eagle"]
-                and signature.kind in (kinds, *kinds.split(" + "))
+                and signature.group_kind in (kinds, *kinds.split(" + "))
             ):
                 same = by_code.setdefault(signature.code, [])
                 if fault not in same:

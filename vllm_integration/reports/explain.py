@@ -10,6 +10,7 @@ from rich.text import Text
 from hitproof.conformance.explain.explanation import Explained, Explanation
 from hitproof.conformance.explain.reasons import Reason, in_ranges, in_words
 from hitproof.conformance.explain.story import Story
+from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.strip_svg import svg
 from hitproof.conformance.findings.strips import LABEL_COLUMNS, LEGEND, Figure, Strip
 from hitproof.conformance.words import count
@@ -200,6 +201,7 @@ def story_json(story: Story) -> dict[str, Any]:
     """The story of a finding as JSON."""
     return {
         "claim": story.claim,
+        "cites": sort_of(story.claim),
         "sentence": story.sentence,
         "class": story.divergence,
         "steps": [
@@ -214,7 +216,8 @@ def story_json(story: Story) -> dict[str, Any]:
 def print_story(story: Story, console: Console) -> None:
     """The story of a finding for people."""
     console.print(
-        f"[bold red]{escape(story.divergence)}[/]: {escape(story.claim)}", highlight=False
+        f"[bold red]{escape(story.divergence)}[/]: {sort_of(story.claim)} {escape(story.claim)}",
+        highlight=False,
     )
     _line(f"  {story.sentence}", console)
     for number, chapter in enumerate(story.chapters, 1):

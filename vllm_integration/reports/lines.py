@@ -4,6 +4,8 @@ import textwrap
 
 from rich.console import Console
 
+from hitproof.conformance.findings.rules import sort_of
+
 
 def print_whole(line: str, console: Console) -> None:
     """A line of a picture, which is neither broken nor cut where the terminal is narrow."""
@@ -18,3 +20,9 @@ def print_fact(label: str, text: str, console: Console) -> None:
     for line in lines or [""]:
         console.print(f"{head}{line}", highlight=False, markup=False)
         head = " " * len(head)
+
+
+def print_cited(claim: str, sentence: str, console: Console) -> None:
+    """The claim or the sanity rule that a finding contradicts."""
+    print_fact(sort_of(claim), claim, console)
+    print_fact("", sentence, console)

@@ -13,6 +13,7 @@ from hitproof.conformance.findings.signatures import SEVERITY, Signature
 from hitproof.conformance.words import count
 from hitproof.vllm_integration.gate.lockstep import LockstepFinding, LockstepReport
 from hitproof.vllm_integration.reports.causes import known_from, named
+from hitproof.vllm_integration.reports.lines import print_cited
 from hitproof.vllm_integration.reports.text import print_demonstration
 from hitproof.vllm_integration.reports.traces import print_trace
 from hitproof.vllm_integration.survey.faults import Fault
@@ -95,7 +96,7 @@ def _print_finding(found: LockstepFinding, fault: str, console: Console, verbose
     console.print(f"  code  : {escape(str(signature.defect))}", highlight=False)
     if fault:
         console.print(f"  fault : {escape(fault)}", highlight=False)
-    console.print(f"  claim : {escape(signature.claim)}", highlight=False)
+    print_cited(signature.claim, signature.sentence, console)
     console.print(f"  spec  : {escape(str(found.shown.get('spec')))}", highlight=False)
     console.print(f"  vllm  : {escape(str(found.shown.get('actual')))}", highlight=False)
     if found.location is not None:

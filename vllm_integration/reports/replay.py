@@ -11,13 +11,14 @@ from rich.markup import escape
 from hitproof.conformance.explain.reasons import Reason
 from hitproof.conformance.findings.places import Location
 from hitproof.conformance.findings.replayed import describe
+from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.histories.json_format import as_json
 from hitproof.conformance.judge.outcome import Comparison
 from hitproof.conformance.numeric.outcome import NumericOutcome
 from hitproof.conformance.words import count
-from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration.gate.replay import ReplayReport, worst
+from hitproof.vllm_integration.reports.lines import print_cited
 from hitproof.vllm_integration.reports.traces import print_trace
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -34,7 +35,8 @@ def replay_json(report: ReplayReport) -> dict[str, Any]:
         "findings": [
             {
                 "claim": found.signature.claim,
-                "sentence": _sentence(found),
+                "cites": sort_of(found.signature.claim),
+                "sentence": found.signature.sentence,
                 "class": found.signature.divergence,
                 "signature": found.signature.as_json(),
                 "given": _given(report, found),
@@ -166,10 +168,7 @@ def _print_finding(report: ReplayReport, found: Occurrence, console: Console) ->
         f"[bold red]{signature.divergence}[/]: {escape(signature.headline)}", highlight=False
     )
     console.print(f"  code  : {signature.defect}", highlight=False, markup=False)
-    console.print(f"  claim : {signature.claim}", highlight=False)
-    sentence = _sentence(found)
-    if sentence:
-        console.print(f"          {sentence}", highlight=False)
+    print_cited(signature.claim, signature.sentence, console)
     if found.cause is not None:
         console.print(f"  follows from: {escape(found.cause.headline)}", highlight=False)
     for number, fact in enumerate(_given(report, found)):
@@ -224,12 +223,6 @@ def _reasons(report: ReplayReport, found: Occurrence) -> tuple[Reason, ...]:
 def _location(report: ReplayReport, found: Occurrence) -> Location | None:
     """The line that decides; none for what follows from another finding."""
     return None if found.cause is not None else report.locations.get(found.signature)
-
-
-def _sentence(found: Occurrence) -> str:
-    """The claim's sentence; what is no claim of the registry, such as a crash, has none."""
-    claim = CLAIMS.get(found.signature.claim)
-    return "" if claim is None else claim.sentence
 
 
 def _given(report: ReplayReport, found: Occurrence) -> list[str]:

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from hitproof.conformance.findings.replayed import of_workload
+from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.violations import Occurrence
 from hitproof.conformance.words import count, in_tokens
 from hitproof.vllm_integration.gate.schedule import SchedulerReport
@@ -24,6 +25,8 @@ def scheduler_json(report: SchedulerReport) -> dict[str, Any]:
         "findings": [
             {
                 "claim": found.signature.claim,
+                "cites": sort_of(found.signature.claim),
+                "sentence": found.signature.sentence,
                 "class": found.signature.divergence,
                 "signature": found.signature.as_json(),
                 "given": of_workload(report.history),

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.signatures import SEVERITY
 from hitproof.conformance.ledger.ledger import CauseStatus
 from hitproof.spec.claims import Divergence
@@ -205,7 +206,8 @@ def _section(
     yield "```text"
     yield f"{smallest.signature.divergence}: {smallest.signature.headline}"
     yield f"code  : {smallest.signature.defect}"
-    yield f"claim : {smallest.signature.claim}"
+    yield f"{sort_of(smallest.signature.claim):<6}: {smallest.signature.claim}"
+    yield f"        {smallest.signature.sentence}"
     for line, fact in enumerate(smallest.given):
         yield f"{'' if line else 'given :':<7} {fact}"
     yield f"spec  : {smallest.spec}"

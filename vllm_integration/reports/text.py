@@ -19,7 +19,7 @@ from hitproof.spec.claims import Status
 from hitproof.vllm_integration.gate.obligations import Played
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.causes import Cause, causes, classes_in_words
-from hitproof.vllm_integration.reports.lines import print_fact, print_whole
+from hitproof.vllm_integration.reports.lines import print_cited, print_fact, print_whole
 from hitproof.vllm_integration.reports.policies import print_costs, print_policy_change
 from hitproof.vllm_integration.reports.traces import print_trace
 from hitproof.vllm_integration.survey.faults import status_of
@@ -89,8 +89,7 @@ def print_finding(
     print_fact("code", str(signature.defect), console)
     if fault:
         print_fact("fault", fault, console)
-    print_fact("claim", signature.claim, console)
-    print_fact("", finding.sentence, console)
+    print_cited(signature.claim, finding.sentence, console)
     for number, fact in enumerate(finding.given):
         print_fact("" if number else "given", fact, console)
     # Other evidence has a picture, and with `verbose` the trace says why.
@@ -155,7 +154,7 @@ def print_shrunk(shrunk: Shrunk, console: Console) -> None:
         highlight=False,
     )
     print_fact("code", str(signature.defect), console)
-    print_fact("claim", signature.claim, console)
+    print_cited(signature.claim, signature.sentence, console)
     for number, (place, before, now) in enumerate(shrunk.places[:_MOST_PLACES]):
         fact = f"{place}: {in_words(before, now)}"
         print_fact("" if number else "fixed", fact, console)

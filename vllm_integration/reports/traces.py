@@ -15,7 +15,7 @@ from hitproof.conformance.explain.traces import (
     chosen,
 )
 from hitproof.conformance.words import count
-from hitproof.vllm_integration.reports.lines import print_fact
+from hitproof.vllm_integration.reports.lines import print_cited, print_fact
 
 MOST_STEPS = 40
 """About as many steps as are printed."""
@@ -95,9 +95,7 @@ def _print_broken(broken: Broken, console: Console) -> None:
     )
     _line(broken.headline, console)
     print_fact("code", broken.code, console)
-    print_fact("claim", broken.claim, console)
-    if broken.sentence:
-        print_fact("", broken.sentence, console)
+    print_cited(broken.claim, broken.sentence, console)
     if broken.follows_from is not None:
         print_fact("after", f"it follows from: {broken.follows_from}", console)
     for number, reason in enumerate(broken.because):

@@ -477,7 +477,7 @@ class _Writer:
         if self._history.pauses:
             yield laid_out("engine.pauses = ", self._pauses())
         if issubclass(self._engine, (scripted_engine.ReadingEngine, scripted_engine.KeyedEngine)):
-            kind = self._violation.signature.kind
+            kind = self._violation.signature.group_kind
             groups = self._running.engine.groups
             judged = [n for n, g in enumerate(groups) if kind in (g.kind, CONNECTOR)]
             yield f"    engine.judged = {tuple(judged)}"

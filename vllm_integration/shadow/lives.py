@@ -139,8 +139,7 @@ class Lives:
                 for mine, theirs in zip(table, hit, strict=False)
             ):
                 self._judged.add(
-                    self._judged.judge.pool_claim(
-                        "hit_has_every_block_attention_reads",
+                    self._judged.judge.of_pool(
                         Defect(Code.TABLE_BLOCK_WRONG),
                         f"group {number}: the table begins with the hit {numbers([hit])[0]}",
                         f"group {number}: it is {numbers([table])[0]}",
@@ -284,8 +283,7 @@ class Lives:
             is_registered or self._carries_its_own(request, number, position, block.block_hash)
         ):
             self._judged.add(
-                self._judged.judge.pool_claim(
-                    "cached_key_names_its_content",
+                self._judged.judge.of_pool(
                     Defect(Code.KEY_NAMES_OTHER_CONTENT),
                     f"group {number}: block {block.block_id} is registered under the prefix that "
                     f"its request {name} has up to token {(position + 1) * size}",

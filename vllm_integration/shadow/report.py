@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.findings.violations import Violation
 from hitproof.conformance.ledger.ledger import load
 from hitproof.conformance.words import count
-from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration.bundled import LEDGER
 
 LEDGERS = (LEDGER,)
@@ -40,14 +40,12 @@ class Sighting:
     def text(self) -> str:
         """The finding as people read it."""
         signature = self.signature
-        claim = CLAIMS.get(signature.claim)
         lines = [
             f"{signature.divergence}: {signature.headline}",
             f"  code  : {signature.defect}",
-            f"  claim : {signature.claim}",
+            f"  {sort_of(signature.claim):<6}: {signature.claim}",
+            f"          {signature.sentence}",
         ]
-        if claim is not None:
-            lines.append(f"          {claim.sentence}")
         facts = (*self.given, self.call)
         lines += [f"  {'' if n else 'given :':<7} {fact}" for n, fact in enumerate(facts)]
         lines += [f"  spec  : {self.violation.spec}", f"  vllm  : {self.violation.actual}"]

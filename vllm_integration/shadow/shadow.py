@@ -240,8 +240,7 @@ class Shadow:
         left = numbers(tables_of(self._judged.managers, name))
         if any(map(any, left)):
             self._judged.add(
-                self._judged.judge.pool_claim(
-                    "free_count_is_free_queue_length",
+                self._judged.judge.of_pool(
                     Defect(Code.FREED_REQUEST_HOLDS_BLOCKS),
                     "its tables are gone",
                     f"{left}",
@@ -267,8 +266,7 @@ class Shadow:
         )
         if held:
             self._judged.add(
-                self._judged.judge.pool_claim(
-                    "block_in_use_is_never_evicted",
+                self._judged.judge.of_pool(
                     Defect(Code.RESET_WHILE_IN_USE),
                     "a reset is refused while blocks are in use",
                     f"it is done while {', '.join(held)} hold blocks",
@@ -286,8 +284,7 @@ class Shadow:
         }
         if found:
             self._judged.add(
-                self._judged.judge.pool_claim(
-                    "cached_key_names_its_content",
+                self._judged.judge.of_pool(
                     Defect.of(Code.KEY_NOT_REMOVED, method=call.method),
                     f"no key finds a block after {call.method}",
                     f"keys find blocks {sorted(found)}",
@@ -328,8 +325,8 @@ class Shadow:
         ):
             if wrong:
                 blocks = f"blocks {sorted({block for _, block in wrong})}"
-                claim, spec = "cached_key_names_its_content", "keys find the blocks that carry them"
-                wrong_keys = self._judged.judge.pool_claim(claim, Defect(code), spec, blocks)
+                spec = "keys find the blocks that carry them"
+                wrong_keys = self._judged.judge.of_pool(Defect(code), spec, blocks)
                 self._judged.add(wrong_keys, call)
 
     def _audit(self, call: Call) -> None:

@@ -1,6 +1,7 @@
 """``hitproof explain CODE``: every code, with an example where the survey has one."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,11 @@ from typer.testing import CliRunner, Result
 
 from hitproof.conformance.findings.codes import MEANINGS
 from hitproof.conformance.findings.meaning import Code
+from hitproof.conformance.findings.rules import RULES
 from hitproof.conformance.ledger.ledger import load
-from hitproof.conformance.scheduling.runner import SCHEDULER
 from hitproof.spec.claims import CLAIMS
 from hitproof.vllm_integration import cli
-from hitproof.vllm_integration.bundled import LEDGER
+from hitproof.vllm_integration.bundled import FAULTS, LEDGER, SURVEY
 from hitproof.vllm_integration.survey import faults, survey
 
 FOUND = {each.signature.code for release in survey.read() for each in release.sightings}
@@ -49,14 +50,19 @@ def test_what_is_known_fits_its_code() -> None:
     for signature in known:
         meaning = MEANINGS[signature.code]
         assert signature.divergence in meaning.classes, signature
-        # What the content model sees of a whole scheduler has no claim of a manager.
-        claims = (*meaning.claims, SCHEDULER)
-        assert not meaning.claims or signature.claim in claims, signature
-        assert (
-            signature.claim in CLAIMS
-            or signature.code is Code.RAISES_EXCEPTION
-            or signature.claim in claims
-        )
+        assert signature.claim == signature.defect.booked(signature.claim), signature
+
+
+def test_what_is_on_record_cites_nothing_but_claims_and_sanity_rules() -> None:
+    ledger = tomllib.loads(LEDGER.read_text())["divergence"]
+    documented = tomllib.loads(FAULTS.read_text())["fault"]
+    names = {entry["signature"]["claim"] for entry in ledger}
+    names |= {signature[0] for fault in documented for signature in fault["signatures"]}
+    for release in json.loads(SURVEY.read_text()):
+        names |= {each["claim"] for each in release["check"]["new"]}
+        names |= {each["signature"]["claim"] for each in release["findings"]}
+    assert names <= CLAIMS.keys() | RULES.keys()
+    assert names & RULES.keys()
 
 
 def test_all_codes_are_listed() -> None:

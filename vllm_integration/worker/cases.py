@@ -42,8 +42,7 @@ def _reproduced(subject: VllmSubject, evidence: Evidence, name: str) -> dict[str
         found = find_history(evidence, _managers(), rules)
         if found.history is None or found.expected is None:
             return {"reproduced": False, "detail": found.detail}
-        claim = evidence.signature.claim
-        return _written(found.history, found.expected, name, CLAIMS[claim].sentence)
+        return _written(found.history, found.expected, name, evidence.signature.sentence)
     except Exception as error:
         crashes = classify(error) is FailureKind.CRASH  # where no history is at fault
         detail = f"the target raises {error!r:.200}" if crashes else refusal_of(error)

@@ -11,7 +11,6 @@ from hitproof.vllm_integration.gate.obligations import Obligation, Played
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.ci.problems import (
     POLICY_CHANGE,
-    REPLAYED,
     RULES,
     SHRUNK,
     STALE_ENTRY,
@@ -77,7 +76,7 @@ def junit(report: Report) -> str:
         or [_not_judged(report, "judged", "no check of this claim was run")]
         for claim in CLAIMS
     }
-    suites[REPLAYED] = [_of_history(each, new, known) for each in histories] or [
+    suites[_REPLAYED] = [_of_history(each, new, known) for each in histories] or [
         _not_judged(report, "replayed", "no history was replayed")
     ]
     suites[POLICY_CHANGE] = list(_of_policies(report))
@@ -165,11 +164,16 @@ def _failure(name: str, problems: Sequence[Problem]) -> _Case:
     return _Case(name, "failure", titles, text, path=path, line=line)
 
 
+_REPLAYED = "replayed_history"
+_OF_REPLAYED = "Every step of a history is as the claims and the sanity rules have it."
+
+
 def _document(suites: dict[str, list[_Case]], seconds: float) -> str:
     total = _counts([case for cases in suites.values() for case in cases])
     attributes = {"name": "hitproof", "time": f"{seconds:.1f}"} | total
     root = ElementTree.Element("testsuites", attributes)
     sentences = {name: claim.sentence for name, claim in CLAIMS.items()} | RULES
+    sentences[_REPLAYED] = _OF_REPLAYED
     for name, cases in suites.items():
         suite = ElementTree.SubElement(root, "testsuite", {"name": name} | _counts(cases))
         if name in sentences:

@@ -14,7 +14,7 @@ from hitproof.conformance.findings.findings import Finding
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.ledger.ledger import CauseStatus, Entry
 from hitproof.conformance.ledger.records import Shrunk
-from hitproof.spec.claims import CLAIMS, Divergence
+from hitproof.spec.claims import Divergence
 from hitproof.vllm_integration.gate.policies import Standing
 from hitproof.vllm_integration.gate.report import Report
 from hitproof.vllm_integration.reports.causes import Cause, causes
@@ -30,16 +30,14 @@ from hitproof.vllm_integration.survey.faults import status_of
 POLICY_CHANGE = "policy_change"
 STALE_ENTRY = "stale_ledger_entry"
 SHRUNK = "footprint_too_large"
-REPLAYED = "replayed_history"
 WORSE = "behaviour_made_worse"
 RULES = {
     POLICY_CHANGE: "The target behaves as its release does where releases differ.",
     STALE_ENTRY: "Every entry of the ledger that speaks of the target reproduces.",
     SHRUNK: "Every known divergence reaches as far as its footprint on record.",
-    REPLAYED: "Every step of a history is as the claims have it on a whole manager.",
     WORSE: "What requests get from the head of a comparison is no worse than from its base.",
 }
-"""What is judged beside the claims, by the name of its rule."""
+"""What is judged beside the claims and the sanity rules, by the name of its rule."""
 
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -49,7 +47,7 @@ class Problem:
     """Something that makes a target diverge, or would if it were not known.
 
     Attributes:
-        rule: the claim that is broken, or one of `RULES`.
+        rule: the claim or the sanity rule that is broken, or one of `RULES`.
         divergence: the class; None for a stale entry and a footprint that is too large.
         title: one line.
         text: all that the text report says of it below that line.
@@ -115,10 +113,10 @@ def steps(finding: Finding) -> tuple[str, ...]:
 def _problem(
     finding: Finding, draw: Callable[[Console], None], entry: Entry | None = None
 ) -> Problem:
-    where, claim = finding.location, finding.signature.claim
+    where = finding.location
     path, line = place(finding.source) if where is None else (readable(where.path), where.line)
     return Problem(
-        claim if claim in CLAIMS else REPLAYED,
+        finding.signature.claim,
         Divergence(finding.signature.divergence),
         *_title_and_text(draw),
         path,

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hitproof.conformance.findings.codes import MEANINGS
+from hitproof.conformance.findings.rules import RULES as SANITY_RULES
 from hitproof.spec.claims import CLAIMS, Divergence
 from hitproof.vllm_integration.gate.diff import Diff
 from hitproof.vllm_integration.gate.report import Report
@@ -103,8 +104,9 @@ def _log(
 
 
 def _rules() -> list[dict[str, Any]]:
-    sentences = {name: claim.sentence for name, claim in CLAIMS.items()} | RULES
+    sentences = {name: each.sentence for name, each in (CLAIMS | SANITY_RULES).items()} | RULES
     levels = {name: LEVELS[claim.divergence] for name, claim in CLAIMS.items()}
+    levels |= {name: LEVELS[_worst(name)] for name in SANITY_RULES}
     return [
         {
             "id": name,
@@ -117,8 +119,16 @@ def _rules() -> list[dict[str, Any]]:
     ]
 
 
+def _worst(name: str) -> Divergence:
+    """What a sanity rule that is broken means at worst, as its codes have it."""
+    classes = {each for m in MEANINGS.values() if name in m.claims for each in m.classes}
+    return min(classes, key=list(Divergence).index)
+
+
 def _in_full(name: str, sentence: str) -> str:
     """What a rule says, and what it means when it is broken."""
+    if (rule := SANITY_RULES.get(name)) is not None:
+        return f"{sentence} A sanity rule: {rule.reason} It is about {', '.join(rule.symbols)}."
     claim = CLAIMS.get(name)
     if claim is None:
         return sentence

@@ -18,6 +18,7 @@ from hitproof.conformance.explain.story import Story, ToldFinding, tell
 from hitproof.conformance.findings.evidence import Evidence
 from hitproof.conformance.findings.findings import Finding, figures
 from hitproof.conformance.findings.replayed import describe
+from hitproof.conformance.findings.rules import sort_of
 from hitproof.conformance.findings.strip_svg import STYLE, inline_svg
 from hitproof.conformance.findings.strips import ROLES, SIGNS
 from hitproof.conformance.ledger.ledger import CauseStatus, Entry
@@ -220,6 +221,7 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["sort_of"] = sort_of
     environment.filters["words"] = lambda name: name.replace("_", " ")
     return environment
 
