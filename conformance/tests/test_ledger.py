@@ -115,7 +115,10 @@ def test_an_entry_without_its_finding_is_stale(tmp_path: Path) -> None:
     [
         (('reason = "why"', ""), "entry 1 has no 'reason'; add it"),
         (('reason = "why"', 'reason = ""'), "gives no reason"),
-        (("lookup_returns_longest_valid_hit", "no_such_claim"), "no claim or sanity rule is called 'no_such_claim'"),
+        (
+            ("lookup_returns_longest_valid_hit", "no_such_claim"),
+            "no claim or sanity rule is called 'no_such_claim'",
+        ),
         (('"lost hit"', '"found hit"'), "cannot be read"),
         (('">=0.21,<0.30"', '"newest"'), "cannot be read"),
         (('"hit-too-short"', '"hit-to-short"'), "did you mean hit-too-short"),

@@ -116,7 +116,7 @@ def nothing() -> Report:
 
 def replayed_history() -> Report:
     raises = Defect.of(Code.RAISES_EXCEPTION, error="<ValueError>")
-    signature = Signature("allocate_slots", "crash", "mamba", False, raises)
+    signature = Signature("allowed_call_raises_nothing", "crash", "mamba", False, raises)
     history = Play.written(PLAY.history(Abilities()), "smallest")
     shown = Demonstration("allocates", reproduced=True, pytest="def test_allocates(): ...\n")
     crash = replayed(signature, history, "it returns", "it raises <ValueError>", 0, shown)

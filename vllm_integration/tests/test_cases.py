@@ -181,7 +181,7 @@ def test_every_finding_of_a_release_has_a_test_that_fails_there(tmp_path: Path) 
     assert {f["error"] for f in found if f not in crashes} == {"AssertionError"}
     assert {path.name for path in tmp_path.iterdir()} == {f"test_{f['name']}.py" for f in found}
     assert all(f["vector"].get("steps") or f["vector"]["requests"] for f in found)
-    of_schedulers = [f["pytest"] for f in found if f["claim"] == "scheduler"]
+    of_schedulers = [f["pytest"] for f in found if f["signature"]["kind"] == "scheduler"]
     assert len(of_schedulers) >= 4
     assert all("scheduler = " in text or "EngineCore)" in text for text in of_schedulers)
     assert any("Workers(" in text for text in of_schedulers)

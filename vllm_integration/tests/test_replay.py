@@ -24,6 +24,7 @@ from hitproof.vllm_integration.tests.conftest import hitproof, one_sentence
 from hitproof.vllm_integration.tests.forkserver import PYTHON
 from hitproof.vllm_integration.verdict import Verdict
 
+COUNT = "free_count_is_free_queue_length"
 VECTORS = vectors()
 _UNALIGNED = (
     "raises-exception(error=AssertionError, message=aligned_length is not compatible with eagle "
@@ -151,7 +152,7 @@ def test_a_report_as_text() -> None:
     target = Target("0.23.0", None, "0.23.0")
     report = ReplayReport(target, VECTORS["retention_junction"], {"horizon": "capped"}, ["", ""])
     report.lookups = [{"step": 0, "request": "a", "due": 8, "served": 4}]
-    signature = Signature("block_pool", "unsound", "mamba", False, Defect(Code.BLOCK_LEAKED))
+    signature = Signature(COUNT, "unsound", "mamba", False, Defect(Code.BLOCK_LEAKED))
     violation = Violation(signature, "each block is free or in use", "blocks [3]")
     report.findings = [Occurrence(violation, 1, "free", 2)]
     console = Console(width=200, record=True, file=StringIO())

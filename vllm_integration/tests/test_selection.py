@@ -102,7 +102,10 @@ def test_any_claim_may_break_in_a_history() -> None:
     ("selection", "said"),
     [
         (Selection(("hit-to-long",)), "'hit-to-long'; did you mean hit-too-long"),
-        (Selection(("zzz*",)), "no claim or code is called 'zzz*'; see `hitproof explain`"),
+        (
+            Selection(("zzz*",)),
+            "no claim, sanity rule or code is called 'zzz*'; see `hitproof explain`",
+        ),
         (Selection((), ("nowhere",)), "nothing is judged with --configuration 'nowhere'"),
         (Selection((), ("{}",)), "--configuration {} is no configuration"),
         (Selection((), ("{nothing",)), "is no configuration"),
