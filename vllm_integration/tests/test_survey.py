@@ -268,8 +268,8 @@ def test_faults_ledger_and_record_agree_on_releases() -> None:
 @pytest.mark.parametrize(
     ("number", "releases", "told"),
     [
-        (58, "<0.26", "the ledger says 58 of scheduler"),
-        (72, ">=0.26,<0.32", "a case of 72 shows scheduler"),
+        (58, "<0.26", "the ledger says 58 of cached_key_names_its_content"),
+        (72, ">=0.26,<0.32", "a case of 72 shows chunk_ends_where_a_state_is_kept"),
         (14, "", "14 names (15,) in vain"),
     ],
 )
