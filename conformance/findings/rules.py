@@ -65,7 +65,6 @@ class Rule(StrEnum):
 
 WASTEFUL = (
     Rule.HASH_UNIT,
-    Rule.OWN_LAYERS,
     Rule.PAGE_SIZE,
     Rule.MEMORY,
     Rule.PADDING,
@@ -75,6 +74,9 @@ WASTEFUL = (
     Rule.DEALT,
 )
 """Where these are broken outputs are right, and memory or time is lost."""
+
+FATAL = (Rule.OWN_LAYERS,)
+"""Where these are broken the worker does not start: it finds no layer for a tensor of the plan."""
 
 _GROUPS = ("get_kv_cache_groups", "get_kv_cache_config_from_groups")
 _SIZES = ("resolve_kv_cache_block_sizes",)
@@ -130,8 +132,8 @@ _PLANNING: dict[Rule, tuple[str, tuple[str, ...]]] = {
     ),
     Rule.ALIGNED: ("Kernels address blocks by a stride in whole elements of a layer.", _GROUPS),
     Rule.OWN_LAYERS: (
-        "With pipeline parallelism each rank computes its own layers only, so pages for others "
-        "are never used.",
+        "With pipeline parallelism each rank computes its own layers only, and finds no layer for "
+        "a tensor of another one when it allocates the plan.",
         _RANKS,
     ),
     Rule.RANKS: (

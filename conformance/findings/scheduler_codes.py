@@ -469,9 +469,9 @@ MEANINGS: Mapping[Code, Meaning] = {
     Code.DERIVED_GROUPS_WRONG: Meaning(
         "groups that start-up derives from layers are wrong{rule}",
         "Start-up groups the layers, sizes blocks and pages, and lays the pool out.",
-        "Layers share bytes or lack them, or memory is lost.",
+        "Layers share bytes or lack them, a worker does not start, or memory is lost.",
         tuple(each.sanity_rule for each in Rule),
-        (Divergence.UNSOUND, Divergence.WASTE),
+        (Divergence.UNSOUND, Divergence.CRASH, Divergence.WASTE),
         (
             Parameter(
                 "rule",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hitproof.conformance.explain.derivation import Derived, broken_rules
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.meaning import Code
-from hitproof.conformance.findings.rules import WASTEFUL
+from hitproof.conformance.findings.rules import FATAL, WASTEFUL
 from hitproof.conformance.findings.violations import Occurrence, Violation
 from hitproof.conformance.histories.workloads import SchedulerHistory
 from hitproof.conformance.scheduling.runner import violation
@@ -26,7 +26,9 @@ def wrong_groups(derived: Derived) -> Iterator[Violation]:
         defect = Defect.of(Code.DERIVED_GROUPS_WRONG, rule=broken.rule.parameter)
         wrong = violation(defect, str(broken.rule), broken.sentence)
         if broken.rule in WASTEFUL:
-            wrong = _wasteful(wrong)
+            wrong = _of_class(Divergence.WASTE, wrong)
+        elif broken.rule in FATAL:
+            wrong = _of_class(Divergence.CRASH, wrong)
         yield wrong
 
 
@@ -51,9 +53,9 @@ def refusal(history: SchedulerHistory, reason: str) -> list[Occurrence]:
         Defect.of(Code.LAYERS_REFUSED, error=error), "start-up accepts the layers", reason
     )
     if error in _TOO_LITTLE:
-        found = _wasteful(found)
+        found = _of_class(Divergence.WASTE, found)
     return [Occurrence(found, 0, "step")]
 
 
-def _wasteful(found: Violation) -> Violation:
-    return replace(found, signature=replace(found.signature, divergence=Divergence.WASTE))
+def _of_class(divergence: Divergence, found: Violation) -> Violation:
+    return replace(found, signature=replace(found.signature, divergence=divergence))

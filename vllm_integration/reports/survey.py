@@ -174,7 +174,8 @@ def _severity(seen: Mapping[str, list[Sighting]], newest: str) -> int:
 def _section(
     fault: Fault, seen: Mapping[str, list[Sighting]], releases: Sequence[Release]
 ) -> Iterator[str]:
-    yield f'### <a name="{fault.number}"></a>{fault.number}. {fault.title}'
+    anchors = "".join(f'<a name="{each}"></a>' for each in (fault.number, *fault.formerly))
+    yield f"### {anchors}{fault.number}. {fault.title}"
     yield ""
     yield f"*{_extent(seen, releases)}.*"
     yield ""

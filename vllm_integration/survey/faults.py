@@ -58,6 +58,7 @@ class Fault:
 
     Attributes:
         number: a stable identifier, from 1; pages link to it.
+        formerly: numbers of causes that turned out to be this one.
         title: what is wrong, in a line.
         status: whether it is wrong, or meant to be so.
         evidence: what says that it is no fault.
@@ -75,6 +76,7 @@ class Fault:
     """
 
     number: int
+    formerly: tuple[int, ...]
     title: str
     status: CauseStatus
     evidence: tuple[Evidence, ...]
@@ -112,6 +114,7 @@ def _statuses() -> dict[str, CauseStatus]:
 def _fault(raw: dict[str, Any]) -> Fault:
     return Fault(
         raw["number"],
+        tuple(raw.get("formerly", ())),
         raw["title"],
         CauseStatus(raw.get("status", CauseStatus.FAULT)),
         tuple(Evidence(**each) for each in raw.get("evidence", ())),

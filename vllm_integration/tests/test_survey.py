@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -38,7 +38,7 @@ from hitproof.vllm_integration.survey.survey import (
     verdict,
 )
 from hitproof.vllm_integration.targets.target import Target
-from hitproof.vllm_integration.tests.conftest import hitproof
+from hitproof.vllm_integration.tests.conftest import hitproof, release
 from hitproof.vllm_integration.tests.reports import replayed_history
 from hitproof.vllm_integration.verdict import Verdict
 
@@ -66,7 +66,8 @@ def test_every_finding_is_documented_and_every_fault_was_found() -> None:
 
 def test_numbers_are_unique_and_every_text_says_something() -> None:
     faults = causes()
-    assert sorted(fault.number for fault in faults) == list(range(1, len(faults) + 1))
+    numbers = sorted(n for fault in faults for n in (fault.number, *fault.formerly))
+    assert numbers == list(range(1, len(numbers) + 1))
     assert len({fault.title for fault in faults}) == len(faults)
     for fault in faults:
         for text in (fault.title, fault.impact, fault.trigger, fault.reason):
@@ -288,6 +289,44 @@ def test_a_bound_at_which_nothing_was_found_is_noticed(releases: str) -> None:
     fault = next(each for each in causes() if each.number == 54)
     bounded = replace(fault, releases={"": SpecifierSet(releases)})
     assert [*loose(bounded, seen_in(survey(), causes())[54])]
+
+
+def unfounded(faults: Iterable[Fault]) -> Iterator[str]:
+    """Upstream's choices and limits of the design that no place in vLLM says."""
+    for fault in faults:
+        if (fault.status is CauseStatus.FAULT) is bool(fault.evidence):
+            yield f"{fault.number}: {fault.status} with {len(fault.evidence)} places"
+        for each in fault.evidence:
+            lines = (release(each.release) / each.file).read_text().splitlines()
+            there = lines[max(0, each.line - 4) : each.line + 6]
+            if _words(each.quote) not in _words(" ".join(there)):
+                yield f"{fault.number}: {each.file}:{each.line}"
+
+
+def _words(text: str) -> str:
+    """The text without the marks of comments, and with one space between words."""
+    return " ".join(text.replace("#", " ").split())
+
+
+@pytest.mark.release
+def test_upstream_says_what_is_no_fault() -> None:
+    assert not [*unfounded(causes())]
+
+
+@pytest.mark.release
+def test_a_quote_that_does_not_stand_there_is_noticed() -> None:
+    fault = next(each for each in causes() if each.evidence)
+    (first, *_) = fault.evidence
+    for wrong in (replace(first, quote="on purpose"), replace(first, line=first.line + 40)):
+        assert [*unfounded([replace(fault, evidence=(wrong,))])]
+    assert [*unfounded([replace(fault, evidence=())])]
+    assert [*unfounded([replace(fault, status=CauseStatus.FAULT)])]
+
+
+def test_every_open_cause_says_what_reaches_it() -> None:
+    *still, fixed = grouped(survey(), causes()).values()
+    assert all(fault.reach for group in still for fault in group)
+    assert not any(fault.reach or fault.evidence for fault in fixed)
 
 
 def test_causes_in_the_ledger_are_titles_of_faults() -> None:
