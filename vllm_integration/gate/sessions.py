@@ -116,6 +116,7 @@ class Session:
             self._fatal[task.entry] = reason
             return Outcome(unsettled(task, reason))
         evidence = [Evidence.from_json(raw) for raw in answer["evidence"]]
+        refuting = answer.get("refuting", {})
         obligations = [
             Obligation(
                 claim,
@@ -124,7 +125,7 @@ class Session:
                 int(answer["paths"]),
                 int(answer["states"]),
                 str(answer["detail"]),
-                tuple(map(Signature.from_json, answer["refuting"].get(claim, ()))),
+                tuple(map(Signature.from_json, refuting.get(claim, ()))),
                 int(answer["runs"]),
             )
             for claim, status in answer["statuses"].items()
