@@ -11,6 +11,8 @@ class Why(StrEnum):
 
     RAISES = "raises here"
     CHANGED = "changed here"
+    CALLED = "changed, and called by the function that is judged"
+    ONLY = "the only change"
     BRANCH = "the last branch before the answer"
     FUNCTION = "the function that is judged"
 

@@ -1,4 +1,4 @@
-"""Findings at the line that decides: a changed one, where the target changes what they run."""
+"""Findings at the line that decides: a changed one, where the target changes what decides."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,28 +25,33 @@ def located(finding: Finding, changed: Sequence[Hunk]) -> Finding:
 
 
 def _responsible(finding: Finding, changed: Sequence[Hunk]) -> Location | None:
-    """The change that the finding's smallest case runs, the closest to its answer.
+    """The change in the function that decides on the finding, or in what that function runs.
 
-    What the judged function runs comes before all else. There a line that is changed and run comes
-    before a change of what is run around it, such as a line that is gone. What is judged as a
-    whole, such as the block pool, has no smallest case that is run again: there the only change is
-    responsible, of the file that is judged if there are more.
+    A line that is changed and run comes before other changes of the deciding function, such as a
+    line that is gone, and the last that is run before those before it. What else the finding's case
+    runs does not decide. What is judged as a whole, such as the block pool, has no smallest case
+    that is run again: there a change is responsible if it is the only one.
     """
-    order = {place: number for number, place in enumerate(finding.passed.lines)}
-    outside = len(order) - finding.passed.decisive
-    found: list[tuple[bool, bool, int, int, Hunk]] = []
+    passed = finding.passed
+    if not passed.lines:
+        return _location(changed[0], Why.ONLY) if len(changed) == 1 else None
+    decisive = passed.lines[len(passed.lines) - passed.decisive :]
+    found: list[tuple[bool, int, int, Location]] = []
     for number, hunk in enumerate(changed):
-        run = {line: n for (path, line), n in order.items() if path == hunk.path}
-        changed_lines = [n for line, n in run.items() if hunk.has(line)]
-        around = [n for line, n in run.items() if line in hunk.scope]
-        if changed_lines or around:
-            last = max(changed_lines or around)
-            found.append((last >= outside, bool(changed_lines), last, -number, hunk))
-    if not order:
-        judged, _, _ = finding.source.rpartition(":")
-        beside = [hunk for hunk in changed if hunk.path == judged] or changed
-        found = [(False, False, 0, 0, hunk) for hunk in beside] if len(beside) == 1 else []
-    if not found:
-        return None
-    *_, hunk = max(found, key=lambda each: each[:4])
-    return Location(hunk.path, hunk.line, hunk.function, Why.CHANGED)
+        run = [n for n, (path, line) in enumerate(decisive) if path == hunk.path and hunk.has(line)]
+        decides = _is_in(hunk, passed.location)
+        if decides or run:
+            why = Why.CHANGED if decides else Why.CALLED
+            found.append((decides, max(run, default=-1), -number, _location(hunk, why)))
+    return max(found, key=lambda each: each[:3])[-1] if found else None
+
+
+def _is_in(hunk: Hunk, where: Location | None) -> bool:
+    """Whether the function that has the location is changed, or one inside of it."""
+    if where is None or hunk.path != where.path:
+        return False
+    return hunk.has(where.line) or f"{hunk.function}.".startswith(f"{where.function}.")
+
+
+def _location(hunk: Hunk, why: Why) -> Location:
+    return Location(hunk.path, hunk.line, hunk.function, why)

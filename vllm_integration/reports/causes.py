@@ -107,7 +107,7 @@ def _survey() -> tuple[Sequence[Release], Seen]:
 def _keys(finding: Finding, release: str | None) -> Iterator[Hashable]:
     """What findings of one cause have in common."""
     signature, where = of(finding), finding.location
-    if where is not None and where.why is Why.CHANGED:
+    if where is not None and where.why in (Why.CHANGED, Why.CALLED, Why.ONLY):
         yield where.path, where.line
         return
     if release:

@@ -20,14 +20,13 @@ class Hunk:
         path: the file, relative to the target's root.
         line: the first of its lines in the target, from 1; the one after what is only removed.
         stop: the line after its last one.
-        scope: the lines of the function or class that it is in, or of the file.
-        function: the name of that function or class, as Python qualifies it; may be empty.
+        function: the name of the function or class that it is in, as Python qualifies it; may be
+            empty.
     """
 
     path: str
     line: int
     stop: int
-    scope: range
     function: str
 
     def has(self, line: int) -> bool:
@@ -63,8 +62,8 @@ def _of_file(path: str, old: str, new: str) -> Iterator[Hunk]:
         line = changed[0] if changed else min(k + 1, len(after))
         stop = changed[-1] + 1 if changed else line
         around = [each for each in scopes if line in each[0] and max(stop - 1, line) in each[0]]
-        scope, name = min(around, key=lambda e: len(e[0]), default=(range(1, len(after) + 1), ""))
-        yield Hunk(path, line, stop, scope, name)
+        _, name = min(around, key=lambda each: len(each[0]), default=(range(0), ""))
+        yield Hunk(path, line, stop, name)
 
 
 def _code_lines(text: str) -> Iterator[int]:

@@ -101,45 +101,52 @@ def shown(lines: Sequence[int], **more: object) -> Finding:
     return replace(first, passed=passed, **more)  # type: ignore[arg-type]  # what tests vary
 
 
-def hunk(line: int, stop: int, scope: range = range(9, 15)) -> Hunk:
-    return Hunk(FILE, line, stop, scope, "f")
+def hunk(line: int, stop: int, function: str = "Manager.hit") -> Hunk:
+    return Hunk(FILE, line, stop, function)
+
+
+FREE, LIMIT, FINE = hunk(17, 18, "Manager.free"), hunk(3, 4, ""), hunk(7, 8, "Manager")
 
 
 @pytest.mark.parametrize(
-    ("lines", "changes", "line"),
+    ("lines", "changes", "line", "why"),
     [
-        ([11, 12], [], 12),
-        ([11, 12], [hunk(11, 12)], 11),
-        ([11, 12, 13], [hunk(11, 12), hunk(13, 14)], 13),
-        ([11, 13, 12], [hunk(12, 13), hunk(13, 14)], 12),
-        ([10, 11], [hunk(12, 12)], 12),  # what is only gone
-        ([10, 11], [hunk(12, 12), hunk(10, 11)], 10),
-        ([11, 12], [hunk(17, 18, range(16, 18))], 12),  # not run
-        ([], [hunk(17, 18, range(16, 18))], 17),  # the only change
-        ([], [hunk(17, 18), hunk(11, 12)], 12),
+        ([11, 12], [], 12, Why.BRANCH),
+        ([11, 12], [hunk(11, 12)], 11, Why.CHANGED),
+        ([11, 12, 13], [hunk(11, 12), hunk(13, 14)], 13, Why.CHANGED),
+        ([11, 13, 12], [hunk(12, 13), hunk(13, 14)], 12, Why.CHANGED),
+        ([10, 11], [hunk(12, 12)], 12, Why.CHANGED),  # what is only gone
+        ([10, 11], [hunk(12, 12), hunk(10, 11)], 10, Why.CHANGED),
+        ([11, 12], [FREE], 12, Why.BRANCH),  # not run
+        ([11, 12], [LIMIT, FINE], 12, Why.BRANCH),  # in no function
+        ([11, 17, 12], [FREE], 17, Why.CALLED),
+        ([11, 12, 17], [FREE, hunk(10, 10)], 10, Why.CHANGED),
+        ([11, 12, 17], [FREE, hunk(10, 10, "Manager.hit.inside")], 10, Why.CHANGED),
+        ([], [FREE], 17, Why.ONLY),
+        ([], [FREE, hunk(11, 12)], 12, Why.BRANCH),
     ],
 )
-def test_a_finding_is_at_the_change_that_its_case_runs_last(
-    lines: list[int], changes: list[Hunk], line: int
+def test_a_finding_is_at_the_change_of_what_decides(
+    lines: list[int], changes: list[Hunk], line: int, why: Why
 ) -> None:
-    where = located(shown(lines), changes).location
+    finding = shown(lines)
+    passed = replace(finding.passed, decisive=len(lines))
+    where = located(replace(finding, passed=passed), changes).location
     assert where is not None
-    assert where.line == line
-    assert (where.function == "f") is (where.why is Why.CHANGED)
+    assert (where.line, where.why) == (line, why)
 
 
-def test_a_change_of_what_the_judged_function_runs_comes_first() -> None:
-    helper, judged = hunk(5, 6, range(4, 7)), hunk(12, 12)
-    finding = shown([10, 11, 5])
-    for decisive, line in ((0, 5), (3, 5), (2, 5)):
+def test_a_change_of_what_is_run_around_the_judged_function_does_not_decide() -> None:
+    finding = shown([17, 11, 12])
+    for decisive, changes, line, why in (
+        (2, [FREE], 12, Why.BRANCH),
+        (2, [FREE, hunk(11, 12)], 11, Why.CHANGED),
+        (3, [FREE], 17, Why.CALLED),
+    ):
         passed = replace(finding.passed, decisive=decisive)
-        where = located(replace(finding, passed=passed), [helper, judged]).location
+        where = located(replace(finding, passed=passed), changes).location
         assert where is not None
-        assert where.line == line
-    passed = replace(shown([5, 10, 11]).passed, decisive=2)
-    where = located(replace(finding, passed=passed), [helper, judged]).location
-    assert where is not None
-    assert where.line == 12
+        assert (where.line, where.why) == (line, why)
 
 
 def at(line: int, function: str, why: Why = Why.BRANCH, code: Code = Code.HIT_UNALIGNED) -> Finding:
@@ -209,7 +216,12 @@ def test_stale_entries_are_not_spoken_of_while_there_is_something_new() -> None:
 @pytest.mark.release
 @pytest.mark.slow
 def test_a_fault_of_many_signatures_is_one_finding_at_the_changed_line(broken_copy: Copy) -> None:
-    root = broken_copy("0.33.0", {"shift = 1 if use_eagle else 0": "shift = 0"})
+    beside = "        num_new_blocks = num_required_blocks - len(req_blocks)\n"
+    edits = {
+        "shift = 1 if use_eagle else 0": "shift = 0",
+        beside: f"{beside}        del num_tokens\n",
+    }
+    root = broken_copy("0.33.0", edits)
     configuration = single_group(GroupKind.SLIDING_WINDOW, 1, 3, 2, True, 7)
     task = Task("mask_keeps_every_reachable_block", configuration)
     target = Target("fork", root, "0.33.0")
@@ -228,8 +240,12 @@ def test_a_fault_of_many_signatures_is_one_finding_at_the_changed_line(broken_co
         MANAGERS, line, "SlidingWindowManager.reachable_block_mask", Why.CHANGED
     )
 
+    # What changed in another function that is run did not decide, though.
+    near = [each for each in changes if each.function.endswith("allocate_new_blocks")]
+    assert near
+    others = [located(finding, near) for finding in findings]
     # Without a release to compare with, the function that decides is still known.
-    for finding in findings:
+    for finding in [*findings, *others]:
         assert finding.location is not None
         assert (finding.location.function, finding.location.why) == (where.function, Why.BRANCH)
         assert "if " in text[finding.location.line - 1]

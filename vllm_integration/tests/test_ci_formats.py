@@ -544,7 +544,7 @@ def test_harm_without_a_fault_is_one_problem_at_the_only_change() -> None:
     lost = [
         ChangeGroup(Change(Effect.LOST, CONFIGURATION, ("given",), "a", "b"), n, ()) for n in (1, 2)
     ]
-    hunk = Hunk("vllm/v1/core/x.py", 7, 8, range(5, 9), "f")
+    hunk = Hunk("vllm/v1/core/x.py", 7, 8, "f")
     diff = Diff(conforming(), conforming(), lost, hunks=(hunk,))
     ((kind, properties, message),) = commands(github.diff_annotations(diff))
     assert (kind, properties["file"], properties["line"]) == ("error", hunk.path, "7")
