@@ -184,7 +184,7 @@ class Broken(_Data):
 
     Attributes:
         claim: the claim.
-        sentence: what it states; empty for what is no claim, such as an exception.
+        sentence: what the claim or the sanity rule states.
         divergence: how it is violated.
         headline: what is broken where, in a line.
         code: the same as a code.

@@ -362,6 +362,8 @@ def test_a_history_is_a_code_flow_at_the_methods_that_it_calls(tmp_path: Path) -
     file.write_text("class KVCacheManager:\n    def allocate_slots(self):\n        return None\n")
     report.target = replace(report.target, root=tmp_path)
     (result,) = as_sarif(sarif.sarif(report)).results
+    assert result.ruleId == "allowed_call_raises_nothing"
+    assert "sanity rule: allowed_call_raises_nothing" in result.message.text
     ((flow,),) = [each.threadFlows for each in result.codeFlows]
     shown = [json.loads(each.location.message.text) for each in flow.locations]
     assert shown == steps
