@@ -70,6 +70,8 @@ EQUIVALENT: dict[str, str] = {
     "min(num_tokens, tokens_at_once(step + again, group.window, group.chunk))": _ORDER,
     "spec.retention.resend_cap: arithmetic.maximum(1, hash_lookahead_tokens) -> "
     "arithmetic.maximum(hash_lookahead_tokens, 1)": _ORDER,
+    "spec.attention.replay_start: arithmetic.maximum(hit - window + 1, 0) -> "
+    "arithmetic.maximum(0, hit - window + 1)": _ORDER,
     "spec.retention.serves_follow_ups: arithmetic.maximum(next_boundary(group, block, arithmetic), "
     "extension + group.segment) -> arithmetic.maximum(extension + group.segment, "
     "next_boundary(group, block, arithmetic))": _ORDER,

@@ -172,7 +172,79 @@ def _hit_has_required_block(
     )
 
 
+def _replayed(at: Interpretation) -> tuple[Term, Term, Term, Hypotheses]:
+    """A token of a hit, and a window outside the prefix cache."""
+    hit, window, token = at.integer("hit"), at.integer("window"), at.integer("token")
+    hypotheses = (
+        ("a window holds at least the token itself", 1 <= window),
+        ("the token is of the hit", (0 <= token) & (token < hit)),
+    )
+    return hit, window, token, hypotheses
+
+
+def _read_is_replayed(at: Interpretation, slip: int = 0) -> Statement:
+    hit, window, token, hypotheses = _replayed(at)
+    query = at.integer("query")
+    return Statement(
+        (
+            *hypotheses,
+            ("the query comes after the hit", hit <= query),
+            ("it reads the token", attention.attends(query, token, window, None, at)),
+        ),
+        attention.replay_start(hit, window, at) + slip <= token,
+    )
+
+
+def _replayed_is_read(at: Interpretation, slip: int = 0) -> Statement:
+    hit, window, token, hypotheses = _replayed(at)
+    start = attention.replay_start(hit, window, at)
+    return Statement(
+        (*hypotheses, ("it is computed again", start - slip <= token)),
+        attention.attends(hit, token, window, None, at),
+    )
+
+
+def _replay_of_whole_hits(at: Interpretation, slip: int = 0) -> Statement:
+    hit, window = at.integer("hit"), at.integer("window")
+    return Statement(
+        (
+            ("a window holds at least the token itself", 1 <= window),
+            ("the hit is no longer than what the next token reads", hit <= window - 1 + slip),
+        ),
+        attention.replay_start(hit, window, at) == 0,
+    )
+
+
+def _windows_outside_the_cache() -> Iterable[Obligation]:
+    yield Obligation(
+        "what_an_uncached_window_reads_is_replayed",
+        "A token of a hit that some later query reads through a window outside the prefix cache is "
+        "computed again.",
+        _read_is_replayed,
+        (Mutant("one_token_less", "So it is from one on.", partial(_read_is_replayed, slip=1)),),
+    )
+    yield Obligation(
+        "what_is_replayed_is_read",
+        "Each token of a hit that is computed again is read by the token after the hit.",
+        _replayed_is_read,
+        (Mutant("one_token_more", "So is the one before.", partial(_replayed_is_read, slip=1)),),
+    )
+    yield Obligation(
+        "a_hit_within_the_window_is_replayed_whole",
+        "Of a hit that the token after it reads all of, all is computed again.",
+        _replay_of_whole_hits,
+        (
+            Mutant(
+                "one_token_longer",
+                "So it is of a hit one token longer.",
+                partial(_replay_of_whole_hits, slip=1),
+            ),
+        ),
+    )
+
+
 def _hit_has_every_block_attention_reads() -> Iterable[Obligation]:
+    yield from _windows_outside_the_cache()
     yield Obligation(
         case_name("read_state_is_required", MAMBA),
         "The block that keeps the state to resume from is in the required run.",

@@ -195,10 +195,12 @@ class KVCacheManager:
         Blocks that the step no longer reads are freed in any case. Draft tokens are not
         registered, since they may be rejected.
         """
-        if num_new_tokens == 0 and num_external_computed_tokens == 0:
+        # Of a hit that is computed again in part, a step may compute no token past it.
+        if not (num_new_tokens or num_new_computed_tokens or num_external_computed_tokens):
             raise ValueError(
-                "a step computes at least one new token, or a connector loads some; pass one of "
-                "num_new_tokens and num_external_computed_tokens"
+                "a step computes at least one new token, takes a hit, or a connector loads some; "
+                "pass one of num_new_tokens, num_new_computed_tokens and "
+                "num_external_computed_tokens"
             )
         if request.hash_block_size != self._hash_block_size:
             self._refuse(request)

@@ -41,6 +41,18 @@ def reads_state(length: Term, token: Term) -> Formula:
     return token == length - 1
 
 
+def replay_start(hit: Term, window: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
+    """The first token of a hit that is computed again for a window outside the prefix cache.
+
+    Such a window has no entry of what was hit, and the token after a hit of ``hit`` tokens attends
+    to the ``window - 1`` before it. Those are computed again, for the entries of the window alone:
+    they do not attend to tokens before them. Sizes in tokens, ``window >= 1``. vLLM computes one
+    token more, and takes no hit of which it would compute all (``prefix_replay_tokens`` of
+    DeepSeek-V4.1, from 0.31 on).
+    """
+    return arithmetic.maximum(hit - window + 1, 0)
+
+
 def tail_blocks(window: Term, block_size: Term, arithmetic: Arithmetic = INTEGERS) -> Term:
     """The tail t: how many blocks before a boundary a sliding window reaches into.
 

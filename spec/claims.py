@@ -22,7 +22,13 @@ from hitproof.spec.admission import (
     states_at_once,
     tokens_at_once,
 )
-from hitproof.spec.attention import attends, lookahead_blocks, reads_state, tail_blocks
+from hitproof.spec.attention import (
+    attends,
+    lookahead_blocks,
+    reads_state,
+    replay_start,
+    tail_blocks,
+)
 from hitproof.spec.connector import (
     is_fully_loaded,
     longest_local_prefix,
@@ -217,11 +223,12 @@ CLAIMS: dict[str, Claim] = {
             name="hit_has_every_block_attention_reads",
             sentence="A hit is served only when every block that attention reads before it, or "
             "the state that Mamba resumes from, is cached, and the served block table holds "
-            "those blocks.",
+            "those blocks. What a window outside the prefix cache reads is computed again.",
             divergence=Divergence.UNSOUND,
             clauses=(
                 attends,
                 reads_state,
+                replay_start,
                 tail_blocks,
                 run_start,
                 in_required_run,

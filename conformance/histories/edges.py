@@ -2,8 +2,9 @@
 
 A small pool is reset; with several MTP modules a step after a hit computes fewer tokens than they
 look ahead; block sizes differ beside states though hits end on block edges; a load comes beside
-hits that would be evicted next; a ring buffer's block is the last one; and several images are in
-the block that a prompt ends in, or reach into it, and output completes that block.
+hits that would be evicted next; a ring buffer's block is the last one; a window outside the prefix
+cache is computed again; and several images are in the block that a prompt ends in, or reach into
+it, and output completes that block.
 """
 
 import math
@@ -21,6 +22,7 @@ from hitproof.conformance.histories.schema import (
     Load,
     Loaded,
     Lookup,
+    Preempt,
     Release,
     RequestInput,
     Reset,
@@ -78,6 +80,7 @@ def edges() -> Iterator[History]:
     yield states_in_larger_blocks()
     yield load_beside_hits()
     yield from full_beside_rings()
+    yield from windows_computed_again()
     yield from images_at_the_end()
 
 
@@ -126,6 +129,30 @@ def full_beside_rings() -> Iterator[History]:
         yield History(
             EngineConfiguration(groups, 5, 2, 8, full_sequence_must_fit=whole), requests, steps
         )
+
+
+def windows_computed_again() -> Iterator[History]:
+    """Hits beside a window outside the prefix cache: longer than it, as long, and shorter.
+
+    They are computed again in one step and in several, and by a request that is preempted.
+    """
+    full = Group(GroupKind.FULL_ATTENTION, 4)
+    text = tuple(range(1, 27))
+    requests = {
+        "first": RequestInput(text, (900, 901)),
+        "same": RequestInput(text, (900, 901)),
+        "turn": RequestInput((*text, 900, 901, *range(30, 35)), (902,)),
+        "short": RequestInput((*text[:9], 50, 51), (903,)),
+        "shorter": RequestInput((*text[:5], 60, 61), (904,)),
+    }
+    steps: list[Step] = []
+    for name in requests:
+        steps += [Lookup(name), *([Schedule(name)] * 3), *([Preempt(name)] * (name == "same"))]
+        steps += [*([Schedule(name)] * 6), Finish(name)]
+    for window, most in product((1, 5, 8, 13), (None, 3, 9)):
+        kept = Group(GroupKind.SLIDING_WINDOW, 4, window=window, prefix_cacheable=False)
+        engine = EngineConfiguration((full, kept), 60, 4, 48, max_num_batched_tokens=most)
+        yield History(engine, requests, tuple(steps))
 
 
 def reset_of_all() -> History:

@@ -1,8 +1,8 @@
 """Scheduler histories on engines that are set up or used in other ways than most.
 
 In turn: pipeline ranks, so that more steps are in flight; no prefix caching; pauses, while requests
-run, end and arrive; groups that opt out of prefix caching, and blocks of sizes that do not divide
-one another. Apart from that they are as other
+run, end and arrive; groups that opt out of prefix caching, rings and windows, and blocks of sizes
+that do not divide one another. Apart from that they are as other
 histories: generated ones, and ones at the limits of steps.
 """
 
@@ -36,6 +36,9 @@ def engine_workload(seed: int | str) -> SchedulerHistory:
         case _ if number // 8 % 2:
             return replace(made, deployment=_uneven(deployment))
         case _:
+            if number % 32 == 7:  # of full attention
+                made = workload(f"engines {prefix}:{number // 4 // 8 * 8}")
+                return replace(made, deployment=_replayed(made.deployment, random))
             # Of all layouts in turn; every fourth seed has but two.
             made = (limit_workload, workload)[number % 2](f"engines {prefix}:{number // 16}")
             return replace(made, deployment=_opted_out(made.deployment, seed))
@@ -77,6 +80,20 @@ def _opted_out(deployment: Deployment, seed: int | str) -> Deployment:
         deployment,
         groups=(*deployment.groups, ring),
         num_gpu_blocks=_MORE_ROOM * deployment.num_gpu_blocks,
+    )
+
+
+def _replayed(deployment: Deployment, random: Random) -> Deployment:
+    """A window outside the prefix cache, alone or beside a ring, as DeepSeek-V4.1 has both."""
+    size = random.choice((1, 2)) * deployment.groups[0].block_size // 2
+    tokens = random.choice((size, 2 * size, 3 * size))
+    window = Group(GroupKind.SLIDING_WINDOW, size, tokens, prefix_cacheable=False)
+    ring = Group(GroupKind.FULL_ATTENTION, size, prefix_cacheable=False)
+    return replace(
+        deployment,
+        groups=(*deployment.groups, *random.choice(((window,), (window, ring)))),
+        num_gpu_blocks=_MORE_ROOM * deployment.num_gpu_blocks,
+        v2_model_runner=True,
     )
 
 

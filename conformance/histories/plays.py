@@ -370,7 +370,7 @@ _SEEDED = {
     Origin.LIMITS: {Profile.QUICK: 4, Profile.DEFAULT: 60, Profile.THOROUGH: 1_500},
     Origin.MARGINS: {Profile.QUICK: 4, Profile.DEFAULT: 16, Profile.THOROUGH: 600},
     Origin.RESUMPTIONS: {Profile.QUICK: 4, Profile.DEFAULT: 120, Profile.THOROUGH: 1_000},
-    Origin.ENGINES: {Profile.QUICK: 4, Profile.DEFAULT: 80, Profile.THOROUGH: 1_500},
+    Origin.ENGINES: {Profile.QUICK: 8, Profile.DEFAULT: 80, Profile.THOROUGH: 1_500},
     Origin.HOST: {Profile.QUICK: 4, Profile.DEFAULT: 40, Profile.THOROUGH: 1_000},
     Origin.CONNECTORS: {Profile.QUICK: 6, Profile.DEFAULT: 120, Profile.THOROUGH: 2_000},
     Origin.IMAGES: {Profile.QUICK: 9, Profile.DEFAULT: 108, Profile.THOROUGH: 1_500},

@@ -261,12 +261,31 @@ class EngineConfiguration:
         return self.max_concurrent_batches * self.max_chunk
 
     @property
+    def replayed_tokens(self) -> int:
+        """Tokens of a hit that vLLM computes again for a window outside the prefix cache; else 0.
+
+        They are as many as the window has, one more than attention reads, and no hit of at most so
+        many is taken (`spec.attention.replay_start`). vLLM: ``prefix_replay_tokens``. Beside cached
+        windows or states it is 0: what is computed again would read these before the hit has them,
+        and no model has both.
+        """
+        cached = {group.kind for group in self.groups if group.prefix_cacheable}
+        windows = {group.window for group in self.groups if is_replayed(group)}
+        alone = cached == {GroupKind.FULL_ATTENTION} and len(windows) == 1
+        return next(iter(windows)) or 0 if alone and self.enable_prefix_caching else 0
+
+    @property
     def mamba_block_size(self) -> int | None:
         """The block size at which chunks end for Mamba's sake; None if they need not."""
         if not self.enable_prefix_caching:
             return None
         sizes = [g.block_size for g in self.groups if g.kind is GroupKind.MAMBA]
         return max(sizes) if sizes else None
+
+
+def is_replayed(group: Group) -> bool:
+    """Whether the group is a window outside the prefix cache."""
+    return group.kind is GroupKind.SLIDING_WINDOW and not group.prefix_cacheable
 
 
 @dataclass(frozen=True)

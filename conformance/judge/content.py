@@ -20,6 +20,11 @@ is a key that is registered for content that it does not describe.
 - Steps execute in the order in which they are scheduled, whenever their results arrive. So a step
   is played when it is scheduled, with the tables of that moment: what is scheduled later writes
   later. It starts after the last draft that was right, also where the scheduler does not know it.
+- After a hit, a window outside the prefix cache has no entries of it. Its last tokens are computed
+  again, for such windows alone: other groups keep what they have. What is computed again sees no
+  token of the window before them, which is how such models are made (vLLM: ``replay_start``); what
+  comes after the hit sees all of its window. What draft layers propose before its end is nothing
+  that they keep.
 - What a KV connector loads is there when the load is done. What it reports invalid is garbage, and
   so is what was computed from it. The entries of rejected drafts, and
   those that draft layers wrote while they proposed, are garbage and must be overwritten before they
@@ -51,7 +56,7 @@ from hitproof.conformance.playing.expectations import Held
 from hitproof.conformance.subject.managers import Observation, Tables
 from hitproof.spec.attention import attends, reads_state
 from hitproof.spec.claims import Divergence
-from hitproof.spec.groups import GroupKind
+from hitproof.spec.groups import Group, GroupKind
 from hitproof.spec.releases.horizons import LookaheadHorizon
 from hitproof.spec.sharing import is_determined
 from hitproof.spec.terms import INTEGERS
@@ -96,7 +101,8 @@ class ContentModel:
     ``sign`` makes the signature of a violation, of a group (an index), a claim, a defect and its
     class.
     ``every_state`` says that a step writes the state of each block that it fills, as vLLM did
-    before it had a ``mamba_cache_mode``; ``policy`` is how far past a hit lookups may peek.
+    before it had a ``mamba_cache_mode``; ``policy`` is how far past a hit lookups may peek;
+    ``replays`` whether the content of windows outside the prefix cache is modelled.
     """
 
     def __init__(
@@ -106,12 +112,13 @@ class ContentModel:
         sign: Sign,
         every_state: bool = False,
         policy: LookaheadHorizon = LookaheadHorizon.HASHED,
+        replays: bool = False,
     ) -> None:
         self._policy = policy
         self._engine = engine
         self._sign = sign
         self._every_state = every_state
-        self._due = DueEntries(engine, requests)
+        self._due = DueEntries(engine, requests, replays)
         self._store = ContentStore()
         self.keys = KeyedContent(engine, requests, self._due, self._store, sign)
         self._passes: dict[str, _Pass] = {}
@@ -121,6 +128,8 @@ class ContentModel:
         self._running: dict[tuple[str, int], int] = {}
         self._loaded: set[str] = set()
         self._planned: dict[str, int] = {}
+        # The tokens that are computed again for windows outside the prefix cache alone.
+        self._replayed: dict[str, range] = {}
 
     @property
     def store(self) -> ContentStore:
@@ -146,8 +155,16 @@ class ContentModel:
         self._final.pop(request, None)
         self._loaded.discard(request)
         self._planned.pop(request, None)
+        self._replayed.pop(request, None)
         for group in range(len(self._engine.groups)):
             self._running.pop((request, group), None)
+
+    def replay(self, request: str, tokens: range) -> None:
+        """These tokens of its hit are computed again, for windows outside the prefix cache alone.
+
+        No entries of such windows are there of the tokens before them.
+        """
+        self._replayed[request] = tokens
 
     def go_on(self, before: str, request: str, tables: Tables, start: int) -> None:
         """The session of ``before`` goes on as ``request`` with ``start`` tokens computed.
@@ -218,8 +235,11 @@ class ContentModel:
             yield from self._read_state(request, index, table, start)
         for index, _, table in states:
             self._write_states(request, index, table)
-        for index, _, table in attention:
+        again = self._replayed.get(request, range(0))
+        for index, group, table in attention:
             written = first if self._due.has_drafts[index] else start
+            if group.prefix_cacheable:
+                written = max(written, again.stop)
             self._write_entries(request, index, table, range(written, end))
         for index, _, table in attention:
             yield from self._read_entries(request, index, table)
@@ -267,7 +287,10 @@ class ContentModel:
         """Write the draft layers' entries of the tokens that they propose, except the last."""
         size, drafts = self._engine.groups[index].block_size, self._engine.num_speculative_tokens
         end = min(num_computed + max(drafts - 1, 0), self._engine.max_model_len)
-        for token in range(num_computed, end):
+        start = num_computed
+        if self._engine.groups[index].prefix_cacheable:
+            start = max(start, self._replayed.get(request, range(0)).stop)
+        for token in range(start, end):
             block, slot = divmod(token, size)
             found = self._store.read(index, _at(table, block), slot)
             held = found.target if isinstance(found, Entry) else _GARBAGE
@@ -291,9 +314,9 @@ class ContentModel:
         group, now = self._engine.groups[index], self._passes[request]
         reported: set[tuple[str, Divergence]] = set()
         for token in range(now.start + now.num_tokens):
-            read = attends(max(token, now.start), token, group.window, group.chunk)
             first = now.first if self._due.has_drafts[index] else now.start
-            if not read and not attends(max(token, first), token, group.window, group.chunk):
+            read = self._reads(request, group, now.start, token)
+            if not read and not self._reads(request, group, first, token):
                 continue
             wanted = self._due.entry(request, index, token)
             block, slot = divmod(token, group.block_size)
@@ -307,6 +330,15 @@ class ContentModel:
             reported.add((claim, divergence))
             where = (index, token, block_id)
             yield self._misread(request, where, claim, divergence, wanted, found)
+
+    def _reads(self, request: str, group: Group, start: int, token: int) -> bool:
+        """Whether a query of the request's pass from ``start`` on reads the token."""
+        now, again = self._passes[request], self._replayed.get(request, range(0))
+        query = max(token, start)
+        if not group.prefix_cacheable and token < again.start and query < again.stop:
+            query = again.stop  # the first that sees all of its window
+        end = now.start + now.num_tokens
+        return query < end and bool(attends(query, token, group.window, group.chunk))
 
     def _misread(
         self,

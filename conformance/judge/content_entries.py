@@ -1,7 +1,8 @@
 """What each slot of the content model should hold.
 
-Groups that opt out of prefix caching are not modelled, nor are Mamba blocks that the drafts of one
-step can fill: vLLM's ``mamba_utils`` keeps one state per step.
+Groups that opt out of prefix caching are modelled if they are windows, which are computed again
+after a hit. Others keep no tokens, and are not modelled; nor are Mamba blocks that the drafts of
+one step can fill: vLLM's ``mamba_utils`` keeps one state per step.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from hitproof.conformance.findings.codes import Defect
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.histories.naming import Prefixes
-from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput
+from hitproof.conformance.histories.schema import EngineConfiguration, RequestInput, is_replayed
 from hitproof.conformance.judge.content_store import Entry
 from hitproof.spec.claims import Divergence
 from hitproof.spec.groups import Group, GroupKind, drops_block
@@ -26,8 +27,13 @@ class DueEntries:
         lookahead: on how many tokens after its own an entry of draft layers depends.
     """
 
-    def __init__(self, engine: EngineConfiguration, requests: Mapping[str, RequestInput]) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        engine: EngineConfiguration,
+        requests: Mapping[str, RequestInput],
+        replays: bool = False,
+    ) -> None:
+        self._engine, self._replays = engine, replays
         self.prefixes = Prefixes(requests, 1)
         self._num_tokens = {name: len(request.token_ids) for name, request in requests.items()}
         nobody = not any(group.eagle for group in engine.groups)
@@ -43,7 +49,7 @@ class DueEntries:
         """Whether the group's content is modelled."""
         drafts = self._engine.num_speculative_tokens
         small = group.kind is GroupKind.MAMBA and 0 < group.block_size <= drafts
-        return group.prefix_cacheable and not small
+        return not small and (group.prefix_cacheable or (self._replays and is_replayed(group)))
 
     def entry(self, request: str, group: int, token: int) -> Entry:
         """The entry that the layers of a group, an index, keep for a token."""

@@ -81,7 +81,12 @@ class JudgedManager:
         self._prefixes = prefixes
         self._judge = Judge(engine, requests, prefixes, policies)
         self._content = content(
-            engine, requests, self._judge.of_group, policies.every_state, policies.horizon
+            engine,
+            requests,
+            self._judge.of_group,
+            policies.every_state,
+            policies.horizon,
+            policies.replayed(engine) > 0,
         )
         self._registrations = Registrations(
             engine, prefixes, self._judge, self._content, self._fine
@@ -254,6 +259,9 @@ class JudgedManager:
             self._content.load(name, tables, start, start + external, known)
         tables = self._worker.scheduled(name, tables, new)
         start, num_new = start + external, allocation.num_new_tokens
+        if allocation.replay:
+            self._content.replay(name, allocation.replay)
+            start, num_new = allocation.replay.start, num_new + allocation.num_replayed_tokens
         sizes = [group.block_size for group in self._engine.groups]
         named = partial(self._prefixes.name, name)
         all_known = known + progress.num_sampled

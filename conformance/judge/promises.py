@@ -50,6 +50,8 @@ class JudgedPolicies:
         fine_tail: for whose hit the end of a prompt is kept when it lies inside a block.
         every_state: whether a Mamba group keeps the state of every block that a step fills, as
             before vLLM had a ``mamba_cache_mode``, or only that of the step's end.
+        windows_opt_out: whether a window can be outside the prefix cache; if not, such a group is
+            played as one that keeps no tokens.
     """
 
     horizon: LookaheadHorizon = LookaheadHorizon.HASHED
@@ -59,9 +61,12 @@ class JudgedPolicies:
     granularity: HitGranularity = HitGranularity.ALIGNED
     fine_tail: FineTail = FineTail.RESEND
     every_state: bool = False
+    windows_opt_out: bool = True
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], every_state: bool = False) -> Self:
+    def of(
+        cls, values: Mapping[str, Any], every_state: bool = False, windows_opt_out: bool = True
+    ) -> Self:
         """From the values of the policies, or their text, by name (`spec.releases.policies`).
 
         Raises `CannotJudge` on values that no release has together.
@@ -79,6 +84,7 @@ class JudgedPolicies:
             granularity=HitGranularity(values["hit_granularity"]),
             fine_tail=FineTail(values["fine_tail"]),
             every_state=every_state,
+            windows_opt_out=windows_opt_out,
         )
 
     def on(self, engine: EngineConfiguration) -> Self:
@@ -104,9 +110,14 @@ class JudgedPolicies:
         """For whose hit the end of a prompt is kept on the engine."""
         return self.fine_tail if self.fine(engine) else FineTail.NONE
 
+    def replayed(self, engine: EngineConfiguration) -> int:
+        """How many tokens of a hit are computed again for windows outside the prefix cache."""
+        return engine.replayed_tokens if self.windows_opt_out else 0
+
     def player(self, history: History, manager: Manager) -> Player:
         """A scheduler that cuts chunks as the releases with these policies do."""
-        return Player(history, manager, self.tail(history.engine), self.horizon)
+        engine = history.engine
+        return Player(history, manager, self.tail(engine), self.horizon, self.replayed(engine))
 
     def thins_out(self, kind: GroupKind) -> bool:
         """Whether a retention interval thins out groups of the kind."""

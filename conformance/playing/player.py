@@ -34,6 +34,7 @@ from hitproof.conformance.playing.chunks import Chunks, Prefill
 from hitproof.conformance.playing.in_flight import InFlight, Pass
 from hitproof.conformance.playing.outside import Outside
 from hitproof.conformance.subject.managers import Allocation, ConnectorManager, Hit, Manager
+from hitproof.spec.attention import replay_start
 from hitproof.spec.groups import GroupKind
 from hitproof.spec.releases.fine import FineTail
 from hitproof.spec.releases.horizons import LookaheadHorizon
@@ -69,13 +70,15 @@ class Player:
     """Plays a history on a manager, step by step. Exceptions of the manager propagate.
 
     Where hits may end inside blocks, ``fine_tail`` says for whose hit the end of a prompt is kept,
-    and ``horizon`` how far past it lookups may peek.
+    and ``horizon`` how far past it lookups may peek. ``replayed`` is the window outside the prefix
+    cache that is computed again after a hit, 0 for none; no connector loads it.
     """
 
     history: History
     manager: Manager
     fine_tail: FineTail = FineTail.NONE
     horizon: LookaheadHorizon = LookaheadHorizon.HASHED
+    replayed: int = 0
     hits: dict[str, Hit] = field(default_factory=dict)
     """The result of each request's last lookup."""
     _requests: dict[str, _Request] = field(default_factory=dict)
@@ -206,25 +209,28 @@ class Player:
                 return f"{SKIPPED}: the request does not wait or run"
 
     def _admit(self, step: Schedule, request: _Request) -> str:
-        name, hit, external = step.request, None, 0
+        name, hit, external, again = step.request, None, 0, range(0)
         self._await(name)
         self._takes_part(request)
         computed = request.num_computed_tokens
         if computed == 0:
             hit, external = self._found(step, request)
-            computed = hit.length + external
+            hit, again = self._taken(hit)
+            computed = hit.length + external - len(again)
         num_new = self._chunk(step, request, computed, request.num_tokens - computed)
         if num_new == 0:
             return f"{SKIPPED}: too few tokens for a chunk that ends on a block edge"
         tables = self.manager.allocate_slots(
             name,
             Allocation(
-                num_new,
+                max(0, num_new - len(again)),
                 hit,
                 self._engine.lookahead_slots,
                 external,
                 full_sequence_must_fit=self._engine.full_sequence_must_fit,
                 has_scheduled_reqs=bool(self._running),
+                replay=again,
+                num_replayed_tokens=min(num_new, len(again)),
             ),
         )
         if tables is None:
@@ -249,7 +255,18 @@ class Player:
             external = self._beyond(step, request, hit.length)
         return hit, external
 
+    def _taken(self, hit: Hit) -> tuple[Hit, range]:
+        """The hit as it is taken, and its last tokens that are computed again."""
+        start = int(replay_start(hit.length, self.replayed)) if self.replayed else hit.length
+        if hit.length and not start:  # all of it would be computed again
+            return Hit(0, tuple(() for _ in hit.tables)), range(0)
+        return hit, range(start, hit.length)
+
     def _beyond(self, step: Schedule | Load, request: _Request, hit: int) -> int:
+        if self.replayed:
+            asked = step.tokens if isinstance(step, Load) else step.external
+            self._change(0, asked, "tokens are loaded, as no connector has the window")
+            return 0
         if isinstance(step, Load):
             return self._loadable(step, request, hit)
         return self._external(step, request.num_tokens - 1 - hit)

@@ -77,8 +77,14 @@ class _Player:
         self._scheduler, self._history, self._engine = scheduler, history, engine
         self._names = Names(prefixes)
         self._judge = Judge(engine, requests, prefixes, policies)
+        self._replayed = policies.replayed(engine)
         self._content = ContentModel(
-            engine, requests, self._sign, policies.every_state, policies.horizon
+            engine,
+            requests,
+            self._sign,
+            policies.every_state,
+            policies.horizon,
+            self._replayed > 0,
         )
         self._tiers: HostTiers | None = None
         if history.deployment.host is not None:
@@ -106,6 +112,7 @@ class _Player:
             self._tiers,
             self._transfers,
             history.deployment.precisions,
+            self._replayed,
         )
         self._promised = PromisedHits(engine, history.requests, policies)
         self._rules = StepRules(
@@ -346,7 +353,7 @@ class _Player:
                 self._add(_read_though_skipping(each))
             self._allocated += sum(map(len, each.blocks))
             if life.hit is None:
-                life.hit = each.start
+                life.hit = self._hit(each)
             elif each.whole:
                 life.preemptions += 1
             life.chunks.append((each.start, each.num_tokens))
@@ -394,7 +401,7 @@ class _Player:
         if not self._engine.enable_prefix_caching:
             return  # nothing is looked up
         loads = plan.transfers.loads if plan.transfers is not None else {}
-        found = {each.request: each.start for each in plan.scheduled if each.whole}
+        found = {each.request: self._hit(each) for each in plan.scheduled if each.whole}
         for name in self._looked_up & found.keys():
             del found[name]  # by then it was looked up
             self._looked_up.discard(name)
@@ -411,6 +418,11 @@ class _Player:
             given = 0 if load is None else load.end - load.start
             for what, number in (("requests", 1), ("queries", tokens - hit), ("hits", given)):
                 self._counted_loads[kind + what] += number
+
+    def _hit(self, admitted: Scheduled) -> int:
+        """The hit of a request that is admitted: what is computed again of it counts as found."""
+        start = admitted.replay_start
+        return start + self._replayed if start and self._replayed else admitted.start
 
     def _skips(self, name: str) -> bool:
         """Whether a request takes nothing from the cache."""
@@ -560,7 +572,7 @@ class _Player:
                 continue  # it goes on with what its session holds
             self._see_junction(each, before)
             due = self._promised.due(each.request, self._donors)
-            if due is None or each.start >= due.tokens:
+            if due is None or self._hit(each) >= due.tokens:
                 continue
             defect = Defect.of(
                 Code.PROMISED_HIT_MISSED,
@@ -573,7 +585,7 @@ class _Player:
                     defect,
                     f"request {each.request} hits {due.tokens} tokens of what request "
                     f"{due.donor.name} has computed",
-                    f"it hits {each.start}",
+                    f"it hits {self._hit(each)}",
                     Served(each.request, due.tokens, or_more=True),
                 )
             )
@@ -587,7 +599,7 @@ class _Player:
         name = scheduled.request
         self._learn(name)
         tokens = len(self._history.requests[name].prompt)
-        found = self._judge.junction(name, tokens, scheduled.start, self._named(before))
+        found = self._judge.junction(name, tokens, self._hit(scheduled), self._named(before))
         self._junctions[name] = found
 
     def _why_missed(

@@ -78,6 +78,8 @@ class PromisedHits:
         self._has_states = any(group.kind is GroupKind.MAMBA for group in engine.groups)
         # Whose drafts need a state past the hit, or a lookup without margin, is promised less.
         self._may_peek = policies.horizon is not LookaheadHorizon.CANDIDATE and not self._has_states
+        # No hit is taken of which all would be computed again.
+        self._least = 1 + policies.replayed(engine)
         self._is_sparse = any(map(self._promises.is_retained, engine.groups))
 
     def due(self, request: str, donors: Iterable[Donor]) -> Due | None:
@@ -87,7 +89,7 @@ class PromisedHits:
             due
             for donor in donors
             if self._alike(self._arrivals[donor.name], arrival)
-            and (due := self._by(arrival, donor)).tokens > 0
+            and (due := self._by(arrival, donor)).tokens >= self._least
         ]
         return max(found, key=lambda due: due.tokens, default=None)
 

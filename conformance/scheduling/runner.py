@@ -68,6 +68,8 @@ class _Request:
     proposed: int = 0
     valid: int = 0
     """Of the proposed drafts, those that its grammar accepts."""
+    written_from: int = 0
+    """Tokens before it are computed again for windows outside the prefix cache alone."""
 
 
 class Constrained(NamedTuple):
@@ -112,7 +114,8 @@ class ModelRunner:
 
     ``about`` has the parameters of defects that say how steps are planned (`about`), ``tiers`` are
     the pages of a host's pool, ``transfers`` those that a KV connector loads or sends,
-    ``precisions`` those of the groups, where they differ.
+    ``precisions`` those of the groups, where they differ, ``replayed`` the window outside the
+    prefix cache that is computed again after a hit, 0 for none.
     """
 
     def __init__(
@@ -124,8 +127,10 @@ class ModelRunner:
         tiers: HostTiers | None = None,
         transfers: ConnectorTransfers | None = None,
         precisions: Sequence[str] = (),
+        replayed: int = 0,
     ) -> None:
         self._engine = engine
+        self._replayed = replayed
         self._precisions = precisions or [""] * len(engine.groups)
         self._tiers = tiers
         self._transfers = transfers
@@ -270,7 +275,7 @@ class ModelRunner:
             start, num_tokens = self._range(each)
             repairs = self._transfers is not None and self._transfers.spoils(each.request)
             for _, group, table in self._cached_tables(each):
-                first = start // group.block_size
+                first = self._first_written(each.request, start) // group.block_size
                 for place in needed(group, start, start + num_tokens):
                     if block := _at(table, place):
                         used.add(block)
@@ -278,6 +283,10 @@ class ModelRunner:
                         if place >= first and not repairs:
                             written.add(block)
         return Touched(frozenset(used), frozenset(written))
+
+    def _first_written(self, name: str, start: int) -> int:
+        """The first token of which a step from ``start`` on writes to groups that are cached."""
+        return max(start, self._requests[name].written_from)
 
     def _load(self, name: str, loading: Loading) -> None:
         """A connector wrote what a request waits for."""
@@ -298,6 +307,10 @@ class ModelRunner:
                 del self._requests[before]
                 self._content.go_on(before, name, scheduled.blocks, scheduled.start)
             self._requests[name] = _Request(scheduled.blocks)
+            if scheduled.replay_start:
+                start, end = scheduled.replay_start, scheduled.replay_start + self._replayed
+                self._content.replay(name, range(start, end))
+                self._requests[name].written_from = end
             return
         request = self._requests[name]
         request.tables = tuple(
@@ -358,7 +371,8 @@ class ModelRunner:
             start, num_tokens = self._range(scheduled)
             for index, group, table in self._cached_tables(scheduled):
                 last = (start + num_tokens - 1) // group.block_size
-                first = last if group.kind is GroupKind.MAMBA else start // group.block_size
+                first = self._first_written(scheduled.request, start) // group.block_size
+                first = last if group.kind is GroupKind.MAMBA else first
                 for place in needed(group, start, start + num_tokens):
                     block, name = _at(table, place), _Name(scheduled.request, index, place)
                     if block:

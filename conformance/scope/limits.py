@@ -100,6 +100,15 @@ LIMITS: dict[str, Limit] = {
         "are not judged, nor is reasoning before a structured output. They are not judged beside "
         "streaming sessions, loads and several pipeline ranks, and no test in pytest has one.",
     ),
+    "scheduler-replays": Limit(
+        _REPLAY,
+        "A window outside the prefix cache is judged beside full attention and rings, for the "
+        "second model runner, and without KV connectors. Of what is computed again after a hit, "
+        "the entries come out as if computed from those that are computed again alone: how far "
+        "that is from what was computed first is the model's choice.",
+        "a window outside the prefix cache is judged beside full attention only, all such windows "
+        "alike, with v2_model_runner, and without connector or host",
+    ),
     "replay-start-up": Limit(
         _REPLAY,
         "A deployment without layers that start-up refuses is left out: that it is refused "

@@ -40,6 +40,9 @@ class Allocation:
         full_sequence_must_fit: whether blocks for the whole request must be free.
         reserved_blocks: free blocks that must be left.
         has_scheduled_reqs: whether other requests run.
+        replay: beside the new tokens, the last ones of the hit that are computed again from now on,
+            for windows outside the prefix cache; no argument.
+        num_replayed_tokens: how many of them this step computes; no argument.
     """
 
     num_new_tokens: int
@@ -50,6 +53,8 @@ class Allocation:
     full_sequence_must_fit: bool = False
     reserved_blocks: int = 0
     has_scheduled_reqs: bool = True
+    replay: range = range(0)
+    num_replayed_tokens: int = 0
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ class Scheduled:
         prompt: the prompt that the model runner is told when an input of a session begins; None
             else.
         images: the images in it that the model runner is told then.
+        replay_start: the first token of a hit that is computed again for a window outside the
+            prefix cache, as the model runner is told; 0 where none is.
     """
 
     request: str
@@ -46,6 +48,7 @@ class Scheduled:
     first: bool
     prompt: tuple[int, ...] | None = None
     images: tuple[Image, ...] = ()
+    replay_start: int = 0
 
 
 @dataclass(frozen=True)

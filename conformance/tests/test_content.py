@@ -28,12 +28,14 @@ def sign(group: int, claim: str, defect: Defect, divergence: Divergence) -> Sign
     return Signature(claim, divergence, f"group {group}", False, defect)
 
 
-def content(*groups: Group, drafts: int = 0, every_state: bool = False) -> ContentModel:
+def content(
+    *groups: Group, drafts: int = 0, every_state: bool = False, replays: bool = False
+) -> ContentModel:
     size = groups[0].block_size
     engine = EngineConfiguration(
         groups, 50, size, 32, use_eagle=drafts > 0, num_speculative_tokens=drafts
     )
-    return ContentModel(engine, REQUESTS, sign, every_state)
+    return ContentModel(engine, REQUESTS, sign, every_state, replays=replays)
 
 
 def codes(found: Iterable[Violation]) -> list[str]:
@@ -54,6 +56,34 @@ def test_a_hit_on_an_equal_prefix_is_right_and_on_another_is_not() -> None:
     assert codes(wrong) == ["other-content-read"]
     assert wrong[0].actual == "block 3 of its table: a[0:7]"
     assert codes(model.compute("c", ((1, 2, 3, 6, 7),), 6, 2, 10)) == codes(wrong)
+
+
+@pytest.mark.parametrize(
+    ("replay", "steps", "found"),
+    [
+        (range(4, 6), [(4, 4)], []),
+        (range(4, 6), [(4, 1), (5, 1), (6, 2)], []),
+        (range(3, 6), [(3, 5)], []),
+        (range(0), [(6, 2)], ["other-content-read"]),
+        (range(5, 6), [(5, 3)], ["other-content-read"]),
+        (range(4, 6), [(5, 3)], ["other-content-read"]),
+        (range(4, 7), [(4, 4)], ["other-content-read"]),
+    ],
+    ids=["exact", "in steps", "more", "left out", "short", "started late", "hit not so long"],
+)
+def test_a_window_outside_the_cache_is_computed_again(
+    replay: range, steps: list[tuple[int, int]], found: list[str]
+) -> None:
+    """A hit of 6 tokens and a window of 3, of which the next token reads 4 and 5."""
+    window = replace(SLIDING, prefix_cacheable=False)
+    model = content(FULL, window, replays=True)
+    assert not [*model.compute("a", ((1, 2, 3, 4), (5, 6, 7, 8)), 0, 8, 8)]
+    model.replay("b", replay)
+    tables = (1, 2, 3, 9), (0, 10, 11, 12)
+    wrong = [each for step in steps for each in model.compute("b", tables, *step, 8)]
+    assert codes(wrong) == found
+    # What is computed again writes nothing to the blocks that it hits.
+    assert model.store.computed_now_by(3) == "a"
 
 
 @pytest.mark.parametrize("table", [(1, 0, 3, 4), (1, 2, 3)])

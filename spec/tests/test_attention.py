@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from hitproof.spec.attention import attends, reads_state, tail_blocks
+from hitproof.spec.attention import attends, reads_state, replay_start, tail_blocks
 from hitproof.spec.tests.token_level import SLIDING, needed_blocks, read_by, small_groups
 
 
@@ -27,3 +27,14 @@ def test_attends_to_its_own_chunk_up_to_itself() -> None:
 def test_the_state_that_is_read_is_that_of_the_last_token() -> None:
     for length, token in product(range(1, 6), range(8)):
         assert reads_state(length, token) is (token + 1 == length)
+
+
+def test_what_later_tokens_read_of_a_hit_is_computed_again() -> None:
+    for window, hit in product(range(1, 7), range(10)):
+        read = {
+            token
+            for query in range(hit, hit + 9)
+            for token in range(hit)
+            if attends(query, token, window)
+        }
+        assert set(range(replay_start(hit, window), hit)) == read

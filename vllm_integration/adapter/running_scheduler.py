@@ -343,6 +343,7 @@ class VllmScheduler:
                 first=at not in self._seen,
                 prompt=told,
                 images=() if told is None else _told_images(new.mm_features),
+                replay_start=getattr(new, "replay_start", 0),
             )
             self._seen.add(at)
         known = output.scheduled_cached_reqs

@@ -19,12 +19,14 @@ from typing import Any
 
 from hitproof.conformance.explain.derivation import PROBED
 from hitproof.conformance.explain.reuse import CacheSetup
+from hitproof.conformance.histories.schema import is_replayed
 from hitproof.conformance.histories.workloads import (
     Arrival,
     Deployment,
     Layers,
     SchedulerHistory,
 )
+from hitproof.conformance.scope.limits import refusal
 from hitproof.conformance.subject.failures import CannotJudge, crash_of
 from hitproof.conformance.subject.schedulers import (
     StartupRefused,
@@ -36,6 +38,7 @@ from hitproof.vllm_integration.adapter.groups import (
     OPTING_OUT,
     kv_cache_config,
     kv_cache_spec,
+    windows_opt_out,
 )
 from hitproof.vllm_integration.adapter.host_pool import (
     config_of,
@@ -175,6 +178,8 @@ class VllmSchedulers:
             changes["async_scheduling"] = False
         if not hasattr(self.interface, OPTING_OUT):
             groups = tuple(group for group in groups if group.prefix_cacheable)
+        if not windows_opt_out(self.interface):
+            groups = tuple(group for group in groups if not is_replayed(group))
         if not hasattr(self.core, _RESOLVE):
             size = min(group.block_size for group in groups)
             groups = tuple(replace(group, block_size=size) for group in groups)
@@ -351,6 +356,8 @@ class VllmSchedulers:
 
     def start(self, deployment: Deployment) -> VllmScheduler:
         """See `conformance.subject.schedulers.SchedulerSubject`."""
+        if any(map(is_replayed, deployment.groups)):
+            self._check_replays(deployment)
         with _environment(_RUNNER, str(int(deployment.v2_model_runner))):
             if deployment.layers:
                 return self._start_layers(deployment, *self.layered(deployment))
@@ -363,6 +370,20 @@ class VllmSchedulers:
                 if deployment.connector is not None and deployment.connector.offloads:
                     transfers.laid_out(self.interface, config)
                 return self.start_with(deployment, vllm_config, config)
+
+    def _check_replays(self, deployment: Deployment) -> None:
+        """Whether windows outside the prefix cache are used as a model can have them."""
+        kinds = {group.kind for group in deployment.groups if group.prefix_cacheable}
+        windows = {group.window for group in deployment.groups if is_replayed(group)}
+        if not windows_opt_out(self.interface):
+            raise CannotJudge(
+                "this release has no window outside the prefix cache; leave prefix_cacheable out, "
+                "or name a later release"
+            )
+        alone = kinds == {GroupKind.FULL_ATTENTION} and len(windows) == 1
+        loads = deployment.connector is not None or deployment.host is not None
+        if not (alone and deployment.v2_model_runner) or loads:
+            raise CannotJudge(refusal("scheduler-replays"))
 
     def _start_layers(
         self, deployment: Deployment, vllm_config: Any, executor: LayeredExecutor

@@ -278,6 +278,7 @@ def test_what_is_known_of_a_release_is_found(name: str, release: str, defect: st
         "grammars",
         "host_pools",
         "offloads",
+        "replays",
         "resumed",
     ],
 )

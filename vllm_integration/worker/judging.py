@@ -20,7 +20,8 @@ managers = cache(VllmManagers)
 @cache
 def policies_of(subject: VllmSubject) -> JudgedPolicies:
     """The policies to judge by. Raises `CannotJudge`."""
-    return JudgedPolicies.of(subject.policies(), managers().keeps_every_state)
+    vllm = managers()
+    return JudgedPolicies.of(subject.policies(), vllm.keeps_every_state, vllm.windows_opt_out)
 
 
 @cache
