@@ -80,8 +80,8 @@ def edges() -> Iterator[History]:
     yield states_in_larger_blocks()
     yield load_beside_hits()
     yield from full_beside_rings()
-    yield from windows_computed_again()
     yield from images_at_the_end()
+    yield from windows_computed_again()
 
 
 def load_beside_hits() -> History:
