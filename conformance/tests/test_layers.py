@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hitproof.conformance.explain.derivation import Derived
+from hitproof.conformance.explain.derivation import Derived, Rank
 from hitproof.conformance.histories.layer_workloads import NUM_MODELS, layer_workload
 from hitproof.conformance.histories.schema import HistoryError
 from hitproof.conformance.histories.spread_workloads import NUM_SPREAD, spread_workload
@@ -13,7 +13,7 @@ from hitproof.conformance.histories.workloads import Arrival, Deployment, Layers
 from hitproof.conformance.scheduling.deriving import wrong_groups
 from hitproof.conformance.scheduling.playing import play
 from hitproof.conformance.subject.schedulers import StartupRefused
-from hitproof.conformance.tests.test_derivation import LAID_OUT
+from hitproof.conformance.tests.test_derivation import LAID_OUT, PLACES, POOL
 from hitproof.conformance.tests.test_scheduling import DEPLOYMENT, Small
 from hitproof.spec.claims import Divergence
 
@@ -49,6 +49,9 @@ def test_what_is_derived_is_judged_when_a_scheduler_starts() -> None:
     wasteful = replace(LAID_OUT, unit=4)
     (wrong,) = wrong_groups(wasteful)
     assert wrong.signature.divergence is Divergence.WASTE
+    of_others = Rank(10, POOL, POOL, PLACES, frozenset("ab"))
+    (fatal,) = wrong_groups(replace(LAID_OUT, ranks=(of_others,)))
+    assert fatal.signature.divergence is Divergence.CRASH
 
 
 @pytest.mark.parametrize(

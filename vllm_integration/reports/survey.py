@@ -180,8 +180,9 @@ def _section(
     yield f"*{_extent(seen, releases)}.*"
     yield ""
     if fault.evidence:
-        said = "; ".join(map(_evidence, fault.evidence))
-        yield f"**{str(fault.status).capitalize()}.** {said}."
+        yield f"**{str(fault.status).capitalize()}**, as vLLM says:"
+        yield ""
+        yield from (f"- {_evidence(each)}" for each in fault.evidence)
         yield ""
     yield f"**Impact.** {fault.impact}"
     yield ""

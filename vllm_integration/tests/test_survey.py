@@ -158,7 +158,7 @@ def test_only_faults_are_listed_as_faults(status: CauseStatus) -> None:
         each is status for each in (*CauseStatus, None)
     ]
     text = document(releases, others)
-    assert "`vllm/v1/core/x.py:7` of 0.33.0: \u201con purpose\u201d." in text
+    assert "`vllm/v1/core/x.py:7` of 0.33.0: \u201con purpose\u201d\n" in text
     assert "**Reached by.** any model" in text
     marked = f"{fault.title}](BUGS.md#{fault.number}) ({status})" in table(releases, others)
     assert marked is (status is not CauseStatus.FAULT)
