@@ -14,16 +14,14 @@ import pytest
 from hitproof.conformance.checks.connector import check_local_prefix
 from hitproof.conformance.checks.lookup import check_common_hit, check_lookup
 from hitproof.conformance.checks.outcomes import CheckResult
-from hitproof.conformance.checks.pool import check_pool
 from hitproof.conformance.checks.retention import check_retention
 from hitproof.conformance.checks.spaces import space_of
 from hitproof.conformance.exploration.explorer import replay
 from hitproof.conformance.exploration.symbolic import Question, SymbolicBlock
-from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.scope.configurations import Configuration, single_group
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.lookups import LookupAnswer
-from hitproof.conformance.tests import test_checks, test_pool_check
+from hitproof.conformance.tests import test_checks
 from hitproof.conformance.tests.subjects_for_tests import BrokenSubject
 from hitproof.conformance.tests.test_common_hit_check import COMMON_BROKEN
 from hitproof.conformance.tests.test_connector_check import CONNECTOR_BROKEN, PAIR, THREE
@@ -65,7 +63,11 @@ def one_block_whatever_is_cached(
     return LookupAnswer(length, [[pool.null_block] * blocks for _ in answer.tables])
 
 
-LOOKUPS = {name: subject for name, (subject, _) in test_checks.BROKEN.items()} | {
+LOOKUPS = {
+    name: subject
+    for name, (subject, _) in test_checks.BROKEN.items()
+    if not name.startswith("mask")  # whose lookups are right
+} | {
     "a token less": BrokenSubject(answer=a_token_less),
     "a hit of nothing": BrokenSubject(answer=one_block_whatever_is_cached),
 }
@@ -269,26 +271,3 @@ def _lost(subject: Forgetful, configuration: Configuration) -> Iterator[str]:
                     run = (b for b in range(len(kept)) if in_required_run(shape, b, end))
                     if not all(kept[block] for block in run):
                         yield claim
-
-
-@pytest.mark.usefixtures("shallow")
-@pytest.mark.parametrize("broken", test_pool_check.BROKEN)
-def test_of_a_broken_pool_nothing_else_is_proved(broken: Any) -> None:
-    """What comes after a divergence is not explored, unless only the order is wrong."""
-    result = check_pool(test_pool_check.WithPool(broken), test_pool_check.PLAIN)
-    booked = {evidence.signature.claim for evidence in result.evidence}
-    codes = {evidence.signature.code for evidence in result.evidence}
-    second = {
-        Code.BLOCK_IN_USE_QUEUED: test_pool_check.COUNT,
-        Code.NULL_BLOCK_QUEUED: test_pool_check.COUNT,
-        Code.NULL_BLOCK_FOUND: test_pool_check.NAMES,
-        Code.NULL_BLOCK_CACHED: test_pool_check.NAMES,
-    }
-    refuted = booked | {second[code] for code in codes & second.keys()}
-    rest = Status.PROVED if booked == {test_pool_check.ORDER} else Status.INCONCLUSIVE
-    assert result.statuses == {
-        claim: Status.REFUTED if claim in refuted else rest for claim in result.statuses
-    }
-
-
-shallow = test_pool_check.shallow

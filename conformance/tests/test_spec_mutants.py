@@ -245,7 +245,7 @@ def test_a_clause_is_called_proved_if_theorems_notice_each_change_of_it(clause: 
     assert unlike_its_label(clause, survivors) == ""
 
 
-@pytest.mark.parametrize("clause", ["within_reach", "next_boundary"])
+@pytest.mark.parametrize("clause", ["fits", "can_be_reset"])
 def test_a_sample_of_the_same(clause: str) -> None:
     for mutant in mutants_of(clause):
         assert noticed_by(mutant) or mutant.name in EQUIVALENT
