@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from hitproof.conformance.findings.footprints import Footprint, Row
+from hitproof.conformance.findings.meaning import Code
 from hitproof.conformance.findings.parts import Evidence, Part
 from hitproof.conformance.findings.signatures import Signature
 from hitproof.conformance.playing.expectations import Expected
@@ -34,7 +35,9 @@ class Violation:
     @property
     def answer(self) -> tuple[str, ...]:
         """What the subject did, in words that are the same in every run."""
-        if self.signature.divergence == Divergence.CRASH:
+        # What an exception says differs between runs of one code.
+        says = self.signature.divergence == Divergence.CRASH
+        if says or self.signature.code is Code.LAYERS_REFUSED:
             return str(self.signature.defect), self.spec
         return str(self.signature.defect), self.spec, self.actual
 

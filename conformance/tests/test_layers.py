@@ -70,6 +70,8 @@ def test_layers_that_fit_are_not_refused(reason: str, error: str, divergence: Di
     outcome = play(HISTORY, Refuses(reason))
     assert [f.signature.divergence for f in outcome.findings] == [divergence]
     assert [str(f.signature.defect) for f in outcome.findings] == [f"layers-refused(error={error})"]
+    again = play(HISTORY, Refuses(f"{reason} in other words"))
+    assert [f.footprint for f in again.findings] == [f.footprint for f in outcome.findings]
     assert not play(replace(HISTORY, deployment=DEPLOYMENT), Refuses(reason)).findings
     little = replace(HISTORY.deployment, num_gpu_blocks=39)
     assert not play(replace(HISTORY, deployment=little), Refuses(reason)).findings
