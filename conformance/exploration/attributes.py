@@ -10,12 +10,18 @@ one lookup is explored with.
 import dis
 import functools
 import types
+from collections import namedtuple
 from collections.abc import Iterable
 from types import CodeType
 from typing import Any
 
 from hitproof.conformance.exploration.bytecode import instructions, of_code
-from hitproof.conformance.exploration.canonical import PLAIN, is_plain_class
+from hitproof.conformance.exploration.canonical import (
+    METACLASSES,
+    PLAIN,
+    is_plain_class,
+    variables_of,
+)
 
 _OPAQUE_NAMES = frozenset(
     {"__dict__", "__getattribute__", "__getattr__", "__getstate__", "__reduce__", "__reduce_ex__"}
@@ -72,7 +78,7 @@ class Attributes:
         if self.all_read or name in self.read or not _is_variable(kind, name):
             return False
         # No finalizer runs for the value that was there before, either.
-        before = vars(obj).get(name)
+        before = variables_of(obj).get(name)
         if type(value) not in _VALUES or type(before) not in _VALUES:
             return False
         self.stored.add(name)
@@ -99,6 +105,56 @@ def _read_by(code: CodeType) -> frozenset[str]:
 @of_code
 def _matches_classes(code: CodeType) -> bool:
     return any(each.opname == "MATCH_CLASS" for each in instructions(code).values())
+
+
+def is_readable(obj: Any, name: str) -> bool:
+    """Whether to read the attribute is to read what states are compared by, or to run Python."""
+    kind = type(obj)
+    if kind is super:
+        obj = super.__self__.__get__(obj)  # type: ignore[attr-defined]  # a member of C code
+        kind = type(obj)
+    if issubclass(kind, type):
+        return kind in METACLASSES and all(map(_is_plain_read, _definitions(name, obj, kind)))
+    read = kind.__getattribute__
+    if type(read) is not types.FunctionType and read not in _READ:
+        return False
+    if name == "__dict__":
+        return is_plain_class(kind)
+    return all(map(_is_plain_read, _definitions(name, kind)))
+
+
+_USUAL: tuple[type, ...] = (
+    *(object, bool, int, float, str, bytes, tuple, list, dict, set, frozenset, range),
+    *(slice, types.ModuleType, types.FunctionType),
+)
+_READ = frozenset(kind.__getattribute__ for kind in _USUAL)
+"""What looks an attribute up in the usual way."""
+_PLAIN_READS = (
+    *(types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType),
+    *(types.ClassMethodDescriptorType, types.BuiltinFunctionType, staticmethod),
+    *(functools._lru_cache_wrapper, type(vars(namedtuple("_", "a"))["a"])),
+)
+
+
+def _definitions(name: str, *kinds: type) -> list[Any]:
+    return [vars(base)[name] for kind in kinds for base in kind.__mro__ if name in vars(base)]
+
+
+def _is_plain_read(found: Any) -> bool:
+    """Whether C code shows no more of what a class has under a name than states are compared by."""
+    kind = type(found)
+    if kind in _PLAIN_READS or found is _CLASS or not hasattr(kind, "__get__"):
+        return True
+    if kind is property:
+        return type(found.fget) in (types.FunctionType, type(None))
+    if kind is classmethod:
+        return type(found.__func__) is types.FunctionType
+    if kind is types.MemberDescriptorType:  # a slot of a class written in Python
+        return bool(found.__objclass__.__flags__ & 1 << 9)
+    return type(kind.__get__) is types.FunctionType
+
+
+_CLASS = vars(object)["__class__"]
 
 
 @functools.cache

@@ -1,285 +1,289 @@
-"""What calls of code that is not written in Python do: what they change, and depend on.
+"""The table of what is allowed to be called that is not written in Python.
 
-Only functions that depend on their arguments alone, and of which is known what they change, are let
-pass. What is given to C code that may call it is looked at, too: nobody sees these calls.
+Each row says for which arguments, by their exact types, the callable is a function of what states
+are compared by, and whether it changes the object whose method it is. To call anything else, or
+with other arguments, is to depend on more. What C code calls in turn is Python, which is watched,
+or no more than what the row says.
 """
 
 import builtins
 import functools
 import itertools
 import math
-import operator
 import sys
 import threading
 import types
-from collections import OrderedDict, defaultdict, deque
-from typing import Any, NewType
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, NewType, TypeAlias
 
-from hitproof.conformance.exploration.canonical import ITERATORS, is_plain_class
+from hitproof.conformance.exploration.attributes import is_readable
+from hitproof.conformance.exploration.canonical import (
+    ITERATORS,
+    METACLASSES,
+    PLAIN,
+    is_plain_class,
+)
 from hitproof.conformance.exploration.notes import Notes
 from hitproof.conformance.exploration.values import (
-    IMMUTABLE,
-    MUTABLE,
+    CONTAINERS,
+    NUMBERS,
     are_blocks,
-    hashes_address,
+    has_text,
     holds_block,
-    is_unordered,
-    shows_address,
+    is_known,
+    is_visited_in_order,
 )
+
+_abc: Any = sys.modules["_abc"]
 
 LOCK = type(threading.RLock())
 """Locks that a thread may always enter again: with one thread they decide nothing."""
 
-_PURE_TYPES: frozenset[type] = frozenset(
-    {
-        *(bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, slice),
-        *(zip, enumerate, reversed, map, filter, object, super, type, bytearray, memoryview),
-        *(property, classmethod, staticmethod, deque, defaultdict, OrderedDict),
-        functools.partial,
-        *(each for each in vars(itertools).values() if isinstance(each, type)),
-    }
-)
-_PURE_NAMES = (
-    "abs all any ascii bin callable chr divmod format getattr hasattr hash hex isinstance "
-    "issubclass iter len max min next oct ord pow repr round sorted sum vars"
-)
-_PURE = {id(getattr(builtins, name)) for name in _PURE_NAMES.split()}
-_PURE |= {id(each) for each in vars(math).values() if callable(each)}
-_PURE |= {
-    id(each)
-    for name, each in vars(operator).items()
-    if callable(each)
-    and each not in (operator.is_, operator.is_not, operator.call, operator.methodcaller)
-    and not name.lstrip("_").startswith(("i", "set", "del"))
+Rule: TypeAlias = Callable[[Notes, list[Any]], bool]
+"""Whether a call with these arguments is allowed; a method's object is the first of them."""
+
+
+def _any(_: Notes, __: list[Any]) -> bool:
+    return True
+
+
+def _numbers(_: Notes, given: list[Any]) -> bool:
+    return all(type(each) in NUMBERS for each in given)
+
+
+def _scalars(_: Notes, given: list[Any]) -> bool:
+    return all(type(each) in PLAIN for each in given)
+
+
+def _sized(_: Notes, given: list[Any]) -> bool:
+    return all(type(each) in CONTAINERS or is_plain_class(type(each)) for each in given)
+
+
+def _texts(_: Notes, given: list[Any]) -> bool:
+    return all(map(has_text, given))
+
+
+def _known(notes: Notes, given: list[Any]) -> bool:
+    """What is compared; an object is taken for equal to itself without being asked."""
+    if any(map(holds_block, given)):
+        notes.refuse("it compares blocks")
+        return True
+    return all(map(is_known, given))
+
+
+def _first(notes: Notes, given: list[Any]) -> bool:
+    """The key, or the element, is compared; what is stored with it is not."""
+    return _known(notes, given[1:2])
+
+
+def _visits(notes: Notes, given: list[Any]) -> bool:
+    return all(each is None or type(each) in NUMBERS or visited(notes, each) for each in given)
+
+
+def _visits_rest(notes: Notes, given: list[Any]) -> bool:
+    return _visits(notes, given[1:])
+
+
+def _orders(notes: Notes, given: list[Any]) -> bool:
+    """What is not known yet when elements are compared may be, or have, a block."""
+    others = [each for each in given if type(each) not in (FunctionType, types.GeneratorType)]
+    if len(others) < len(given):
+        notes.refuse("it orders what it computes meanwhile")
+    sets = [each for each in others if type(each) in (set, frozenset)]
+    return _known(notes, others) and all(visited(notes, each) for each in sets)
+
+
+def _moves(notes: Notes, given: list[Any]) -> bool:
+    if type(given[0]) not in ITERATORS and type(given[0]) is not types.GeneratorType:
+        return is_plain_class(type(given[0]))
+    notes.change(given[0])
+    return True
+
+
+def _kinds(_: Notes, given: list[Any]) -> bool:
+    """``isinstance`` and ``issubclass``."""
+    return all(map(_is_class, given[1:]))
+
+
+def _abstract(_: Notes, given: list[Any]) -> bool:
+    """What these do for abstract classes."""
+    return all(map(_is_class, given[:1]))
+
+
+def _is_class(obj: Any) -> bool:
+    kind = type(obj)
+    if kind is tuple:
+        return all(map(_is_class, obj))
+    if kind is types.UnionType:
+        return all(map(_is_class, obj.__args__))
+    return issubclass(kind, type) and (
+        kind in METACLASSES or type(kind.__instancecheck__) is FunctionType
+    )
+
+
+def _one(_: Notes, given: list[Any]) -> bool:
+    return len(given) == 1
+
+
+def _named(notes: Notes, given: list[Any]) -> bool:
+    """``getattr`` and what does the same."""
+    if len(given) < 2 or type(given[1]) is not str:
+        return False
+    notes.attributes.reads(given[1])
+    if holds_block(given[0]):
+        notes.refuse("it looks into blocks")
+    return is_readable(given[0], given[1])
+
+
+def _stores(notes: Notes, given: list[Any]) -> bool:
+    obj, name, value = given
+    notes.store(obj, name, value)
+    return type(name) is str and not name.startswith("__") and is_plain_class(type(obj))
+
+
+def _makes(_: Notes, given: list[Any]) -> bool:
+    """``__new__`` of a builtin class."""
+    return is_plain_class(given[0]) and all(type(each) is tuple for each in given[1:])
+
+
+_FUNCTIONS: dict[int, Rule] = {
+    id(called): rule
+    for rule, names in (
+        (_sized, (builtins.len,)),
+        (_numbers, (abs, divmod, round, pow, range, float, math.ceil, math.floor, math.gcd)),
+        (_numbers, (math.lcm, math.isqrt)),
+        (_scalars, (int, chr, ord)),
+        (_texts, (str, repr)),
+        (_known, (bool, slice)),
+        (_orders, (min, max, sorted)),
+        (_visits, (any, all, sum, iter, list, tuple, zip, enumerate, reversed, itertools.islice)),
+        (_visits, (dict, set, frozenset, itertools.cycle)),
+        (_any, (itertools.repeat, object, super)),
+        (_moves, (next,)),
+        (_kinds, (isinstance, issubclass)),
+        (_abstract, (_abc._abc_instancecheck, _abc._abc_subclasscheck)),
+        (_one, (type,)),
+        (_named, (getattr, hasattr)),
+        (_makes, (object.__new__, tuple.__new__)),
+    )
+    for called in names
 }
-_PURE |= {id(operator.itemgetter), id(operator.attrgetter), id(functools.reduce)}
-# What `isinstance` and `issubclass` of an abstract class do; the memo decides nothing.
-_PURE |= {
-    id(getattr(sys.modules["_abc"], f"_abc_{name}check")) for name in ("instance", "subclass")
+
+_METHODS: dict[tuple[type, str], Rule] = {
+    (kind, name): rule
+    for kind, rule, names in (
+        (list, _any, "append insert pop clear copy reverse"),
+        (list, _visits_rest, "extend"),
+        *((kind, _visits_rest, "update") for kind in (dict, set)),
+        (list, _known, "index count remove"),
+        (list, _orders, "sort"),
+        (tuple, _known, "index count"),
+        (dict, _first, "get pop setdefault"),
+        (dict, _any, "keys values items copy clear"),
+        (set, _first, "add discard remove"),
+        (set, _any, "clear copy"),
+        *((kind, _scalars, "startswith endswith split strip lower upper") for kind in (str, bytes)),
+        *((kind, _visits_rest, "join") for kind in (str, bytes)),
+        (slice, _known, "indices"),
+        (int, _numbers, "bit_length"),
+        (object, _stores, "__setattr__"),
+        (object, _named, "__getattribute__"),
+        (object, _any, "__init__"),
+        (LOCK, _any, "__exit__"),
+    )
+    for name in names.split()
 }
-_CHANGES_FIRST = {id(each) for each in (setattr, delattr, operator.setitem, operator.delitem)}
-
-_READER_NAMES = (
-    "get keys values items copy index count issubset issuperset isdisjoint union intersection "
-    "difference symmetric_difference __len__ __getitem__ __contains__ __iter__ __reversed__ "
-    "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __sizeof__ __reduce__ __init_subclass__"
+_CHANGE = frozenset(
+    {"append", "insert", "pop", "clear", "reverse", "extend", "remove", "sort"}
+    | {"setdefault", "add", "discard", "update"}
 )
-_READERS = frozenset(_READER_NAMES.split())
-"""Methods of builtin containers that change nothing."""
-_BY_IDENTITY = _READERS & {"index", "count", "__contains__"} | {"remove", "sort"}
-_BY_IDENTITY |= {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
-"""Methods that take an object for equal to itself without asking it; so do these functions."""
-_COMPARE = {id(each) for each in vars(operator).values() if callable(each)}
-_COMPARE |= {id(each) for each in (max, min, sorted, itertools.groupby)}
-
-_TEXTS = frozenset(
-    {"format", "format_map", "__format__", "__mod__", "__rmod__", "__repr__", "__str__"}
-)
-"""Methods of builtin types that make a text of what they are given."""
-
-_CALLERS = {
-    id(each) for each in (iter, max, min, sorted, functools.reduce, defaultdict, map, filter)
-}
-_CALLERS |= {id(each) for each in vars(itertools).values() if isinstance(each, type)}
-"""C code that may call what it is given."""
-_CALLED_NAMES = (
-    "abs all any bool chr dict divmod float int len list max min ord pow round set sum tuple"
-)
-_CALLED_OPERATORS = (
-    "abs add and_ concat contains countOf eq floordiv ge getitem gt le lt mul ne neg not_ or_ pow "
-    "sub truth xor"
-)
-_CALLED = {id(getattr(builtins, name)) for name in _CALLED_NAMES.split()}
-_CALLED |= {id(getattr(operator, name)) for name in _CALLED_OPERATORS.split()}
-_CALLED |= {id(each) for each in vars(math).values() if callable(each)}
-"""What it may call so: it depends on its arguments alone, whatever these are."""
-
-_VISITORS = {id(each) for each in _PURE_TYPES - {set, frozenset, bool, type, super, str}}
-_VISITORS |= {id(each) for each in (iter, next, functools.reduce)}
-"""What visits the elements of its arguments one after the other."""
-_VISIT = frozenset({"extend", "extendleft", "join", "update"})
-"""Methods that do."""
+_REMEMBERED = PLAIN - {bool}
+"""Types of arguments that a memo takes for the same only if they are."""
 
 
 def call(notes: Notes, called: Any, given: list[Any]) -> None:
     """A call of something that may not be written in Python."""
     kind = type(called)
-    if kind in (types.FunctionType, NewType):  # which gives its argument back
+    if kind is FunctionType or kind is NewType:  # which gives its argument back
         return
     if kind is types.MethodType:
         call(notes, called.__func__, [called.__self__, *given])
-    elif isinstance(called, type):
+    elif issubclass(kind, type):
         _call_type(notes, called, given)
+    elif kind is types.BuiltinFunctionType and not _is_of_module(called):
+        _call_method(notes, type(called.__self__), called, [called.__self__, *given])
     elif kind is types.BuiltinFunctionType:
-        _call_builtin(notes, called, given)
-    elif kind is types.MethodDescriptorType and given:
-        _call_method(notes, called.__objclass__, called.__name__, given[0], given[1:])
+        _call_function(notes, called, given)
+    elif kind in (types.MethodDescriptorType, types.WrapperDescriptorType) and given:
+        _call_method(notes, called.__objclass__, called, given)
     elif kind is types.MethodWrapperType:
-        _call_method(notes, called.__objclass__, called.__name__, called.__self__, given)
-    elif kind is types.WrapperDescriptorType and given:
-        _call_method(notes, called.__objclass__, called.__name__, given[0], given[1:])
-    elif kind is functools.partial:
-        call(notes, called.func, [*called.args, *called.keywords.values(), *given])
-    elif kind is functools._lru_cache_wrapper:
+        _call_method(notes, called.__objclass__, called, [called.__self__, *given])
+    elif kind is functools._lru_cache_wrapper and {type(each) for each in given} <= _REMEMBERED:
         notes.memo(called)
-    elif not _is_called_in_python(kind):
+    elif not is_called_in_python(kind):
         notes.depend(f"it calls {_name(called)}")
 
 
-def consumed(notes: Notes, obj: Any) -> None:
-    """An object is iterated over, which moves it if it is an iterator."""
+def visited(notes: Notes, obj: Any) -> bool:
+    """An object is iterated over: whether its elements are in an order that states show."""
     kind = type(obj)
-    if kind in IMMUTABLE or kind in MUTABLE:
-        return
-    if kind in ITERATORS or (hasattr(kind, "__next__") and kind is not types.GeneratorType):
+    if kind in ITERATORS:
         notes.change(obj)
+        return True
+    if kind in (set, frozenset) and all(type(each) in NUMBERS for each in obj):
+        if len(obj) > 1:
+            notes.refuse("it visits a set in the order of hashes")
+        return True
+    return is_visited_in_order(obj) or kind is types.GeneratorType
 
 
-def visited(notes: Notes, obj: Any) -> None:
-    """An object is iterated over, and the order may matter."""
-    consumed(notes, obj)
-    if is_unordered(obj):
-        notes.depend("it visits a set in the order of hashes")
+def iterated(notes: Notes, obj: Any) -> None:
+    """An instruction iterates over an object."""
+    if not visited(notes, obj):
+        notes.depend(f"it visits a {type(obj).__qualname__}")
 
 
-def _consumed_by(notes: Notes, called: Any, obj: Any) -> None:
-    if id(called) in _VISITORS:
-        visited(notes, obj)
-    else:
-        consumed(notes, obj)
+def _is_of_module(called: types.BuiltinFunctionType) -> bool:
+    return type(called.__self__) is types.ModuleType or issubclass(type(called.__self__), type)
 
 
-def _is_called_in_python(kind: type) -> bool:
-    return any(
-        isinstance(vars(base)["__call__"], types.FunctionType)
-        for base in kind.__mro__
-        if "__call__" in vars(base)
-    )
-
-
-def _called_back(notes: Notes, each: Any, given: list[Any]) -> None:
-    """C code may call one of the objects that it is given, with the others or parts of them."""
-    kind = type(each)
-    if not callable(each) or kind is types.FunctionType:
-        return
-    if kind is types.MethodType:
-        _called_back(notes, each.__func__, [*given, each.__self__])
-    elif kind is functools.partial:
-        _called_back(notes, each.func, [*given, *each.args, *each.keywords.values()])
-    elif kind is functools._lru_cache_wrapper:
-        notes.memo(each)
-    elif kind is operator.attrgetter:
-        notes.attributes.reads_all("by operator.attrgetter")
-    elif kind is types.BuiltinFunctionType and type(each.__self__) in MUTABLE:
-        _call_method(notes, type(each.__self__), each.__name__, each.__self__, given)
-    elif kind is types.MethodDescriptorType and each.__objclass__ in IMMUTABLE:
-        if each.__name__ in _TEXTS:
-            notes.depend(f"it gives {_name(each)} to C code")
-    elif kind is operator.itemgetter or _is_called_in_python(kind):
-        return
-    elif id(each) not in _CALLED:
-        if not (isinstance(each, type) and is_plain_class(each)):
-            notes.depend(f"it gives {_name(each)} to C code")
-    elif any(map(holds_block, given)):
-        notes.refuse(f"it gives a block to {_name(each)}")
-
-
-def _given_to_caller(notes: Notes, called: Any, given: list[Any]) -> None:
-    if id(called) in _COMPARE and any(map(holds_block, given)):
-        notes.refuse("it compares blocks")
-    if id(called) in _CALLERS:
-        for each in given:
-            _called_back(notes, each, given)
+def is_called_in_python(kind: type) -> bool:
+    """Whether to call its objects is to run a function written in Python."""
+    own = next((vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)), None)
+    return type(own) is FunctionType
 
 
 def _call_type(notes: Notes, called: type, given: list[Any]) -> None:
-    if are_blocks(given):
+    if id(called) in _FUNCTIONS:
+        _call_function(notes, called, given)
+    elif are_blocks(given):
         notes.refuse("it looks at what kind of block it has")
-    elif called in _PURE_TYPES or issubclass(called, BaseException):
-        _given_to_caller(notes, called, given)
-        for each in given:
-            _consumed_by(notes, called, each)
-            if called in (str, bytes) and shows_address(each):
-                notes.depend("it makes a text of an address")
-    elif called is operator.attrgetter:
-        notes.attributes.reads_all("by operator.attrgetter")
-    elif called is operator.itemgetter:
-        return
-    elif not is_plain_class(called) and not _is_called_in_python(type(called)):
+    elif not (is_plain_class(called) and _is_made_in_python(called)) and not issubclass(
+        called, BaseException
+    ):
         notes.depend(f"it calls {called.__qualname__}")
 
 
-def _call_builtin(notes: Notes, called: Any, given: list[Any]) -> None:
-    owner = called.__self__
-    if isinstance(owner, types.ModuleType) or owner is None:
-        _call_function(notes, called, given)
-    elif isinstance(owner, type):
-        if called.__name__ not in ("__new__", "fromkeys", "__init_subclass__", "from_bytes"):
-            notes.depend(f"it calls {_name(called)}")
-    else:
-        _call_method(notes, type(owner), called.__name__, owner, given)
+def _is_made_in_python(called: type) -> bool:
+    """Whether C code looks at no argument of which objects of the class are made."""
+    return not issubclass(called, tuple) or type(called.__new__) is FunctionType
 
 
 def _call_function(notes: Notes, called: Any, given: list[Any]) -> None:
-    """A call of a function of a module."""
-    name = called.__name__
-    if are_blocks(given):
-        notes.refuse(f"it gives a block to {name}")
-    _given_to_caller(notes, called, given)
-    if id(called) in _CHANGES_FIRST:
-        notes.change(given[0])
-    elif id(called) not in _PURE:
+    rule = _FUNCTIONS.get(id(called))
+    if rule is not None and are_blocks(given) and rule is not _any:
+        notes.refuse(f"it gives a block to {called.__name__}")
+    elif rule is None or not rule(notes, given):
         notes.depend(f"it calls {_name(called)}")
-    elif called is hash and hashes_address(given[0]):
-        notes.depend("it hashes an address or a text")
-    elif called in (repr, format, ascii, operator.mod) and any(map(shows_address, given)):
-        notes.depend("it makes a text of an address")
-    elif called in (getattr, hasattr):
-        notes.attributes.reads(given[1] if len(given) > 1 else None)
-    elif called is vars:
-        notes.attributes.reads_all("by vars")
-    for each in given:
-        _consumed_by(notes, called, each)
-        if called is next:
-            notes.change(each)
 
 
-def _call_method(notes: Notes, kind: type, name: str, owner: Any, given: list[Any]) -> None:
-    """A call of a method of a builtin type."""
-    for each in given:
-        if name in _VISIT and kind is not set:
-            visited(notes, each)
-        else:
-            consumed(notes, each)
-    if name in _BY_IDENTITY and any(map(holds_block, (owner, *given))):
-        notes.refuse("it compares blocks")
-    if name in _TEXTS and any(map(shows_address, (owner, *given))):
-        notes.depend("it makes a text of an address")
-    if name == "__hash__" and hashes_address(owner):
-        notes.depend("it hashes an address or a text")
-    if kind is type:
-        if name in ("__setattr__", "__delattr__"):
-            notes.change(owner)
-        elif name == "__call__":
-            _call_type(notes, owner, given)
-        return
-    if name in ("__init__", "__new__") or kind in IMMUTABLE:
-        return
-    if kind is LOCK and name == "__exit__":
-        return
-    if kind in MUTABLE or kind in ITERATORS or kind is types.GeneratorType:
-        if name == "sort":
-            for each in given:
-                _called_back(notes, each, [owner])
-        if name == "pop":
-            visited(notes, owner)
-        if name not in _READERS:
-            notes.change(owner)
-    elif kind is object and name in ("__setattr__", "__delattr__"):
+def _call_method(notes: Notes, kind: type, called: Any, given: list[Any]) -> None:
+    name, owner = called.__name__, given[0]
+    rule = _METHODS.get((kind, name))
+    if rule is not None and name in _CHANGE:
         notes.change(owner)
-    elif kind is object and name == "__getattribute__":
-        notes.attributes.reads(given[0] if given else None)
-    elif kind is not object or name not in ("__eq__", "__ne__"):
+    if rule is None or (kind is not object and type(owner) is not kind) or not rule(notes, given):
         notes.depend(f"it calls {kind.__qualname__}.{name}")
 
 

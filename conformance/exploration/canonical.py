@@ -9,12 +9,13 @@ what changes it.
 """
 
 import itertools
+import math
 import types
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Sequence
-from ctypes import c_ssize_t
+from abc import ABCMeta
+from collections.abc import Iterable
+from enum import EnumType, Flag
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from hitproof.conformance.exploration import frames
 from hitproof.conformance.exploration.liveness import live_after
@@ -29,17 +30,15 @@ PLAIN = frozenset({type(None), bool, int, str, bytes, type(Ellipsis), type(NotIm
 
 _SOME: tuple[object, ...] = (
     *(iter([]), iter(()), iter(range(0)), iter(range(1 << 65)), iter(""), iter("\0\u0100")),
-    *(iter(b""), reversed([]), reversed(()), itertools.cycle("")),
+    *(iter(b""), reversed([]), reversed(())),
 )
 ITERATORS: frozenset[type] = frozenset(
-    {
-        *(type(each) for each in _SOME),
-        *(zip, enumerate, map, filter),
-        *(itertools.islice, itertools.chain, itertools.repeat, itertools.count),
-        *(itertools.takewhile, itertools.dropwhile, itertools.accumulate, itertools.starmap),
-    }
+    {*map(type, _SOME), zip, enumerate, itertools.islice, itertools.repeat, itertools.cycle}
 )
-"""Iterators that say where they are, without being moved, by ``__reduce__``."""
+"""Iterators that say all that they hold, without being moved, by ``__reduce__``."""
+
+METACLASSES = frozenset({type, ABCMeta, EnumType, type(Protocol)})
+"""Classes of classes whose attributes and objects are as those of `type`."""
 
 _MOST = 20_000
 """Objects that one state may reach."""
@@ -112,7 +111,9 @@ class Canonical:
         if kind in PLAIN:
             return kind, obj
         if kind is float:
-            return kind, obj.hex()
+            if not math.isfinite(obj):
+                raise NotAlike("a number is none, or infinite")
+            return kind, obj.hex()  # which has the sign of zero
         address = id(obj)
         if address in self._constants:
             return "constant", address
@@ -123,7 +124,7 @@ class Canonical:
         if kind is tuple:
             return kind, tuple([self.value(each) for each in obj])
         if kind is frozenset:
-            return kind, _elements(obj)
+            return kind, self._elements(obj)
         number = self._numbers.get(address)
         if number is not None:
             return "again", number
@@ -162,14 +163,14 @@ class Canonical:
         items = dict.items(entries)
         return "dict", tuple([(self.value(key), self.value(each)) for key, each in items])
 
-    def _default_dict(self, entries: Any) -> Any:
-        return "defaultdict", self.value(entries.default_factory), self._dict(entries)
-
     def _set(self, entries: set[Any]) -> Any:
-        return "set", _elements(entries)
+        return "set", self._elements(entries)
 
-    def _deque(self, entries: Any) -> Any:
-        return "deque", entries.maxlen, self._values(deque.__iter__(entries))
+    def _elements(self, entries: set[Any] | frozenset[Any]) -> frozenset[Any]:
+        """The elements. The order in which they are visited is not looked at."""
+        if not all(map(_is_plain, entries)):
+            raise NotAlike("a set has elements that have addresses")
+        return frozenset(map(self.value, entries))
 
     def _iterator(self, iterator: Any) -> Any:
         made = iterator.__reduce__()  # has ranges, say, that are made for it
@@ -184,7 +185,7 @@ class Canonical:
 
     def _function(self, function: types.FunctionType) -> Any:
         return (
-            *("function", function.__code__, id(function.__globals__)),
+            *("function", _Same(function.__code__), _Same(function.__globals__)),
             self._values((function.__defaults__, function.__kwdefaults__, function.__closure__)),
             self.value(function.__dict__),
         )
@@ -211,35 +212,19 @@ class Canonical:
     def _instance(self, obj: Any) -> Any:
         kind = type(obj)
         held = [(name, slot.__get__(obj)) for name, slot in _slots(kind) if _filled(slot, obj)]
-        value = (kind, self.value(getattr(obj, "__dict__", None)), self._values(held))
-        for base, how in _BUILTIN_BASES:
-            if isinstance(obj, base):
-                return *value, how(self, obj)
-        return value
+        value = (kind, self.value(variables_of(obj)), self._values(held))
+        return (*value, self._values(tuple.__iter__(obj))) if issubclass(kind, tuple) else value
 
 
-def _elements(entries: set[Any] | frozenset[Any]) -> Any:
-    """The elements as they are visited. Their places depend on what the set once had."""
-    places = c_ssize_t.from_address(id(entries) + 16)  # the used ones, those of former elements too
-    if places.value != len(entries):
-        raise NotAlike("elements were taken out of a set")
-    plain = all(type(each) in PLAIN for each in entries)
-    if not plain and len(entries) > 1:
-        raise NotAlike("a set has elements that are visited by their addresses")
-    return entries.__sizeof__(), tuple(_hashable(each) for each in entries)
-
-
-def _hashable(element: Any) -> Any:
-    return (type(element), element) if type(element) in PLAIN else _Same(element)
+def _is_plain(element: Any) -> bool:
+    kind = type(element)
+    return kind in PLAIN or (kind is tuple and all(map(_is_plain, element)))
 
 
 _COMPARISONS: dict[type, Any] = {
     list: Canonical._list,
     dict: Canonical._dict,
-    OrderedDict: Canonical._dict,
-    defaultdict: Canonical._default_dict,
     set: Canonical._set,
-    deque: Canonical._deque,
     range: lambda _, obj: ("range", obj.start, obj.stop, obj.step),
     slice: lambda self, obj: ("slice", self._values((obj.start, obj.stop, obj.step))),
     types.CellType: Canonical._cell,
@@ -250,15 +235,6 @@ _COMPARISONS: dict[type, Any] = {
     **dict.fromkeys(ITERATORS, Canonical._iterator),
 }
 
-_BUILTIN_BASES: Sequence[tuple[type, Any]] = (
-    (list, Canonical._list),
-    (dict, Canonical._dict),
-    (tuple, lambda self, obj: self._values(tuple.__iter__(obj))),
-    (int, lambda _, obj: int(obj)),
-    (str, lambda _, obj: str.__str__(obj)),
-    (bytes, lambda _, obj: bytes.__getitem__(obj, slice(None))),
-)
-
 
 def _comparison(kind: type) -> Any:
     """How objects of that type are compared by value; None if they are not."""
@@ -266,18 +242,16 @@ def _comparison(kind: type) -> Any:
     return Canonical._instance if known is None and is_plain_class(kind) else known
 
 
-_IN_C = (
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    types.ClassMethodDescriptorType,
-    types.BuiltinMethodType,
-)
+def is_enumeration(kind: type) -> bool:
+    """Whether all objects of the class are single ones, which were there before."""
+    return type(kind) is EnumType and not issubclass(kind, Flag)
 
 
 def is_plain_class(kind: type) -> bool:
-    """Whether all that objects of the class hold is their variables, slots and builtin base.
+    """Whether all that objects of the class hold is their variables, slots and entries of a tuple.
 
-    So it is of a class written in Python whose bases are such, or builtin ones.
+    So it is written in Python, and so are its bases, but for `object` and `tuple`; and nothing runs
+    when one of its objects is gone.
     """
     known = _PLAIN_CLASSES.get(kind)
     if known is None:
@@ -286,36 +260,57 @@ def is_plain_class(kind: type) -> bool:
 
 
 _PLAIN_CLASSES: dict[type, bool] = {}
+_HEAP = 1 << 9
 
 
 def _is_plain_class(kind: type) -> bool:
-    if "_member_map_" in vars(kind):  # members of enumerations are single objects
+    if type(kind) not in METACLASSES or is_enumeration(kind):
         return False
     for base in kind.__mro__:
-        if base in (object, list, dict, tuple, int, str, bytes):
+        if base is object or base is tuple:
             continue
-        if not base.__flags__ & 1 << 9:  # a static type, written in C
+        if type(base) not in METACLASSES or not base.__flags__ & _HEAP:
             return False
         for name, each in vars(base).items():
-            if isinstance(each, _IN_C) and name != "__new__":
+            if type(each) is types.GetSetDescriptorType and name in ("__dict__", "__weakref__"):
+                continue
+            if name in ("__dict__", "__del__") or not _is_in_python(base, name, each):
                 return False
-            if isinstance(each, property) and is_computed_in_c(base, name):
-                return False
-            if isinstance(each, types.GetSetDescriptorType) and name not in (
-                "__dict__",
-                "__weakref__",
-            ):
-                return False
-    return True
+    return kind not in (object, tuple)
 
 
-def is_computed_in_c(kind: type, name: str) -> bool:
-    """Whether the attribute is a property whose functions are not written in Python."""
-    each = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
-    if not isinstance(each, property):
+_IN_C = (
+    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+    *(types.BuiltinMethodType, types.GetSetDescriptorType),
+)
+
+
+def _is_in_python(base: type, name: str, each: Any) -> bool:
+    """Whether C code runs no other C code when it does what a class says under the name."""
+    if name in ("__class_getitem__", "__init_subclass__"):
+        return True
+    kind = type(each)
+    if kind in _IN_C and base in (
+        getattr(each, "__objclass__", None),
+        getattr(each, "__self__", None),
+    ):
         return False
-    functions = (each.fget, each.fset, each.fdel)
-    return any(type(function) not in (type(None), types.FunctionType) for function in functions)
+    if kind in (staticmethod, classmethod, property):
+        each = each.fget if kind is property else each.__func__
+    special = name.startswith("__") and callable(each)
+    return not special or type(each) is types.FunctionType
+
+
+def variables_of(obj: Any) -> Any:
+    """The dict of an object of a plain class, None if it has none. No code of the class runs."""
+    known = _VARIABLES.get(type(obj))
+    if known is None:
+        getters = [vars(base).get("__dict__") for base in type(obj).__mro__[:-1]]
+        known = _VARIABLES[type(obj)] = [each for each in getters if each is not None][:1]
+    return known[0].__get__(obj) if known else None
+
+
+_VARIABLES: dict[type, list[Any]] = {}
 
 
 def _slots(kind: type) -> tuple[tuple[str, Any], ...]:
@@ -325,7 +320,7 @@ def _slots(kind: type) -> tuple[tuple[str, Any], ...]:
             (f"{base.__qualname__}.{name}", each)
             for base in kind.__mro__
             for name, each in vars(base).items()
-            if isinstance(each, types.MemberDescriptorType)
+            if type(each) is types.MemberDescriptorType
         )
     return known
 

@@ -21,12 +21,13 @@ from hitproof.conformance.exploration.bytecode import (
 def live_after(code: CodeType, offset: int) -> frozenset[str]:
     """Names of the locals of ``code`` that may be read after the instruction at ``offset``.
 
-    Variables shared with inner functions always may, and so may all of them in a function that
-    calls ``locals``.
+    Variables shared with inner functions always may, and so may the first one of a method that
+    calls ``super`` without arguments, by whatever name. What shows all variables of a frame is not
+    among what a watched lookup may call.
     """
     shared = frozenset(code.co_cellvars + code.co_freevars)
-    if "locals" in code.co_names or "vars" in code.co_names:
-        return shared | frozenset(code.co_varnames)
+    if "__class__" in shared:
+        shared |= {*code.co_varnames[:1]}
     return shared | _live_after_each(code)[instruction_at(code, offset).offset]
 
 

@@ -1,28 +1,34 @@
-"""What is asked of a value before something is done with it: blocks in it, and addresses."""
+"""What is asked of a value before something is done with it, by its exact type.
 
-import types
-from collections import OrderedDict, defaultdict, deque
+`is_known` names the values of which C code sees no more than what states are compared by.
+"""
+
 from collections.abc import Iterable
+from types import FunctionType
 from typing import Any
 
-from hitproof.conformance.exploration.canonical import PLAIN
+from hitproof.conformance.exploration.canonical import (
+    METACLASSES,
+    PLAIN,
+    is_enumeration,
+    is_plain_class,
+)
 from hitproof.conformance.exploration.symbolic import SymbolicBlock
 
-SCALARS = PLAIN | {float, complex}
-MUTABLE = frozenset({list, dict, set, bytearray, deque, defaultdict, OrderedDict})
-IMMUTABLE = SCALARS | {tuple, frozenset, range, slice}
+NUMBERS = frozenset({bool, int, float})
+SCALARS = PLAIN | {float}
+SEQUENCES = frozenset({list, tuple, range, str, bytes})
+CONTAINERS = frozenset({*SEQUENCES, dict, set, frozenset})
+_VIEWS = frozenset({type({}.keys()), type({}.values()), type({}.items())})
+VISITED = SEQUENCES | _VIEWS | {dict}
+"""What is visited in the order in which states are compared."""
 
-_SETS = (set, frozenset)
 _DEPTH = 4
 
 
 def are_blocks(given: Iterable[Any]) -> bool:
     """Whether one of them is a block."""
-    for each in given:
-        kind = type(each)
-        if kind not in IMMUTABLE and issubclass(kind, SymbolicBlock):
-            return True
-    return False
+    return any(issubclass(type(each), SymbolicBlock) for each in given)
 
 
 def holds_block(obj: Any, depth: int = _DEPTH) -> bool:
@@ -30,55 +36,46 @@ def holds_block(obj: Any, depth: int = _DEPTH) -> bool:
     kind = type(obj)
     if issubclass(kind, SymbolicBlock):
         return True
-    if depth and issubclass(kind, list | tuple | dict | deque):
-        entries = obj.values() if issubclass(kind, dict) else obj
-        return any(holds_block(each, depth - 1) for each in entries if type(each) not in SCALARS)
-    return False
+    return bool(depth) and any(
+        holds_block(each, depth - 1) for each in _parts(obj) if type(each) not in SCALARS
+    )
 
 
-def shows_address(obj: Any, depth: int = _DEPTH) -> bool:
-    """Whether a text of the object may depend on more than its value: on an address, or an order.
+def is_known(obj: Any, depth: int = _DEPTH) -> bool:
+    """Whether C code that compares the object, or asks it something, depends on its value alone.
 
-    What is written in Python is looked at while it runs.
+    That of a class written in Python is asked in Python, which is watched.
     """
     kind = type(obj)
-    if kind in SCALARS or kind in (range, bytearray):
+    if kind in SCALARS or is_plain_class(kind) or kind in METACLASSES or is_enumeration(kind):
+        return True
+    if kind not in CONTAINERS and kind is not slice:
         return False
-    if kind in _SETS and hashes_address(tuple(obj)):
-        return len(obj) > 1
-    if kind in IMMUTABLE or kind in MUTABLE or isinstance(obj, BaseException):
-        if not depth:
-            return True
-        return any(shows_address(each, depth - 1) for each in _parts(obj))
-    if isinstance(obj, type | types.ModuleType):
-        return False
-    return not any(_is_in_python(kind, name) for name in ("__repr__", "__str__", "__format__"))
+    return bool(depth) and all(is_known(each, depth - 1) for each in _parts(obj))
 
 
 def _parts(obj: Any) -> Iterable[Any]:
-    """What the text of a builtin object has in it."""
-    if isinstance(obj, dict):
-        return (*obj.keys(), *obj.values())
-    if isinstance(obj, slice):
-        return obj.start, obj.stop, obj.step
-    return obj.args if isinstance(obj, BaseException) else obj
-
-
-def hashes_address(obj: Any) -> bool:
-    """Whether the hash of the object may depend on an address, or differ from process to process.
-
-    That of a text does.
-    """
     kind = type(obj)
-    if kind in (bool, int, float, complex):
-        return False
-    return kind not in (tuple, frozenset) or any(map(hashes_address, obj))
+    if kind is dict:
+        return (*obj, *obj.values())
+    if kind is slice:
+        return obj.start, obj.stop, obj.step
+    if kind in (list, tuple, set, frozenset):
+        return list(obj)
+    return tuple.__iter__(obj) if issubclass(kind, tuple) else ()
 
 
-def is_unordered(obj: Any) -> bool:
-    """Whether it is a set whose elements are visited in an order that hashes decide."""
-    return isinstance(obj, _SETS) and len(obj) > 1 and any(map(hashes_address, obj))
+def has_text(obj: Any, depth: int = _DEPTH) -> bool:
+    """Whether a text of the object depends on its value alone: it has no address in it."""
+    kind = type(obj)
+    if kind in SCALARS:
+        return True
+    if kind in (list, tuple, dict):
+        return bool(depth) and all(has_text(each, depth - 1) for each in _parts(obj))
+    return is_plain_class(kind) and type(kind.__repr__) is FunctionType
 
 
-def _is_in_python(kind: type, name: str) -> bool:
-    return isinstance(getattr(kind, name, None), types.FunctionType)
+def is_visited_in_order(obj: Any) -> bool:
+    """Whether C code that visits the elements sees what states are compared by."""
+    kind = type(obj)
+    return kind in VISITED or is_plain_class(kind)

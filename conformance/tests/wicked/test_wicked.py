@@ -14,7 +14,8 @@ from hitproof.conformance.scope.configurations import Configuration, single_grou
 from hitproof.conformance.scope.layouts import Layout
 from hitproof.conformance.subject.lookups import Lookup, LookupAnswer
 from hitproof.conformance.tests.wicked import c_code, keeping
-from hitproof.conformance.tests.wicked.lookups import BENIGN, WICKED, Find
+from hitproof.conformance.tests.wicked.lookups import BENIGN, WICKED, Find, hit
+from hitproof.conformance.tests.wicked.smuggling import PATTERN, SMUGGLING, kind_of
 from hitproof.spec.claims import Status
 from hitproof.spec.groups import GroupKind
 
@@ -78,7 +79,7 @@ def statuses(find: Find) -> tuple[set[Status], str]:
 @pytest.fixture(autouse=True)
 def _small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not merged is given up early."""
-    monkeypatch.setattr(explored, "explore", partial(explore, budget=2_000))
+    monkeypatch.setattr(explored, "explore", partial(explore, budget=1_000))
 
 
 @pytest.mark.parametrize("name", WICKED)
@@ -92,5 +93,23 @@ def test_a_benign_lookup_is_proved(name: str) -> None:
     assert statuses(BENIGN[name]) == ({Status.PROVED}, "")
 
 
+class Whole:
+    """A pool in which the answers are those of the pattern, from the right, and then hits."""
+
+    null_block = None
+
+    def get_cached_block(self, key: bytes, _: Sequence[int]) -> Any:
+        asked = _BLOCKS - 1 - key[0]
+        return [key] if asked >= len(PATTERN) or PATTERN[asked] else None
+
+
+@pytest.mark.parametrize("name", SMUGGLING)
+def test_what_is_smuggled_makes_an_answer_wrong(name: str) -> None:
+    keys = [bytes([block]) for block in range(_BLOCKS)]
+    right = hit(Whole(), keys, _BLOCKS)
+    kind_of.cache_clear()
+    assert SMUGGLING[name](Whole(), keys, _BLOCKS) == right + 1
+
+
 def test_there_are_enough() -> None:
-    assert len(WICKED) >= 25
+    assert len(WICKED) >= 200

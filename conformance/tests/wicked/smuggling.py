@@ -1,0 +1,1650 @@
+"""Wicked lookups that carry one bit past a question, each through another corner of Python.
+
+The bit is whether the answers so far followed a pattern. Two runs that differ in it look alike to
+whoever does not look into that corner.
+"""
+
+# ruff: noqa: ARG001, ARG005, C409, F841, RUF059  # what is made, or given, and not used is the point
+
+import abc
+import array
+import collections
+import contextvars
+import ctypes
+import datetime
+import decimal
+import functools
+import gc
+import inspect
+import io
+import itertools
+import logging
+import math
+import operator
+import os
+import pickle
+import random
+import struct
+import sys
+import threading
+import time
+import types
+import warnings
+import weakref
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from hitproof.conformance.tests.wicked.lookups import (
+    MANY,
+    WICKED,
+    Find,
+    has,
+    storing,
+    strange_count,
+    wrong_if,
+)
+
+PATTERN = (0, 1, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 1, 0, 0)
+"""Answers from the right that a run must have had: no two hits in a row, and not regular, so that
+neither the first run that an explorer follows nor a random state has them."""
+
+SMUGGLING: dict[str, Find] = {}
+"""Those that are wrong where the answers follow the pattern, and a hit comes after it."""
+
+Forget: TypeAlias = Callable[[], object]
+Strange: TypeAlias = Callable[[], bool]
+Channel: TypeAlias = tuple[Forget, Strange]
+Hold: TypeAlias = Callable[[bool, Callable[[], int]], tuple[int, bool]]
+
+
+def channel(make: Callable[[], Channel]) -> Callable[[], Channel]:
+    """List the lookup that keeps its bit there: what forgets the bit, and what reads it."""
+
+    def find(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+        forget, strange = make()
+        row = 0
+        for block in range(limit - 1, -1, -1):
+            found = has(pool, keys, block)
+            asked = limit - 1 - block
+            if asked < len(PATTERN) and found != PATTERN[asked]:
+                forget()
+            row = row + 1 if found else 0
+            if row == 2:
+                return wrong_if(limit > len(PATTERN) + 1 and strange(), block + 2, limit)
+        return wrong_if(limit > len(PATTERN) + 1 and strange(), row, limit)
+
+    SMUGGLING[make.__name__] = WICKED[make.__name__] = find
+    return make
+
+
+def held(hold: Hold) -> Hold:
+    """List the lookup that holds its bit so while it asks the rest."""
+
+    def find(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+        row, same = 0, True
+        end = max(limit - len(PATTERN), 0)
+        for block in range(limit - 1, end - 1, -1):
+            found = has(pool, keys, block)
+            same = same and found == PATTERN[limit - 1 - block]
+            row = row + 1 if found else 0
+            if row == 2:
+                return block + 2
+
+        def rest() -> int:
+            return _rest(pool, keys, end, row)
+
+        right, strange = hold(same, rest)
+        return wrong_if(limit > len(PATTERN) + 1 and strange, right, limit)
+
+    SMUGGLING[hold.__name__] = WICKED[hold.__name__] = find
+    return hold
+
+
+def _rest(pool: Any, keys: Sequence[bytes], end: int, row: int) -> int:
+    for block in range(end - 1, -1, -1):
+        row = row + 1 if has(pool, keys, block) else 0
+        if row == 2:
+            return block + 2
+    return row
+
+
+def stored(strange: Callable[[list[Any], Any], bool]) -> Callable[[list[Any], Any], bool]:
+    """List the lookup that looks so into the table of what it found, 9 entries of it are set."""
+
+    def find(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+        table, right = storing(pool, keys, limit)
+        return wrong_if(strange(table, pool.null_block), right, limit)
+
+    WICKED[strange.__name__] = find
+    return strange
+
+
+# How large a container once was.
+
+
+@channel
+def capacity_of_a_list() -> Channel:
+    kept: list[int] = []
+    for _ in range(4):
+        kept.append(0)
+    size = kept.__sizeof__()
+
+    def forget() -> None:
+        kept.append(0)
+        kept.pop()
+
+    return forget, lambda: kept.__sizeof__() == size
+
+
+@channel
+def capacity_of_a_dict() -> Channel:
+    kept: dict[int, int] = {}
+    for key in range(5):
+        kept[key] = key
+    size = kept.__sizeof__()
+
+    def forget() -> None:
+        for key in range(5, 50):
+            kept[key] = key
+        for _ in range(5, 50):
+            kept.popitem()
+
+    return forget, lambda: kept.__sizeof__() == size
+
+
+@channel
+def capacity_of_a_set() -> Channel:
+    kept: set[int] = set()
+
+    def forget() -> None:
+        for key in range(5):
+            kept.add(key)
+        for key in range(5):
+            kept.discard(key)
+
+    def strange() -> bool:
+        kept.add(8)
+        kept.add(1)
+        return [*kept] == [8, 1]
+
+    return forget, strange
+
+
+@channel
+def capacity_of_a_bytearray() -> Channel:
+    kept = bytearray(4)
+    size = kept.__alloc__()
+
+    def forget() -> None:
+        kept.append(0)
+        kept.pop()
+
+    return forget, lambda: kept.__alloc__() == size
+
+
+@channel
+def capacity_of_a_deque() -> Channel:
+    kept: collections.deque[int] = collections.deque([0] * 60)
+    size = kept.__sizeof__()
+
+    def forget() -> None:
+        if kept.__sizeof__() == size:
+            kept.rotate(1)
+            for _ in range(33):
+                kept.append(0)
+                kept.popleft()
+
+    return forget, lambda: kept.__sizeof__() == size
+
+
+@channel
+def capacity_of_an_array() -> Channel:
+    kept = array.array("b", [0] * 4)
+    size = kept.__sizeof__()
+
+    def forget() -> None:
+        kept.append(0)
+        kept.pop()
+
+    return forget, lambda: kept.__sizeof__() == size
+
+
+@channel
+def capacity_by_getsizeof() -> Channel:
+    kept: list[int] = []
+    for _ in range(4):
+        kept.append(0)
+    size = sys.getsizeof(kept)
+
+    def forget() -> None:
+        kept.append(0)
+        kept.pop()
+
+    return forget, lambda: sys.getsizeof(kept) == size
+
+
+class _Sized(list[int]):
+    size = property(list.__sizeof__)
+
+
+@channel
+def capacity_by_a_property() -> Channel:
+    """The size is read by C code, as an attribute."""
+
+    kept = _Sized()
+    for _ in range(4):
+        kept.append(0)
+    size = kept.size
+
+    def forget() -> None:
+        kept.append(0)
+        kept.pop()
+
+    return forget, lambda: bool(kept.size == size)
+
+
+@channel
+def text_with_a_cached_encoding() -> Channel:
+    kept = "".join(("ü", "abc"))
+    size = kept.__sizeof__()
+
+    def forget() -> None:
+        type(kept, (), {})
+
+    return forget, lambda: kept.__sizeof__() == size
+
+
+# Whether two equal values are one object.
+
+
+def _twice(same: Any, other: Any) -> Channel:
+    kept = [same, same]
+
+    def forget() -> None:
+        kept[1] = other
+
+    return forget, lambda: kept[0] is kept[1]
+
+
+def _made(text: str) -> Any:
+    return eval(compile(text, "made", "eval"))
+
+
+@channel
+def identity_of_nan() -> Channel:
+    first, second = float("nan"), float("nan")
+    kept = [first, first]
+
+    def forget() -> None:
+        kept[1] = second
+
+    return forget, lambda: kept[0] in kept[1:]
+
+
+@channel
+def identity_of_nan_in_a_dict() -> Channel:
+    first, second = float("nan"), float("nan")
+    kept = [first, {first: 1}]
+
+    def forget() -> None:
+        kept[0] = second
+
+    return forget, lambda: kept[0] in kept[1]  # type: ignore[operator]
+
+
+@channel
+def identity_of_a_float() -> Channel:
+    return _twice(float("1.5"), float("1.5"))
+
+
+@channel
+def identity_of_an_integer() -> Channel:
+    return _twice(int("12345"), int("12345"))
+
+
+@channel
+def identity_of_a_text() -> Channel:
+    return _twice("".join(("ab", "cd")), "".join(("ab", "cd")))
+
+
+@channel
+def identity_of_bytes() -> Channel:
+    return _twice(b"".join((b"ab", b"cd")), b"".join((b"ab", b"cd")))
+
+
+@channel
+def identity_of_a_tuple() -> Channel:
+    return _twice(tuple([1, 2]), tuple([1, 2]))
+
+
+@channel
+def identity_of_a_range() -> Channel:
+    return _twice(range(1, 5), range(1, 5))
+
+
+@channel
+def identity_of_a_complex() -> Channel:
+    return _twice(complex(1, 2), complex(1, 2))
+
+
+@channel
+def identity_of_a_text_that_is_interned() -> Channel:
+    kept = ["".join(("interned", "text"))]
+    one = sys.intern(kept[0])
+    other = "".join(("interned", "text"))
+
+    def forget() -> None:
+        kept[0] = other
+
+    return forget, lambda: kept[0] is one
+
+
+@channel
+def identity_of_a_bound_method() -> Channel:
+    first, second = [0], [0]
+    kept = [first.append]
+
+    def forget() -> None:
+        kept[0] = second.append
+
+    return forget, lambda: (kept[0](1), len(first))[1] == 2
+
+
+@channel
+def identity_of_an_integer_of_the_run() -> Channel:
+    """Both are computed, and one of them is the limit of the run."""
+    base = 1000
+    kept = [base + 1, 0]
+    kept[1] = kept[0]
+
+    def forget() -> None:
+        kept[1] = base + 1
+
+    return forget, lambda: kept[0] is kept[1]
+
+
+# Values that compare as equal.
+
+
+@channel
+def sign_of_nan() -> Channel:
+    kept = [math.copysign(float("nan"), 1.0)]
+
+    def forget() -> None:
+        kept[0] = math.copysign(float("nan"), -1.0)
+
+    return forget, lambda: math.copysign(1.0, kept[0]) == 1.0
+
+
+@channel
+def payload_of_nan() -> Channel:
+    kept = [struct.unpack("<d", bytes([1, 0, 0, 0, 0, 0, 0xF8, 0x7F]))[0]]
+
+    def forget() -> None:
+        kept[0] = struct.unpack("<d", bytes([2, 0, 0, 0, 0, 0, 0xF8, 0x7F]))[0]
+
+    return forget, lambda: struct.pack("<d", kept[0])[0] == 1
+
+
+@channel
+def sign_of_nan_in_a_complex() -> Channel:
+    kept = [complex(0.0, math.copysign(float("nan"), 1.0))]
+
+    def forget() -> None:
+        kept[0] = complex(0.0, math.copysign(float("nan"), -1.0))
+
+    return forget, lambda: math.copysign(1.0, kept[0].imag) == 1.0
+
+
+@channel
+def sign_of_zero_in_a_complex() -> Channel:
+    kept = [complex(0.0, 0.0)]
+
+    def forget() -> None:
+        kept[0] = complex(0.0, -0.0)
+
+    return forget, lambda: math.copysign(1.0, kept[0].imag) == 1.0
+
+
+@channel
+def sign_of_zero() -> Channel:
+    kept = [0.0]
+
+    def forget() -> None:
+        kept[0] = -0.0
+
+    return forget, lambda: math.copysign(1.0, kept[0]) == 1.0
+
+
+@channel
+def type_of_a_number() -> Channel:
+    kept: list[Any] = [1]
+
+    def forget() -> None:
+        kept[0] = True
+
+    return forget, lambda: kept[0] is not True
+
+
+@channel
+def start_of_an_empty_range() -> Channel:
+    kept = [range(0)]
+
+    def forget() -> None:
+        kept[0] = range(2, 1)
+
+    return forget, lambda: kept[0].start == 0
+
+
+@channel
+def fold_of_a_time() -> Channel:
+    kept = [datetime.datetime(2026, 1, 1)]
+
+    def forget() -> None:
+        kept[0] = datetime.datetime(2026, 1, 1, fold=1)
+
+    return forget, lambda: kept[0].fold == 0
+
+
+@channel
+def hidden_field_of_a_struct_sequence() -> Channel:
+    kept = [time.struct_time((0,) * 9, {"tm_zone": "A"})]
+
+    def forget() -> None:
+        kept[0] = time.struct_time((0,) * 9, {"tm_zone": "B"})
+
+    return forget, lambda: kept[0].tm_zone == "A"
+
+
+@channel
+def exponent_of_a_decimal() -> Channel:
+    kept = [decimal.Decimal("1.0")]
+
+    def forget() -> None:
+        kept[0] = decimal.Decimal("1.00")
+
+    return forget, lambda: str(kept[0]) == "1.0"
+
+
+@dataclass
+class _Uncompared:
+    bit: int = field(default=0, compare=False)
+
+
+@channel
+def field_that_is_not_compared() -> Channel:
+    kept = _Uncompared()
+
+    def forget() -> None:
+        kept.bit = 1
+
+    return forget, lambda: kept.bit == 0
+
+
+class _Alike:
+    def __init__(self) -> None:
+        self.bit = 0
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@channel
+def objects_that_are_always_equal() -> Channel:
+    kept = _Alike()
+
+    def forget() -> None:
+        kept.bit = 1
+
+    return forget, lambda: kept.bit == 0
+
+
+@channel
+def name_of_a_file_of_code() -> Channel:
+    def function() -> None:
+        pass
+
+    def forget() -> None:
+        function.__code__ = function.__code__.replace(co_filename="b")
+
+    function.__code__ = function.__code__.replace(co_filename="a")
+    return forget, lambda: function.__code__.co_filename == "a"
+
+
+# Objects that do not show what they hold.
+
+
+class _OtherDict:
+    bit: int
+
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        return {}
+
+
+@channel
+def behind_another_dict() -> Channel:
+    kept = _OtherDict()
+    kept.bit = 0
+
+    def forget() -> None:
+        kept.bit = 1
+
+    return forget, lambda: kept.bit == 0
+
+
+class _OtherClass:
+    bit = 0
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return int
+
+
+class _OtherClassToo(_OtherClass):
+    bit = 1
+
+
+@channel
+def behind_another_class() -> Channel:
+    kept = [_OtherClass()]
+
+    def forget() -> None:
+        kept[0] = _OtherClassToo()
+
+    return forget, lambda: kept[0].bit == 0
+
+
+class _Shadowed:
+    __slots__ = ("bit",)
+
+
+class _Shadowing(_Shadowed):
+    __slots__ = ("bit",)
+    bit: int
+
+
+@channel
+def in_a_shadowed_slot() -> Channel:
+    kept = _Shadowing()
+    kept.bit = 0
+    slot: Any = _Shadowed.__dict__["bit"]
+    slot.__set__(kept, 0)
+
+    def forget() -> None:
+        slot.__set__(kept, 1)
+
+    return forget, lambda: bool(slot.__get__(kept) == 0)
+
+
+class _Renamed:
+    __slots__ = ("bit",)
+
+
+_RENAMED: Any = _Renamed.__dict__["bit"]
+_Renamed.bit = property(lambda self: 0)  # type: ignore[attr-defined]
+
+
+@channel
+def in_a_slot_without_a_name() -> Channel:
+    kept = _Renamed()
+    _RENAMED.__set__(kept, 0)
+
+    def forget() -> None:
+        _RENAMED.__set__(kept, 1)
+
+    return forget, lambda: bool(_RENAMED.__get__(kept) == 0)
+
+
+class _Mangled:
+    __slots__ = ("__bit",)
+
+    def __init__(self) -> None:
+        self.__bit = 0
+
+    def set(self) -> None:
+        self.__bit = 1
+
+    def get(self) -> int:
+        return self.__bit
+
+
+@channel
+def in_a_private_slot() -> Channel:
+    kept = _Mangled()
+    return kept.set, lambda: kept.get() == 0
+
+
+class _Getting:
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("__dict__", "__class__"):
+            return {} if name == "__dict__" else object
+        return object.__getattribute__(self, name)
+
+
+@channel
+def behind_every_attribute() -> Channel:
+    kept: Any = _Getting()
+    kept.bit = 0
+
+    def forget() -> None:
+        kept.bit = 1
+
+    return forget, lambda: kept.bit == 0
+
+
+class _Plain:
+    bit = 0
+
+
+@channel
+def alias_of_an_instance_dict() -> Channel:
+    kept = _Plain()
+    kept.bit = 0
+    shown = [kept.__dict__]
+
+    def forget() -> None:
+        shown[0] = dict(kept.__dict__)
+
+    def strange() -> bool:
+        shown[0]["bit"] = 5
+        return kept.bit == 5
+
+    return forget, strange
+
+
+class _Dict(dict[str, Any]):
+    bit = 0
+
+
+@channel
+def on_an_instance_dict() -> Channel:
+    kept = _Plain()
+    dictionary = _Dict()
+    kept.__dict__ = dictionary
+    del dictionary
+
+    def forget() -> None:
+        kept.__dict__.bit = 1  # type: ignore[attr-defined]
+
+    return forget, lambda: bool(kept.__dict__.bit == 0)
+
+
+@channel
+def order_of_an_ordered_dict() -> Channel:
+    kept = collections.OrderedDict({"a": 0, "b": 0})
+
+    def forget() -> None:
+        kept.move_to_end("b")
+        kept.move_to_end("a")
+
+    return forget, lambda: next(iter(kept)) == "a"
+
+
+@channel
+def order_below_an_ordered_dict() -> Channel:
+    """The order of the dict that it is made of, too, is an order."""
+    kept = collections.OrderedDict({"a": 0, "b": 0})
+
+    def forget() -> None:
+        kept["a"] = kept.pop("a")
+        kept.move_to_end("b")
+
+    return forget, lambda: next(dict.__iter__(kept)) == "a"
+
+
+@channel
+def arguments_of_an_exception() -> Channel:
+    kept = ValueError(0)
+
+    def forget() -> None:
+        kept.args = (1,)
+
+    return forget, lambda: kept.args == (0,)
+
+
+@channel
+def context_of_an_exception() -> Channel:
+    kept = ValueError()
+    kept.__context__ = KeyError()
+
+    def forget() -> None:
+        kept.__context__ = IndexError()
+
+    return forget, lambda: isinstance(kept.__context__, KeyError)
+
+
+@channel
+def traceback_of_an_exception() -> Channel:
+    kept = ValueError()
+
+    def forget() -> None:
+        try:
+            raise kept
+        except ValueError:
+            pass
+
+    return forget, lambda: kept.__traceback__ is None
+
+
+@channel
+def line_of_a_traceback() -> Channel:
+    kept = ValueError()
+
+    def put(other: bool) -> None:
+        kept.__traceback__ = None
+        try:
+            if other:
+                raise kept
+            raise kept
+        except ValueError:
+            pass
+
+    put(False)
+    first: Any = kept.__traceback__
+    line: int = first.tb_lineno
+    del first
+
+    def strange() -> bool:
+        traceback: Any = kept.__traceback__
+        return bool(traceback.tb_lineno == line)
+
+    return lambda: put(True), strange
+
+
+@channel
+def text_of_a_function() -> Channel:
+    def kept() -> None:
+        """A."""
+
+    def forget() -> None:
+        kept.__doc__ = "B"
+
+    return forget, lambda: kept.__doc__ == "A."
+
+
+@channel
+def name_of_a_function() -> Channel:
+    def kept() -> None:
+        pass
+
+    def forget() -> None:
+        kept.__qualname__ = "b"
+
+    return forget, lambda: kept.__qualname__ != "b"
+
+
+@channel
+def module_of_a_function() -> Channel:
+    def kept() -> None:
+        pass
+
+    def forget() -> None:
+        kept.__module__ = "b"
+
+    return forget, lambda: kept.__module__ != "b"
+
+
+@channel
+def annotations_of_a_function() -> Channel:
+    def kept() -> None:
+        pass
+
+    def forget() -> None:
+        kept.__annotations__["return"] = 1
+
+    return forget, lambda: kept.__annotations__["return"] is None
+
+
+@channel
+def defaults_of_a_function() -> Channel:
+    def kept(bit: int = 0, *, other: int = 0) -> int:
+        return bit + other
+
+    def forget() -> None:
+        kept.__kwdefaults__ = {"other": 1}
+
+    return forget, lambda: kept() == 0
+
+
+@channel
+def attribute_of_a_function() -> Channel:
+    def kept() -> None:
+        pass
+
+    kept.bit = 0  # type: ignore[attr-defined]
+
+    def forget() -> None:
+        kept.bit = 1  # type: ignore[attr-defined]
+
+    return forget, lambda: bool(kept.bit == 0)  # type: ignore[attr-defined]
+
+
+@channel
+def cells_that_are_shared() -> Channel:
+    def made() -> tuple[Callable[[int], None], Callable[[], int]]:
+        bit = 0
+
+        def put(value: int) -> None:
+            nonlocal bit
+            bit = value
+
+        return put, lambda: bit
+
+    kept: list[Any] = [*made()]
+
+    def forget() -> None:
+        kept[1] = made()[1]
+
+    def strange() -> bool:
+        kept[0](1)
+        return bool(kept[1]() == 1)
+
+    return forget, strange
+
+
+@channel
+def in_a_partial() -> Channel:
+    kept = functools.partial(int)
+    kept.bit = 0  # type: ignore[attr-defined]
+
+    def forget() -> None:
+        kept.bit = 1  # type: ignore[attr-defined]
+
+    return forget, lambda: bool(kept.bit == 0)  # type: ignore[attr-defined]
+
+
+@channel
+def in_a_namespace() -> Channel:
+    kept = types.SimpleNamespace(bit=0)
+
+    def forget() -> None:
+        kept.bit = 1
+
+    return forget, lambda: bool(kept.bit == 0)
+
+
+@channel
+def in_a_lock() -> Channel:
+    kept = threading.Lock()
+    return lambda: kept.acquire(blocking=False), lambda: not kept.locked()
+
+
+@channel
+def in_an_event() -> Channel:
+    kept = threading.Event()
+    return kept.set, lambda: not kept.is_set()
+
+
+@channel
+def in_a_stream() -> Channel:
+    kept = io.StringIO("ab")
+    return lambda: kept.seek(1), lambda: kept.tell() == 0
+
+
+@channel
+def in_a_checksum() -> Channel:
+    kept = zlib.compressobj()
+    return lambda: kept.compress(b"a"), lambda: len(kept.flush()) == 8
+
+
+@channel
+def in_a_generator_of_numbers() -> Channel:
+    kept = random.Random(1)
+    first = random.Random(1).random()
+    return kept.random, lambda: kept.random() == first
+
+
+@channel
+def in_a_memoryview() -> Channel:
+    kept = memoryview(b"a")
+
+    def strange() -> bool:
+        try:
+            return len(kept) == 1
+        except ValueError:
+            return False
+
+    return kept.release, strange
+
+
+@channel
+def in_a_structure() -> Channel:
+    kept = struct.Struct("b")
+    return lambda: kept.__init__("h"), lambda: kept.size == 1  # type: ignore[misc]
+
+
+class _Vector(ctypes.Structure):
+    _fields_ = (("bit", ctypes.c_int),)
+
+
+@channel
+def in_memory_of_c() -> Channel:
+    kept = _Vector(0)
+
+    def forget() -> None:
+        kept.bit = 1
+
+    return forget, lambda: bool(kept.bit == 0)
+
+
+# Iterators.
+
+
+@channel
+def end_of_an_iterator() -> Channel:
+    """At the end of its list, and past it."""
+    items: list[int] = []
+    kept = iter(items)
+
+    def strange() -> bool:
+        items.append(1)
+        return next(kept, 0) == 1
+
+    return lambda: next(kept, 0), strange
+
+
+@channel
+def size_that_an_iterator_has_seen() -> Channel:
+    items = {1: 1, 2: 2}
+    kept = [iter(items)]
+
+    def forget() -> None:
+        items[3] = 3
+        kept[0] = iter(items)
+        del items[3]
+
+    def strange() -> bool:
+        try:
+            return next(kept[0]) == 1
+        except RuntimeError:
+            return False
+
+    return forget, strange
+
+
+@channel
+def size_that_an_iterator_of_a_set_has_seen() -> Channel:
+    items = {1, 2}
+    kept = [iter(items)]
+
+    def forget() -> None:
+        items.add(3)
+        kept[0] = iter(items)
+        items.discard(3)
+
+    def strange() -> bool:
+        try:
+            return next(kept[0]) == 1
+        except RuntimeError:
+            return False
+
+    return forget, strange
+
+
+@channel
+def iterator_of_chained_lists() -> Channel:
+    kept = [itertools.chain([0], [1]), None]
+
+    def forget() -> None:
+        next(kept[0], None)  # type: ignore[arg-type]
+
+    return forget, lambda: next(kept[0], None) == 0  # type: ignore[arg-type]
+
+
+@channel
+def iterator_that_is_accumulated() -> Channel:
+    kept = itertools.accumulate(itertools.repeat(1))
+    return lambda: next(kept), lambda: next(kept) == 1
+
+
+@channel
+def iterator_in_two() -> Channel:
+    first, second = itertools.tee([0, 1, 2])
+    return lambda: next(second, None), lambda: next(second, None) == 0
+
+
+@channel
+def iterator_in_pairs() -> Channel:
+    kept = itertools.pairwise(itertools.repeat(0, 9))
+    return lambda: next(kept, None), lambda: len([*kept]) == 8
+
+
+@channel
+def iterator_that_drops() -> Channel:
+    """Whether it drops any more: both are before the second of the numbers."""
+    kept = [itertools.dropwhile(bool, iter([0, 1, 0]))]
+    next(kept[0])
+
+    def forget() -> None:
+        numbers = iter([0, 1, 0])
+        next(numbers)
+        kept[0] = itertools.dropwhile(bool, numbers)
+
+    return forget, lambda: next(kept[0]) == 1
+
+
+@channel
+def hint_of_an_iterator() -> Channel:
+    kept = iter([0, 0, 0, 0])
+    return lambda: next(kept, 0), lambda: operator.length_hint(kept) == 4
+
+
+# What is dead is not gone.
+
+
+_look = vars
+
+
+@held
+def dead_variable_by_vars(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    right = rest()
+    return right, bool(_look()["bit"])
+
+
+@held
+def dead_variable_by_locals(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    right = rest()
+    return right, bool(locals()["bit"])
+
+
+@held
+def dead_variable_by_partial(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    look = functools.partial(vars)
+    right = rest()
+    return right, bool(look()["bit"])
+
+
+@held
+def dead_variable_by_eval(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    right = rest()
+    return right, bool(*map(eval, ["bit"]))
+
+
+@held
+def dead_variable_by_exec(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    right = rest()
+    found: list[bool] = []
+    operator.call(exec, "found.append(bit)")
+    return right, found[0]
+
+
+@held
+def dead_variable_by_its_frame(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    right = rest()
+    return right, bool(sys._getframe().f_locals["bit"])
+
+
+@held
+def dead_variable_by_inspect(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    right = rest()
+    frame: Any = inspect.currentframe()
+    return right, bool(inspect.getargvalues(frame).locals["bit"])
+
+
+@held
+def dead_variable_by_a_traceback(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    right = rest()
+    try:
+        raise ValueError
+    except ValueError as error:
+        traceback: Any = error.__traceback__
+        return right, bool(traceback.tb_frame.f_locals["bit"])
+
+
+@held
+def dead_variable_of_a_generator(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    def holding(bit: bool) -> Iterator[int]:
+        yield 1
+
+    generator: Any = holding(bit)
+    next(generator)
+    right = rest()
+    return right, bool(generator.gi_frame.f_locals["bit"])
+
+
+class _Zero:
+    def value(self) -> int:
+        return self.bit
+
+    bit = 0
+
+
+class _One(_Zero):
+    def value(self, rest: Any = None) -> Any:
+        self = _ONES[self.bit]
+        right = rest()
+        return right, super().value()
+
+
+_ONES = (_One(), _One())
+_ONES[1].bit = 1
+
+
+@held
+def dead_variable_by_super(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    right, value = _ONES[bit].value(rest)
+    return right, bool(value)
+
+
+@held
+def dead_variable_by_weak_reference(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    kept = _Plain()
+    reference = weakref.ref(kept)
+    if not bit:
+        del kept
+    right = rest()
+    return right, reference() is not None
+
+
+@held
+def dead_variable_by_its_weak_list(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    kept: Any = _Plain()
+    dead = weakref.ref(kept)
+    if not bit:
+        del dead
+    right = rest()
+    return right, kept.__weakref__ is not None
+
+
+@held
+def dead_variable_by_references(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    kept = _Plain()
+    count = sys.getrefcount(kept)
+    dead = kept if bit else None
+    right = rest()
+    return right, sys.getrefcount(kept) > count
+
+
+@held
+def dead_variable_by_the_collector(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    kept = _Plain()
+    dead = [kept] if bit else None
+    right = rest()
+    return right, len(gc.get_referrers(kept)) > 0
+
+
+class _Last:
+    def __init__(self, told: list[int]) -> None:
+        self._told = told
+
+    def __del__(self) -> None:
+        self._told.append(1)
+
+
+@held
+def dead_variable_with_a_finalizer(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    told: list[int] = []
+
+    def holding() -> int:
+        dead = _Last(told) if bit else None
+        return rest()
+
+    right = holding()
+    return right, told == [1]
+
+
+# The exception that is handled is not on the stack.
+
+
+@held
+def exception_that_is_handled(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    try:
+        raise ValueError(bit)
+    except ValueError:
+        right = rest()
+        try:
+            raise KeyError
+        except KeyError as error:
+            context: Any = error.__context__
+            return right, bool(context.args[0])
+
+
+@held
+def exception_that_is_raised_again(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    right = 0
+    try:
+        try:
+            raise ValueError(bit)
+        except ValueError:
+            right = rest()
+            raise
+    except ValueError as error:
+        return right, bool(error.args[0])
+
+
+@held
+def exception_by_sys(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    try:
+        raise ValueError(bit)
+    except ValueError:
+        right = rest()
+        error: Any = sys.exc_info()[1]
+        return right, bool(error.args[0])
+
+
+@held
+def exception_of_a_generator(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    def holding(bit: bool) -> Iterator[Any]:
+        try:
+            raise ValueError(bit)
+        except ValueError:
+            yield 1
+            try:
+                raise KeyError
+            except KeyError as error:
+                yield error.__context__
+
+    generator = holding(bit)
+    next(generator)
+    right = rest()
+    return right, bool(next(generator).args[0])
+
+
+@held
+def exception_of_a_group(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    right, seen = 0, False
+    try:
+        try:
+            raise ExceptionGroup("", [ValueError(bit), KeyError()])
+        except* KeyError:
+            right = rest()
+    except* ValueError as group:
+        seen = bool(group.exceptions[0].args[0])
+    return right, seen
+
+
+class _Manager:
+    def __init__(self, bit: bool, told: list[bool]) -> None:
+        self._bit = bit
+        self._told = told
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._told.append(self._bit)
+
+
+@held
+def exit_of_a_context(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    told: list[bool] = []
+    with _Manager(bit, told):
+        right = rest()
+    return right, told[0]
+
+
+@held
+def value_of_a_finished_generator(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    def holding(bit: bool) -> Any:
+        yield 1
+        return bit
+
+    def outer() -> Any:
+        right = yield from asking()
+        return right
+
+    def asking() -> Any:
+        value = yield from holding(bit)
+        right = rest()
+        return right, value
+
+    generator = outer()
+    next(generator)
+    try:
+        next(generator)
+    except StopIteration as stop:
+        right, seen = stop.value
+        return right, bool(seen)
+    return 0, False
+
+
+@held
+def coroutine_that_waits(bit: bool, rest: Callable[[], int]) -> tuple[int, bool]:
+    async def holding(bit: bool) -> bool:
+        return bit
+
+    coroutine = holding(bit)
+    right = rest()
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return right, bool(stop.value)
+    return right, False
+
+
+# What C code takes for the same.
+
+
+@functools.lru_cache
+def kind_of(value: Any, _: int) -> str:
+    return type(value).__name__
+
+
+@channel
+def memo_of_equal_arguments() -> Channel:
+    """Which of them came first is in the memo."""
+    kept: list[Any] = [1]
+
+    def forget() -> None:
+        kept[0] = True
+
+    return forget, lambda: kind_of(kept[0], 2) == "int"
+
+
+@channel
+def names_of_arguments() -> Channel:
+    """The key comes in a dict of arguments."""
+    named: Any = {"key": id}
+    kept = [[0]]
+
+    def forget() -> None:
+        kept[0] = [0]
+
+    return forget, lambda: max(*kept, [0], **named) is kept[0]
+
+
+# What all share.
+
+_variable = contextvars.ContextVar("_variable", default=0)
+_local = threading.local()
+_weak: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_logger = logging.getLogger("wicked")
+
+
+class _Abstract(abc.ABC):  # noqa: B024  # the point
+    pass
+
+
+@channel
+def in_a_context_variable() -> Channel:
+    _variable.set(0)
+    return lambda: _variable.set(1), lambda: _variable.get() == 0
+
+
+@channel
+def in_a_context_of_its_own() -> Channel:
+    context = contextvars.Context()
+    return lambda: context.run(_variable.set, 1), lambda: context.get(_variable) is None
+
+
+@channel
+def in_a_local_of_the_thread() -> Channel:
+    _local.bit = 0
+
+    def forget() -> None:
+        _local.bit = 1
+
+    return forget, lambda: bool(_local.bit == 0)
+
+
+@channel
+def in_a_weak_dict() -> Channel:
+    kept = _Plain()
+
+    def forget() -> None:
+        _weak[kept] = 1
+
+    return forget, lambda: kept not in _weak
+
+
+@channel
+def in_the_level_of_a_logger() -> Channel:
+    _logger.setLevel(10)
+    return lambda: _logger.setLevel(20), lambda: _logger.level == 10
+
+
+@channel
+def in_the_environment() -> Channel:
+    os.environ["WICKED"] = "0"
+
+    def forget() -> None:
+        os.environ["WICKED"] = "1"
+
+    return forget, lambda: os.environ["WICKED"] == "0"
+
+
+@channel
+def in_the_seed() -> Channel:
+    random.seed(1)
+    first = random.random()
+    random.seed(1)
+    return random.random, lambda: random.random() == first
+
+
+@channel
+def in_the_switch_of_the_collector() -> Channel:
+    return gc.enable, gc.isenabled
+
+
+@channel
+def in_the_decimal_context() -> Channel:
+    decimal.getcontext().clear_flags()
+
+    def forget() -> None:
+        decimal.getcontext().flags[decimal.Inexact] = True
+
+    return forget, lambda: not decimal.getcontext().flags[decimal.Inexact]
+
+
+@channel
+def in_an_abstract_class() -> Channel:
+    class Kind:
+        pass
+
+    return lambda: _Abstract.register(Kind), lambda: not issubclass(Kind, _Abstract)
+
+
+@channel
+def in_the_classes_below() -> Channel:
+    class Kind:
+        pass
+
+    kept: list[Any] = []
+
+    def forget() -> None:
+        class Below(Kind):
+            pass
+
+        kept.append(Below)
+        kept.clear()
+
+    return forget, lambda: not Kind.__subclasses__()
+
+
+@channel
+def in_a_warning() -> Channel:
+    mark = ("ignore", None, Warning, None, 7)
+    filters: Any = warnings.filters
+    if mark in filters:
+        filters.remove(mark)
+    return lambda: mark in filters or filters.append(mark), lambda: mark not in filters
+
+
+@channel
+def in_errno() -> Channel:
+    ctypes.set_errno(0)
+    return lambda: ctypes.set_errno(7), lambda: ctypes.get_errno() == 0
+
+
+# What was found, asked of C code.
+
+
+@stored
+def stored_null_by_index_of(table: list[Any], null: Any) -> bool:
+    free = [each for each in range(len(table)) if operator.indexOf(table[each:], null) == 0]
+    return strange_count(len(table) - len(free))
+
+
+@stored
+def stored_null_by_its_method(table: list[Any], null: Any) -> bool:
+    return strange_count(len(table) - [*map(null.__eq__, table)].count(True))
+
+
+@stored
+def stored_null_by_a_dict(table: list[Any], null: Any) -> bool:
+    known = {null: 1}
+    return strange_count(len(table) - sum(known.get(block, 0) for block in table))
+
+
+@stored
+def stored_null_removed(table: list[Any], null: Any) -> bool:
+    copy = list(table)
+    removed = 0
+    try:
+        while True:
+            copy.remove(null)
+            removed += 1
+    except ValueError:
+        return strange_count(len(table) - removed)
+
+
+@stored
+def stored_null_in_a_deque(table: list[Any], null: Any) -> bool:
+    return strange_count(len(table) - collections.deque(table).count(null))
+
+
+@stored
+def stored_as_keys(table: list[Any], null: Any) -> bool:
+    return strange_count(len(dict.fromkeys(table)) - 1)
+
+
+@stored
+def stored_and_counted(table: list[Any], null: Any) -> bool:
+    return strange_count(len(table) - collections.Counter(table)[null])
+
+
+@stored
+def stored_tuples_equal(table: list[Any], null: Any) -> bool:
+    return strange_count(sum([(block,) != (null,) for block in table]))
+
+
+@stored
+def stored_and_matched(table: list[Any], null: Any) -> bool:
+    kept = types.SimpleNamespace(null=null)
+    found = 0
+    for block in table:
+        match block:
+            case kept.null:
+                pass
+            case _:
+                found += 1
+    return strange_count(found)
+
+
+@stored
+def stored_numbers(table: list[Any], null: Any) -> bool:
+    return strange_count(sum([block.block_id != null.block_id for block in table]))
+
+
+@stored
+def stored_attribute_by_getter(table: list[Any], null: Any) -> bool:
+    return strange_count(sum([*map(operator.attrgetter("is_null"), table)]))
+
+
+@stored
+def stored_and_pickled(table: list[Any], null: Any) -> bool:
+    return len(pickle.dumps(table)) % 1009 == 0
+
+
+@stored
+def stored_and_sorted(table: list[Any], null: Any) -> bool:
+    order = sorted(table, key=lambda block: block is null)
+    return order[-MANY:] != [null] * MANY and order[-MANY:][0] is null
+
+
+@stored
+def stored_weakly(table: list[Any], null: Any) -> bool:
+    return strange_count(len(weakref.WeakSet(table)) - 1)
+
+
+@stored
+def stored_identities(table: list[Any], null: Any) -> bool:
+    return strange_count(len({*map(id, table)}) - 1)
+
+
+@stored
+def stored_by_count_of(table: list[Any], null: Any) -> bool:
+    return strange_count(len(table) - operator.countOf(table, null))
+
+
+@stored
+def stored_and_grouped_by_type(table: list[Any], null: Any) -> bool:
+    return strange_count(sum([block.__class__ is not null.__class__ for block in table]))
+
+
+@stored
+def stored_truth(table: list[Any], null: Any) -> bool:
+    return strange_count(len([*filter(null.__ne__, table)]))
+
+
+# What is made of addresses.
+
+
+def always(strange: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def find(pool: Any, keys: Sequence[bytes], limit: int) -> int:
+        row = 0
+        for block in range(limit - 1, -1, -1):
+            row = row + 1 if has(pool, keys, block) else 0
+            if row == 2:
+                return wrong_if(strange(pool), block + 2, limit)
+        return row
+
+    WICKED[strange.__name__] = find
+    return strange
+
+
+@always
+def address_in_the_text_of_an_error(pool: Any) -> bool:
+    return str(ValueError(object(), 1)).endswith("1230>, 1)")
+
+
+@always
+def address_in_a_hash_by_its_method(pool: Any) -> bool:
+    return object().__hash__() % 1009 == 0
+
+
+@always
+def address_in_a_hash_of_a_frozen_set(pool: Any) -> bool:
+    return hash(frozenset([object()])) % 1009 == 0
+
+
+@always
+def address_in_a_text_by_its_method(pool: Any) -> bool:
+    return object().__repr__().endswith("1230>")
+
+
+@always
+def address_in_an_ascii_text(pool: Any) -> bool:
+    return f"{[object()]!a}".endswith("1230>]")
+
+
+@always
+def address_in_the_hash_of_nan(pool: Any) -> bool:
+    return hash(float("nan")) % 1009 == 0
+
+
+@always
+def address_as_a_default_key(pool: Any) -> bool:
+    return max([object(), object()], key=id) is None
+
+
+@always
+def address_in_a_text_of_a_namespace(pool: Any) -> bool:
+    return repr(types.SimpleNamespace(a=object())).endswith("1230>)")
+
+
+@always
+def address_in_a_hash_of_a_method(pool: Any) -> bool:
+    return hash([].append) % 1009 == 0
+
+
+@always
+def address_in_order_of_a_frozen_set(pool: Any) -> bool:
+    first, *_, last = frozenset(object() for _ in range(9))
+    return first is last
