@@ -72,9 +72,11 @@ EQUIVALENT: dict[str, str] = {
     "arithmetic.maximum(hash_lookahead_tokens, 1)": _ORDER,
     "spec.attention.replay_start: arithmetic.maximum(hit - window + 1, 0) -> "
     "arithmetic.maximum(0, hit - window + 1)": _ORDER,
-    "spec.retention.serves_follow_ups: arithmetic.maximum(next_boundary(group, block, arithmetic), "
-    "extension + group.segment) -> arithmetic.maximum(extension + group.segment, "
-    "next_boundary(group, block, arithmetic))": _ORDER,
+    "spec.retention.serves_follow_ups: "
+    "arithmetic.maximum(run_start(group, boundary, arithmetic), 0) -> "
+    "arithmetic.maximum(0, run_start(group, boundary, arithmetic))": _ORDER,
+    "spec.retention.serves_follow_ups: arithmetic.minimum(run_end(group, boundary), computed) -> "
+    "arithmetic.minimum(computed, run_end(group, boundary))": _ORDER,
     "spec.releases.fine.witness_unit: "
     "arithmetic.times(block, units) -> arithmetic.times(units, block)": (_ORDER),
     "spec.releases.fine.witness_end: "

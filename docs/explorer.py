@@ -222,7 +222,12 @@ def _retained(
     promised, sibling = promised_to(shape, block, resend, extension, every)
     decisive = [end for end in promised.values() if in_retained_mask(shape, block, [end])]
     usable = in_retained_mask(shape, block, [sibling]) or can_be_used(
-        shape, block, extension, [*promised.values(), sibling], lambda each: each in mask
+        shape,
+        block,
+        extension,
+        whole_blocks(explanation.layout.num_tokens, size),
+        [*promised.values(), sibling],
+        lambda each: each in mask,
     )
     return (decisive[0] if decisive else 0), bool(decisive) or usable
 

@@ -51,7 +51,8 @@ COVERS: dict[str, str] = {
     "returns the longest is the theorem on lookup, which holds for any set of cached blocks, hash "
     "units among them. Which layouts have such hits is tested only.",
     "retention_keeps_only_promised_blocks": "For one group of any kind: each kept block is needed "
-    "by a promised hit, and is in the dense mask.",
+    "by a promised hit, and is in the dense mask. What follow-up turns excuse is needed by a hit "
+    "that their output can complete.",
     "reused_content_is_determined_by_the_hit": "For chained hashes that are taken to be injective: "
     "equal hashes are equal tokens, and what they vouch for in target and draft layers.",
     "block_in_use_is_never_evicted": "For any block of a pool of any size, after each operation.",

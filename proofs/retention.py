@@ -106,22 +106,49 @@ def _retained_is_in_the_mask(
     )
 
 
+def _follow_up(
+    at: Interpretation, kind: GroupKind, lookahead: int
+) -> tuple[BlockGeometry, Term, Term, Hypotheses]:
+    """Any group, an extension's boundary and a later one, in blocks."""
+    group, sizes = any_group(at, kind, lookahead)
+    extension, later = at.integer("extension"), at.integer("boundary")
+    hypotheses = (
+        *sizes,
+        ("the extension's boundary is not negative", 0 <= extension),
+        ("the computed blocks are counted", 0 <= at.integer("computed")),
+    )
+    return group, at.times(extension, group.segment), at.times(later, group.segment), hypotheses
+
+
 def _follow_up_run_is_spared(
     at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
 ) -> Statement:
-    block = at.integer("block")
-    group, sizes = any_group(at, kind, lookahead)
-    extension = at.times(at.integer("extension"), group.segment)
-    boundary = at.times(at.integer("boundary"), group.segment)
+    block, computed, kept = at.integer("block"), at.integer("computed"), at.block_set("kept")
+    group, extension, boundary, hypotheses = _follow_up(at, kind, lookahead)
+    whole = hits.has_required_run(group, boundary, lambda i: kept(i) | (computed <= i), at)
     return Statement(
         (
-            *sizes,
-            ("the extension's boundary is not negative", 0 <= at.integer("extension")),
+            *hypotheses,
             ("the hit is longer", at.integer("extension") + 1 - slip <= at.integer("boundary")),
+            ("its run is kept as far as it is computed", whole),
             ("the block is in its run", hits.in_required_run(group, block, boundary, at)),
-            ("the block is not negative", 0 <= block),
         ),
-        retention.serves_follow_ups(group, block, extension, at),
+        retention.serves_follow_ups(group, block, boundary, extension, computed, kept, at),
+    )
+
+
+def _follow_up_hits_what_is_spared(
+    at: Interpretation, kind: GroupKind, lookahead: int, slip: int = 0
+) -> Statement:
+    block, computed, kept = at.integer("block"), at.integer("computed"), at.block_set("kept")
+    group, extension, boundary, hypotheses = _follow_up(at, kind, lookahead)
+    seen = computed - slip
+    spared = retention.serves_follow_ups(group, block, boundary, extension, seen, kept, at)
+
+    hit = hits.has_required_run(group, boundary, lambda i: kept(i) | (computed <= i), at)
+    needs = hits.in_required_run(group, block, boundary, at)
+    return Statement(
+        (*hypotheses, ("the block is spared", spared)), (extension < boundary) & needs & hit
     )
 
 
@@ -231,13 +258,28 @@ def _follow_ups() -> Iterable[Obligation]:
         spared = partial(_follow_up_run_is_spared, kind=kind, lookahead=lookahead)
         yield Obligation(
             case_name("no_block_of_a_follow_up_is_waste", kind, lookahead),
-            "Each block in the required run of a boundary past the extension's may be kept.",
+            "If the run of a boundary past the extension's is kept as far as it is computed, each "
+            "block in it may be kept.",
             spared,
             (
                 Mutant(
                     "of_the_extension",
                     "So may each in the run of the extension's boundary, for follow-up turns.",
                     partial(spared, slip=1),
+                ),
+            ),
+        )
+        hit = partial(_follow_up_hits_what_is_spared, kind=kind, lookahead=lookahead)
+        yield Obligation(
+            case_name("a_follow_up_hits_what_is_spared", kind, lookahead),
+            "A block that is kept for follow-up turns is needed for a hit past the extension's, "
+            "which is there when the output has filled and registered the rest of its run.",
+            hit,
+            (
+                Mutant(
+                    "one_computed_is_not_kept",
+                    "It is there, too, where the last block that is computed is not kept.",
+                    partial(hit, slip=1),
                 ),
             ),
         )

@@ -13,14 +13,14 @@ a few boundaries and drops the rest of a sliding window's blocks. Its contract:
 
 What else may be kept: blocks that a follow-up turn hits because some of the output is cached, too
 (`serves_follow_ups`), and those of the hit that is left where a promised one is lost
-(`hit_instead`). Any other block is waste: no hit can use it.
+(`hit_instead`). Any other block is waste: no hit can use it, or not without one that is not kept.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hitproof.spec.groups import BlockGeometry, ConfigurationError, GroupKind
-from hitproof.spec.hits import has_required_run, in_required_run
+from hitproof.spec.hits import has_required_run, in_required_run, run_end, run_start
 from hitproof.spec.mask import in_mask, next_boundary
 from hitproof.spec.terms import INTEGERS, Arithmetic, Formula, Term, is_multiple
 
@@ -129,16 +129,26 @@ def in_retained_mask(
 
 
 def serves_follow_ups(
-    group: BlockGeometry, block: Term, extension: Term, arithmetic: Arithmetic = INTEGERS
+    group: BlockGeometry,
+    block: Term,
+    boundary: Term,
+    extension: Term,
+    computed: Term,
+    kept: Callable[[Term], Formula],
+    arithmetic: Arithmetic = INTEGERS,
 ) -> Formula:
-    """Whether a follow-up turn can hit a boundary past the extension's that needs ``block``.
+    """Whether a follow-up turn can hit ``boundary``, and needs ``block`` for that (all in blocks).
 
-    How far it hits depends on where the output ends, so each boundary past ``extension`` counts
-    (all in blocks). Runs of later boundaries never start earlier: the first of those whose run
-    ends after the block decides.
+    How far it hits depends on where the output ends, so each boundary past ``extension`` counts.
+    Its run has to be there as a whole: of the ``computed`` blocks those that are not ``kept`` never
+    will be, while those after them may still be registered as the output fills them.
     """
-    past = arithmetic.maximum(next_boundary(group, block, arithmetic), extension + group.segment)
-    return in_required_run(group, block, past, arithmetic)
+    rest = arithmetic.for_all(
+        arithmetic.maximum(run_start(group, boundary, arithmetic), 0),
+        arithmetic.minimum(run_end(group, boundary), computed),
+        kept,
+    )
+    return (extension < boundary) & in_required_run(group, block, boundary, arithmetic) & rest
 
 
 def hit_instead(group: BlockGeometry, promised: int, kept: Callable[[int], bool]) -> int:

@@ -118,9 +118,8 @@ def _evidence(
         kept = bool(in_retained_mask(shape, block, list(promised.values())))
         if kept == held or (held and in_retained_mask(shape, block, [sibling])):
             continue
-        if held and can_be_used(
-            shape, block, extension, [*promised.values(), sibling], _holds(registered)
-        ):
+        ends = [*promised.values(), sibling]
+        if held and can_be_used(shape, block, extension, len(registered), ends, _holds(registered)):
             continue
         yield _divergence(configuration, num_tokens, interval, policy, registered, block, promised)
 
@@ -174,14 +173,21 @@ def can_be_used(
     shape: BlockGeometry,
     block: int,
     extension: int,
+    computed: int,
     promised: Iterable[int],
     kept: Callable[[int], bool],
 ) -> bool:
-    """Whether a hit that is not promised can use a block, given the promised boundaries."""
+    """Whether a hit that is not promised can use a block, given the promised boundaries.
+
+    ``computed`` blocks are computed, and those of them that are not ``kept`` never will be.
+    """
     left = {hit_instead(shape, boundary, kept) for boundary in promised}
-    return bool(serves_follow_ups(shape, block, extension)) or any(
-        in_required_run(shape, block, boundary) for boundary in left if boundary
-    )
+    first = max(next_boundary(shape, block), extension + shape.segment)
+    # Later runs start later; but for windows none but the first has the block and fewer others.
+    later = range(first, max(first, block + shape.tail) + 1, shape.segment)
+    return any(
+        serves_follow_ups(shape, block, boundary, extension, computed, kept) for boundary in later
+    ) or any(in_required_run(shape, block, boundary) for boundary in left if boundary)
 
 
 def kept_later(

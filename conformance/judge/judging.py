@@ -125,7 +125,7 @@ class Judge(LocalPrefixJudge):
         if is_registered and retained:
             ends = self.promises.boundaries(request, group_index, block, shared)
             extension = self.promises.extension(request, group_index)
-            if can_be_used(shape, block, extension, ends, kept):
+            if can_be_used(shape, block, extension, num_computed, ends, kept):
                 return None
         configuration = Configuration(1, block + 2, alignment, group, self._engine.hash_block_size)
         if is_registered:

@@ -224,7 +224,12 @@ class Registrations:
                 left.append(place)
                 continue
             kept = self._kept_in(life, index)
-            wasted = self._judge.registered(request, index, block, True, shared, kept=kept)
+            # A block whose hash looks ahead is registered later than it is computed.
+            final = life.computed - self._engine.num_hash_lookahead_tokens
+            computed = final // self._engine.groups[index].block_size
+            wasted = self._judge.registered(
+                request, index, block, True, shared, kept=kept, num_computed=computed
+            )
             yield from () if wasted is None else (wasted,)
         life.spare = left
 

@@ -187,14 +187,21 @@ def test_a_prefix_seen_shared_is_hit_again() -> None:
 
 
 def test_what_follow_up_turns_can_hit_is_no_waste() -> None:
-    """Block by block: the runs of all boundaries past the extension's, and no others."""
+    """Block by block: what a hit past the extension's loses, given what is kept of the prompt."""
     for group, align, tokens, policy in small_prompts():
         shape = geometry(group, align)
         _, extension = boundaries(group, align, tokens, policy)
-        past = range(extension + shape.segment, 60, shape.segment)
-        used = {block for end in past for block in required_run(shape, end)}
-        for block in range(20):
-            assert serves_follow_ups(shape, block, extension) == (block in used)
+        computed = tokens // group.block_size
+        for kept in ({0}, {1, 2}, {0, 1, 2, 3}):
+            there = {block for block in range(20) if block in kept or block >= computed}
+            for end in range(shape.segment, 9, shape.segment):
+                run = set(required_run(shape, end))
+                used = run if end > extension and run <= there else set()
+                for block in range(9):
+                    serves = serves_follow_ups(
+                        shape, block, end, extension, computed, kept.__contains__
+                    )
+                    assert serves == (block in used)
 
 
 def test_a_follow_up_turn_hits_no_less_than_an_extension() -> None:
