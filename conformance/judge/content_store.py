@@ -1,7 +1,7 @@
 """The memory of the content model: blocks, their slots, and who wrote them in which step."""
 
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 ANYTHING = "anything"
 """The content of a slot that is not judged."""
@@ -23,16 +23,13 @@ class Entry:
 class _Block:
     """One block: the group that wrote it last, and its slots, of which a Mamba block has one.
 
-    ``before`` is what the slots held before the step ``saved``. Slots that are not written may have
-    bytes of the groups ``under`` it.
+    Slots that are not written may have bytes of the groups ``under`` it.
     """
 
     group: int
     slots: dict[int, Entry] = field(default_factory=dict)
     writer: str = ""
     step: int = -1
-    before: dict[int, Entry] = field(default_factory=dict)
-    saved: int = -1
     under: frozenset[int] = frozenset()
 
 
@@ -47,12 +44,15 @@ class ContentStore:
         self._blocks: dict[int, _Block] = {}
         self._step = 0
         self._copied: dict[int, _Block] = {}
+        self._before: dict[int, _Block | None] = {}
+        """Of blocks that this step copied to or computed, what was there before; None: nothing."""
         self.written: set[int] = set()
 
     def new_step_starts(self) -> None:
         """From now on, what earlier steps computed is there."""
         self._step += 1
         self._copied.clear()
+        self._before.clear()
 
     def write(
         self,
@@ -69,12 +69,11 @@ class ContentStore:
         """
         if block_id in (0, MISSING):
             return
+        self._keep_before(block_id)
         block = self._blocks.get(block_id)
         if block is None or block.group != group:
             under = frozenset[int]() if block is None else block.under | {block.group}
-            block = self._blocks[block_id] = _Block(group, saved=self._step, under=under - {group})
-        if block.saved != self._step:
-            block.before, block.saved = dict(block.slots), self._step
+            block = self._blocks[block_id] = _Block(group, under=under - {group})
         if block.slots.get(slot) not in (entry, Entry(ANYTHING)):
             block.writer, block.step = writer, -1 if loaded else self._step
         block.slots[slot] = entry
@@ -100,16 +99,19 @@ class ContentStore:
         return frozenset() if block is None or len(block.slots) >= size else block.under
 
     def copy(self, source: int, target: int) -> None:
-        """Copy a block as it was before this step, since the worker copies before computing."""
-        block = self._blocks.get(source)
-        if block is None:
-            return
-        slots = block.before if block.saved == self._step else block.slots
-        self._blocks[target] = _Block(
-            block.group, dict(slots), before=dict(slots), saved=self._step, under=block.under
-        )
-        self._copied[target] = _Block(block.group, dict(slots))
+        """Copy what a block held before this step, whatever the step computes or copies there.
+
+        The worker makes all copies of a step at once, before it computes: it reads all sources
+        before it writes a target. vLLM: ``copy_kv_cache_blocks_inplace``.
+        """
+        held = self._before.get(source, self._blocks.get(source))
+        self._keep_before(target)
         self.written.add(target)
+        if held is None:
+            self._blocks.pop(target, None)
+            return
+        self._blocks[target] = _Block(held.group, dict(held.slots), under=held.under)
+        self._copied[target] = _Block(held.group, dict(held.slots))
 
     def copy_from(self, other: "ContentStore", source: int, target: int) -> None:
         """Copy a block of another memory as it is now."""
@@ -117,8 +119,7 @@ class ContentStore:
         if block is None:
             self._blocks.pop(target, None)
             return
-        slots = dict(block.slots)
-        self._blocks[target] = _Block(block.group, slots, before=dict(slots), saved=self._step)
+        self._blocks[target] = _Block(block.group, dict(block.slots))
         self.written.add(target)
 
     def copied(self, group: int, block_id: int, slot: int) -> Entry | None:
@@ -139,3 +140,8 @@ class ContentStore:
         """The request that computes the block's content in this very step, or None."""
         block = self._blocks[block_id]
         return block.writer if block.step == self._step else None
+
+    def _keep_before(self, block_id: int) -> None:
+        if block_id not in self._before:
+            block = self._blocks.get(block_id)
+            self._before[block_id] = block and replace(block, slots=dict(block.slots))

@@ -63,19 +63,28 @@ class Pages:
         shape = ROUNDS + model.modules, num_blocks, max(*entries, WIDTH * WIDTH)
         self._memory = torch.full(shape, math.nan, dtype=torch.float64)
         self._before: dict[int, Tensor] = {}
+        self._replaced: dict[int, Tensor] = {}
+        """What the targets of this step's copies held before."""
 
     def new_step_starts(self) -> None:
         """From now on, what earlier steps computed is there."""
         self._before.clear()
+        self._replaced.clear()
 
     def poison(self, block: int) -> None:
         """Nothing that a block held can be read any more."""
         self._memory[:, block] = math.nan
         self._before.pop(block, None)
+        self._replaced.pop(block, None)
 
     def copy(self, source: int, target: int) -> None:
-        """Copy a block as it was before this step; the copy counts as made before it, too."""
-        self._memory[:, target] = self._before.get(source, self._memory[:, source]).clone()
+        """Copy a block as it was before this step; the copy counts as made before it, too.
+
+        But no copy of a step is of what another one of it has written.
+        """
+        held = self._replaced.get(source, self._was(source)).clone()
+        self._replaced.setdefault(target, self._was(target).clone())
+        self._memory[:, target] = held
         self._before.pop(target, None)
 
     def arrived(self, blocks: Iterable[int]) -> None:
@@ -114,8 +123,10 @@ class Pages:
         """The state that a block kept before this step, as all requests of a step read theirs."""
         if block in (NULL, MISSING):
             return torch.full((WIDTH, WIDTH), math.nan, dtype=torch.float64)
-        held = self._before.get(block, self._memory[:, block])
-        return held[layer.place, : WIDTH * WIDTH].view(WIDTH, WIDTH).clone()
+        return self._was(block)[layer.place, : WIDTH * WIDTH].view(WIDTH, WIDTH).clone()
+
+    def _was(self, block: int) -> Tensor:
+        return self._before.get(block, self._memory[:, block])
 
     def _touch(self, block: int) -> None:
         if block not in self._before:

@@ -268,6 +268,26 @@ def test_a_copy_is_of_what_was_there_before_the_step() -> None:
     assert not model.keys.hold(1, 3, "a[0:6]")
 
 
+def test_all_copies_of_a_step_are_of_what_was_there_before_it() -> None:
+    """The worker reads all sources before it writes, so a copy of a copy is of the old content."""
+    model = inside_blocks()
+    assert not [*model.compute("a", ((1, 2), (0, 3)), 0, 6, 8)]
+    assert not [*model.compute("c", ((5, 6), (0, 7)), 0, 6, 10)]
+    model.new_step_starts()
+    model.copy(2, 6)
+    model.copy(6, 8)
+    model.copy(9, 5)
+    assert model.keys.hold(0, 6, "a[0:6]")
+    assert model.keys.hold(0, 8, "c[0:6]")
+    assert not model.keys.hold(0, 8, "a[0:6]")
+    assert not model.keys.hold(0, 5, "c[0:4]")  # nothing was in its source
+    [read] = codes(model.compute("b", ((1, 8), (0, 3)), 6, 2, 8))
+    assert read == "other-content-read"
+    model.new_step_starts()
+    model.copy(6, 8)
+    assert model.keys.hold(0, 8, "a[0:6]")
+
+
 def test_a_name_may_end_inside_a_block() -> None:
     model = inside_blocks()
     assert not [*model.compute("a", ((1, 2), (0, 3)), 0, 6, 8)]

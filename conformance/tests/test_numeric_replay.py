@@ -211,6 +211,22 @@ def test_requests_of_one_step_read_states_as_they_were_before_it() -> None:
     assert pages.state(layer, 1).isnan().all()
 
 
+def test_copies_of_one_step_are_of_what_was_there_before_all_of_them() -> None:
+    model = Model([MAMBA])
+    pages, layer = Pages(model, 4), model.layers[0]
+    ones = torch.ones(WIDTH, WIDTH, dtype=torch.float64)
+    for block in (1, 2):
+        pages.write_state(layer, block, block * ones)
+    pages.new_step_starts()
+    pages.copy(1, 2)
+    pages.copy(2, 3)
+    assert torch.equal(pages.state(layer, 2), ones)
+    assert torch.equal(pages.state(layer, 3), 2 * ones)
+    pages.new_step_starts()
+    pages.copy(2, 3)
+    assert torch.equal(pages.state(layer, 3), ones)
+
+
 def test_the_null_block_is_never_written() -> None:
     model = Model([FULL])
     pages, layer = Pages(model, 3), model.layers[0]

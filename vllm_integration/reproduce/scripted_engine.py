@@ -292,9 +292,10 @@ class PagedEngine(Engine):
     def execute(self, output: Any, chunks: list[tuple[str, int, int]]) -> None:
         """Copy pages, then compute."""
         self.pages = getattr(self, "pages", {})
-        for copy in getattr(output, "kv_cache_block_copies", None) or ():
-            copied = self.pages.get(copy.src_block_id, {})
-            self.pages[copy.dst_block_id] = dict(copied)
+        copies = getattr(output, "kv_cache_block_copies", None) or ()
+        # As vLLM's worker does, read all sources before a target is written.
+        held = {copy.dst_block_id: self.pages.get(copy.src_block_id, {}) for copy in copies}
+        self.pages.update((target, dict(pages)) for target, pages in held.items())
         self.compute(chunks)
 
     def compute(self, chunks: list[tuple[str, int, int]]) -> None:
