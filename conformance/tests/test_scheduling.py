@@ -41,6 +41,7 @@ from hitproof.conformance.subject.schedulers import (
     WasReset,
 )
 from hitproof.spec.groups import Group, GroupKind
+from hitproof.spec.releases.fine import HitGranularity
 
 SIZE = 4
 DEPLOYMENT = Deployment((Group(GroupKind.FULL_ATTENTION, SIZE),), 40, 64, 8, max_num_seqs=1)
@@ -576,6 +577,22 @@ def test_what_several_modules_compute_again_is_not_promised(modules: int, length
     due = promised.due("c", [Donor("a", tokens, 25, frozenset({25}))])
     assert due is not None
     assert due.tokens == length
+
+
+@pytest.mark.parametrize(("output", "length"), [(1, None), (2, None), (3, 12), (8, 12)])
+def test_a_tail_inside_a_block_is_promised_where_its_lookahead_became_final(
+    output: int, length: int | None
+) -> None:
+    """With three modules, the last two of the tokens that were computed never become final."""
+    full = Group(GroupKind.FULL_ATTENTION, 16, eagle=True, prefill_lookahead=3)
+    state = Group(GroupKind.MAMBA, 16, prefill_lookahead=3)
+    engine = EngineConfiguration((full, state), 45, 4, 40, 31, use_eagle=True)
+    tokens = tuple(range(16 + output - 1))
+    alike = {name: Arrival(tokens[:16], (99,)) for name in "ac"}
+    fine = JudgedPolicies(granularity=HitGranularity.FINE)
+    promised = PromisedHits(engine, alike, fine)
+    due = promised.due("c", [Donor("a", tokens, 16, frozenset({12, 16}))])
+    assert (due and due.tokens) == length
 
 
 @pytest.mark.parametrize(
