@@ -191,6 +191,8 @@ def _deployment(random: Random, number: int) -> Deployment:
     pool = 1 + random.choice((one, one + random.randint(0, 3), 2 * one, 4 * one, 4 * one))
     fine = is_fine_grained(groups, unit or math.gcd(*sizes))
     modules = random.choice((1, drafts)) if method == "mtp" else 1
+    if modules > 1 and not any(group.eagle for group in groups):
+        groups = _drafted(groups)
     thinned = any(group.kind in SPARSE_KINDS for group in groups)
     return Deployment(
         groups,
@@ -217,6 +219,15 @@ def _deployment(random: Random, number: int) -> Deployment:
         ),
         mamba_shared_prefix_checkpoint=fine and random.random() < 0.3,
     )
+
+
+def _drafted(groups: tuple[Group, ...]) -> tuple[Group, ...]:
+    """The groups with the draft's layers in the first that may have them.
+
+    vLLM finds none only where a draft has no KV cache of its own, and then it has one module.
+    """
+    first = next(place for place, group in enumerate(groups) if group.kind is not GroupKind.MAMBA)
+    return (*groups[:first], replace(groups[first], eagle=True), *groups[first + 1 :])
 
 
 def blocks_needed(group: Group, longest: int, budget: int, drafts: int) -> int:
