@@ -350,7 +350,8 @@ CLAIMS: dict[str, Claim] = {
         Claim(
             name="retention_keeps_junctions",
             sentence="Under sparse retention the next request that shares a prefix already shared "
-            "by two requests hits that prefix, as under dense retention.",
+            "by two requests hits that prefix, as under dense retention; where hits may end inside "
+            "a block and such states are kept, it hits the prefix under either.",
             divergence=Divergence.LOST_HIT,
             clauses=(junction_boundary, in_retained_mask),
             symbols=(
